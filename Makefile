@@ -13,7 +13,7 @@ export QUICKSTART_INPUT := $(value INPUT)
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
-$(STAMP): pyproject.toml $(wildcard protocol/records/*.pyx protocol/records/*.pxi protocol/transport/*.pyx)
+$(STAMP): pyproject.toml setup.py $(wildcard protocol/records/*.pyx protocol/records/*.pxi protocol/transport/*.pyx)
 	@$(PYTHON) -c 'import sys; sys.exit("headrace needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	@test -x $(BIN)/pip || { echo "making $(VENV), once: this takes a minute or two"; $(PYTHON) -m venv $(VENV); }
 	@$(BIN)/python -m pip install --quiet --upgrade pip "setuptools>=77" "cython>=3.1" wheel
@@ -66,7 +66,7 @@ oracle: $(VENV)/.bench ## the same through real clients to Apache Kafka and head
 bench: $(VENV)/.bench ## beside Apache Kafka, an hour, writes docs/BENCHMARKS.md (QUICK=1: 9 min; ONLY=w1,w6)
 	@$(BIN)/python -m headrace.benchmarks $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
-bench-spark: $(VENV)/.bench .venv-spark35/.ready .venv-spark4/.ready ## Spark and Ray Data beside Spark's Kafka connector, 15 min, writes docs/BENCHMARKS_SPARK.md (QUICK=1; ONLY=spark35-1,ray)
+bench-spark: $(VENV)/.bench .venv-spark35/.ready .venv-spark4/.ready ## Spark and Ray Data beside Spark's Kafka connector, 20 min, writes docs/BENCHMARKS_SPARK.md (QUICK=1; ONLY=spark35-1,ray)
 	@$(BIN)/python -m headrace.benchmarks.spark $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 pipelines: $(STAMP) .venv-spark35/.ready .venv-spark4/.ready ## the pipelines of examples/pipelines over an access log (INPUT=path; needs a JDK 17)
@@ -104,4 +104,4 @@ docs: $(STAMP) ## write the reference pages docs/CONFIG.md, ERRORS.md, PROTOCOL.
 clean: ## remove what the targets made
 	rm -rf $(VENV) .venv-spark35 .venv-spark4 .typecheck build examples/kafka_clients/*/build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name '__pycache__' -prune -exec rm -rf {} +
-	find protocol -name '*.so' -delete ; rm -f protocol/records/_batch.c protocol/transport/_multipart.c
+	find protocol runtime services storage_node -name '*.so' -delete ; rm -f protocol/records/_batch.c protocol/transport/_multipart.c

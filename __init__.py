@@ -5,10 +5,15 @@ Synchronous clients are here, their asyncio twins in `headrace.aio`. Names are l
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .clients.bootstrap import register_resolver
+from .protocol.records.environment_io import codec_choice
+from .runtime.compiled_io import prefer_compiled
+
+prefer_compiled(codec_choice())  # Order: before any of the modules that it is about
+
+from .clients.bootstrap import register_resolver  # noqa: E402 -- as above
+from .runtime.lazy_names import lazy_names  # noqa: E402 -- as above
 
 __version__ = "0.1.0"
 
@@ -102,17 +107,6 @@ def _discover() -> str | None:
 
 register_resolver("the clusters of this machine", _discover)
 
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        value: Any = import_module(_MODULES[name], __name__)
-    elif name in __all__ or name in _OTHER_HOMES:
-        value = getattr(import_module(_OTHER_HOMES.get(name, ".clients"), __name__), name)
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = lazy_names(
+    __name__, {**dict.fromkeys(__all__, ".clients"), **_OTHER_HOMES}, modules=_MODULES
+)

@@ -5,8 +5,9 @@ Names are loaded at their first use, so that `import headrace` stays cheap.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..runtime.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .admin.admin_types import (
@@ -61,7 +62,6 @@ _HOMES = {
         "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64", "uuid", "json", "msgpack",
     ),
 }  # fmt: skip
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "connect", "Cluster", "Producer", "Transaction", "Consumer", "Admin",
@@ -73,14 +73,4 @@ __all__ = [
     "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64", "uuid", "json", "msgpack",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(home, __name__), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = lazy_names(__name__, {name: home for home, names in _HOMES.items() for name in names})

@@ -257,6 +257,23 @@ class ControllerConfig(GroupBounds):
         doc="How long a stop waits for writes.",
     )
 
+    controller_quota_window_num: int = key(
+        "controller.quota.window.num",
+        11,
+        low=1,
+        high=1_000,
+        doc="Windows over which the changes of the metadata of clients with quotas are measured; what these"
+        " hold may come at once.",
+    )
+    controller_quota_window_size_seconds: int = key(
+        "controller.quota.window.size.seconds",
+        1,
+        low=1,
+        high=3_600,
+        unit="s",
+        doc="Length of each of these windows.",
+    )
+
     @property
     def bootstrap_endpoints(self) -> tuple[tuple[str, int], ...]:
         """The bootstrap servers. Errors: ConfigError for one that is not host:port."""

@@ -28,6 +28,7 @@ from .state.decision import Decision
 from .state.features import decide_features
 from .state.in_sync import decide_alter_partition
 from .state.laws import check_image
+from .state.mutation_quotas import MutationQuotas
 from .state.producer_ids import decide_allocate
 from .state.sessions import Sessions
 from .state.standing import leaderless
@@ -40,7 +41,11 @@ if TYPE_CHECKING:
     from ..protocol.metadata.records import MetadataRecord
     from .config import ControllerConfig
     from .state.decision import Randomness
+    from .state.mutation_quotas import Charge
     from .state.standing import Standing
+
+# However long sessions are: a node that asks for metadata waits two seconds for the answer to its long poll.
+MAX_TICK_MS = 250
 
 
 class Controller:
@@ -64,13 +69,14 @@ class Controller:
         self._sizes = ConfigSizes(image, config.max_config_bytes)
         self._topics = Topics(self._config, randomness, self._sizes, self.sessions.cordoned)
         self._configs = Configs(config, self._sizes)
+        self._mutations = MutationQuotas(config)
         self._decide: dict[type, Callable[[Any, int], Decision]] = {
             control.BrokerRegistrationRequest: self._decide_registration,
             control.BrokerHeartbeatRequest: self._decide_heartbeat,
             control.UnregisterBrokerRequest: self._decide_unregistration,
-            control.CreateTopicsRequest: lambda r, _: self._topics.decide_create(self.image, r),
-            control.DeleteTopicsRequest: lambda r, _: self._topics.decide_delete(self.image, r),
-            control.CreatePartitionsRequest: lambda r, _: self._topics.decide_grow(self.image, r),
+            control.CreateTopicsRequest: self._charged(self._topics.decide_create),
+            control.DeleteTopicsRequest: self._charged(self._topics.decide_delete),
+            control.CreatePartitionsRequest: self._charged(self._topics.decide_grow),
             control.IncrementalAlterConfigsRequest: lambda r, _: self._configs.decide_alter(
                 self._standing, r
             ),
@@ -187,6 +193,14 @@ class Controller:
         is_full = len(records) == leaders.MAX_ELECTIONS
         return records, tick_interval_ms(self._config) if is_full else interval_ms
 
+    def _charged(
+        self, decide: Callable[[MetadataImage, Any, Charge], Decision]
+    ) -> Callable[[Any, int], Decision]:
+        """By the quota of who asks."""
+        return lambda request, now_ms: decide(
+            self.image, request, self._mutations.charge(self.image, request, now_ms)
+        )
+
     def _decide_registration(self, request: control.BrokerRegistrationRequest, now_ms: int) -> Decision:
         try:
             return self._brokers.decide_registration(self.image, request, now_ms)
@@ -239,5 +253,5 @@ class Controller:
 
 
 def tick_interval_ms(config: ControllerConfig) -> int:
-    """How often the shell tells the time: often enough that a session runs out on time."""
-    return max(5, config.broker_session_timeout_ms // 20)
+    """How often the shell tells the time: often enough that sessions and long polls run out on time."""
+    return min(max(5, config.broker_session_timeout_ms // 20), MAX_TICK_MS)

@@ -1,10 +1,11 @@
 """Ray's notice: hears from Ray's GCS which worker processes and which machines have ended.
 
 A second source beside heartbeats, and never needed: while the GCS is away, or should Ray change what it
-publishes, nothing is heard. Ray has no public way to be told; a call that is left waiting on an actor fails
-only one to two seconds after the actor's process, by a timer. So this reads what Ray's own processes read,
-the GCS's channels of ended workers and of machines, with the messages of the one Ray that is allowed.
-Source: Ray gcs_pubsub.py, pubsub.proto.
+publishes, nothing is heard. When it is back, it is asked who has ended meanwhile. Ray has no public way to
+be told; a call that is left waiting on an actor fails only one to two seconds after the actor's process, by
+a timer. So this reads what Ray's own processes read, the GCS's channels of ended workers and of machines,
+with the messages of the one Ray that is allowed.
+Source: Ray gcs_pubsub.py, pubsub.proto, gcs_service.proto.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ ASK_TIMEOUT_S = 10.0
 # followed by another subscription. It is no news to a GCS that knows us.
 POLL_TIMEOUT_S = 10.0
 RETRY_S = 1.0
+MAX_PAST = 10_000  # Bound: ended workers, and machines, that are asked for at a time
 _CHANNELS = (pubsub_pb2.GCS_WORKER_DELTA_CHANNEL, pubsub_pb2.GCS_NODE_INFO_CHANNEL)
 
 
@@ -57,13 +59,19 @@ class DeathWatch:
     def _run(self) -> None:
         channel = create_gcs_channel(self._gcs_address)
         subscription = _Subscription(gcs_service_pb2_grpc.ControlPlanePubSubGcsServiceStub(channel))
+        knows_past = False
         while not self._is_over.is_set():
             try:
                 subscription.begin()
+                # Order: who ends from here on is told of; who ended while nobody listened is asked for.
+                if not knows_past and (past := _past(channel)):
+                    self._on_deaths(past)
+                knows_past = True
                 while deaths := deaths_in(subscription.poll()):
                     self._on_deaths(deaths)
             except grpc.RpcError as error:
                 log.debug("Ray's GCS does not tell who has ended: %r", error)
+                knows_past = False
                 self._is_over.wait(RETRY_S)
             except Exception:
                 log.exception("news of ended processes could not be used")
@@ -104,6 +112,22 @@ class _Subscription:
         fresh = [each for each in reply.pub_messages if each.sequence_id > self._last_sequence_id]
         self._last_sequence_id = max((each.sequence_id for each in fresh), default=self._last_sequence_id)
         return fresh
+
+
+def _past(channel: Any) -> Deaths:
+    """What the GCS remembers to have ended. Errors: grpc.RpcError."""
+    # the field is optional: given as False it is not as if it were not given
+    are_dead = gcs_service_pb2.GetAllWorkerInfoRequest.Filters(is_alive=False)
+    of_workers = gcs_service_pb2.GetAllWorkerInfoRequest(limit=MAX_PAST, filters=are_dead)
+    of_machines = gcs_service_pb2.GetAllNodeInfoRequest(limit=MAX_PAST, state_filter=gcs_pb2.GcsNodeInfo.DEAD)
+    workers = gcs_service_pb2_grpc.WorkerInfoGcsServiceStub(channel)
+    machines = gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel)
+    processes = workers.GetAllWorkerInfo(of_workers, timeout=ASK_TIMEOUT_S).worker_table_data
+    nodes = machines.GetAllNodeInfo(of_machines, timeout=ASK_TIMEOUT_S).node_info_list
+    return Deaths.of(
+        machines={each.node_id for each in nodes},
+        processes={each.worker_address.worker_id for each in processes},
+    )
 
 
 def deaths_in(messages: Iterable[Any]) -> Deaths:

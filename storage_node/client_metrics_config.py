@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..protocol.errors import ConfigError, InvalidRegularExpressionError, InvalidRequestError
-from ..runtime.config import HOUR, MINUTE, Config, key
+from ..runtime.config import HOUR, MAX_INT, MINUTE, Config, key
 from ..runtime.regex import compile_regex
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class ClientMetricsConfig(Config):
     interval_ms: int = key(
         "interval.ms",
         DEFAULT_INTERVAL_MS,
+        high=MAX_INT,
         unit="ms",
         live=True,
         doc="How often clients push them, 100 to 3600000; a client of several takes the shortest.",

@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..protocol.errors import NO_ERROR, InvalidRequestError, KafkaError
-from ..protocol.messages.control import DescribeConfigsResponse, DescribedConfigs
-from ..protocol.metadata.image import CLUSTER_DEFAULT
+from ..protocol.messages.control import (
+    ConfigResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribedConfigs,
+)
+from ..protocol.metadata.image import CLUSTER_DEFAULT, TOPIC_RESOURCE
 from .config_entries import Describer, existing
 
 if TYPE_CHECKING:
-    from ..protocol.messages.control import ConfigResource, DescribeConfigsRequest
+    from collections.abc import Mapping
+
     from ..protocol.metadata.image import MetadataImage
     from .live_config import LiveConfig
 
@@ -51,6 +57,18 @@ def answer_configs(
             results.append(DescribedConfigs(resource, error.code, str(error)))
         else:
             results.append(DescribedConfigs(resource, NO_ERROR, "", entries))
+    return DescribeConfigsResponse(tuple(results), image.offset)
+
+
+def configs_of_unmade(
+    image: MetadataImage, live: LiveConfig, node_id: int, topics: Mapping[str, Mapping[str, str]]
+) -> DescribeConfigsResponse:
+    """What topics with these configs of their own would have, if they were made."""
+    configs = {(TOPIC_RESOURCE, name): own for name, own in topics.items()}
+    describer = Describer({**image.configs, **configs}, DescribeConfigsRequest(()), live, node_id)
+    results = (
+        DescribedConfigs(ConfigResource(*key), NO_ERROR, "", describer.resource(key)) for key in configs
+    )
     return DescribeConfigsResponse(tuple(results), image.offset)
 
 

@@ -22,7 +22,7 @@ from ..protocol.metadata.image import (
     TOPIC_RESOURCE,
 )
 from ..protocol.model import MAX_TOPIC_NAME_LENGTH
-from ..runtime.config import Config, text_of
+from ..runtime.config import MAX_INT, Config, text_of
 from .client_metrics_config import MAX_SUBSCRIPTION_NAME_LENGTH, ClientMetricsConfig
 from .config import CLUSTER_WIDE_KEYS, NodeConfig
 from .group_config import GROUP_KEY_SYNONYMS, MAX_GROUP_ID_LENGTH, GroupConfig
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from ..protocol.messages.control import ConfigResource, DescribeConfigsRequest
     from ..protocol.metadata.image import MetadataImage
+    from ..runtime.config import KeyFacts
     from .live_config import LiveConfig
 
     Configs = Mapping[tuple[int, str], Mapping[str, str]]  # by (type, name)
@@ -42,7 +43,7 @@ SOURCE_TOPIC, SOURCE_NODE, SOURCE_CLUSTER, SOURCE_STATIC, SOURCE_DEFAULT = 1, 2,
 SOURCE_CLIENT_METRICS, SOURCE_GROUP = 7, 8
 BROKER_NAMES = {topic: broker for broker, topic in TOPIC_KEY_SYNONYMS.items()}
 _TYPES: dict[Any, int] = {bool: 1, str: 2, int: 5, int | None: 5, float: 6}
-_LIST, _PASSWORD = 7, 9
+_INT, _LONG, _LIST, _PASSWORD = 3, 5, 7, 9
 
 
 def existing(image: MetadataImage, resource: ConfigResource) -> tuple[int, str]:
@@ -214,7 +215,7 @@ class Describer:
             facts.doc if self._request.include_documentation else "",
             is_read_only,
             facts.is_sensitive,
-            _PASSWORD if facts.is_sensitive else _TYPES.get(kind.types()[name], _LIST),
+            _type_of(facts, kind.types()[name]),
             tuple(levels) if self._request.include_synonyms else (),
         )
 
@@ -225,6 +226,15 @@ class Describer:
         key = TOPIC_KEY_SYNONYMS.get(name, name)
         defaults = LogConfig.defaults() if self._node is None else self._node.log_defaults().to_mapping()
         return text_of(defaults[key])
+
+
+def _type_of(facts: KeyFacts, python_type: Any) -> int:
+    """Kafka's number for it: tools check what they are given by that."""
+    if facts.is_sensitive:
+        return _PASSWORD
+    found = _TYPES.get(python_type, _LIST)
+    is_int = found == _LONG and facts.high is not None and facts.high <= MAX_INT
+    return _INT if is_int else found
 
 
 def _without(values: Mapping[str, str], names: Container[str]) -> Mapping[str, str]:

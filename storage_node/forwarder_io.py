@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from ..protocol.errors import KafkaError, NotControllerError, RequestTimedOutError
-from ..protocol.messages.control import DescribeConfigsResponse
+from ..protocol.messages.control import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsResponse,
+)
 from ..protocol.messages.registry import DESCRIBE_CONFIGS
+from ..protocol.metadata.quotas import ANONYMOUS_USER
 from ..protocol.transport.wire import encode
 from ..runtime.clock_io import monotonic_ms
 from .config_answers import answer_configs, cluster_part
+from .gateway import OwnRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +35,7 @@ MAX_TIMEOUT_MS = 300_000
 MAX_METADATA_LAG_MS = 5_000
 # Without a controller, configs are described by what this node knows: after this long.
 DESCRIBE_TIMEOUT_S = 5.0
+_CHARGED = (CreateTopicsRequest, DeleteTopicsRequest, CreatePartitionsRequest)
 
 
 class Forwarder:
@@ -59,7 +69,7 @@ class Forwarder:
         asked_ms = getattr(request.body, "timeout_ms", DEFAULT_TIMEOUT_MS)
         timeout_s = min(max(asked_ms, 1), MAX_TIMEOUT_MS) / 1000
         try:
-            response = await self._link.forward(request.api, request.raw_body, timeout_s)
+            response = await self._link.forward(request.api, _body_of(request), timeout_s)
             offset = getattr(response.body, "metadata_offset", -1)
             deadline_ms = monotonic_ms() + MAX_METADATA_LAG_MS
             self._core.when_metadata_reaches(
@@ -92,3 +102,15 @@ class Forwarder:
         except KafkaError as error:
             self._replies.reply_error(request, error)
         self._perform()
+
+
+def _body_of(request: Any) -> bytes:
+    """As it goes to the controller: with the name of who asks, where a quota may hold. What comes by the
+    gateway has it."""
+    raw: bytes
+    if isinstance(request, OwnRequest) or not isinstance(request.body, _CHARGED):
+        raw = request.raw_body
+        return raw
+    who = {"user": ANONYMOUS_USER, "client_id": request.peer.client_id, "is_lenient": False}
+    raw = encode(msgspec.structs.replace(request.body, **who))
+    return raw

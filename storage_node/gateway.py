@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from ..protocol.metadata.image import MetadataImage
     from ..protocol.model import ListenerEndpoint
     from ..protocol.records.header import Buffer
-    from .guest import LiveNodeConfig
+    from .live_config import LiveConfig
+    from .node_quotas import NodeQuotas
     from .replies import Replies, Sender
 
 Answered = Callable[[Any, "Sequence[Buffer]"], None]  # a body or the KafkaError, None for none; frames
@@ -77,12 +78,16 @@ class GatewayHost(Protocol):
     """What the gateway may use of the node, all of it on the loop's thread."""
 
     @property
-    def config(self) -> LiveNodeConfig:
+    def config(self) -> LiveConfig:
         """The node's configuration while it runs."""
 
     @property
     def image(self) -> MetadataImage:
         """The metadata that the node follows."""
+
+    @property
+    def quotas(self) -> NodeQuotas:
+        """Of clients of both planes."""
 
     @property
     def node_id(self) -> int:

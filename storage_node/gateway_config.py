@@ -69,21 +69,6 @@ class GatewayConfig(Config):
     quota_window_size_seconds: int = key(
         "quota.window.size.seconds", 1, low=1, high=3_600, unit="s", doc="Length of each of these windows."
     )
-    controller_quota_window_num: int = key(
-        "controller.quota.window.num",
-        11,
-        low=1,
-        high=1_000,
-        doc="As quota.window.num, for changes of the metadata, all of which may come at once.",
-    )
-    controller_quota_window_size_seconds: int = key(
-        "controller.quota.window.size.seconds",
-        1,
-        low=1,
-        high=3_600,
-        unit="s",
-        doc="As quota.window.size.seconds, for changes of the metadata.",
-    )
     telemetry_max_bytes: int = key(
         "telemetry.max.bytes",
         MIB,

@@ -6,9 +6,11 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import KafkaError, KafkaStorageError
+from .charges_io import OwnCharges
 from .effects import AskPeer
 from .gateway import BothPlanes
 from .log.listener_memory import remember_port, remembered_port
+from .node_quotas import NodeQuotas
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,9 +18,10 @@ if TYPE_CHECKING:
     from ..protocol.messages.envelope import Api
     from ..protocol.metadata.image import MetadataImage
     from ..protocol.model import ListenerEndpoint
+    from ..protocol.transport.peers import Request
     from .config import NodeConfig
     from .gateway import Gateway, GatewayFactory, OwnRequest
-    from .guest import LiveNodeConfig
+    from .live_config import LiveConfig
     from .log.files import Files
     from .node import StorageNode
     from .replication_io import Replication
@@ -45,13 +48,21 @@ class GatewaySeat:
         self._replication: Replication | None = None
         self._perform: Callable[[], None] = _nothing
         self.endpoints: tuple[ListenerEndpoint, ...] = ()  # once bound
+        self.quotas = NodeQuotas(lambda: self.config.now, lambda: self.image)
+        self._charges: OwnCharges | None = None
         self._gateway: Gateway | None = factory(self) if factory and config.listeners else None
 
     # --- what the node's shell calls ---------------------------------------------------------------------
 
     def replies(self, own: Replies) -> Replies:
         """Where the core's answers go, given those of the node's own listener."""
-        return own if self._gateway is None else BothPlanes(own)
+        charges = self._charges = OwnCharges(own, self.quotas, lambda: self.image, self._handle, self._fail)
+        return charges if self._gateway is None else BothPlanes(charges)
+
+    def take(self, request: Request) -> None:
+        """A request of the node's own listener. Errors: KafkaError, its answer."""
+        assert self._charges is not None, "bound"
+        self._charges.take(request)
 
     def bind(self, core: StorageNode) -> tuple[ListenerEndpoint, ...]:
         """Take the ports; what to register of them. Errors: OSError."""
@@ -68,11 +79,15 @@ class GatewaySeat:
 
     async def stop(self) -> None:
         """Finish what is under way, and end all connections."""
+        if self._charges is not None:
+            self._charges.close()
         if self._gateway is not None:
             await self._gateway.stop()
 
     def close(self) -> None:
         """End all connections now."""
+        if self._charges is not None:
+            self._charges.close()
         if self._gateway is not None:
             self._gateway.close()
 
@@ -93,7 +108,7 @@ class GatewaySeat:
         return self._core
 
     @property
-    def config(self) -> LiveNodeConfig:
+    def config(self) -> LiveConfig:
         """The node's configuration while it runs."""
         return self._node.config
 

@@ -91,7 +91,9 @@ class Hosting:
     def is_concerned(self, changed: Sequence[PartitionKey]) -> bool:
         """Whether the guest was called since this was asked last, or is to hear of one of these keys."""
         was_called, self._was_called = self._was_called, False
-        return was_called or any(key[0] in self._topic_ids or key in self._led for key in changed)
+        if was_called or not (self._topic_ids or self._led):
+            return was_called
+        return any(key[0] in self._topic_ids or key in self._led for key in changed)
 
     def note_time(self, now_ms: int, wall_ms: int) -> None:
         """Of an event that knows both clocks; the others take the wall time from their distance."""

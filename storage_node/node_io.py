@@ -295,7 +295,7 @@ class NodeServer:
     def _new_router(self, port: int) -> Router:
         limits = router_limits(self._config)
         host = self._config.listener_host
-        router = Router(host, port, self._on_request, SERVED_APIS, self._identity, limits)
+        router = Router(host, port, self._gateway.take, SERVED_APIS, self._identity, limits)
         router.on_peer_gone = self._on_peer_gone
         return router
 

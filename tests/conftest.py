@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -22,6 +23,13 @@ os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 # A job in the background of a shell script ignores Ctrl-C, and so would each command that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Found examples may take their time: a machine that is busy is no failure. Tests of Spark have no hypothesis.
+with contextlib.suppress(ImportError):
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile("headrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("headrace")
 
 # Some hundred processes are started: none of them is to compile the package again.
 sys.dont_write_bytecode = False

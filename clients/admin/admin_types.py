@@ -280,6 +280,7 @@ class ConfigType(IntEnum):
     UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
+    INT = 3
     LONG = 5
     DOUBLE = 6
     LIST = 7

@@ -15,6 +15,7 @@ from ...protocol.errors import (
     KafkaStorageError,
     PreferredLeaderNotAvailableError,
     RequestTimedOutError,
+    ThrottlingQuotaExceededError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
     error_from_code,
@@ -41,6 +42,7 @@ _FACTS = (
     EligibleLeadersNotAvailableError,
     ElectionNotNeededError,
     KafkaStorageError,
+    ThrottlingQuotaExceededError,  # of an item: its quota is used up, maybe for long
 )
 
 

@@ -7,14 +7,18 @@ are small and can be pickled. Names are loaded at their first use: pyarrow is an
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ...runtime.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .driver_log_io import Progress as Progress
     from .filters import Filters as Filters
+    from .offsets import Position as Position
     from .offsets import offsets_from_json as offsets_from_json
     from .offsets import offsets_to_json as offsets_to_json
+    from .offsets import position_from_json as position_from_json
+    from .offsets import position_to_json as position_to_json
     from .planner_io import Planner as Planner
     from .ranges import Loss as Loss
     from .ranges import OffsetRange as OffsetRange
@@ -35,42 +39,38 @@ if TYPE_CHECKING:
     from .written import Written as Written
 
 _HOMES = {
-    "Filters": "filters",
-    "Limits": "source_options",
-    "Loss": "ranges",
-    "OffsetRange": "ranges",
-    "Plan": "ranges",
-    "Planner": "planner_io",
-    "PreparedWrite": "written",
-    "Progress": "driver_log_io",
-    "ReadOptions": "source_options",
-    "Sink": "sink_io",
-    "WriteOptions": "sink_options",
-    "WriteReport": "written",
-    "Written": "written",
-    "abort_writes": "sink_io",
-    "commit_writes": "sink_io",
-    "fetch_arrow": "reading_io",
-    "offsets_from_json": "offsets",
-    "offsets_to_json": "offsets",
-    "prepare_arrow": "writing_io",
-    "read_options": "source_options",
-    "write_arrow": "writing_io",
-    "write_options": "sink_options",
+    "Filters": ".filters",
+    "Limits": ".source_options",
+    "Loss": ".ranges",
+    "OffsetRange": ".ranges",
+    "Plan": ".ranges",
+    "Planner": ".planner_io",
+    "Position": ".offsets",
+    "PreparedWrite": ".written",
+    "Progress": ".driver_log_io",
+    "ReadOptions": ".source_options",
+    "Sink": ".sink_io",
+    "WriteOptions": ".sink_options",
+    "WriteReport": ".written",
+    "Written": ".written",
+    "abort_writes": ".sink_io",
+    "commit_writes": ".sink_io",
+    "fetch_arrow": ".reading_io",
+    "offsets_from_json": ".offsets",
+    "offsets_to_json": ".offsets",
+    "position_from_json": ".offsets",
+    "position_to_json": ".offsets",
+    "prepare_arrow": ".writing_io",
+    "read_options": ".source_options",
+    "write_arrow": ".writing_io",
+    "write_options": ".sink_options",
 }
 
 __all__ = [
-    "Filters", "Limits", "Loss", "OffsetRange", "Plan", "Planner", "PreparedWrite", "Progress", "ReadOptions",
-    "Sink",
-    "WriteOptions", "WriteReport", "Written", "abort_writes", "commit_writes", "fetch_arrow",
-    "offsets_from_json", "offsets_to_json", "prepare_arrow", "read_options", "write_arrow",
-    "write_options",
+    "Filters", "Limits", "Loss", "OffsetRange", "Plan", "Planner", "Position", "PreparedWrite", "Progress",
+    "ReadOptions", "Sink", "WriteOptions", "WriteReport", "Written", "abort_writes", "commit_writes",
+    "fetch_arrow", "offsets_from_json", "offsets_to_json", "position_from_json", "position_to_json",
+    "prepare_arrow", "read_options", "write_arrow", "write_options",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

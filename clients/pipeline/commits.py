@@ -7,10 +7,16 @@ that a driver which starts anew finishes the rest, and once more when all are.
 from __future__ import annotations
 
 import json
+from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
-from ...protocol.errors import ConfigError, CorruptMessageError, InvalidTxnStateError
+from ...protocol.errors import (
+    ConfigError,
+    CorruptMessageError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+)
 from ...protocol.model import TopicPartition
 from .written import PreparedWrite, WriteReport, Written
 
@@ -31,6 +37,22 @@ class Decision(NamedTuple):
     writes: tuple[PreparedWrite, ...] = ()
 
 
+class Gate(NamedTuple):
+    """Open as long as the id of a driver stands as it did when a job began: at `producer`, which is a
+    producer id and epoch, or None for an id that nobody has used. Once it is shut it stays so."""
+
+    transactional_id: str
+    producer: tuple[int, int] | None = None
+
+    def check(self, now: tuple[int, int] | None) -> None:
+        """`now` is how the id stands. Errors: ProducerFencedError if the job is over."""
+        if now != self.producer:
+            raise ProducerFencedError(
+                "this attempt came too late: its job has ended, or another driver has begun"
+                f" ({self.transactional_id} is at {now}, not at {self.producer})"
+            )
+
+
 def driver_id(query: str) -> str:
     """The transactional id under which a query's driver decides. Errors: ConfigError for an empty name."""
     if not query:
@@ -46,6 +68,17 @@ def task_id(query: str, task: str | int) -> str:
     if task == "":
         raise ConfigError("a task has a name, or a number")
     return f"{driver_id(query)}/{quote(str(task), safe='')}"
+
+
+def checked_batch(batch: int) -> int:
+    """Errors: ConfigError for what is no number of a batch."""
+    try:
+        number = -1 if isinstance(batch, bool) else index(batch)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise ConfigError(f"a batch has a number, which is whole and from 0 on, not {batch!r}")
+    return number
 
 
 def encoded(decision: Decision) -> bytes:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .source_options import ReadOptions
 
 DRIVER_TIMEOUT_MS = 30_000
+MAX_BYTES = 16 << 20  # Bound: of a record, which names each task of a batch; compressed it is a tenth or less
 # All of it is read whenever a driver starts: small segments, compacted soon.
 _CONFIGS = {"cleanup.policy": "compact", "segment.bytes": 1 << 20, "min.cleanable.dirty.ratio": "0.1"}
 _SAFETY = ("transaction.state.log.replication.factor", "transaction.state.log.min.isr")
@@ -59,7 +60,8 @@ class DriverLog:
             cluster,
             transactional_id=transactional_id,
             transaction_timeout_ms=DRIVER_TIMEOUT_MS,
-            compression_type="zstd",  # what is decided about many tasks is long
+            compression_type="zstd",
+            max_request_size=MAX_BYTES,
         )
         try:
             # Order: a driver before this one decides nothing from here on, so what is read now stands.
@@ -78,6 +80,14 @@ class DriverLog:
             if progress is not None:
                 transaction.send_offsets(progress.offsets, GroupMetadata(progress.group_id))
             transaction.send(self._place.topic, value, key=self._key, partition=0)
+        self.found = value
+
+    @property
+    def producer(self) -> tuple[int, int]:
+        """Producer id and epoch with which the next `put` is written. Each moves the epoch by one, and so
+        does whoever opens the log after this."""
+        producer_id, epoch = self._producer._half.identity  # noqa: SLF001  # no other client asks for it
+        return producer_id, epoch
 
     def close(self) -> None:
         """Nothing is written by this any more."""

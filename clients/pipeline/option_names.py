@@ -60,6 +60,8 @@ def sort_options(
         if name in known:
             place, real = found.own, known[name]
         elif prefix is None:
+            if name in client_keys:
+                raise ConfigError(f"there is no option {option!r}; did you mean 'kafka.{client_keys[name]}'?")
             raise ConfigError(f"there is no option {option!r}{_near(name, [*known, *_BOOTSTRAP], known)}")
         else:
             key = name.removeprefix(prefix)

@@ -10,7 +10,7 @@ import time
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
-from ...protocol.errors import KafkaError
+from ...protocol.errors import DataLossError, KafkaError, NetworkError, UnknownTopicOrPartitionError
 from ...protocol.messages.data import MetadataRequest
 from ...protocol.messages.registry import METADATA
 from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
@@ -21,7 +21,20 @@ from ..config import AdminConfig, resolve
 from ..consumer.offsets_io import all_found, list_offsets
 from ..consumer.requests import READ_COMMITTED, READ_UNCOMMITTED
 from .filters import Filters
-from .planning import Logs, Places, narrowing, places_of, plan_batch, plan_between, settled, subscribed, times
+from .offsets import Position, position_of
+from .planning import (
+    Logs,
+    Places,
+    agrees,
+    ids_of,
+    narrowing,
+    places_of,
+    plan_batch,
+    plan_between,
+    settled,
+    subscribed,
+    times,
+)
 from .pool_io import keep_topics, shared_cluster
 from .splitting import new_offsets, offsets_within, rate_limited
 
@@ -70,51 +83,62 @@ class Planner:
 
         return self._run(ask)
 
-    def initial_offsets(self) -> Offsets:
+    def initial_offsets(self) -> Position:
         """Where a stream begins, exact. Errors: ConfigError, UnknownTopicOrPartitionError."""
         starting, or_latest = self.options.starting, self.options.strategy_latest
 
-        async def ask(io: ClusterIo) -> Offsets:
-            _, logs, (starts,) = await self._edges(io, starting)
-            return settled(starting, starts, logs, or_latest=or_latest)
+        async def ask(io: ClusterIo) -> Position:
+            places, logs, (starts,) = await self._edges(io, starting)
+            return Position(settled(starting, starts, logs, or_latest=or_latest), ids_of(places))
 
         return self._run(ask)
 
     def latest_offsets(
         self, start: Mapping[TopicPartition, int] | None = None, limits: Limits | None = None
-    ) -> Offsets:
+    ) -> Position:
         """Where the next micro-batch ends that begins at `start`, within `limits` (those of the options).
 
         It is `start` itself while fewer than minOffsetsPerTrigger are new, for up to maxTriggerDelay. Without
-        `start`: the ends of the logs. Errors: UnknownTopicOrPartitionError, but not with `start` and without
-        failOnDataLoss: `between` tells what is lost.
+        `start`: the ends of the logs. Errors: UnknownTopicOrPartitionError, DataLossError for a topic that
+        was created again; neither of them with `start` and without failOnDataLoss: `between` tells what is
+        lost.
         """
 
-        is_lax = start is not None and not self.options.fail_on_data_loss
+        is_strict = self.options.fail_on_data_loss
+        before = position_of({} if start is None else start)
 
-        async def ask(io: ClusterIo) -> Logs:
-            return (await self._logs(io, await self._places(io, is_lax=is_lax)))[1]
+        async def ask(io: ClusterIo) -> tuple[dict[str, bytes], Logs]:
+            places = await self._places(io, before, is_lax=start is not None and not is_strict)
+            return ids_of(places), (await self._logs(io, places))[1]
 
-        earliest, latest = self._run(ask)
+        ids, (earliest, latest) = self._run(ask)
         self.last_ends = latest
         if start is None:
-            return latest
+            return Position(latest, ids)
+        renewed = before.renewed(ids)
+        if renewed and is_strict:
+            raise DataLossError(
+                f"topic {', '.join(renewed)} was created again since offsets of it were planned; what the old"
+                " one had is lost. With failOnDataLoss=false it goes on at the new one's first record"
+            )
         limits = self.options.limits if limits is None else limits
-        starts = {tp: start.get(tp, earliest[tp]) for tp in latest}
+        starts = {
+            tp: first if tp.topic in renewed else start.get(tp, first) for tp, first in earliest.items()
+        }
         if self._waits(limits, new_offsets(starts, latest)):
-            return dict(start)
+            return before
         most = limits.max_offsets
         if limits.max_bytes is not None:
             found = offsets_within(limits.max_bytes, starts, latest, self._sizes(earliest, latest))
             most = found if most is None else min(most, found)
-        return latest if most is None else rate_limited(most, starts, latest)
+        return Position(latest if most is None else rate_limited(most, starts, latest), ids)
 
     def between(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Plan:
         """The ranges of a micro-batch. Offsets are exact, of `initial_offsets` and `latest_offsets`, perhaps
         of another process; the same ones give the same rows again. Errors: DataLossError."""
 
         async def ask(io: ClusterIo) -> Plan:
-            found = await self._places_of(io, sorted({tp.topic for tp in [*start, *end]}))
+            found = await self._places_of(io, sorted({tp.topic for tp in [*start, *end]}), position_of(end))
             places, logs = await self._logs(io, {tp: at for tp, at in found.items() if tp in end})
             return plan_between(self.options, start, end, logs, places)
 
@@ -148,24 +172,49 @@ class Planner:
             return False
         return True
 
-    async def _places(self, io: ClusterIo, *, is_lax: bool = False) -> Places:
+    async def _places(self, io: ClusterIo, before: Position, *, is_lax: bool = False) -> Places:
         wanted = self.options.subscription
-        names = sorted({*wanted.topics, *(tp.topic for tp in wanted.partitions)})
-        return subscribed(wanted, await self._places_of(io, names or None), is_lax=is_lax)
+        names = sorted({*wanted.topics, *(tp.topic for tp in wanted.partitions)}) or None
+        found = await self._places_of(io, names, before)
+        try:
+            return subscribed(wanted, found, is_lax=is_lax)
+        except UnknownTopicOrPartitionError:
+            return subscribed(wanted, await self._places_of_all(io, names), is_lax=is_lax)
 
-    async def _places_of(self, io: ClusterIo, names: Iterable[str] | None) -> Places:
+    async def _places_of(self, io: ClusterIo, names: Iterable[str] | None, expected: Position) -> Places:
+        """What some node says of topics; what all of them do, if that is not as expected."""
+        asking = Asking(io.hub, self._config)
         request = MetadataRequest(None if names is None else tuple(names))
-        reply = await io.hub.metadata.ask_any(
-            METADATA,
-            request,
-            deadline_ms=self._deadline_ms(io),
-            attempt_ms=self._config.request_timeout_ms,
-        )
-        return places_of(reply.body, with_internal=names is not None)
+        answer = await asking.ask(METADATA, request, asking.call(None))
+        found = places_of(answer, with_internal=names is not None)
+        return found if agrees(found, expected) else await self._places_of_all(io, names)
+
+    async def _places_of_all(self, io: ClusterIo, names: Iterable[str] | None) -> Places:
+        """What all nodes say, when they say the same: a node that knows less than the others would have what
+        is there lost, or unknown."""
+        asking = Asking(io.hub, self._config)
+        call, request = asking.call(None), MetadataRequest(None if names is None else tuple(names))
+
+        async def ask() -> Places | KafkaError:
+            nodes = sorted(await asking.nodes(call))
+            try:
+                answers = [asking.ask_node(node, METADATA, request, call) for node in nodes]
+                told = [
+                    places_of(each, with_internal=names is not None)
+                    for each in await asyncio.gather(*answers)
+                ]
+            except KafkaError as error:
+                return NetworkError(f"a node does not say which topics there are: {error}")
+            ids = [{tp: at.topic_id for tp, at in each.items()} for each in told]
+            if any(each != ids[0] for each in ids):
+                return NetworkError("not all nodes know yet which topics there are")
+            return told[0]
+
+        return await asking.one("the topics", ask, call)
 
     async def _edges(self, io: ClusterIo, *edges: Edge) -> tuple[Places, Logs, list[Offsets]]:
         """What `_logs` finds of what is subscribed, and for each edge the offsets of its timestamps."""
-        places = await self._places(io)
+        places = await self._places(io, Position())
         of_edges = asyncio.gather(*(self._offsets(io, times(edge, places)) for edge in edges))
         (places, logs), found = await asyncio.gather(self._logs(io, places), of_edges)
         return places, logs, [{tp: each.offset for tp, each in by_time.items()} for by_time in found]

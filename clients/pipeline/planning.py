@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...protocol.errors import ConfigError, DataLossError, UnknownTopicOrPartitionError
 from ...protocol.model import NO_OFFSET, TopicPartition
 from .commits import COMMITS_TOPIC
-from .offsets import EARLIEST, LATEST, Offsets
+from .offsets import EARLIEST, LATEST, Offsets, Position, position_of
 from .plans import PLANS_TOPIC
-from .ranges import Loss, OffsetRange, Plan
+from .ranges import CREATED_AGAIN, Loss, OffsetRange, Plan
 from .splitting import split
 
 if TYPE_CHECKING:
@@ -61,6 +61,26 @@ def places_of(answer: MetadataResponse, *, with_internal: bool = True) -> Places
                 topic.topic_id, part.leader, part.leader_epoch, tuple(near)
             )
     return found
+
+
+def ids_of(places: Places) -> dict[str, bytes]:
+    """Of their topics."""
+    return {tp.topic: at.topic_id for tp, at in places.items()}
+
+
+def agrees(places: Places, expected: Mapping[TopicPartition, int]) -> bool:
+    """Whether an answer has the partitions of a position, in topics that have the ids that are known."""
+    known = position_of(expected).topic_ids
+    return expected.keys() <= places.keys() and all(
+        known.get(tp.topic, places[tp].topic_id) == places[tp].topic_id for tp in expected
+    )
+
+
+def refuse_another_topic(loss: Loss) -> None:
+    """For `on_loss` of a stream's tasks: the node that the driver asked did not know yet that the topic was
+    created again. To go on would pass the rows of the new one. Errors: DataLossError."""
+    if loss.reason == CREATED_AGAIN:
+        raise DataLossError(f"{loss}. The next plan reads the new one")
 
 
 def subscribed(subscription: Subscription, places: Places, *, is_lax: bool = False) -> Places:
@@ -145,20 +165,28 @@ def plan_between(
     narrow: Narrow | None = None,
 ) -> Plan:
     """Ranges from `starts` to `ends`, and of these what `narrow` leaves. Partitions that came later than the
-    starts begin at their first offset; what retention took, deleted partitions, and logs that end too early
-    are losses. `logs` are those of `places`; a partition that is not among these is deleted.
+    starts begin at their first offset, and so do those of a topic that was created again between the two;
+    what retention took, deleted partitions, logs that end too early, and what was in a topic before it was
+    created again are losses. `logs` are those of `places`; a partition that is not among these is deleted.
 
     Errors: DataLossError for losses, under failOnDataLoss.
     """
     losses: list[Loss] = []
+    before, after = position_of(starts).topic_ids, position_of(ends).topic_ids
     exact, ranges = dict(starts), []
     for tp in sorted({*starts, *ends}):
         start, end = starts.get(tp), ends.get(tp)
+        first, last = start or 0, start or 0 if end is None else end
         if tp not in places or end is None:
-            first = start or 0
-            losses.append(Loss(tp, first, first if end is None else end, "the partition is deleted"))
+            losses.append(Loss(tp, first, last, "the partition is deleted"))
             continue
         earliest, latest, at = logs.earliest[tp], logs.latest[tp], places[tp]
+        if after.get(tp.topic, at.topic_id) != at.topic_id:  # its end is of a log that is no more
+            losses.append(Loss(tp, first, last, CREATED_AGAIN))
+            continue
+        if start is not None and before.get(tp.topic, at.topic_id) != at.topic_id:
+            losses.append(Loss(tp, start, start, CREATED_AGAIN))
+            start = None
         if start is None:
             start, exact[tp] = 0, earliest
         if start > latest:
@@ -175,8 +203,8 @@ def plan_between(
     if narrow is not None:
         ranges = [some for each in ranges if (some := narrow(each)) is not None]
     cut = split(ranges, options.min_partitions, options.max_records_per_partition)
-    ids = {tp.topic: at.topic_id for tp, at in places.items()}
-    return Plan(tuple(cut), exact, dict(ends), tuple(losses), ids)
+    ids = {**ids_of(places), **after}
+    return Plan(tuple(cut), Position(exact, ids), Position(ends, ids), tuple(losses))
 
 
 def narrowing(filters: Filters, by_time: Mapping[TopicPartition, int]) -> Narrow:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.model import NO_EPOCH, NO_NODE, TopicPartition
+
+if TYPE_CHECKING:
+    from .offsets import Position
+
+CREATED_AGAIN = "the topic was created again"
 
 
 class OffsetRange(NamedTuple):
@@ -35,7 +40,8 @@ class OffsetRange(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """Offsets from `start` up to before `end` that should be there and are not, and why."""
+    """Offsets from `start` up to before `end` that should be there and are not, and why. As many as nobody
+    knows, if these are the same."""
 
     tp: TopicPartition
     start: int
@@ -48,16 +54,17 @@ class Loss(NamedTuple):
         return max(self.end - self.start, 0)
 
     def __str__(self) -> str:
+        if not self.size:
+            return f"{self.tp}: what came from offset {self.start} on is lost: {self.reason}"
         return f"{self.tp}: {self.size} offsets from {self.start} on are lost: {self.reason}"
 
 
 class Plan(NamedTuple):
     """`ranges` are what tasks read, one each. `starts` and `ends` are exact offsets of all partitions, those
-    without new records too; `losses` is what is not there, always empty under failOnDataLoss; `topic_ids` are
-    those of all topics of which there is a partition."""
+    without new records too, with the ids of their topics; `losses` is what is not there, always empty under
+    failOnDataLoss."""
 
     ranges: tuple[OffsetRange, ...]
-    starts: dict[TopicPartition, int]
-    ends: dict[TopicPartition, int]
+    starts: Position
+    ends: Position
     losses: tuple[Loss, ...] = ()
-    topic_ids: dict[str, bytes] = {}  # noqa: RUF012  # nobody changes it

@@ -35,7 +35,7 @@ from ..consumer.gathering import Wanted
 from .filters import Filters
 from .planning import loss_error
 from .pool_io import keep_topics, shared_cluster
-from .ranges import Loss
+from .ranges import CREATED_AGAIN, Loss
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -56,7 +56,6 @@ LOOK_S = 0.5
 # What a row is taken to have at most when a short range says how much to ask for at first.
 _ROW_BYTES = 1024
 _LEAST_FETCH_BYTES = 64 << 10
-CREATED_AGAIN = "the topic was created again"
 LOST = (DataLossError, LogTruncationError, NoOffsetError, OffsetOutOfRangeError)
 
 

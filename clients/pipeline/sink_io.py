@@ -21,9 +21,20 @@ from ...protocol.messages.registry import END_TXN
 from ...protocol.messages.transactions import EndTxnRequest
 from ..admin.asking_io import Asking, error_of
 from ..admin.coordinating_io import Coordinating
+from ..admin.group_types import TransactionState
 from ..admin.transactions_io import TransactionEngine
 from ..config import AdminConfig, resolve
-from .commits import COMMITS_TOPIC, Decision, check_all_live, decoded, driver_id, encoded, task_id
+from .commits import (
+    COMMITS_TOPIC,
+    Decision,
+    Gate,
+    check_all_live,
+    checked_batch,
+    decoded,
+    driver_id,
+    encoded,
+    task_id,
+)
 from .driver_log_io import DriverLog
 from .pool_io import shared_cluster
 from .visible_io import is_visible
@@ -43,8 +54,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.client.pipeline")
 
+# One is open, or may be by the attempt that has taken the id: a fence lies behind the other states.
+_UNFENCED = ("Empty", "Ongoing")
 # Who says one of these will never commit the transaction: it is aborted.
 _GONE = (ProducerFencedError, InvalidTxnStateError, InvalidProducerIdMappingError)
+# The markers of what was committed beside it hide what is asked about until they are written.
+MARKERS_S = 30.0
 
 
 class Sink:
@@ -64,6 +79,7 @@ class Sink:
             self._io: ClusterIo = cluster.io
             self._log = DriverLog(cluster, options, COMMITS_TOPIC, query, name)
             self._exit.callback(self._log.close)
+            self._has_gate = False
             found = self._log.found
             self._last: Decision | None = None if found is None else decoded(query, found)
             if self._last is not None and not self._last.is_done:
@@ -78,8 +94,10 @@ class Sink:
         return None if self._last is None else self._last.batch
 
     def is_committed(self, batch: int) -> bool:
-        """Whether a batch is: one that runs again then has nothing to write."""
-        return self._last is not None and batch <= self._last.batch
+        """Whether a batch is: one that runs again then has nothing to write. Errors: ConfigError for what is
+        no number."""
+        number = checked_batch(batch)
+        return self._last is not None and number <= self._last.batch
 
     def commit(
         self, batch: int, writes: Sequence[PreparedWrite], *, progress: Progress | None = None
@@ -93,6 +111,7 @@ class Sink:
         ApiTimeoutError, when it may have been decided: open another `Sink`, which finishes it then.
         DataLossError as on opening.
         """
+        batch = checked_batch(batch)
         if self._last is not None and not self._last.is_done:
             self._finish(self._last)
         real = tuple(dict.fromkeys(each for each in writes if not each.is_empty))
@@ -108,6 +127,8 @@ class Sink:
             check_all_live(real, {name: errors.get(name) or found[name] for name in names})
         except InvalidTxnStateError:
             self.abort(real)
+            if self._has_gate:  # the job is over, and so is a later attempt that is the reason
+                self.abort_leftovers()
             raise
         decision = Decision(batch, not real, real)
         self._record(decision, progress)
@@ -119,21 +140,40 @@ class Sink:
         """Undo what tasks have prepared; what is undone already is no error. Errors: ApiTimeoutError."""
         abort_writes(writes, self._options)
 
+    def open_gate(self) -> Gate:
+        """For `prepare_arrow` in the tasks of one job: shut by `commit`, by `abort_leftovers` and by the next
+        `Sink` of the query. An attempt that begins later writes nothing, and leaves nothing open."""
+        self._has_gate = True
+        return Gate(driver_id(self._query), self._log.producer)
+
     def abort_leftovers(self, keep: Sequence[PreparedWrite] = ()) -> int:
         """Undo what tasks of this query have left open, but for `keep`: attempts whose message nobody has,
         which would keep readers of committed data waiting until transaction.timeout.ms; how many that were.
+        No attempt that has begun by now writes on, and none that begins later with a gate of before.
 
-        Call it while no task runs: what one is writing is aborted too.
+        Call it when a job has failed, and before the first one of a driver. Errors: ProducerFencedError, with
+        nothing undone, in a driver that is not the newest.
         """
         kept = {each.transactional_id for each in keep}
-        begins = re.escape(f"{driver_id(self._query)}/")
+        pattern = re.escape(f"{driver_id(self._query)}/") + ".*"
+        # Order: an attempt that has found the gate open has its id already, and is among those.
+        if self._has_gate:
+            self._log.put(self._log.found)
+            self._has_gate = False
 
         async def fence() -> int:
             engine = TransactionEngine(_asking(self._io, self._options))
-            found = await engine.find(["Ongoing"], (), longer_than=None, pattern=f"{begins}.*", timeout=None)
-            names = [each.transactional_id for each in found if each.transactional_id not in kept]
-            _raise_first(await engine.fence(names, timeout=None))
-            return len(names)
+            done, count = set(kept), 0
+            while True:
+                # Once more than there is to do: an id is in no answer if its coordinator moves between two.
+                found = await engine.find(_UNFENCED, (), longer_than=None, pattern=pattern, timeout=None)
+                new = [each for each in found if each.transactional_id not in done]
+                if not new:
+                    return count
+                names = [each.transactional_id for each in new]
+                _raise_first(await engine.fence(names, timeout=None))
+                done.update(names)
+                count += sum(each.state is TransactionState.ONGOING for each in new)
 
         return self._io.call(fence())
 
@@ -166,7 +206,7 @@ class Sink:
 
     def _record(self, decision: Decision, progress: Progress | None = None) -> None:
         self._log.put(encoded(decision), progress)
-        self._last = decision
+        self._last, self._has_gate = decision, False
 
     def _finish(self, decision: Decision) -> None:
         outcomes = self._io.call(_end(self._io, self._options, decision.writes, committed=True))
@@ -175,7 +215,7 @@ class Sink:
             error = outcomes.errors.get(write.transactional_id)
             if isinstance(error, _GONE):
                 # It was aborted; or it was committed before, and a later attempt has begun since.
-                if not is_visible(write, self._options):
+                if not is_visible(write, self._options, patience_s=MARKERS_S):
                     lost.append(f"task {write.task} with {write.report.rows} rows ({error})")
             elif error is not None:
                 raise error

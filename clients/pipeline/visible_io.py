@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ApiTimeoutError
+from ...runtime.waiting_io import until
 from .driver_log_io import committed_options
 from .planner_io import Planner
 from .ranges import OffsetRange
@@ -15,15 +16,17 @@ if TYPE_CHECKING:
     from .written import PreparedWrite
 
 
-def is_visible(write: PreparedWrite, options: WriteOptions) -> bool:
+def is_visible(write: PreparedWrite, options: WriteOptions, *, patience_s: float = 0.0) -> bool:
     """Whether readers of committed records see the first row of a write: its transaction is committed.
 
-    Errors: ApiTimeoutError if that cannot be told yet, because of a transaction before it that is open.
+    Asks for `patience_s`: a commit is answered before its markers are in all partitions. Errors:
+    ApiTimeoutError if that cannot be told by then, because of a transaction before it that is open.
     """
     tp, written = write.report.partitions[0]
     reading = committed_options(options, tp, failOnDataLoss=False)  # what is deleted is not seen
     first = written.first
-    if Planner(reading).latest_offsets().get(tp, 0) <= first:
+    planner = Planner(reading)
+    if not until(lambda: planner.latest_offsets().get(tp, 0) > first, patience_s):
         raise ApiTimeoutError(
             f"{tp} has an open transaction before offset {first}: whether task {write.task} is committed"
             " can be told when that has ended"

@@ -20,6 +20,7 @@ from ..arrow.library import pa, pc
 from ..arrow.result_io import ArrowResult
 from ..sync.producer_io import Producer
 from .commits import task_id
+from .gate_io import check_gate
 from .pool_io import shared_cluster
 from .sink_options import checked_names
 from .written import PreparedWrite, WriteReport, Written
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from ..arrow.tables import Names
     from ..producer.delivery_io import Delivery
+    from .commits import Gate
     from .sink_options import WriteOptions
 
 
@@ -48,17 +50,28 @@ def write_arrow(batches: Iterable[Any], options: WriteOptions) -> WriteReport:
 
 
 def prepare_arrow(
-    batches: Iterable[Any], options: WriteOptions, *, query: str, task: str | int
+    batches: Iterable[Any],
+    options: WriteOptions,
+    *,
+    query: str,
+    task: str | int,
+    gate: Gate | None = None,
 ) -> PreparedWrite:
     """Write in a transaction that is left open, for the driver's `Sink` of that `query` to commit or abort.
 
-    An earlier attempt of the same task is fenced off, and what it wrote is aborted. Errors: as `write_arrow`;
-    ProducerFencedError if a later attempt has begun; nothing of it counts then.
+    An earlier attempt of the same task is fenced off, and what it wrote is aborted. With the `gate` of its
+    job (`Sink.open_gate`) an attempt that comes when the job is over does neither, and writes nothing.
+    Errors: as `write_arrow`; ProducerFencedError if a later attempt has begun, or it comes too late; nothing
+    of it counts then.
     """
     name = task_id(query, task)
     with shared_cluster(options.bootstrap, options.client) as cluster:
+        check_gate(cluster.io, options, gate)
         producer = Producer(cluster, transactional_id=name)
         try:
+            producer.init_transactions()
+            # Order: the driver shuts the gate before it looks for ids. Who finds it open here is found.
+            check_gate(cluster.io, options, gate)
             producer.begin_transaction()
             report = _write(producer, batches, options)
             prepared = producer.prepare_transaction()
@@ -66,8 +79,8 @@ def prepare_arrow(
             if not _is_fenced(error):
                 raise
             raise ProducerFencedError(
-                f"task {task} of {query!r}: a later attempt of it has begun, or it took longer than"
-                f" transaction.timeout.ms ({error})"
+                f"task {task} of {query!r}: a later attempt of it has begun, or its job is over, or it took"
+                f" longer than transaction.timeout.ms ({error})"
             ) from error
         finally:
             producer.close()  # aborts what is not prepared
@@ -117,30 +130,33 @@ class _Outcomes:
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Delivery, int, int]] = deque()
-        self._report = WriteReport()
+        self._stored: dict[tuple[str, int], Written] = {}
 
     def add(self, result: ArrowResult) -> None:
         """Rows that were handed over. Errors: of rows that failed already."""
-        self._waiting.extend(result.runs())
-        done = []
-        while self._waiting and self._waiting[0][0].is_done:
-            done.append(self._waiting.popleft())
-        self._settle(done)
+        waiting = self._waiting
+        waiting.extend(result.runs())
+        while waiting and waiting[0][0].is_done:
+            self._settle(*waiting.popleft())
 
     def finish(self) -> WriteReport:
         """After a flush. Errors: the first one of a row."""
-        self._settle(self._waiting)
-        return self._report
+        while self._waiting:
+            self._settle(*self._waiting.popleft())
+        return WriteReport.of((TopicPartition(*place), found) for place, found in self._stored.items())
 
-    def _settle(self, runs: Iterable[tuple[Delivery, int, int]]) -> None:
-        stored = []
-        for delivery, index, count in runs:
-            first, _, error = delivery.outcome(index)
-            last = first + count - 1
-            if error is None and delivery.parts is not None:
-                last, _, error = delivery.outcome(index + count - 1)
-            if error is not None:
-                raise error
-            stored.append((TopicPartition(delivery.topic, delivery.partition), Written(count, first, last)))
-        if stored:
-            self._report = WriteReport.of([*self._report.partitions, *stored])
+    def _settle(self, delivery: Delivery, index: int, count: int) -> None:
+        first, _, error = delivery.outcome(index)
+        last = first + count - 1
+        if error is None and delivery.parts is not None:
+            last, _, error = delivery.outcome(index + count - 1)
+        if error is not None:
+            raise error
+        place = delivery.topic, delivery.partition
+        before = self._stored.get(place)
+        if before is None:
+            self._stored[place] = Written(count, first, last)
+        else:
+            self._stored[place] = Written(
+                before.rows + count, min(before.first, first), max(before.last, last)
+            )

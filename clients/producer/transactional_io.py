@@ -109,7 +109,7 @@ class TransactionalHalf:
             link = self._groups.get(group.group_id)
             if link is None:
                 link = self._groups[group.group_id] = self._link(GROUP_KEY, group.group_id)
-            identity = self._identity
+            identity = self.identity
             request = TxnOffsetCommitRequest(
                 *(self._id, group.group_id, *identity),
                 tuple(
@@ -144,7 +144,7 @@ class TransactionalHalf:
                 self._transactions.prepared()
                 self._refuse(self._transactions.refusal())
             is_empty = not self._transactions.has_begun and self._sent_before == self._sent
-            return PreparedTransaction(self._id, *self._identity, is_empty)
+            return PreparedTransaction(self._id, *self.identity, is_empty)
 
     async def abort(self) -> None:
         """Undo the transaction. What was not sent yet ends with TransactionAbortedError, what is under way is
@@ -192,19 +192,20 @@ class TransactionalHalf:
         """Whether there is none, or one that is left to whoever ends it."""
         return self._transactions.state in (TxnState.READY, TxnState.PREPARED)
 
+    @property
+    def identity(self) -> Identity:
+        """The producer id and epoch of the transaction that is open, or of the next one; after `init`."""
+        assert self._sender.sequences is not None
+        identity = self._sender.sequences.identity
+        assert identity is not None, "initialized"
+        return identity
+
     def figures(self) -> dict[str, float]:
         """How long the calls took in all, what they waited for too, by Kafka's metric names; a `begin` that
         does the `init` has the time of both."""
         return {f"txn-{call}-time-ns-total": spent * 1_000_000 for call, spent in self._spent_ms.items()}
 
     # --- inside -----------------------------------------------------------------------------------------
-
-    @property
-    def _identity(self) -> Identity:
-        assert self._sender.sequences is not None
-        identity = self._sender.sequences.identity
-        assert identity is not None, "an open transaction has an epoch"
-        return identity
 
     async def _init(self) -> None:
         with self._turn:
@@ -241,11 +242,11 @@ class TransactionalHalf:
 
     async def _end(self, *, committed: bool) -> None:
         if self._transactions.has_begun or self._sent != self._sent_before:
-            request = EndTxnRequest(self._id, *self._identity, committed)
+            request = EndTxnRequest(self._id, *self.identity, committed)
             answer = await self._ask(self._coordinator, END_TXN, request, _error_of)
             identity = Identity(answer.producer_id, answer.producer_epoch)
         else:
-            identity = self._identity  # the servers know nothing of this transaction
+            identity = self.identity  # the servers know nothing of this transaction
         with self._turn:
             self._sender.on_identity(identity, self._hub.now_ms())
             self._transactions.ended()

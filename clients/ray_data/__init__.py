@@ -6,8 +6,9 @@ nor pyarrow is imported before.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ...runtime.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .reading_io import TopicDatasource as TopicDatasource
@@ -22,16 +23,16 @@ if TYPE_CHECKING:
     from .writing_io import write as write
 
 _HOMES = {
-    "ShardIterator": "training_io",
-    "Shards": "sharding",
-    "Stream": "streaming_io",
-    "TopicDatasink": "writing_io",
-    "TopicDatasource": "reading_io",
-    "TorchDataset": "torch_io",
-    "read": "reading_io",
-    "sharded": "training_io",
-    "stream": "streaming_io",
-    "write": "writing_io",
+    "ShardIterator": ".training_io",
+    "Shards": ".sharding",
+    "Stream": ".streaming_io",
+    "TopicDatasink": ".writing_io",
+    "TopicDatasource": ".reading_io",
+    "TorchDataset": ".torch_io",
+    "read": ".reading_io",
+    "sharded": ".training_io",
+    "stream": ".streaming_io",
+    "write": ".writing_io",
 }
 
 __all__ = [
@@ -40,10 +41,4 @@ __all__ = [
 ]  # fmt: skip
 # TorchDataset is not among them: it needs torch
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

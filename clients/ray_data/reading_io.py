@@ -15,14 +15,15 @@ from ray.data._internal.arrow_block import _BATCH_SIZE_PRESERVING_STUB_COL_NAME 
 from ray.data.block import BlockMetadata
 from ray.data.datasource import ReadTask
 
-from ...protocol.errors import ConfigError, DataLossError, HeadraceError
+from ...protocol.errors import ConfigError, HeadraceError
 from ...protocol.model import NO_NODE, TopicPartition
 from ..admin.admin_types import EARLIEST, LATEST
 from ..arrow.layout import projection
 from ..arrow.library import pa
 from ..pipeline.filters import Filters
+from ..pipeline.planning import refuse_another_topic
 from ..pipeline.pool_io import shared_cluster
-from ..pipeline.reading_io import CREATED_AGAIN, fetch_arrow
+from ..pipeline.reading_io import fetch_arrow
 from ..pipeline.splitting import split as split_ranges
 from ..sync.admin_io import Admin
 from .arguments import OF_READ_TASKS, split
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from ray.data import DataContext, Dataset
 
-    from ..pipeline.ranges import Loss, OffsetRange, Plan
+    from ..pipeline.ranges import OffsetRange, Plan
     from ..pipeline.source_options import ReadOptions
 
 # What a row has beside key and value, about; and what one has where nodes do not say how large logs are.
@@ -219,7 +220,7 @@ class TopicDatasource(Datasource):
 def _reading(
     each: OffsetRange, options: ReadOptions, names: list[str], filters: Filters
 ) -> Callable[[], Iterator[Any]]:
-    on_loss = _refuse_another_topic if options.is_stream else None
+    on_loss = refuse_another_topic if options.is_stream else None
 
     def read_range() -> Iterator[Any]:
         columns = names or ["offset"]
@@ -230,9 +231,3 @@ def _reading(
                 yield pa.table({NO_COLUMN: pa.nulls(batch.num_rows)})
 
     return read_range
-
-
-def _refuse_another_topic(loss: Loss) -> None:
-    """The node that told a stream of the topic did not know yet: to go on would pass the new one's rows."""
-    if loss.reason == CREATED_AGAIN:
-        raise DataLossError(f"{loss}. The next step reads the new one")

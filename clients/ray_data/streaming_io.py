@@ -135,7 +135,13 @@ class Stream:
         checked = checked_options(topic, self._options.bootstrap, given)
         name = f"{self._writes}-"
         self._writes += 1
-        datasink = TopicDatasink(checked, sink=self._sink_name, name=name, rows_per_task=rows_per_task)
+        datasink = TopicDatasink(
+            checked,
+            sink=self._sink_name,
+            gate=self._sink.open_gate(),
+            name=name,
+            rows_per_task=rows_per_task,
+        )
         prepare(dataset, datasink, self._sink, of_tasks, keep=self._prepared)
         self._prepared += datasink.prepared
         return datasink.report

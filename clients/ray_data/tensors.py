@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from ..arrow.library import pa
@@ -14,6 +15,7 @@ def as_numpy(table: Any) -> dict[str, Any]:
 
 def as_torch(table: Any) -> dict[str, Any]:
     """A tensor for each column: numbers; times as int64 microseconds; bytes as uint8 of shape (rows, length).
+    Each has memory of its own, which may be written.
 
     Errors: ValueError for columns that have nulls, or bytes of several lengths: shape them by `decode`;
     ImportError without torch.
@@ -27,7 +29,7 @@ def as_torch(table: Any) -> dict[str, Any]:
         column = table.column(name)
         if column.null_count:
             raise ValueError(f"column {name!r} has {column.null_count} nulls: shape it by decode=")
-        found[name] = torch.as_tensor(_numbers(name, column))
+        found[name] = _tensor(torch, name, pa.concat_arrays(column.chunks or [pa.array([], column.type)]))
     return found
 
 
@@ -37,24 +39,30 @@ def _array(column: Any) -> Any:
     return column.to_numpy()
 
 
-def _numbers(name: str, column: Any) -> Any:
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.int64())
-    elif pa.types.is_binary(column.type):
-        return _bytes(name, column)
-    elif not pa.types.is_integer(column.type):
-        raise ValueError(
-            f"column {name!r} has type {column.type}, of which there are no tensors: use decode="
-        )
-    found = column.to_numpy()
-    return found if found.flags.writeable else found.copy()  # torch warns of what it must not write
+def _tensor(torch: Any, name: str, array: Any) -> Any:
+    """From memory to memory: by way of NumPy it would hang on which NumPy torch was built for."""
+    if pa.types.is_binary(array.type):
+        return _bytes(torch, name, array)
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.int64())
+    if not pa.types.is_integer(array.type):
+        raise ValueError(f"column {name!r} has type {array.type}, of which there are no tensors: use decode=")
+    width = array.type.bit_width // 8
+    return _copied(torch, array.buffers()[1], array.offset * width, len(array) * width, str(array.type))
 
 
-def _bytes(name: str, column: Any) -> Any:
-    import numpy as np
-
-    values = column.to_pylist()
-    lengths = {len(value) for value in values}
+def _bytes(torch: Any, name: str, array: Any) -> Any:
+    ends = memoryview(array.buffers()[1]).cast("i")[array.offset :][: len(array) + 1]
+    lengths = {last - first for first, last in pairwise(ends)}
     if len(lengths) > 1:
         raise ValueError(f"column {name!r} has bytes of {len(lengths)} lengths: shape them by decode=")
-    return np.frombuffer(bytearray(b"".join(values)), np.uint8).reshape(len(values), -1)
+    length = max(lengths, default=0)
+    flat = _copied(torch, array.buffers()[2], ends[0] if length else 0, len(array) * length, "uint8")
+    return flat.reshape(len(array), length)
+
+
+def _copied(torch: Any, memory: Any, start: int, size: int, kind: str) -> Any:
+    dtype = getattr(torch, kind)
+    if not size:  # which it does not take
+        return torch.empty(0, dtype=dtype)
+    return torch.frombuffer(bytearray(memory[start : start + size]), dtype=dtype)

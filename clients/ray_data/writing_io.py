@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ray.data._internal.execution.interfaces import TaskContext
     from ray.data.datasource import WriteResult
 
+    from ..pipeline.commits import Gate
     from ..pipeline.sink_options import WriteOptions
     from ..pipeline.written import PreparedWrite
 
@@ -65,7 +66,8 @@ def write(
         if driver.is_committed(number):
             return None
         driver.abort_leftovers()  # of a driver that is no more: their rows keep readers waiting
-        datasink = TopicDatasink(checked, sink=sink, rows_per_task=rows_per_task)
+        gate = driver.open_gate()
+        datasink = TopicDatasink(checked, sink=sink, gate=gate, rows_per_task=rows_per_task)
         prepare(dataset, datasink, driver, of_tasks)
         # Order: after Ray's part, which would abort what it takes for failed, and that may be decided.
         driver.commit(number, datasink.prepared)
@@ -115,7 +117,8 @@ class TopicDatasink(Datasink[Any]):  # of reports, or with a sink of prepared wr
     """For `Dataset.write_datasink`. Small, and can be pickled.
 
     With the name of a `sink`, tasks leave transactions open, which `prepared` tells on the driver: whoever
-    has opened the core's `Sink` of that name commits them; `name` keeps several writes of a batch apart.
+    has opened the core's `Sink` of that name commits them, and gives a `gate` that shuts late attempts out;
+    `name` keeps several writes of a batch apart.
     """
 
     def __init__(
@@ -123,12 +126,13 @@ class TopicDatasink(Datasink[Any]):  # of reports, or with a sink of prepared wr
         options: WriteOptions,
         *,
         sink: str | None = None,
+        gate: Gate | None = None,
         name: str = "",
         rows_per_task: int | None = None,
     ) -> None:
         if rows_per_task is not None and rows_per_task < 1:
             raise ConfigError(f"rows_per_task must be a whole number from 1 on, not {rows_per_task!r}")
-        self._options, self._sink, self._name = options, sink, name
+        self._options, self._sink, self._gate, self._name = options, sink, gate, name
         self._rows_per_task = rows_per_task
         self.prepared: list[PreparedWrite] = []
         self.report = WriteReport()
@@ -147,7 +151,7 @@ class TopicDatasink(Datasink[Any]):  # of reports, or with a sink of prepared wr
         if self._sink is None:
             return write_arrow(_tables(blocks), self._options)
         task = f"{self._name}{ctx.task_idx}"
-        return prepare_arrow(_tables(blocks), self._options, query=self._sink, task=task)
+        return prepare_arrow(_tables(blocks), self._options, query=self._sink, task=task, gate=self._gate)
 
     def on_write_complete(self, write_result: WriteResult[Any]) -> None:
         """On the driver: all tasks are done."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ...runtime.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .reading_io import read as read
@@ -16,22 +17,16 @@ if TYPE_CHECKING:
     from .writing_io import write_batch as write_batch
 
 _HOMES = {
-    "HeadraceDataSource": "source_io",
-    "Stream": "stream_io",
-    "read": "reading_io",
-    "register": "source_io",
-    "session": "session_actor",
-    "stream": "stream_io",
-    "write": "writing_io",
-    "write_batch": "writing_io",
+    "HeadraceDataSource": ".source_io",
+    "Stream": ".stream_io",
+    "read": ".reading_io",
+    "register": ".source_io",
+    "session": ".session_actor",
+    "stream": ".stream_io",
+    "write": ".writing_io",
+    "write_batch": ".writing_io",
 }
 
 __all__ = ["HeadraceDataSource", "Stream", "read", "register", "session", "stream", "write", "write_batch"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

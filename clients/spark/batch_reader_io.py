@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ..pipeline.planner_io import Planner
+from ..pipeline.planning import refuse_another_topic
 from ..pipeline.reading_io import fetch_arrow
 from .pushed_filters import Pushed, pushed
+from .worker_garbage_io import freeze_imports
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ..pipeline.filters import Filters
     from ..pipeline.source_options import ReadOptions
+
+
+log = logging.getLogger("headrace.client.spark")
 
 
 class Reader(DataSourceReader):
@@ -27,6 +33,8 @@ class Reader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """A range of offsets each."""
         plan = Planner(self._options).batch(self._pushed.filters)
+        for loss in plan.losses:
+            log.warning("%s", loss)
         return [InputPartition(each) for each in plan.ranges if self._pushed.has_topic(each.topic)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -47,6 +55,8 @@ def read_range(
     partition: InputPartition, options: ReadOptions, columns: Sequence[str], filters: Filters | None = None
 ) -> Iterator[Any]:
     """What a task yields. Errors: those of `fetch_arrow`."""
+    freeze_imports()
     if partition.value is None:
         return iter(())
-    return fetch_arrow(partition.value, options, columns=columns, filters=filters)
+    on_loss = refuse_another_topic if options.is_stream else None
+    return fetch_arrow(partition.value, options, columns=columns, filters=filters, on_loss=on_loss)

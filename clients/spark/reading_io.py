@@ -6,9 +6,11 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from ..pipeline.planner_io import Planner
+from ..pipeline.planning import refuse_another_topic
 from ..pipeline.reading_io import fetch_arrow
 from ..pipeline.source_options import read_options
-from .schemas import schema_of
+from .schemas import schema_of, struct_of
+from .worker_garbage_io import freeze_imports
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -47,7 +49,8 @@ def frame(
     """A plan as a DataFrame: one task for each of its ranges. Errors: TypeError, ValueError for columns."""
     for loss in plan.losses:
         log.warning("%s", loss)
-    names, schema = schema_of(columns, include_headers=options.include_headers)
+    names, _ = schema_of(columns, include_headers=options.include_headers)
+    schema = struct_of(names)
     ranges = plan.ranges
     if not ranges:
         return spark.createDataFrame([], schema)
@@ -66,9 +69,11 @@ def fetched(
     filters: Filters | None,
 ) -> Iterator[Any]:
     """In a task: the rows of the ranges whose numbers it is given."""
+    freeze_imports()
+    on_loss = refuse_another_topic if options.is_stream else None
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            yield from fetch_arrow(ranges[number], options, columns=names, filters=filters)
+            yield from fetch_arrow(ranges[number], options, columns=names, filters=filters, on_loss=on_loss)
 
 
 def _numbers(spark: Any, ranges: Sequence[OffsetRange]) -> Any:

@@ -29,6 +29,8 @@ _DEFAULTS = {
     # what runs twice at once is written twice, or fences itself off
     "spark.speculation": "false",
     "spark.python.daemon.module": "headrace.clients.spark.worker_daemon_io",
+    # PySpark 4: over TCP a worker waits 40 ms for what it is to read, as Nagle and late acknowledgements do
+    "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
 }
 

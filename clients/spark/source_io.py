@@ -16,6 +16,7 @@ from .batch_reader_io import FilteringReader, Reader
 from .schemas import checked_columns, schema_of
 from .source_writer_io import BatchWriter, StreamWriter, delivery
 from .stream_reader_io import StreamReader
+from .worker_garbage_io import freeze_imports
 
 if TYPE_CHECKING:
     from ..pipeline.source_options import ReadOptions
@@ -37,10 +38,12 @@ class HeadraceDataSource(DataSource):
 
     def schema(self) -> str:
         """Spark's Kafka columns. Errors: ConfigError."""
+        freeze_imports()
         return schema_of(None, include_headers=self._options_of_any_read().include_headers)[1]
 
     def reader(self, schema: Any) -> Reader:
         """A batch. `schema` may be some of the columns: the others are not decoded then."""
+        freeze_imports()
         return Reader(read_options(self.options), checked_columns(schema))
 
     def streamReader(self, schema: Any) -> StreamReader:
@@ -73,6 +76,7 @@ class _FilteringDataSource(HeadraceDataSource):
     """Spark refuses a reader that takes filters where it is not allowed to give any."""
 
     def reader(self, schema: Any) -> Reader:
+        freeze_imports()
         return FilteringReader(read_options(self.options), checked_columns(schema))
 
 

@@ -3,22 +3,31 @@
 A micro-batch belongs to its query, by the id that Spark keeps in the checkpoint. A task's transactional id
 has the run of the query in it: when a batch is played again after a restart, the tasks must not fence off
 what the driver before has decided to commit and could not finish; the next `Sink` does that.
+
+Spark tells the driver of a stream neither the query nor the run: messages do, and when no task has sent one
+the ids of tasks, which have a mark of the checkpoint in them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import uuid
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from ...protocol.errors import ConfigError
+from ..pipeline.commits import Gate, driver_id, task_id
+from ..pipeline.pool_io import shared_cluster
 from ..pipeline.sink_io import Sink
 from ..pipeline.sink_options import checked_names, write_options
 from ..pipeline.writing_io import prepare_arrow, write_arrow
+from ..sync.admin_io import Admin
 from .schemas import arrow_schema
+from .worker_garbage_io import freeze_imports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -38,17 +47,21 @@ class Delivery(NamedTuple):
 
     options: WriteOptions
     is_exactly_once: bool
+    mark: str = ""  # of a stream's checkpoint, if Spark tells where that is
 
 
 def delivery(given: Mapping[str, str], schema: Any) -> Delivery:
     """Checked, for the columns of a pyspark StructType. Errors: ConfigError, TypeError, ValueError."""
+    freeze_imports()
     own = {name: value for name, value in given.items() if name.lower() == "exactlyonce"}
     text = "".join(own.values()).strip().lower() or "true"
     if text not in ("true", "false"):
         raise ConfigError(f"exactlyOnce must be true or false, not {text!r}")
     options = write_options({name: value for name, value in given.items() if name not in own})
     checked_names(arrow_schema(schema).empty_table(), options.topic)
-    return Delivery(options, text == "true")
+    place = "".join(value for name, value in given.items() if name.lower() == "checkpointlocation")
+    mark = hashlib.sha256(place.encode()).hexdigest()[:16] if place else ""
+    return Delivery(options, text == "true", mark)
 
 
 class Message(WriterCommitMessage):
@@ -66,10 +79,12 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> Message:
         """In a task. Errors: those of `write_arrow` and `prepare_arrow`."""
-        return _write(iterator, self._how, self._query, "")
+        # Nobody opens its sink before the job is over.
+        return _write(iterator, self._how, self._query, "", Gate(driver_id(self._query)))
 
     def commit(self, messages: list[Message | None]) -> None:
         """On the driver. Errors: those of `Sink.commit`."""
+        freeze_imports()
         writes = _writes(messages)
         if writes:
             with Sink(self._how.options, self._query) as sink:
@@ -80,7 +95,7 @@ class BatchWriter(DataSourceArrowWriter):
         """On the driver. Errors: those of `Sink`."""
         if self._how.is_exactly_once:
             with Sink(self._how.options, self._query) as sink:
-                _abort(sink, 0, messages, "")
+                sink.abort_leftovers()
                 sink.forget()
 
 
@@ -94,7 +109,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """In a task. Errors: those of `write_arrow` and `prepare_arrow`; ConfigError when Spark does not tell
         which query it is."""
         if not self._how.is_exactly_once:
-            return _write(iterator, self._how, "", "")
+            return _write(iterator, self._how, "", "", None)
         context = TaskContext.get()
         assert context is not None, "in a task"
         query, run = (context.getLocalProperty(name) for name in (_QUERY, _RUN))
@@ -103,7 +118,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 f"Spark does not tell its tasks {_QUERY} and {_RUN}, by which a batch that is played again"
                 " is known: exactlyOnce=false writes at least once"
             )
-        return _write(iterator, self._how, f"spark-{query}", run)
+        query, run = f"spark-{query}", f"{run}@{self._how.mark}"
+        return _write(iterator, self._how, query, run, Gate(task_id(query, run)))
 
     def commit(self, messages: list[Message | None], batchId: int) -> None:
         """On the driver. Errors: those of `Sink.commit`."""
@@ -118,30 +134,28 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[Message | None], batchId: int) -> None:
         """On the driver. Errors: those of `Sink`."""
-        for query, run in _queries(messages):
+        for query, run in _queries(messages) or _queries_at(self._how):
             with Sink(self._how.options, query) as sink:
-                _abort(sink, batchId, messages, run)
+                # Spark aborts after a commit that failed, too: that may be decided.
+                if not sink.is_committed(batchId):
+                    # Order: the id of the run is the gate of its tasks. Those that have passed it are found.
+                    sink.fence([run])
+                    sink.abort_leftovers()
 
 
-def _write(batches: Iterator[Any], how: Delivery, query: str, run: str) -> Message:
+def _write(batches: Iterator[Any], how: Delivery, query: str, run: str, gate: Gate | None) -> Message:
+    freeze_imports()
     if not how.is_exactly_once:
         write_arrow(batches, how.options)
         return Message()
     context = TaskContext.get()
     assert context is not None, "in a task"
     task = _task(run, context.partitionId())
-    return Message(query, run, prepare_arrow(batches, how.options, query=query, task=task))
+    return Message(query, run, prepare_arrow(batches, how.options, query=query, task=task, gate=gate))
 
 
 def _task(run: str, partition: int) -> str:
     return f"{run}/{partition}"
-
-
-def _abort(sink: Sink, batch: int, messages: Sequence[Message | None], run: str) -> None:
-    """Unless it is decided: Spark aborts after a commit that failed, too. There is a message, or None, of
-    each task; those without may still be running when Spark gives the job up."""
-    if not sink.is_committed(batch):
-        sink.fence(_task(run, partition) for partition in range(len(messages)))
 
 
 def _writes(messages: Sequence[Message | None]) -> list[PreparedWrite]:
@@ -151,3 +165,16 @@ def _writes(messages: Sequence[Message | None]) -> list[PreparedWrite]:
 def _queries(messages: Sequence[Message | None]) -> set[tuple[str, str]]:
     """One; none if all tasks failed, or nothing is exactly once."""
     return {(each.query, each.run) for each in messages if each is not None and each.query}
+
+
+def _queries_at(how: Delivery) -> set[tuple[str, str]]:
+    """Of runs at this checkpoint that may go on, for all that the ids of their tasks tell. What is not known
+    is left to the next run, and to transaction.timeout.ms."""
+    if not how.mark or not how.is_exactly_once:
+        return set()
+    pattern = f"{driver_id('spark-')}[^/]*/[^/]*%40{how.mark}(%2F[0-9]+)?"
+    with shared_cluster(how.options.bootstrap, how.options.client) as cluster, Admin(cluster) as admin:
+        names = [each.transactional_id for each in admin.list_transactions(pattern=pattern)]
+    parts = [[unquote(part) for part in name.split("/")[1:]] for name in names]
+    runs = {(query, task.partition("/")[0]) for query, task in parts}
+    return runs - {(query, task) for query, task in parts}  # a run whose own id is used is over

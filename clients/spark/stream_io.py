@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ..pipeline.driver_log_io import DriverLog
-from ..pipeline.offsets import offsets_to_json
+from ..pipeline.offsets import Position, offsets_to_json
 from ..pipeline.planner_io import Planner
 from ..pipeline.plans import PLANS_TOPIC, Plans, decoded, encoded, within
 from ..pipeline.pool_io import shared_cluster
@@ -25,7 +25,6 @@ from .task_errors import readable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..pipeline.offsets import Offsets
     from ..pipeline.ranges import Plan
     from ..pipeline.source_options import ReadOptions
 
@@ -71,7 +70,7 @@ class Stream:
         self._most = latest if available_now else None
         limits = options.limits
         self._limits = limits._replace(min_offsets=None) if available_now else limits
-        self._plans = Plans.beginning({})
+        self._plans = Plans.beginning(Position())
         self._exit = contextlib.ExitStack()
         self._ready = threading.Event()
         self._ending = threading.Event()
@@ -187,40 +186,29 @@ class Stream:
             ends = self._new_ends()
             if ends is None:
                 return
-            plan = self._between(self._plans.ends, ends)
+            plan = self._planner.between(self._plans.ends, ends)
             self._store(self._plans.and_then(batch, plan))
         else:
             log.info("batch %d of stream %s runs again", batch, self.id)
-            plan = self._between(planned.starts, planned.ends)
+            plan = self._planner.between(planned.starts, planned.ends)
         if plan.ranges:
             began_s = time.monotonic()
             self._fn(frame(spark, plan, self._options), batch)
             self._report(batch, plan, time.monotonic() - began_s)
 
-    def _new_ends(self) -> Offsets | None:
+    def _new_ends(self) -> Position | None:
         """Where the next batch ends; None if there is nothing new for a while, or for good."""
         until_s = time.monotonic() + IDLE_S
         starts = self._plans.ends
         while True:
             ends = within(self._planner.latest_offsets(starts, self._limits), self._most)
-            if ends != starts:
+            if ends != starts or starts.renewed(ends.topic_ids):
                 return ends
             if self._most is not None:
                 self._ending.set()
                 return None
             if time.monotonic() >= until_s or self._ending.wait(LOOK_S):
                 return None
-
-    def _between(self, starts: Offsets, ends: Offsets) -> Plan:
-        plan = self._planner.between(starts, ends)
-        if self._options.fail_on_data_loss:
-            self._plans.check_same_topics(plan)
-            return plan
-        new = self._plans.recreated(plan)
-        if not new:
-            return plan
-        log.warning("topic %s was created again: read from its first record on", ", ".join(new))
-        return self._planner.between({tp: at for tp, at in starts.items() if tp.topic not in new}, ends)
 
     def _store(self, plans: Plans) -> None:
         assert self._log is not None, "opened"

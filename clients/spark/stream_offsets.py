@@ -10,26 +10,27 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import ConfigError
-from ..pipeline.offsets import offsets_from_json, offsets_to_json
+from ..pipeline.offsets import position_from_json, position_of, position_to_json
 from ..pipeline.source_options import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ...protocol.model import TopicPartition
-    from ..pipeline.offsets import Offsets
+    from ..pipeline.offsets import Position
 
 
-def to_spark(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """{"topic": {"0": 23}}, in one order: Spark compares offsets as text."""
-    found: dict[str, dict[str, int]] = json.loads(offsets_to_json(offsets))
+def to_spark(offsets: Mapping[TopicPartition, int]) -> dict[str, Any]:
+    """{"topic": {"0": 23}}, and the ids of topics if they are known, in one order: Spark compares offsets as
+    text."""
+    found: dict[str, Any] = json.loads(position_to_json(position_of(offsets)))
     return found
 
 
-def from_spark(given: Mapping[str, Any]) -> Offsets:
-    """Of `to_spark`, perhaps out of a checkpoint. Errors: ConfigError for what has another form."""
-    # A pattern may have matched nothing so far.
-    return offsets_from_json(given, "the offset of a checkpoint", low=0) if given else {}
+def from_spark(given: Mapping[str, Any]) -> Position:
+    """Of `to_spark`, perhaps out of a checkpoint, also one without ids. Errors: ConfigError for what has
+    another form."""
+    return position_from_json(given, "the offset of a checkpoint")
 
 
 def limits_for(limit: Any, options: Limits) -> Limits:

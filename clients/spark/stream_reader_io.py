@@ -6,6 +6,7 @@ micro-batch is what its two offsets say and nothing else.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -26,8 +27,11 @@ from .stream_offsets import from_spark, limits_for, to_spark
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ..pipeline.offsets import Offsets
+    from ..pipeline.offsets import Position
     from ..pipeline.source_options import ReadOptions
+
+
+log = logging.getLogger("headrace.client.spark")
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -36,10 +40,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options, self._columns = options, list(columns)
         self._planner = Planner(options)
-        self._until: Offsets | None = None  # where a run of what is available ends
+        self._until: Position | None = None  # where a run of what is available ends
         self._progress = GroupProgress(options)
 
-    def initialOffset(self) -> dict[str, dict[str, int]]:
+    def initialOffset(self) -> dict[str, Any]:
         """As startingOffsets and its like say."""
         return to_spark(self._planner.initial_offsets())
 
@@ -68,7 +72,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What comes from now on is for another run."""
         self._until = self._planner.latest_offsets()
 
-    def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
+    def reportLatestOffset(self) -> dict[str, Any] | None:
         """Where the logs ended when they were asked the last time."""
         ends = self._planner.last_ends
         return None if ends is None else to_spark(ends)
@@ -76,6 +80,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """A range of offsets each."""
         plan = self._planner.between(from_spark(start), from_spark(end))
+        for loss in plan.losses:
+            log.warning("%s", loss)
         return [InputPartition(each) for each in plan.ranges]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

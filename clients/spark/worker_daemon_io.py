@@ -13,6 +13,8 @@ import importlib.util
 import sys
 from pathlib import Path
 
+from .worker_garbage_io import freeze_imports
+
 # Spark's workers import pandas and pyarrow themselves before they run anything with Arrow.
 _NEEDED = (
     "pandas",
@@ -53,7 +55,9 @@ def main() -> None:
     for name in _NEEDED:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    importlib.import_module("pyspark.daemon").manager()
+    daemon = importlib.import_module("pyspark.daemon")
+    freeze_imports()
+    daemon.manager()
 
 
 if __name__ == "__main__":

@@ -6,12 +6,14 @@ import logging
 import pickle
 from typing import TYPE_CHECKING, Any
 
+from ...protocol.errors import HeadraceError
 from ..pipeline.sink_io import Sink
 from ..pipeline.sink_options import checked_names, write_options
 from ..pipeline.writing_io import prepare_arrow, write_arrow
 from ..pipeline.written import WriteReport
 from .schemas import arrow_schema
 from .task_errors import readable
+from .worker_garbage_io import freeze_imports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,7 +59,7 @@ def write_batch(df: Any, batch_id: int, *, query: str, **options: Any) -> bool:
         from pyspark import TaskContext
 
         task = TaskContext.get().partitionId()
-        yield _message(prepare_arrow(batches, wanted, query=query, task=task))
+        yield _message(prepare_arrow(batches, wanted, query=query, task=task, gate=gate))
 
     with Sink(wanted, query) as sink:
         if sink.is_committed(batch_id):
@@ -68,10 +70,14 @@ def write_batch(df: Any, batch_id: int, *, query: str, **options: Any) -> bool:
         if (wanted.bootstrap, query) not in _begun:  # what a driver before this one has left
             sink.abort_leftovers()
             _begun.add((wanted.bootstrap, query))
+        gate = sink.open_gate()
         try:
             messages: list[PreparedWrite] = _of_tasks(df, prepare)
-        except BaseException:
-            sink.abort_leftovers()
+        except BaseException as error:
+            try:
+                sink.abort_leftovers()
+            except HeadraceError as failed:
+                error.add_note(f"what its tasks wrote could not be undone: {failed!r}")
             raise
         return sink.commit(batch_id, messages)
 
@@ -89,6 +95,11 @@ def _message(content: Any) -> Any:
 
 def _of_tasks(df: Any, work: Callable[[Iterator[Any]], Iterator[Any]]) -> list[Any]:
     """What each task has yielded. Errors: that of the task."""
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        freeze_imports()
+        return work(batches)
+
     with readable():
-        rows = df.mapInArrow(work, "message binary").collect()
+        rows = df.mapInArrow(run, "message binary").collect()
     return [pickle.loads(row.message) for row in rows]  # noqa: S301  # by our own tasks

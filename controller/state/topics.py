@@ -47,6 +47,7 @@ from ...protocol.model import MAX_TOPIC_NAME_LENGTH, topic_metric_name, topic_na
 from ...storage_node.log.names import METADATA_TOPIC
 from .config_rules import ConfigSizes, Inheritance, checked_configs
 from .decision import Decision, Randomness
+from .mutation_quotas import FREE, Charge
 from .placement import UsableNode, check_not_cordoned, place
 from .reassignments import MAX_REPLICATION_FACTOR
 from .standing import active_nodes
@@ -90,7 +91,9 @@ class Topics:
     sizes: ConfigSizes
     cordoned: Set[int] = frozenset()  # nodes that get no new replicas, as they are at each decision
 
-    def decide_create(self, image: MetadataImage, request: CreateTopicsRequest) -> Decision:
+    def decide_create(
+        self, image: MetadataImage, request: CreateTopicsRequest, charge: Charge = FREE
+    ) -> Decision:
         """Create topics under new ids. Errors of the whole request: InvalidRequestError."""
         self._check_count(len(request.topics))
         repeated = _repeated(spec.name for spec in request.topics)
@@ -103,6 +106,8 @@ class Topics:
                 _check_not_repeated(repeated, spec.name)
                 _check_name(image, taken, spec.name)
                 made, answer = self._new_topic(image, spec, quota, inheritance)
+                if not request.validate_only:
+                    charge.take(answer.num_partitions)
             except KafkaError as error:
                 answers.append(CreatedTopic(spec.name, error.code, str(error)))
             else:
@@ -112,7 +117,8 @@ class Topics:
         if request.validate_only:
             records.clear()
             answers = [replace(answer, topic_id=b"") for answer in answers]
-        return Decision(tuple(records), CreateTopicsResponse(tuple(answers), image.offset + len(records)))
+        end = image.offset + len(records)
+        return Decision(tuple(records), CreateTopicsResponse(tuple(answers), end, charge.throttle_ms))
 
     def _new_topic(
         self, image: MetadataImage, spec: NewTopicSpec, quota: _Quota, inheritance: Inheritance
@@ -150,7 +156,9 @@ class Topics:
         quota.check(count)
         return self._placed(image, count, factor)
 
-    def decide_grow(self, image: MetadataImage, request: CreatePartitionsRequest) -> Decision:
+    def decide_grow(
+        self, image: MetadataImage, request: CreatePartitionsRequest, charge: Charge = FREE
+    ) -> Decision:
         """Add partitions to topics. Errors of the whole request: InvalidRequestError."""
         self._check_count(len(request.topics))
         repeated = _repeated(growth.name for growth in request.topics)
@@ -161,6 +169,8 @@ class Topics:
             try:
                 _check_not_repeated(repeated, growth.name)
                 made = self._new_partitions(image, growth, quota)
+                if not request.validate_only:
+                    charge.take(len(made))
             except KafkaError as error:
                 results.append(ItemError(growth.name, error.code, str(error)))
             else:
@@ -168,7 +178,8 @@ class Topics:
                 records.extend(made)
         if request.validate_only:
             records.clear()
-        return Decision(tuple(records), CreatePartitionsResponse(tuple(results), image.offset + len(records)))
+        end = image.offset + len(records)
+        return Decision(tuple(records), CreatePartitionsResponse(tuple(results), end, charge.throttle_ms))
 
     def _new_partitions(
         self, image: MetadataImage, growth: PartitionGrowth, quota: _Quota
@@ -200,7 +211,9 @@ class Topics:
         quota.take(added)
         return _partition_records(image, topic.topic_id, current, placement)
 
-    def decide_delete(self, image: MetadataImage, request: DeleteTopicsRequest) -> Decision:
+    def decide_delete(
+        self, image: MetadataImage, request: DeleteTopicsRequest, charge: Charge = FREE
+    ) -> Decision:
         """Delete topics by name. Errors of the whole request: InvalidRequestError."""
         self._check_count(len(request.names))
         repeated = _repeated(request.names)
@@ -210,12 +223,14 @@ class Topics:
             try:
                 _check_not_repeated(repeated, name)
                 topic = _topic_or_raise(image, name)
+                charge.take(len(topic.partitions))
             except KafkaError as error:
                 results.append(ItemError(name, error.code, str(error)))
             else:
                 results.append(ItemError(name))
                 records.append(RemoveTopicRecord(topic.topic_id))
-        return Decision(tuple(records), DeleteTopicsResponse(tuple(results), image.offset + len(records)))
+        end = image.offset + len(records)
+        return Decision(tuple(records), DeleteTopicsResponse(tuple(results), end, charge.throttle_ms))
 
     def _placed(
         self, image: MetadataImage, count: int, factor: int, existing: Sequence[Replicas] = ()

@@ -42,6 +42,9 @@ class CreateTopicsRequest(msgspec.Struct, array_like=True, frozen=True):
     topics: tuple[NewTopicSpec, ...]
     timeout_ms: int = 30_000
     validate_only: bool = False
+    user: str = ""  # who asks, as the node that passes it on knows; nobody's quota without a name
+    client_id: str = ""
+    is_lenient: bool = False  # above its quota it is made to wait, not refused
 
 
 class CreatedTopic(msgspec.Struct, array_like=True, frozen=True):
@@ -60,6 +63,7 @@ class CreateTopicsResponse(msgspec.Struct, array_like=True, frozen=True):
 
     topics: tuple[CreatedTopic, ...]
     metadata_offset: int = -1
+    throttle_ms: int = 0  # for which who asked is to wait, by its quota
 
 
 class DeleteTopicsRequest(msgspec.Struct, array_like=True, frozen=True):
@@ -67,6 +71,9 @@ class DeleteTopicsRequest(msgspec.Struct, array_like=True, frozen=True):
 
     names: tuple[str, ...]
     timeout_ms: int = 30_000
+    user: str = ""  # who asks, as the node that passes it on knows; nobody's quota without a name
+    client_id: str = ""
+    is_lenient: bool = False  # above its quota it is made to wait, not refused
 
 
 class DeleteTopicsResponse(msgspec.Struct, array_like=True, frozen=True):
@@ -74,6 +81,7 @@ class DeleteTopicsResponse(msgspec.Struct, array_like=True, frozen=True):
 
     results: tuple[ItemError, ...]
     metadata_offset: int = -1
+    throttle_ms: int = 0  # for which who asked is to wait, by its quota
 
 
 class PartitionGrowth(msgspec.Struct, array_like=True, frozen=True):
@@ -90,6 +98,9 @@ class CreatePartitionsRequest(msgspec.Struct, array_like=True, frozen=True):
     topics: tuple[PartitionGrowth, ...]
     timeout_ms: int = 30_000
     validate_only: bool = False
+    user: str = ""  # who asks, as the node that passes it on knows; nobody's quota without a name
+    client_id: str = ""
+    is_lenient: bool = False  # above its quota it is made to wait, not refused
 
 
 class CreatePartitionsResponse(msgspec.Struct, array_like=True, frozen=True):
@@ -97,6 +108,7 @@ class CreatePartitionsResponse(msgspec.Struct, array_like=True, frozen=True):
 
     results: tuple[ItemError, ...]
     metadata_offset: int = -1
+    throttle_ms: int = 0  # for which who asked is to wait, by its quota
 
 
 class ConfigResource(msgspec.Struct, array_like=True, frozen=True):

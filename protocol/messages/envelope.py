@@ -24,11 +24,15 @@ class RequestHeader(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class ResponseHeader(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """First frame of a response. With a non-zero `error_code` the body is empty: the request never ran."""
+    """First frame of a response. With a non-zero `error_code` the body is empty: the request never ran.
+
+    For `throttle_ms` the client is to send nothing more on this connection, as a quota wants.
+    """
 
     correlation_id: int
     error_code: int = 0
     error_detail: str = ""
+    throttle_ms: int = 0
 
 
 class Api(NamedTuple):

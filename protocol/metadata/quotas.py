@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 PRODUCER_RATE, CONSUMER_RATE = "producer_byte_rate", "consumer_byte_rate"
 REQUEST_PERCENTAGE, MUTATION_RATE = "request_percentage", "controller_mutation_rate"
+ANONYMOUS_USER = "ANONYMOUS"  # of connections that did not say who they are
 CONNECTION_RATE = "connection_creation_rate"
 
 Entity = tuple[tuple[str, str | None], ...]  # types and names, by type; no name is the default of that type

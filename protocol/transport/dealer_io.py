@@ -56,6 +56,8 @@ DRAIN_LIMIT = 256  # answers per wake; each costs some microseconds
 _MONITORED = zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | HANDSHAKE_FAILED
 MAX_WINDOW = 1000  # requests under way, however many a server allows
 REAP_AFTER_S = 0.1
+# Bound: a server may not silence a client for longer; it holds what comes too early.
+MAX_MUTE_MS = 60_000
 FIRST_WINDOW = 1  # until the handshake has said how many requests may be under way
 
 
@@ -75,6 +77,7 @@ class Connection:
         self._waiting: dict[int, Outgoing] = {}  # sent; also those whose callers gave up
         self._backlog = Backlog(loop, options)
         self._is_scheduled = self._is_choked = False  # choked: ZeroMQ took no more
+        self._muted = 0  # the server wants nothing for a while; how often it said so
         self._has_unanswered = False  # something was sent that asks for no answer
         self._standing = Standing()
         self._failure: KafkaError | None = None
@@ -270,7 +273,9 @@ class Connection:
         await self._backlog.has_room()
 
     def _transmit(self, outgoing: Outgoing) -> bool:
-        """Hand a request to ZeroMQ; False when the window or the socket is full."""
+        """Hand a request to ZeroMQ; False when the window or the socket is full, or a quota is used up."""
+        if self._muted:
+            return False
         if outgoing.expect_reply and len(self._waiting) >= self._window:
             return False
         try:
@@ -326,6 +331,8 @@ class Connection:
             raise wire.WireError("an answer without a body")
         if messages.is_cut:
             raise wire.WireError(f"an answer of more than {self._options.max_frames} frames")
+        if header.throttle_ms > 0:
+            self._mute(header.throttle_ms)
         body, frames = parts[1], parts[DEALER_ENVELOPE:]
         if header.correlation_id == wire.NO_REQUEST and header.error_code:
             # Order: behind everything that the server had to say. Left before the server ends the connection,
@@ -348,6 +355,16 @@ class Connection:
         del self._waiting[header.correlation_id]
         asked.asker.set_result(Response(decoded, frames, bytes(body)))
         return True
+
+    def _mute(self, for_ms: int) -> None:
+        """Send nothing for a while; what is sent meanwhile waits in the backlog."""
+        self._muted += 1
+        self._loop.call_later(min(for_ms, MAX_MUTE_MS) / 1000, self._unmute)
+
+    def _unmute(self) -> None:
+        self._muted -= 1
+        if not self._muted and self._failure is None:
+            self._schedule()
 
     def _refused(self, asked: Outgoing, error: KafkaError) -> None:
         if isinstance(error, NetworkError):

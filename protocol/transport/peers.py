@@ -79,6 +79,7 @@ class Request(msgspec.Struct, eq=False):
     api_version: int = 0
     queued_bytes: int = 0
     is_answered: bool = False
+    throttle_ms: int = 0  # its answer tells the client to wait for so long
 
 
 @dataclass(slots=True, frozen=True)

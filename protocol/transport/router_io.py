@@ -231,7 +231,7 @@ class Router:
             self.stats.answers_dropped += 1
             return
         payload = body if isinstance(body, bytes) else wire.encode(body)
-        header = wire.encode_response_header(request.correlation_id)
+        header = wire.encode_response_header(request.correlation_id, throttle_ms=request.throttle_ms)
         # the body as well: what a small question brings may be large, and is then accounted for like frames
         self._transmit(peer.key, (peer.key, header, payload, *frames))
 

@@ -95,7 +95,10 @@ def decode_body(decoder: Any, frame: Readable, max_bytes: int, name: str) -> Any
         raise WireError(f"a {name} that cannot be decoded: {error}") from error
 
 
-def encode_response_header(correlation_id: int, error_code: int = 0, detail: str = "") -> bytes:
+def encode_response_header(
+    correlation_id: int, error_code: int = 0, detail: str = "", throttle_ms: int = 0
+) -> bytes:
     """The text of the error is cut to fit what a client accepts in a header."""
-    header: bytes = encode(ResponseHeader(correlation_id, error_code, detail[:MAX_DETAIL_LENGTH]))
+    told = ResponseHeader(correlation_id, error_code, detail[:MAX_DETAIL_LENGTH], throttle_ms)
+    header: bytes = encode(told)
     return header

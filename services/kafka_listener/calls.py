@@ -8,9 +8,11 @@ come in the middle of the node's events.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...protocol.errors import KafkaError, ThrottlingQuotaExceededError
+from ...protocol.metadata.quotas import ANONYMOUS_USER
 from ...storage_node.gateway import OwnRequest
 
 if TYPE_CHECKING:
@@ -23,14 +25,13 @@ if TYPE_CHECKING:
     from .encoded import EncodedAnswers
     from .entities import Layout
     from .fetch_sessions import FetchSessions
+    from .ready import ReadyAnswers
     from .telemetry import ClientTelemetry
     from .throttling import Throttle
 
     Answer = Mapping[str, Any]
     Then = Callable[[Any], None]
 
-# What answers say where nobody asked who may do what, or nobody checks it.
-NO_OPERATIONS = -(2**31)
 # A node that has no room for a request now is asked again: Kafka's brokers would not read it yet.
 AGAIN_MS = 50
 AGAIN_FOR_MS = 20_000
@@ -43,7 +44,7 @@ class Principal(NamedTuple):
     name: str
 
 
-ANONYMOUS = Principal("User", "ANONYMOUS")
+ANONYMOUS = Principal("User", ANONYMOUS_USER)
 
 
 @dataclass(slots=True, eq=False)
@@ -99,6 +100,10 @@ class Plane(Protocol):
         """Answers that many clients get alike."""
 
     @property
+    def ready(self) -> ReadyAnswers:
+        """Whole answers to what many ask alike."""
+
+    @property
     def telemetry(self) -> ClientTelemetry:
         """What clients push of their metrics."""
 
@@ -139,6 +144,17 @@ class Caller(Protocol):
         """A bug of ours in translating: the connection ends."""
 
 
+class _Question(NamedTuple):
+    """What a call asks its node; `then` and `failed` hear the answer."""
+
+    api: Api
+    body: Any
+    then: Any
+    frames: Sequence[Buffer]
+    with_frames: bool
+    failed: Callable[[KafkaError], None] | None
+
+
 class Call:
     """One request and, once it is there, its answer."""
 
@@ -153,6 +169,7 @@ class Call:
         "correlation_id",
         "peer",
         "plane",
+        "ready_key",
         "reason",
         "size",
         "throttle",
@@ -177,6 +194,7 @@ class Call:
         self.buffers: Sequence[Part] | None = None  # of the answer, once there is one
         self._layout, self._caller = layout, caller
         self.reason: KafkaError | None = None  # it is not to run
+        self.ready_key: bytes | None = None  # if others may ask the same
         self._is_in_turn = False
         self.throttle: Throttle | None = None  # if anybody has quotas
         self.throttle_ms = 0  # its connection is not read for so long once it is answered
@@ -223,22 +241,27 @@ class Call:
         # Order: those behind a pipelined one have been started, so it may not be asked again behind them; and
         # a Produce may have been appended before there was no room for it to wait.
         left_ms = 0 if self.api.is_pipelined else AGAIN_FOR_MS
-
-        def answered(outcome: Any, answer_frames: Sequence[Buffer]) -> None:
-            nonlocal left_ms
-            if isinstance(outcome, ThrottlingQuotaExceededError) and left_ms > 0 and self.peer.is_connected:
-                left_ms -= AGAIN_MS
-                self.plane.later(AGAIN_MS, lambda: self.host.handle(request))
-            else:
-                self._settle(outcome, (answer_frames,) if with_frames else (), then, failed)
-
-        takes_runs = with_frames and self._caller.takes_runs
-        request = OwnRequest(self.peer, api, body, frames, answered, takes_runs)
+        question = _Question(api, body, then, frames, with_frames, failed)
+        request = self._request(question, left_ms)
         if self._is_in_turn:
             self._is_in_turn = False
             self.host.handle(request)
         else:
             self.plane.soon(lambda: self.host.handle(request))
+
+    def _request(self, question: _Question, left_ms: int) -> OwnRequest:
+        # It is not known to what is called with its answer: else both would wait for a garbage collector.
+        answered = partial(self._answered, question, left_ms)
+        takes_runs = question.with_frames and self._caller.takes_runs
+        return OwnRequest(self.peer, question.api, question.body, question.frames, answered, takes_runs)
+
+    def _answered(self, question: _Question, left_ms: int, outcome: Any, frames: Sequence[Buffer]) -> None:
+        if isinstance(outcome, ThrottlingQuotaExceededError) and left_ms > 0 and self.peer.is_connected:
+            request = self._request(question, left_ms - AGAIN_MS)
+            self.plane.later(AGAIN_MS, lambda: self.host.handle(request))
+        else:
+            more = (frames,) if question.with_frames else ()
+            self._settle(outcome, more, question.then, question.failed)
 
     def ask_node(
         self,
@@ -298,15 +321,19 @@ class Call:
             fields = self._with_throttle(fields)
         self._caller.finished(self, self._layout.encode(self.correlation_id, fields))
 
-    def answer_alike(self, key: Hashable, make: Callable[[], Answer]) -> None:
-        """An answer that others get, too: `key` names all that it is made of, but api and version."""
+    def answer_alike(self, key: Hashable, make: Callable[[], Answer], *, is_ready: bool) -> None:
+        """An answer that others get, too: `key` names all that it is made of, but api and version. It
+        `is_ready` for whoever asks the same while the metadata are the same."""
         if self._settle_quotas():
-            body = self._layout.body(self._with_throttle(make()))
+            body, is_ready = self._layout.body(self._with_throttle(make())), False
         else:
             body = self.plane.encoded.get(
                 (self.api.key, self.version, key), lambda: self._layout.body(make())
             )
-        self._caller.finished(self, self._layout.framed(self.correlation_id, body))
+        framed = self._layout.framed(self.correlation_id, body)
+        if is_ready:
+            self.plane.ready.remember(self, *framed)
+        self._caller.finished(self, framed)
 
     def _settle_quotas(self) -> bool:
         """Whether the client is to wait."""

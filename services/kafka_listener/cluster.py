@@ -16,8 +16,10 @@ from ...protocol.messages.control import CreateTopicsRequest, NewTopicSpec
 from ...protocol.messages.data import MetadataRequest
 from ...protocol.metadata.features import SUPPORTED, level_of
 from ...protocol.model import INTERNAL_TOPICS, NO_NODE
-from .calls import NO_OPERATIONS, Call, KafkaApi
+from .calls import Call, KafkaApi
+from .codes import API_VERSIONS
 from .entities import id_of
+from .operations_allowed import OF_CLUSTER, OF_TOPIC, allowed
 from .topics import endpoints
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from ...protocol.messages.data import MetadataResponse, PartitionMetadata, TopicMetadata
 
 UNSUPPORTED_VERSION = 35
-API_VERSIONS_KEY = 18
 _FEATURES_SHOW_ZERO = 4  # clients before this version of ApiVersions take a lowest level 0 for an error
 # Clients wait 30 s for an answer, and more.
 _MAKE_TIMEOUT_MS = 10_000
@@ -45,7 +46,7 @@ def _api_versions(call: Call) -> None:
     if hasattr(call.body, "client_software_name"):
         call.peer.software = (call.body.client_software_name, call.body.client_software_version)
     offset = max(call.host.image.offset, 0)
-    call.answer_alike(offset, lambda: _versions(call, offset))
+    call.answer_alike(offset, lambda: _versions(call, offset), is_ready=True)
 
 
 def _versions(call: Call, offset: int) -> dict[str, Any]:
@@ -79,7 +80,7 @@ def _ranges(call: Call) -> list[dict[str, int]]:
 
 def _api_versions_failed(call: Call, code: int, _text: str) -> dict[str, Any]:
     """With the range of ApiVersions alone, by which a client finds the version that both speak."""
-    own = [each for each in _ranges(call) if each["api_key"] == API_VERSIONS_KEY]
+    own = [each for each in _ranges(call) if each["api_key"] == API_VERSIONS]
     return {"error_code": code, "api_keys": own if code == UNSUPPORTED_VERSION else []}
 
 
@@ -117,31 +118,51 @@ def _found(call: Call, asked: MetadataRequest, response: MetadataResponse) -> No
     ]
     may_make = getattr(call.body, "allow_auto_topic_creation", True)  # the first versions had no choice
     if not missing or not may_make or not call.host.config.now.auto_create_topics_enable:
-        _describe(call, asked, response)
+        # Order: what is missing may be made the next time, so somebody has to look then.
+        _describe(call, asked, response, is_ready=not missing)
         return
-    allowed, _ = call.plane.throttle.mutations(call, 0, missing, lambda _: 1)
-    if not allowed:
-        _describe(call, asked, response)
-        return
-    specs = tuple(NewTopicSpec(name) for name in allowed)
+    specs = tuple(NewTopicSpec(name) for name in missing)
+    who = (call.peer.principal.name, call.peer.client_id)
+    make = CreateTopicsRequest(specs, _MAKE_TIMEOUT_MS, False, *who)
 
-    def again(_outcome: Any) -> None:
+    def again(outcome: Any) -> None:
         # whatever became of it, also if another client was faster
+        call.plane.throttle.heard(call, getattr(outcome, "throttle_ms", 0))
         call.ask(registry.METADATA, asked, partial(_describe, call, asked))
 
-    call.ask(registry.CREATE_TOPICS, CreateTopicsRequest(specs, _MAKE_TIMEOUT_MS), again, failed=again)
+    call.ask(registry.CREATE_TOPICS, make, again, failed=again)
 
 
-def _describe(call: Call, asked: MetadataRequest, response: MetadataResponse) -> None:
+def _describe(
+    call: Call, asked: MetadataRequest, response: MetadataResponse, *, is_ready: bool = False
+) -> None:
     if len(asked.topics or ()) + len(asked.topic_ids) > _MAX_NAMED:
         call.answer(_described(call, response))
         return
     # all that the answer is made of: the image, who tells it, and to whom
-    key = (asked.topics, asked.topic_ids, response.metadata_offset, call.peer.listener)
-    call.answer_alike(key, lambda: _described(call, response))
+    of_topics, of_cluster = _asked_operations(call)
+    key = (
+        asked.topics,
+        asked.topic_ids,
+        response.metadata_offset,
+        call.peer.listener,
+        of_topics,
+        of_cluster,
+    )
+    is_ready = is_ready and response.metadata_offset == call.host.image.offset
+    call.answer_alike(key, lambda: _described(call, response), is_ready=is_ready)
+
+
+def _asked_operations(call: Call) -> tuple[bool, bool]:
+    """Whether the client wants to hear what it may do with topics, and with the cluster."""
+    return (
+        getattr(call.body, "include_topic_authorized_operations", False),
+        getattr(call.body, "include_cluster_authorized_operations", False),
+    )
 
 
 def _described(call: Call, response: MetadataResponse) -> dict[str, Any]:
+    of_topics, of_cluster = _asked_operations(call)
     image, listener = call.host.image, call.peer.listener
     brokers = endpoints(image, listener, {node.node_id for node in response.nodes})
     reachable = {broker["node_id"] for broker in brokers}
@@ -150,20 +171,20 @@ def _described(call: Call, response: MetadataResponse) -> dict[str, Any]:
         "cluster_id": response.cluster_id,
         # Any node passes on what the controller decides; clients take this one.
         "controller_id": call.host.node_id,
-        "topics": [_topic(topic, reachable, call.version) for topic in response.topics],
-        "cluster_authorized_operations": NO_OPERATIONS,
+        "topics": [_topic(topic, reachable, call.version, of_topics) for topic in response.topics],
+        "cluster_authorized_operations": allowed(OF_CLUSTER, is_asked=of_cluster),
         "error_code": 0,
     }
 
 
-def _topic(topic: TopicMetadata, reachable: set[int], version: int) -> dict[str, Any]:
+def _topic(topic: TopicMetadata, reachable: set[int], version: int, of_topics: bool) -> dict[str, Any]:
     return {
         "error_code": topic.error_code,
         "name": _name_of(topic.name, version),
         "topic_id": topic.topic_id,
         "is_internal": topic.is_internal,
         "partitions": [_partition(each, reachable) for each in topic.partitions],
-        "topic_authorized_operations": NO_OPERATIONS,
+        "topic_authorized_operations": allowed(OF_TOPIC, is_asked=of_topics and bool(topic.name)),
     }
 
 
@@ -261,7 +282,7 @@ def _described_topic(topic: TopicMetadata, partitions: Sequence[PartitionMetadat
             }
             for each in partitions
         ],
-        "topic_authorized_operations": NO_OPERATIONS,
+        "topic_authorized_operations": OF_TOPIC,
     }
 
 
@@ -275,6 +296,6 @@ def _describe_partitions_failed(call: Call, code: int, _text: str) -> dict[str, 
 
 CLUSTER_APIS = (
     KafkaApi(3, "Metadata", 0, 13, _metadata, _metadata_failed),
-    KafkaApi(API_VERSIONS_KEY, "ApiVersions", 0, 4, _api_versions, _api_versions_failed),
+    KafkaApi(API_VERSIONS, "ApiVersions", 0, 4, _api_versions, _api_versions_failed),
     KafkaApi(75, "DescribeTopicPartitions", 0, 0, _describe_partitions, _describe_partitions_failed),
 )

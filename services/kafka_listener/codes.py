@@ -1,14 +1,15 @@
 """Error codes that older versions of an api do not know, and what they are told instead. Pure.
 
-Source: Kafka KafkaApis.scala, AddPartitionsToTxnManager.java, OffsetMetadataManager.java.
+Source: Kafka KafkaApis.scala, AddPartitionsToTxnManager.java, OffsetMetadataManager.java,
+GroupCoordinatorService.java.
 """
 
 from __future__ import annotations
 
 from ...protocol import errors as e
 
-PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
-OFFSET_COMMIT, DESCRIBE_GROUPS, TXN_OFFSET_COMMIT = 8, 15, 28
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS = 0, 1, 2, 3, 18
+OFFSET_COMMIT, HEARTBEAT, DESCRIBE_GROUPS, TXN_OFFSET_COMMIT = 8, 12, 15, 28
 INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN = 22, 24, 25, 26
 
 _NEVER = 1_000
@@ -24,6 +25,8 @@ _OLDER: tuple[tuple[int, int, int, int], ...] = (
     (METADATA, 6, e.ListenerNotFoundError.code, e.LeaderNotAvailableError.code),
     (OFFSET_COMMIT, 9, e.StaleMemberEpochError.code, e.UnsupportedVersionError.code),
     (OFFSET_COMMIT, 9, e.GroupIdNotFoundError.code, e.IllegalGenerationError.code),
+    # a member lives on while its coordinator reads; aiokafka's ends at this code
+    (HEARTBEAT, _NEVER, e.CoordinatorLoadInProgressError.code, e.NO_ERROR),
     (DESCRIBE_GROUPS, 6, e.GroupIdNotFoundError.code, e.NO_ERROR),  # the state says it
     (INIT_PRODUCER_ID, 4, e.ProducerFencedError.code, e.InvalidProducerEpochError.code),
     (ADD_PARTITIONS, 2, e.ProducerFencedError.code, e.InvalidProducerEpochError.code),

@@ -7,20 +7,21 @@ a client that sends without reading fills its own socket, and nothing of ours.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import InvalidRequestError, KafkaError, UnsupportedVersionError
 from .calls import Call, KafkaPeer
-from .cluster import API_VERSIONS_KEY
+from .codes import API_VERSIONS
 from .entities import layout
 from .framing import FrameReader, read_header
 from .gone_io import LOOK_MS, is_gone
 from .memory import ELEMENT_BYTES
 from .output_io import Output
+from .ready import key_of
 from .skimming import no_tags
+from .sockets_io import Line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,28 +36,68 @@ if TYPE_CHECKING:
 WRITE_HIGH_BYTES = 64 * 1024
 # Bound: calls of one connection that are started before others have their turn, and for how long.
 TURN_CALLS = 32
+TURN_READS = 8  # that filled their room
 TURN_S = 0.002
 # Bound: how long a connection that is gone is remembered because it was to wait.
 MUTE_STEP_MS = 10_000
+_NONE: Any = ()
 
 
-class KafkaConnection(asyncio.BufferedProtocol):
-    """Fulfils Caller and Holder.
+class KafkaConnection:
+    """Fulfils Caller, Holder and Owner of its socket.
 
     Invariant: `_calls` are those under way, in the order of their frames; `_waiting` the frames behind them.
     """
 
-    def __init__(self, listener: KafkaListener, name: str) -> None:
-        """`name` is that of the address it came to."""
+    __slots__ = (
+        "__weakref__",
+        "_calls",
+        "_counted_bytes",
+        "_counted_moves",
+        "_counted_partial",
+        "_is_ending",
+        "_is_going_on",
+        "_is_in_turn",
+        "_is_mute_watched",
+        "_is_reading_paused",
+        "_is_starting",
+        "_is_unwanted",
+        "_is_watched",
+        "_line",
+        "_listener",
+        "_moves",
+        "_muted_until_ms",
+        "_output",
+        "_queued_bytes",
+        "_reader",
+        "_ready",
+        "_ready_bytes",
+        "_started",
+        "_turn_ends_s",
+        "_waiting",
+        "_wanted_bytes",
+        "held_since_ms",
+        "last_active_ms",
+        "peer",
+    )
+
+    def __init__(self, listener: KafkaListener, name: str, taken: int, far: Any) -> None:
+        """`name` is that of the address it came to; `far` is the other end's."""
         self._listener = listener
-        self._name = name
         self._reader = FrameReader(listener.shared, listener.max_frame_bytes)
-        self._transport: asyncio.Transport | None = None
-        self._output: Output | None = None
+        self._line = Line(listener.sockets, taken, self)
+        self._output = Output(
+            listener.loop,
+            self._line.descriptor,
+            progressed=lambda: self._listener.guarded(self._progressed),
+            failed=lambda: self._listener.guarded(self.abort),
+            watch=self._line.want_writing,
+        )
         self._ready: list[Part] = []  # answers of this turn
         self._ready_bytes = 0
-        self._calls: deque[Call] = deque()
-        self._waiting: deque[bytes] = deque()
+        # made when they are needed: an idle connection has none
+        self._calls: deque[Call] = _NONE
+        self._waiting: deque[bytes] = _NONE
         self._is_starting = self._is_in_turn = self._is_reading_paused = self._is_ending = False
         self._is_going_on = False  # the next turn is arranged for
         self._started, self._turn_ends_s = 0, 0.0
@@ -65,51 +106,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._wanted_bytes = 0  # there is no room yet for what is made of the first frame that waits
         self._moves = self._counted_moves = 0
         self.held_since_ms = 0  # what is held now was begun, or was moved on
-        self.peer = KafkaPeer(0, name, "")
-        self.last_active_ms = 0
+        self.peer = KafkaPeer(listener.new_session(), name, f"{far[0]}:{far[1]}")
+        self.last_active_ms = listener.now_ms()
         self._is_watched = False
         self._muted_until_ms = 0  # until then nothing is taken from it, as quotas want
         self._is_mute_watched = self._is_unwanted = False
 
     # --- of the connection -------------------------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Somebody has connected."""
-        self._listener.guarded(self._begin, transport)
-
-    def _begin(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        far = transport.get_extra_info("peername") or ("", 0)
-        self.peer = KafkaPeer(self._listener.new_session(), self._name, f"{far[0]}:{far[1]}")
-        self.last_active_ms = self._listener.now_ms()
-        # Order: the transport tells of its end before it gives the descriptor back.
-        self._output = Output(
-            asyncio.get_running_loop(),
-            transport.get_extra_info("socket").fileno(),
-            progressed=lambda: self._listener.guarded(self._progressed),
-            failed=lambda: self._listener.guarded(self.abort),
-        )
-        if not self._listener.opened(self):
-            self.abort()
-        elif self._muted_until_ms:
-            self.update_reading()
-
-    def connection_lost(self, exc: Exception | None) -> None:
+    def end(self) -> None:
         """It is gone; nobody hears the answers of its calls."""
-        self._listener.guarded(self._end)
-
-    def _end(self) -> None:
         self.peer.is_connected = False
-        self._is_ending = True
-        self._waiting.clear()
-        self._drop_output()
+        self._waiting = _NONE
         self._count()
-        self._listener.closed(self)
-
-    def eof_received(self) -> bool:
-        """The client has closed its end: so do we, behind the answers that were given."""
-        self._listener.guarded(self.close)
-        return True
 
     def _progressed(self) -> None:
         """The client has read some of what had to wait."""
@@ -121,9 +130,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """End it now; what was not sent is lost."""
         self._is_ending = True
-        self._drop_output()
-        if self._transport is not None:
-            self._transport.abort()
+        if self._line.is_closed:
+            return
+        self._ready, self._ready_bytes = [], 0
+        # Order: the output must not have the descriptor when it is somebody else's.
+        self._output.close()
+        self._line.close()
+        self._listener.ended(self)
 
     def close(self) -> None:
         """End it behind the answers that were given."""
@@ -132,33 +145,26 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._close_when_sent()
 
     def _close_when_sent(self) -> None:
-        if self._transport is None or self._transport.is_closing():
-            return
         if self.unsent_bytes:
-            self._transport.pause_reading()
+            self._line.want_reading(False)
             self._is_reading_paused = True
         else:
-            self._transport.close()
-
-    def _drop_output(self) -> None:
-        self._ready, self._ready_bytes = [], 0
-        if self._output is not None:
-            self._output.close()
+            self.abort()
 
     @property
     def unsent_bytes(self) -> int:
         """Of answers, not taken by the kernel."""
-        return 0 if self._output is None else self._output.unsent_bytes
+        return self._output.unsent_bytes
 
     @property
     def unsent_held_bytes(self) -> int:
         """Of them, those in memory."""
-        return 0 if self._output is None else self._output.held_bytes
+        return self._output.held_bytes
 
     @property
     def takes_runs(self) -> bool:
         """Whether answers may have LentRuns among their buffers."""
-        return self._output is not None and self._output.may_lend
+        return self._output.may_lend
 
     @property
     def _is_choked(self) -> bool:
@@ -177,31 +183,67 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     # --- requests ----------------------------------------------------------------------------------------
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the loop reads to."""
-        return self._reader.room()
+    def readable(self) -> None:
+        """Bytes have come, or the end of them: behind the answers that were given we end, too."""
+        for _ in range(TURN_READS):
+            room = self._reader.room()
+            try:
+                count = self._line.read(room)
+            except OSError:
+                self.abort()
+                return
+            if count is None:
+                return
+            if not count:
+                self.close()
+                return
+            self._take(count)
+            if count < len(room) or self._is_reading_paused or self._is_ending:
+                return
 
-    def buffer_updated(self, nbytes: int) -> None:
-        """So many bytes have come."""
-        self._listener.guarded(self._take, nbytes)
+    def writable(self) -> None:
+        """The client has read something, or is gone."""
+        self._output.writable()
 
     def _take(self, count: int) -> None:
         self.last_active_ms = self._listener.now_ms()
-        if self._output is not None:
-            self._output.asked_again()
+        self._output.asked_again()
+        whole = self._reader.whole(count)
+        if whole is not None and self._is_answered(whole):
+            return
         self._begin_turn()
         try:
-            for frame in self._reader.received(count):
+            for frame in (whole,) if whole is not None else self._reader.received(count):
                 if self._is_ending:
                     return
                 # Order: a frame lies in memory that the next read overwrites, so what waits is copied.
                 if self._waiting or not (self._has_turn() and self._may_start(frame) and self._start(frame)):
                     self._moves += not self._waiting
+                    if self._waiting is _NONE:
+                        self._waiting = deque()
                     self._waiting.append(bytes(frame))
                     self._queued_bytes += len(frame)
         except InvalidRequestError as error:
             self._refused(error)
         self._end_turn()
+
+    def _is_answered(self, frame: memoryview) -> bool:
+        """Whether the answer was ready, and nothing has to go out before it."""
+        listener, peer = self._listener, self.peer
+        answer = listener.ready.find(peer.listener, frame, listener.host.image)
+        if answer is None or self._calls or self._waiting or self._is_choked or self._muted_until_ms:
+            return False
+        if listener.throttle.active is not None:
+            return False
+        if listener.authorize(peer, answer.api, answer.body) is not None:
+            return False  # in the long way it is asked again, and told
+        peer.client_id = answer.client_id
+        peer.software = answer.software or peer.software
+        self._output.write_one(answer.framed(frame))
+        listener.sent(self)
+        if self._output.unsent_bytes:
+            self.update_reading()
+        return True
 
     def go_on(self) -> None:
         """Start what waits, as far as it may."""
@@ -265,6 +307,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         call = self._call(header, frame)
         if call is None:
             return False
+        if self._calls is _NONE:
+            self._calls = deque()
         self._calls.append(call)
         self._moves += 1
         self._queued_bytes += call.size
@@ -283,7 +327,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if api is None:
             raise InvalidRequestError(f"api {header.api_key} is not served")
         if not api.low <= version <= api.high:
-            if api.key != API_VERSIONS_KEY:
+            if api.key != API_VERSIONS:
                 raise InvalidRequestError(f"{api.name} has no version {version}")
             version, is_unsupported = 0, True
         shape = layout(api.key, version)
@@ -296,6 +340,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 return None
             body = shape.decode(skimmed, start)
         call = Call(api, version, header.correlation_id, shape, body, self.peer, self._listener, self, size)
+        call.ready_key = key_of(frame)
         if is_unsupported:
             call.reason = UnsupportedVersionError(f"ApiVersions has no version {header.api_version}")
         return call
@@ -350,7 +395,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not self._ready:
             return
         ready, self._ready, self._ready_bytes = self._ready, [], 0
-        if self._output is not None and not self._is_ending:
+        if not self._is_ending:
             self.last_active_ms = self._listener.now_ms()
             self._output.write(ready)
             self._listener.sent(self)
@@ -393,16 +438,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def update_reading(self) -> None:
         """Read on if there is nothing that waits, and room for more."""
-        transport = self._transport
-        if transport is None or self._is_ending or transport.is_closing():
+        if self._is_ending:
             return
         is_held = bool(self._waiting) or self._is_choked or self._muted_until_ms > 0
         must_pause = is_held or not self._listener.memory.has_room(self)
         if must_pause and not self._is_reading_paused:
-            transport.pause_reading()
+            self._line.want_reading(False)
             self._watch()
         elif self._is_reading_paused and not must_pause:
-            transport.resume_reading()
+            self._line.want_reading(True)
         self._is_reading_paused = must_pause
 
     def _watch(self) -> None:
@@ -414,10 +458,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """End it if its client is gone, and it waits for something that may never come. What is only written,
         without answers, is written first."""
         self._is_watched = False
-        transport = self._transport
-        if transport is None or self._is_ending or not self._is_reading_paused:
+        if self._is_ending or not self._is_reading_paused:
             return
-        if self._waits_for_answers() and is_gone(transport.get_extra_info("socket").fileno()):
+        if self._waits_for_answers() and is_gone(self._line.descriptor):
             self.abort()
         else:
             self._watch()

@@ -69,6 +69,9 @@ class Sink:
 
     def framed(self) -> list[Buffer]:
         """All that was written, after its length: one frame."""
+        if not self.parts:
+            body = b"".join(self._small)
+            return [len(body).to_bytes(4, "big") + body]
         self._join()
         head = sum(map(len, self.parts)).to_bytes(4, "big")
         first = self.parts[0]
@@ -126,10 +129,10 @@ class Layout(NamedTuple):
         self.write(sink, answer)
         return sink.joined()
 
-    def framed(self, correlation_id: int, body: bytes) -> list[Buffer]:
+    def framed(self, correlation_id: int, body: bytes) -> tuple[bytes, bytes]:
         """A frame around a body that was written before."""
         head = self._head(correlation_id)
-        return [(len(head) + len(body)).to_bytes(4, "big") + head, body]
+        return (len(head) + len(body)).to_bytes(4, "big") + head, body
 
     def _head(self, correlation_id: int) -> bytes:
         head = correlation_id.to_bytes(4, "big", signed=True)

@@ -6,6 +6,7 @@ its own, which grows with what has come, so that announcing a large frame costs 
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import InvalidRequestError
@@ -18,6 +19,7 @@ LENGTH_BYTES = 4
 MIN_FRAME_BYTES = 10
 SHARED_BYTES = 256 * 1024
 FIRST_BYTES = 32 * 1024  # of a frame's own memory, which then doubles
+_LENGTH, _HEADER = struct.Struct(">i").unpack_from, struct.Struct(">hhih").unpack_from
 
 
 class RequestHeader(NamedTuple):
@@ -36,9 +38,11 @@ class FrameReader:
     Invariant: `held_bytes` is the memory of the frame that has not come whole yet.
     """
 
+    __slots__ = ("_filled", "_head", "_own", "_shared", "_size", "_view", "begun", "max_frame_bytes")
+
     def __init__(self, shared: bytearray, max_frame_bytes: int) -> None:
         """`shared` is used between `room` and the end of `received` only."""
-        self._shared = shared
+        self._shared, self._view = shared, memoryview(shared)
         self.max_frame_bytes = max_frame_bytes
         self._head = b""  # the first bytes of a length
         self._own: bytearray | None = None
@@ -59,13 +63,26 @@ class FrameReader:
     def room(self) -> memoryview:
         """Where the next bytes go."""
         if self._own is None:
+            if not self._head:
+                return self._view
             self._shared[: len(self._head)] = self._head
-            return memoryview(self._shared)[len(self._head) :]
+            return self._view[len(self._head) :]
         if self._filled == len(self._own):
             grown = bytearray(min(self._size, 2 * self._filled))
             grown[: self._filled] = self._own
             self._own = grown
         return memoryview(self._own)[self._filled :]
+
+    def whole(self, count: int) -> memoryview | None:
+        """The frame that `count` bytes are, no more and no less, instead of `received`; None if they are
+        something else. It is good until the next `room`."""
+        if self._own is not None or self._head:
+            return None
+        size = count - LENGTH_BYTES
+        shared = self._view
+        if not MIN_FRAME_BYTES <= size <= self.max_frame_bytes or _LENGTH(shared)[0] != size:
+            return None
+        return shared[LENGTH_BYTES:count].toreadonly()
 
     def received(self, count: int) -> Iterator[memoryview]:
         """The frames that are whole now that `count` bytes have come; each is good until the next is asked
@@ -76,18 +93,20 @@ class FrameReader:
                 whole, self._own = self._own, None
                 yield memoryview(whole).toreadonly()
             return
-        data = memoryview(self._shared)[: len(self._head) + count].toreadonly()
+        at, end = 0, len(self._head) + count
+        data = self._view[:end].toreadonly()
         self._head = b""
-        while len(data) >= LENGTH_BYTES:
-            size = int.from_bytes(data[:LENGTH_BYTES], "big", signed=True)
+        while end - at >= LENGTH_BYTES:
+            (size,) = _LENGTH(data, at)
             if not MIN_FRAME_BYTES <= size <= self.max_frame_bytes:
                 raise InvalidRequestError(f"a frame of {size} bytes; at most {self.max_frame_bytes} are read")
-            if len(data) < LENGTH_BYTES + size:
-                self._begin(size, data[LENGTH_BYTES:])
+            at += LENGTH_BYTES
+            if end - at < size:
+                self._begin(size, data[at:])
                 return
-            yield data[LENGTH_BYTES : LENGTH_BYTES + size]
-            data = data[LENGTH_BYTES + size :]
-        self._head = bytes(data)
+            yield data[at : at + size]
+            at += size
+        self._head = bytes(data[at:])
 
     def _begin(self, size: int, data: memoryview) -> None:
         self.begun += 1
@@ -98,18 +117,12 @@ class FrameReader:
 
 def read_header(frame: memoryview) -> RequestHeader:
     """Errors: InvalidRequestError."""
-    length = int.from_bytes(frame[8:10], "big", signed=True)
-    end = MIN_FRAME_BYTES + max(length, 0)
+    api_key, api_version, correlation_id, length = _HEADER(frame)
+    end = MIN_FRAME_BYTES + length if length > 0 else MIN_FRAME_BYTES
     if end > len(frame):
         raise InvalidRequestError("a client id that ends behind its frame")
     try:
         client_id = str(frame[MIN_FRAME_BYTES:end], "utf-8")
     except UnicodeDecodeError:
         raise InvalidRequestError("a client id that is not UTF-8") from None
-    return RequestHeader(
-        int.from_bytes(frame[:2], "big", signed=True),
-        int.from_bytes(frame[2:4], "big", signed=True),
-        int.from_bytes(frame[4:8], "big", signed=True),
-        client_id,
-        end,
-    )
+    return RequestHeader(api_key, api_version, correlation_id, client_id, end)

@@ -11,9 +11,10 @@ from ...protocol.errors import (
 from ...protocol.messages import groups as m
 from ...protocol.messages import registry
 from ...protocol.model import CONSUMER_OFFSETS
-from .calls import NO_OPERATIONS, Call, KafkaApi, error_alone
+from .calls import Call, KafkaApi, error_alone
 from .coordinating import Many, ask_many, ask_one
 from .entities import id_of, ms_of
+from .operations_allowed import OF_GROUP, allowed
 from .plain import each, fields, message
 from .topics import endpoint_of
 
@@ -263,13 +264,18 @@ def _many_groups(
     return handle, whole_failed
 
 
-def _described_group(_call: Call, group: m.DescribedGroup) -> dict[str, Any]:
+def _operations(call: Call, group: Any) -> dict[str, Any]:
+    is_asked = getattr(call.body, "include_authorized_operations", False) and not group.error_code
+    return {"authorized_operations": allowed(OF_GROUP, is_asked=is_asked)}
+
+
+def _described_group(call: Call, group: m.DescribedGroup) -> dict[str, Any]:
     told = fields(group, protocol="protocol_data")
     told["members"] = each(group.members, metadata="member_metadata", assignment="member_assignment")
-    return told | {"authorized_operations": NO_OPERATIONS}
+    return told | _operations(call, group)
 
 
-def _described_consumer_group(_call: Call, group: m.DescribedConsumerGroup) -> dict[str, Any]:
+def _described_consumer_group(call: Call, group: m.DescribedConsumerGroup) -> dict[str, Any]:
     told = fields(group)
     told["members"] = [
         fields(member)
@@ -279,7 +285,7 @@ def _described_consumer_group(_call: Call, group: m.DescribedConsumerGroup) -> d
         }
         for member in group.members
     ]
-    return told | {"authorized_operations": NO_OPERATIONS}
+    return told | _operations(call, group)
 
 
 _describe = _many_groups(

@@ -23,6 +23,8 @@ _FOUR = struct.Struct(">ihqq")
 _INT, _SHORT_INT, _TWO_LONGS = struct.Struct(">i"), struct.Struct(">hi"), struct.Struct(">qq")
 _LEADER, _DIVERGING = struct.Struct(">iiB"), struct.Struct(">iqB")
 _END = b"\x00"  # of an entity without tagged fields
+_SMALL = [bytes((number,)) for number in range(0x80)]  # numbers that are one byte where they are compact
+_MOST_SMALL = 0x7F
 
 
 class _Form:
@@ -34,7 +36,9 @@ class _Form:
 
     def count(self, count: int) -> bytes:
         """Of an array, -1 for null."""
-        return _varint(count + 1) if self.is_flexible else _INT.pack(count)
+        if not self.is_flexible:
+            return _INT.pack(count)
+        return _SMALL[count + 1] if count < _MOST_SMALL else _varint(count + 1)
 
     size = count  # of bytes
 
@@ -44,7 +48,7 @@ class _Form:
             return b"\x00" if self.is_flexible else b"\xff\xff"
         data = text.encode()
         length = len(data)
-        return (_varint(length + 1) if self.is_flexible else length.to_bytes(2, "big")) + data
+        return (self.count(length) if self.is_flexible else length.to_bytes(2, "big")) + data
 
     def named(self, topic: Answer, name: str, *, by_id: bool) -> bytes:
         """A topic by its id or by its name."""
@@ -110,13 +114,14 @@ def produce_layout(version: int) -> Write:
     instead = told_instead(PRODUCE, version)
     no_errors, no_text = (form.count(0), form.text(None)) if has_errors else (b"", b"")
     usual_end = no_errors + no_text + end
+    no_wait = _INT.pack(0) + end  # and no endpoints
 
     def partition(told: Answer) -> bytes:
-        code, get = told["error_code"], told.get
-        start = get("log_start_offset", -1)
-        code = instead.get(code, code)
+        code, start = told["error_code"], told.get("log_start_offset", -1)
+        if code in instead:
+            code = instead[code]
         head = fixed(told["index"], code, told["base_offset"], told["log_append_time"], start)
-        text, leader = get("error_message"), get("current_leader")
+        text, leader = told.get("error_message"), told.get("current_leader")
         if text is None and leader is None:
             return head + usual_end
         if has_errors:
@@ -131,9 +136,13 @@ def produce_layout(version: int) -> Write:
             parts += (form.named(topic, "name", by_id=by_id), form.count(len(partitions)))
             parts += [partition(told) for told in partitions]
             parts.append(end)
-        parts.append(_INT.pack(answer.get("throttle_time", 0)))
-        if end:
-            parts.append(_endpoints(answer.get("node_endpoints", ()), form) if has_leader else end)
+        wait_ms, endpoints = answer.get("throttle_time"), answer.get("node_endpoints")
+        if wait_ms or endpoints:
+            parts.append(_INT.pack(wait_ms or 0))
+            if end:
+                parts.append(_endpoints(endpoints or (), form) if has_leader else end)
+        else:
+            parts.append(no_wait)
         sink.write(b"".join(parts))
 
     return write

@@ -181,7 +181,11 @@ def produce_reader(version: int) -> Read:
         if end > len(frame) or length < 0:
             raise _OddError
         made = ProducePart(index, bytes(frame[at:end]))
-        return made, _no_tags(frame, end) if is_flexible else end
+        if is_flexible:
+            if frame[end]:
+                raise _OddError
+            end += 1
+        return made, end
 
     def read(frame: memoryview, at: int) -> ProduceBody | None:
         try:
@@ -248,8 +252,15 @@ def _wanted(version: int) -> Part:
 def elements_of(body: ProduceBody | FetchBody) -> int:
     """How many topics and partitions were made of a request."""
     if isinstance(body, ProduceBody):
-        return sum(1 + len(topic.partitions) for topic in body.topic_data)
-    return sum(1 + len(topic.partitions) for topic in (*body.topics, *body.forgotten_topics_data))
+        return _elements(body.topic_data)
+    return _elements(body.topics) + _elements(body.forgotten_topics_data)
+
+
+def _elements(topics: Sequence[NamedTopic | TopicById]) -> int:
+    count = len(topics)
+    for topic in topics:
+        count += len(topic.partitions)
+    return count
 
 
 def _number(frame: memoryview, at: int) -> tuple[int, int]:

@@ -6,11 +6,14 @@ Fulfils Gateway (storage_node/gateway.py) and Plane (calls.py). One loop, one th
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
+import os
 import secrets
 import socket
 import time
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import InvalidRequestError
@@ -23,7 +26,9 @@ from .encoded import EncodedAnswers
 from .fetch_sessions import FetchSessions
 from .framing import SHARED_BYTES
 from .memory import RequestMemory
+from .ready import ReadyAnswers
 from .served import SERVED
+from .sockets_io import Sockets
 from .telemetry import ClientTelemetry
 from .throttling import Throttle
 
@@ -56,15 +61,18 @@ class KafkaListener:
         self.authorize = authorize
         self.shared = bytearray(SHARED_BYTES)
         self.encoded = EncodedAnswers()
+        self.ready = ReadyAnswers()
         self.fetch_sessions = FetchSessions(
             lambda: self.host.config.now.max_incremental_fetch_session_cache_slots,
             lambda: secrets.randbelow(2**31 - 1) + 1,
         )
         self.telemetry = ClientTelemetry()
         self.throttle = Throttle(host, self.now_ms, time.perf_counter)
-        self._sockets: dict[str, socket.socket] = {}
+        self._bound: dict[str, socket.socket] = {}
+        self.sockets = Sockets(self.guarded)
+        self.loop: asyncio.AbstractEventLoop
         self._told: list[ListenerEndpoint] = []
-        self._servers: list[asyncio.Server] = []
+        self._ended: list[KafkaConnection] = []  # what they leave behind is yet to be cleared
         self._connections: set[KafkaConnection] = set()
         self._unsent: set[KafkaConnection] = set()
         self.memory = RequestMemory()
@@ -73,6 +81,7 @@ class KafkaListener:
         self._last_log_ms = 0
         self._is_closed = False
         self.stall_ms = STALL_MS
+        self._sessions = itertools.count(secrets.randbits(61) + 1)
         self.accepted = self.refused = self.broken = 0
 
     # --- life --------------------------------------------------------------------------------------------
@@ -97,7 +106,7 @@ class KafkaListener:
             if not remembered:
                 raise
             bound = _bound_socket(listener.host, 0)
-        self._sockets[listener.name] = bound
+        self._bound[listener.name] = bound
         port = int(bound.getsockname()[1])
         if not listener.port:
             self.host.remember_port(listener.name, port)
@@ -105,26 +114,22 @@ class KafkaListener:
 
     async def start(self) -> None:
         """Accept connections."""
-        loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
+        self.sockets.start(self.loop)
         # a quarter of all, beside the half of the node's own listener: files need the rest
         self._descriptors = max(raise_descriptor_limit() // 4, 1)
         self.max_frame_bytes = self.host.config.now.socket_request_max_bytes
-        for name, bound in self._sockets.items():
-            server = await loop.create_server(
-                lambda name=name: KafkaConnection(self, name),  # type: ignore[misc]
-                sock=bound,
-                backlog=BACKLOG,
-            )
-            self._servers.append(server)
-        if self._servers:
+        for name, bound in self._bound.items():
+            bound.listen(BACKLOG)
+            self.sockets.listen(bound, partial(self._accepted, name))
+        if self._bound:
             self._sweep()
 
     async def stop(self) -> None:
         """Let nobody in, give what is under way a moment, and end all connections."""
         if self._is_closed:
             return
-        for server in self._servers:
-            server.close()
+        self.sockets.close_servers()
         end_s = time.monotonic() + LINGER_S
         # Who waits for news, as a fetch does, asks another node as well now.
         while any(each.is_writing or each.unsent_bytes for each in self._connections):
@@ -138,12 +143,12 @@ class KafkaListener:
         self._is_closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
-        for server in self._servers:
-            server.close()
-        for bound in self._sockets.values():
+        for bound in self._bound.values():
             bound.close()
         for connection in list(self._connections):
             connection.abort()
+        self._clear()
+        self.sockets.close()
 
     def status(self) -> dict[str, Any]:
         """JSON-able facts."""
@@ -173,32 +178,41 @@ class KafkaListener:
 
     def new_session(self) -> int:
         """A number that no other connection has."""
-        return secrets.randbits(62) + 1
+        return next(self._sessions)
 
-    def opened(self, connection: KafkaConnection) -> bool:
-        """Whether it may stay."""
+    def _accepted(self, name: str, taken: int, far: Any) -> None:
+        """Somebody has connected."""
         limit = min(self.host.config.now.max_connections, self._descriptors)
-        if self._is_closed or len(self._connections) >= limit:
+        if len(self._connections) >= limit:
             self.refused += 1
-            return False
+            os.close(taken)
+            return
         self.accepted += 1
+        connection = KafkaConnection(self, name, taken, far)
         self._connections.add(connection)
-        address, _, _ = connection.peer.address.rpartition(":")
-        held_back_ms = self.throttle.of_connection(address)
+        held_back_ms = self.throttle.of_connection(far[0])
         if held_back_ms:
             connection.mute(held_back_ms, is_unwanted=True)
-        return True
+            connection.update_reading()
 
-    def closed(self, connection: KafkaConnection) -> None:
-        """It is gone."""
-        self._unsent.discard(connection)
-        if self.memory.gone(connection):
-            self._feed_soon()
-        self.telemetry.connection_gone(connection.peer.session)
-        if connection in self._connections:
-            self._connections.remove(connection)
+    def ended(self, connection: KafkaConnection) -> None:
+        """It is closed, maybe in the middle of something: the rest comes in the loop's next turn."""
+        self._connections.discard(connection)
+        self._ended.append(connection)
+        if len(self._ended) == 1:
+            self.soon(self._clear)
+
+    def _clear(self) -> None:
+        """Clear away what connections leave behind."""
+        ended, self._ended = self._ended, []
+        for connection in ended:
+            connection.end()
+            self._unsent.discard(connection)
+            if self.memory.gone(connection):
+                self._feed_soon()
+            self.telemetry.connection_gone(connection.peer.session)
             if not self._is_closed:
-                self.soon(lambda: self.host.connection_gone(connection.peer.session))
+                self.host.connection_gone(connection.peer.session)
 
     def sent(self, connection: KafkaConnection) -> None:
         """It was given an answer."""
@@ -216,11 +230,11 @@ class KafkaListener:
 
     def soon(self, action: Callable[[], None]) -> None:
         """In the loop's next turn."""
-        asyncio.get_running_loop().call_soon(self._unless_closed, action)
+        self.loop.call_soon(self._unless_closed, action)
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
         """After a while, unless the listener is closed by then."""
-        asyncio.get_running_loop().call_later(delay_ms / 1000, self._unless_closed, action)
+        self.loop.call_later(delay_ms / 1000, self._unless_closed, action)
 
     def _unless_closed(self, action: Callable[[], None]) -> None:
         if not self._is_closed:
@@ -294,7 +308,7 @@ class KafkaListener:
         self.memory.set_limit(config.queued_max_request_bytes)
         idle_ms = config.connections_max_idle_ms
         interval_s = min(SWEEP_S, idle_ms / 4000, config.socket_request_receive_timeout_ms / 4000)
-        self._sweeper = asyncio.get_running_loop().call_later(interval_s, self.guarded, self._sweep)
+        self._sweeper = self.loop.call_later(interval_s, self.guarded, self._sweep)
         for connection in list(self._connections):
             if now_ms - connection.last_active_ms > idle_ms and connection.is_idle:
                 connection.abort()
@@ -324,9 +338,10 @@ def _bound_socket(host: str, port: int) -> socket.socket:
     made = socket.socket(family, kind, proto)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Connections have it from here: a client whose machine is gone says nothing; one that is gone
+        # Connections have these from here: a client whose machine is gone says nothing; one that is gone
         # already, that it is.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if family == socket.AF_INET6 and host in ("", "::"):
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         made.bind(address)

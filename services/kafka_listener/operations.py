@@ -17,8 +17,9 @@ from ...protocol.messages.data import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
-from .calls import NO_OPERATIONS, Call, KafkaApi
+from .calls import Call, KafkaApi
 from .entities import id_of, ms_of
+from .operations_allowed import OF_CLUSTER, allowed
 from .plain import by_topic, fields
 from .records import Asked, failed_topics
 from .topics import endpoint_of
@@ -59,7 +60,9 @@ def _cluster(call: Call, response: DescribeClusterResponse) -> None:
             "cluster_id": response.cluster_id,
             "controller_id": call.host.node_id,  # as in Metadata
             "brokers": brokers,
-            "cluster_authorized_operations": NO_OPERATIONS,
+            "cluster_authorized_operations": allowed(
+                OF_CLUSTER, is_asked=call.body.include_cluster_authorized_operations
+            ),
         }
     )
 

@@ -1,6 +1,6 @@
 """What goes out on one connection, in order: bytes, and runs that lie in the files of logs.
 
-The socket is the transport's, which only reads; nothing but this writes to it. Bytes that are ready together
+Nothing but this writes to the socket. Bytes that are ready together
 go in one call, and runs by sendfile. Bound: an answer is taken whole, and whoever gives more looks first at
 `unsent_bytes`. What a run's reader has not got yet may be revoked: then the connection is reset, at once and
 with all that the kernel has of it.
@@ -9,13 +9,14 @@ with all that the kernel has of it.
 from __future__ import annotations
 
 import array
+import contextlib
 import ctypes
 import fcntl
 import os
 import socket
 import termios
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...storage_node.log.files import NotCachedError
 from ...storage_node.log.lending import LentRun, RevokedError
@@ -31,19 +32,38 @@ if TYPE_CHECKING:
 _MAX_BUFFERS = 1024
 # Bound: what one connection sends before others have their turn. Measured: 2 MiB by sendfile take 0.1 ms.
 _TURN_BYTES = 2 * 1024 * 1024
-# What goes before a run waits for it in the kernel, if it is so little: nobody is woken for that alone.
-_HEAD_BYTES = 4 * 1024
-_MSG_MORE = getattr(socket, "MSG_MORE", 0)
+# Around runs: what goes before them and behind them makes no packets of its own, for which somebody is woken.
+_TCP_CORK = getattr(socket, "TCP_CORK", None)
+_ON, _OFF = ctypes.c_int(1), ctypes.c_int(0)
 # Bound: runs that may still be on their way. A client asks again when it has what it asked for; one that does
 # not gets bytes instead.
 _MAX_RUNS = 256
 # When to look again for pages that are being read.
 _BROUGHT_BACK_S = 0.01
+_NONE: Any = ()
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Output:
     """Invariant: `unsent_bytes` is the size of all `_parts`, less what was sent of the first."""
+
+    __slots__ = (
+        "__weakref__",
+        "_descriptor",
+        "_failed",
+        "_is_closed",
+        "_is_corked",
+        "_is_going_on",
+        "_is_watched",
+        "_loop",
+        "_parts",
+        "_progressed",
+        "_runs",
+        "_sent",
+        "_watch",
+        "held_bytes",
+        "unsent_bytes",
+    )
 
     def __init__(
         self,
@@ -52,24 +72,38 @@ class Output:
         *,
         progressed: Callable[[], None],
         failed: Callable[[], None],
+        watch: Callable[[bool], None],
     ) -> None:
         """`progressed` is called when something that had to wait was sent, `failed` once when the connection
-        is of no use any more; neither from within `write`."""
+        is of no use any more; neither from within `write`. `watch` says whether `writable` is to be called
+        when the socket takes more."""
         self._loop, self._descriptor = loop, descriptor
-        self._progressed, self._failed = progressed, failed
-        self._parts: deque[Part] = deque()
+        self._progressed, self._failed, self._watch = progressed, failed, watch
+        self._parts: deque[Part] = _NONE  # made when it is needed
         self._sent = 0  # of the first part
         self._runs: list[LentRun] = []
-        self._watched: int | None = None  # a second descriptor of the socket, while it takes nothing
+        self._is_corked = False
+        self._is_watched = False  # the socket takes nothing now
         self._is_going_on = False
         self._is_closed = False
         self.unsent_bytes = 0  # in all
         self.held_bytes = 0  # of them in memory
 
+    def write_one(self, data: bytes) -> None:
+        """As `write`, for bytes alone."""
+        sent = 0
+        if not self._parts and not self._is_closed:
+            with contextlib.suppress(OSError):  # whatever it is, it is met again
+                sent = os.write(self._descriptor, data)
+            if sent == len(data):
+                return
+        self.write((memoryview(data)[sent:],))
+
     def write(self, parts: Iterable[Part]) -> None:
         """Send them behind what was given before; at once what the socket takes now."""
         if self._is_closed:
             return
+        self._parts = self._parts or deque()
         for part in parts:
             size = len(part)
             if not size:
@@ -79,9 +113,12 @@ class Output:
             if isinstance(part, LentRun):
                 part.on_revoked = self.reset
                 self._runs.append(part)
+                if not self._is_corked:
+                    self._is_corked = True
+                    _cork(self._descriptor, _ON)
             else:
                 self.held_bytes += size
-        if self._watched is None and not self._is_going_on:
+        if not (self._is_watched or self._is_going_on):
             self._pump()
 
     @property
@@ -104,7 +141,9 @@ class Output:
         """Send no more. The descriptor is somebody else's from now on."""
         self._is_closed = True
         self._unwatch()
-        self._parts.clear()
+        # Whoever owns it is not known any more, so that both go without a collector.
+        self._progressed, self._failed, self._watch = _nothing, _nothing, _ignored
+        self._parts = _NONE
         self._forget_runs()
         self.unsent_bytes = self.held_bytes = 0
 
@@ -121,7 +160,9 @@ class Output:
                     break
                 left -= self._send_some()
         except (BlockingIOError, InterruptedError):
-            self._watch()
+            if not self._is_watched:
+                self._is_watched = True
+                self._watch(True)
             return
         except NotCachedError:
             self._is_going_on = True
@@ -131,6 +172,11 @@ class Output:
             self._fail()
             return
         self._unwatch()
+        if not self._parts:
+            self._parts = _NONE
+            if self._is_corked:
+                self._is_corked = False
+                _cork(self._descriptor, _OFF)
 
     def _send_some(self) -> int:
         first = self._parts[0]
@@ -138,15 +184,12 @@ class Output:
             sent = first.send(self._descriptor, self._sent)
         else:
             buffers: list[Buffer] = [memoryview(first)[self._sent :]] if self._sent else [first]
-            is_head = False  # of a run
             for number in range(1, min(len(self._parts), _MAX_BUFFERS)):
                 part = self._parts[number]
                 if isinstance(part, LentRun):
-                    is_head = sum(map(len, buffers)) <= _HEAD_BYTES
                     break
                 buffers.append(part)
-            send = _send_head if is_head else os.writev
-            sent = send(self._descriptor, buffers)
+            sent = os.writev(self._descriptor, buffers)
             self.held_bytes -= sent
         self.unsent_bytes -= sent
         self._sent += sent
@@ -167,38 +210,37 @@ class Output:
         if not self._is_closed:
             self._progressed()
 
-    def _writable(self) -> None:
+    def writable(self) -> None:
+        """The socket may take more."""
         if self._is_closed or self._is_going_on:
             return
         self._pump()
         if not self._is_closed:
             self._progressed()
 
-    def _watch(self) -> None:
-        # Order: of its own, because a loop gives the descriptors of its transports to nobody.
-        if self._watched is None:
-            self._watched = os.dup(self._descriptor)
-            self._loop.add_writer(self._watched, self._writable)
-
     def _unwatch(self) -> None:
-        if self._watched is not None:
-            self._loop.remove_writer(self._watched)
-            os.close(self._watched)
-            self._watched = None
+        if self._is_watched:
+            self._is_watched = False
+            self._watch(False)
 
     def _fail(self) -> None:
+        failed = self._failed
         self.close()
-        self._loop.call_soon(self._failed)
+        self._loop.call_soon(failed)
 
 
-def _send_head(descriptor: int, buffers: list[Buffer]) -> int:
-    """As os.writev, but more follows at once. Source: send(2), MSG_MORE."""
-    data = b"".join(buffers)
-    sent = int(_LIBC.send(descriptor, data, len(data), _MSG_MORE))
-    if sent < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-    return sent
+def _nothing() -> None:
+    pass
+
+
+def _ignored(_wanted: bool) -> None:
+    pass
+
+
+def _cork(descriptor: int, value: ctypes.c_int) -> None:
+    """1: send no packet that is not full, for 200 ms at most; 0: send what there is. Source: tcp(7)."""
+    if _TCP_CORK is not None:
+        _LIBC.setsockopt(descriptor, socket.IPPROTO_TCP, _TCP_CORK, ctypes.byref(value), 4)
 
 
 def _unacknowledged(descriptor: int) -> int:

@@ -69,7 +69,7 @@ class Asked:
     """
 
     def __init__(self, call: Call) -> None:
-        self._topics = NamedTopics(call.host.image)
+        self._find = NamedTopics(call.host.image).find
         self._found: list[tuple[dict[str, Any], list[tuple[Any, int]]]] = []
         self.entries: list[Any] = []  # what goes to the node
 
@@ -82,8 +82,7 @@ class Asked:
     ) -> None:
         """Take what the request names; `make` gives the node's entry, or an error code."""
         for topic in topics:
-            topic_id, names = self._topics.find(topic, name_field)
-            code = self._topics.unknown_code(topic_id)
+            topic_id, names, code = self._find(topic, name_field)
             rows: list[tuple[Any, int]] = []
             for asked in getattr(topic, partitions):
                 entry = code or make(topic_id, asked)
@@ -141,7 +140,7 @@ def _leader(result: Any) -> dict[str, Any]:
 
 
 def _leaders(call: Call, results: Sequence[Any]) -> list[dict[str, Any]]:
-    found = {result.leader_id for result in results if _is_hinted(call, result)} - {NO_NODE}
+    found = {each.leader_id for each in results if each.error_code and _is_hinted(call, each)} - {NO_NODE}
     return endpoints(call.host.image, call.peer.listener, found) if found else []
 
 
@@ -186,7 +185,7 @@ def _produced(call: Call, asked: Asked, response: ProduceResponse) -> None:
             "record_errors": (),
             "error_message": result.error_detail or None,
         }
-        return told | _leader(result) if _is_hinted(call, result) else told
+        return told | _leader(result) if result.error_code and _is_hinted(call, result) else told
 
     answers = asked.answers("partition_responses", response.partitions, tell)
     if call.is_silent:

@@ -270,6 +270,8 @@ def unsigned(value: int) -> bytes:
 
 def no_tags(frame: memoryview, offset: int) -> int:
     """Where tagged fields end that nobody knows. Errors: InvalidRequestError."""
+    if offset < len(frame) and not frame[offset]:
+        return offset + 1
     return _UNKNOWN_TAGS(frame, offset, Budget(0))
 
 

@@ -1,12 +1,12 @@
 """What the listener does about quotas: answers say for how long their client is to wait, and go at once; then
 the connection is not read for as long. A fetch above its quota has no records. Pure: clocks are given.
 
-Source: Kafka KafkaApis.scala, ClientRequestQuotaManager.java, ControllerMutationQuotaManager.java; KIP-219.
+Source: Kafka KafkaApis.scala, ClientRequestQuotaManager.java; KIP-219.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ...protocol.metadata.quotas import (
     CONNECTION_RATE,
@@ -15,16 +15,15 @@ from ...protocol.metadata.quotas import (
     PRODUCER_RATE,
     REQUEST_PERCENTAGE,
 )
-from ...storage_node.client_quotas import ClientQuotas, Windows, largest
+from ...runtime.client_quotas import largest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from ...storage_node.client_quotas import Held
+    from ...runtime.client_quotas import Held, Windows
     from ...storage_node.gateway import GatewayHost
     from .calls import Call, KafkaPeer
 
-T = TypeVar("T")
 _PRODUCE = 0
 
 
@@ -33,19 +32,14 @@ class Throttle:
 
     def __init__(self, host: GatewayHost, now_ms: Callable[[], int], clock_s: Callable[[], float]) -> None:
         """`clock_s` measures how long the node is busy with a request."""
-        self._host, self._now_ms, self._clock_s = host, now_ms, clock_s
-        self.quotas = ClientQuotas()
-        self._throttled: dict[str, int] = {}
-        self._seen: object = None
+        self._now_ms, self._clock_s = now_ms, clock_s
+        self._node = host.quotas
+        self.quotas = self._node.meters
 
     @property
     def active(self) -> Throttle | None:
         """This, if anybody has any quota. Asked once for every request: no more than that is done without."""
-        quotas = self._host.image.client_quotas
-        if quotas is not self._seen:
-            self._seen = quotas
-            self.quotas.follow(quotas)
-        return self if quotas else None
+        return self if self._node.is_active else None
 
     # --- of every request --------------------------------------------------------------------------------
 
@@ -99,30 +93,11 @@ class Throttle:
 
     # --- of changes of the metadata ----------------------------------------------------------------------
 
-    def mutations(
-        self, call: Call, strict_since: int, items: Sequence[T], count: Callable[[T], int]
-    ) -> tuple[list[T], list[T]]:
-        """Those that may be done, and those that the client is to try again later. Versions before
-        `strict_since` do not know that, and are throttled only."""
-        held = None if self.active is None else self._held(MUTATION_RATE, call.peer)
-        if held is None:
-            return list(items), []
-        config = self._host.config.now
-        size_ms = config.controller_quota_window_size_seconds * 1000
-        now_ms, windows = self._now_ms(), Windows(config.controller_quota_window_num, size_ms)
-        allowed: list[T] = []
-        refused: list[T] = []
-        for item in items:
-            if call.version >= strict_since and self.quotas.throttle_ms(held, now_ms, windows):
-                refused.append(item)
-            else:
-                self.quotas.record(held, count(item), now_ms, windows)
-                allowed.append(item)
-        wait_ms = self.quotas.throttle_ms(held, now_ms, windows)
+    def heard(self, call: Call, wait_ms: int) -> None:
+        """The controller, who measures those, wants the client to wait."""
         if wait_ms:
             self._count(MUTATION_RATE)
         call.throttle_ms = max(call.throttle_ms, wait_ms)
-        return allowed, refused
 
     # --- of connections ----------------------------------------------------------------------------------
 
@@ -146,27 +121,20 @@ class Throttle:
 
     def status(self) -> dict[str, Any]:
         """JSON-able: how often each kind of quota made somebody wait."""
-        return {"meters": len(self.quotas), "throttled": dict(self._throttled)}
+        return self._node.status()
 
     @property
     def _windows(self) -> Windows:
-        config = self._host.config.now
-        return Windows(config.quota_window_num, config.quota_window_size_seconds * 1000)
+        return self._node.windows
 
     def _held(self, key: str, peer: KafkaPeer) -> Held | None:
         return self.quotas.of_client(key, peer.principal.name, peer.client_id)
 
     def _record(self, key: str, peer: KafkaPeer, value: float) -> int:
-        held = self._held(key, peer)
-        if held is None:
-            return 0
-        wait_ms = self.quotas.record(held, value, self._now_ms(), self._windows)
-        if wait_ms:
-            self._count(key)
-        return wait_ms
+        return self._node.record(key, peer.principal.name, peer.client_id, value, self._now_ms())
 
     def _count(self, key: str) -> None:
-        self._throttled[key] = self._throttled.get(key, 0) + 1
+        self._node.count(key)
 
 
 def _written(call: Call) -> int:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import InvalidRequestError, ThrottlingQuotaExceededError, UnknownTopicIdError
+from ...protocol.errors import InvalidRequestError, UnknownTopicIdError
 from ...protocol.messages import control as m
 from ...protocol.messages import registry
 from ...protocol.messages.data import DeleteRecordsPartition, DeleteRecordsRequest
 from ...protocol.metadata.image import CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from ...storage_node.config_answers import configs_of_unmade
 from .calls import Call, KafkaApi
 from .entities import id_of, ms_of
 from .plain import each, fields, message
@@ -26,10 +27,8 @@ if TYPE_CHECKING:
 _CONFIGS_OF_NEW = 5  # CreateTopics: from this version on
 _BY_ID = 6  # DeleteTopics: from this version on topics have names or ids
 
-
-# The first versions whose clients know that they may have asked for too much in a short time (KIP-599).
+# The first versions whose clients may be refused for a quota of changes.
 _STRICT_CREATE, _STRICT_GROW, _STRICT_DELETE = 6, 3, 5
-_TOO_MANY, _TOO_MANY_TEXT = ThrottlingQuotaExceededError.code, "the quota for such changes is used up"
 _SET, _DELETE = 0, 1  # operations on a config
 # Which source of a config is the resource itself, of those that are not nodes.
 _OWN_SOURCE = {TOPIC_RESOURCE: 1, CLIENT_METRICS_RESOURCE: 7, GROUP_RESOURCE: 8}
@@ -52,35 +51,37 @@ def _create_topics(call: Call) -> None:
         )
         for topic in call.body.topics
     )
-    allowed, refused = list(specs), list[m.NewTopicSpec]()
-    if not call.body.validate_only:
-        allowed, refused = call.plane.throttle.mutations(call, _STRICT_CREATE, specs, _partition_count)
-    told = tuple(m.CreatedTopic(spec.name, _TOO_MANY, _TOO_MANY_TEXT) for spec in refused)
-    if refused and not allowed:
-        _answer_created(call, told, {})
-        return
-    request = m.CreateTopicsRequest(tuple(allowed), ms_of(call.body.timeout), call.body.validate_only)
+    request = m.CreateTopicsRequest(
+        specs, ms_of(call.body.timeout), call.body.validate_only, *_asking(call, _STRICT_CREATE)
+    )
 
     def done(response: m.CreateTopicsResponse) -> None:
-        _topics_created(call, m.CreateTopicsResponse((*response.topics, *told)))
+        call.plane.throttle.heard(call, response.throttle_ms)
+        _topics_created(call, request, response)
 
     call.ask(registry.CREATE_TOPICS, request, done)
 
 
-def _partition_count(spec: m.NewTopicSpec) -> int:
-    return len(spec.assignments) or max(spec.num_partitions, 1)
+def _asking(call: Call, strict_since: int) -> tuple[str, str, bool]:
+    """Who asks, for quotas. Versions before `strict_since` do not know that they may have asked for too much
+    in a short time (KIP-599): they are made to wait only."""
+    return call.peer.principal.name, call.peer.client_id, call.version < strict_since
 
 
-def _topics_created(call: Call, response: m.CreateTopicsResponse) -> None:
-    """Newer clients want to hear the configs of what was made; Kafka's own fail without."""
+def _topics_created(call: Call, asked: m.CreateTopicsRequest, response: m.CreateTopicsResponse) -> None:
+    """Newer clients want to hear the configs of what was made, or would be; Kafka's own fail without."""
     made = [topic.name for topic in response.topics if not topic.error_code]
-    if not made or call.version < _CONFIGS_OF_NEW or call.body.validate_only:
+    if not made or call.version < _CONFIGS_OF_NEW:
         _answer_created(call, response.topics, {})
         return
 
     def described(found: m.DescribeConfigsResponse) -> None:
         _answer_created(call, response.topics, {each.resource.name: each for each in found.results})
 
+    if asked.validate_only:
+        own = {spec.name: spec.configs for spec in asked.topics if spec.name in made}
+        described(configs_of_unmade(call.host.image, call.host.config, call.host.node_id, own))
+        return
     request = m.DescribeConfigsRequest(tuple(m.ConfigResource(TOPIC_RESOURCE, name) for name in made))
     call.ask(
         registry.DESCRIBE_CONFIGS,
@@ -110,18 +111,12 @@ def _create_topics_failed(call: Call, code: int, text: str) -> dict[str, Any]:
 
 
 def _delete_topics(call: Call) -> None:
-    topics = call.host.image.topics
-
-    def partitions(row: _Row) -> int:
-        known = topics.get(row[0] or "")
-        return 0 if known is None else len(known.partitions)
-
-    allowed, refused = call.plane.throttle.mutations(call, _STRICT_DELETE, _to_delete(call), partitions)
-    rows = [*allowed, *((name, topic_id, code or _TOO_MANY) for name, topic_id, code in refused)]
+    rows = _to_delete(call)
     names = tuple(name for name, _, code in rows if not code and name is not None)
-    request = m.DeleteTopicsRequest(names, ms_of(call.body.timeout))
+    request = m.DeleteTopicsRequest(names, ms_of(call.body.timeout), *_asking(call, _STRICT_DELETE))
 
     def done(response: m.DeleteTopicsResponse) -> None:
+        call.plane.throttle.heard(call, response.throttle_ms)
         results = {result.name: result for result in response.results}
         call.answer({"responses": [_deleted(row, results) for row in rows]})
 
@@ -175,18 +170,14 @@ def _create_partitions(call: Call) -> None:
         assigned = tuple(m.ReplicaAssignment(first + i, each) for i, each in enumerate(replicas))
         return m.PartitionGrowth(topic.name, topic.count, assigned)
 
-    def more(grown: m.PartitionGrowth) -> int:
-        known = image.topics.get(grown.name)
-        return 0 if known is None else max(grown.total_count - len(known.partitions), 0)
-
-    growths, refused = [growth(topic) for topic in body.topics], list[m.PartitionGrowth]()
-    if not body.validate_only:
-        growths, refused = call.plane.throttle.mutations(call, _STRICT_GROW, growths, more)
-    told = tuple(m.ItemError(grown.name, _TOO_MANY, _TOO_MANY_TEXT) for grown in refused)
-    request = m.CreatePartitionsRequest(tuple(growths), ms_of(body.timeout), body.validate_only)
+    growths = tuple(growth(topic) for topic in body.topics)
+    request = m.CreatePartitionsRequest(
+        growths, ms_of(body.timeout), body.validate_only, *_asking(call, _STRICT_GROW)
+    )
 
     def done(response: m.CreatePartitionsResponse) -> None:
-        call.answer({"results": each((*response.results, *told))})
+        call.plane.throttle.heard(call, response.throttle_ms)
+        call.answer({"results": each(response.results)})
 
     call.ask(registry.CREATE_PARTITIONS, request, done)
 

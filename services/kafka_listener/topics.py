@@ -19,20 +19,18 @@ class NamedTopics:
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
 
-    def find(self, entry: Any, name_field: str = "name") -> tuple[bytes, dict[str, Any]]:
-        """The id, empty for a topic that does not exist, and what the answer names it by."""
+    def find(self, entry: Any, name_field: str = "name") -> tuple[bytes, dict[str, Any], int]:
+        """The id, empty for a topic that does not exist; what the answer names it by; the error code for one
+        that is not known, 0 for one that is."""
         if hasattr(entry, "topic_id"):
             topic_id = id_of(entry.topic_id)
-            return topic_id, {"topic_id": topic_id}
+            code = 0 if topic_id in self._image.topic_names else UnknownTopicIdError.code
+            return topic_id, {"topic_id": topic_id}, code if topic_id else UnknownTopicOrPartitionError.code
         name = getattr(entry, name_field)
         topic = self._image.topics.get(name)
-        return b"" if topic is None else topic.topic_id, {name_field: name}
-
-    def unknown_code(self, topic_id: bytes) -> int:
-        """The error code for one that `find` does not know, 0 for one that it knows."""
-        if not topic_id:
-            return UnknownTopicOrPartitionError.code
-        return 0 if topic_id in self._image.topic_names else UnknownTopicIdError.code
+        if topic is None:
+            return b"", {name_field: name}, UnknownTopicOrPartitionError.code
+        return topic.topic_id, {name_field: name}, 0
 
 
 def endpoint_of(broker: BrokerRegistration, listener: str) -> tuple[str, int] | None:

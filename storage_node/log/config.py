@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 from ...protocol.errors import ConfigError
 from ...runtime.config import DAY, HOUR, MAX_INT, MAX_LONG, MIB, MINUTE, Config, key
@@ -237,12 +238,12 @@ class LogConfig(Config):
         doc="async: acknowledge from the page cache, as Kafka does. fsync: acknowledge after fdatasync.",
     )
 
-    @property
+    @cached_property
     def is_compacted(self) -> bool:
         """Whether the last value of each key is to be kept."""
         return "compact" in self.cleanup_policy
 
-    @property
+    @cached_property
     def max_segment_ms(self) -> int:
         """segment.ms, or less: what is in the active segment is not compacted."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms

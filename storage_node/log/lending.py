@@ -12,7 +12,7 @@ for the reader's own check of CRCs; where it stumbles it asks again, and that he
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 from weakref import WeakSet
 
 from ...protocol.errors import CorruptMessageError
@@ -45,16 +45,16 @@ class LentRun:
     back before that.
     """
 
-    __slots__ = ("__weakref__", "_is_revoked", "_lent", "next_offset", "on_revoked")
+    __slots__ = ("__weakref__", "_is_revoked", "_lent", "_size", "next_offset", "on_revoked")
 
     def __init__(self, lent: Lent, next_offset: int) -> None:
-        self._lent = lent
+        self._lent, self._size = lent, len(lent)
         self._is_revoked = False
         self.next_offset = next_offset
         self.on_revoked: Callable[[], None] | None = None
 
     def __len__(self) -> int:
-        return len(self._lent)
+        return self._size
 
     def send(self, descriptor: int, start: int) -> int:
         """Give a socket as much as it takes of the bytes from `start` on. Errors: RevokedError; OSError,
@@ -71,6 +71,13 @@ class LentRun:
         self._is_revoked = True
         if self.on_revoked is not None:
             self.on_revoked()
+
+
+class Unlent(Protocol):
+    """Bytes that are to be read and not lent."""
+
+    def overlaps(self, segment: Segment, start: int, end: int) -> bool:
+        """Whether some of them lie from `start` to `end` of a segment."""
 
 
 class Lendings:
@@ -94,10 +101,16 @@ class Lendings:
 
 
 def lend_run(
-    segment: Segment, epochs: LeaderEpochs, offset: int, max_bytes: int, upto_offset: int
+    segment: Segment,
+    epochs: LeaderEpochs,
+    offset: int,
+    max_bytes: int,
+    upto_offset: int,
+    unlent: Unlent,
 ) -> LentRun | None:
     """The batches from the one that begins at `offset` on, below `upto_offset`, of at most `max_bytes`; None
-    where they are to be read: few of them, not in the page cache, or nobody has read up to there before."""
+    where they are to be read: few of them, not in the page cache, nobody has read up to there before, or they
+    are among the `unlent`."""
     start = segment.run_ends.find(offset)
     if start is None or max_bytes < _LEAST_BYTES:
         return None
@@ -107,8 +120,10 @@ def lend_run(
         end, next_offset = segment.size_bytes, segment.next_offset
     else:
         end, next_offset = _last_start(segment, upto_position, upto_offset)
-    if next_offset is None or end - start.position < _LEAST_BYTES:
+    is_short = next_offset is None or end - start.position < _LEAST_BYTES
+    if is_short or unlent.overlaps(segment, start.position, end):
         return None
+    assert next_offset is not None, "what is not short has an end"
     first = _header_at(segment, start.position)
     if first is None or first.base_offset != offset:
         return None

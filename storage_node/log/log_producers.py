@@ -15,7 +15,7 @@ from ...protocol.errors import CorruptMessageError, KafkaStorageError, OutOfOrde
 from ...protocol.model import NO_OFFSET, NO_TIMESTAMP
 from ...protocol.records.codec import active_codec
 from ...protocol.records.control import EndTransaction, encode_control
-from ...protocol.records.header import LENGTH_END, read_batch_header
+from ...protocol.records.header import CONTROL_BIT, LENGTH_END, read_batch_header
 from . import names
 from .append_rules import AppendInfo
 from .checkpoints import CorruptFileError
@@ -180,7 +180,7 @@ class LogProducers:
         self, batch: Buffer, header: BatchHeader, *, internal: bool, guard: int, transaction_version: int
     ) -> AppendInfo | None:
         """As ProducerStates.check, also for markers; where the batch is that this one repeats."""
-        if not header.is_control:
+        if not header.attributes & CONTROL_BIT:
             if internal and guard == NO_GUARD:
                 guard = UNCHECKED  # who writes for a producer has asked, or knows better
             try:
@@ -211,7 +211,7 @@ class LogProducers:
     def _wrote_of_producer(self, batch: Buffer, header: BatchHeader, base_offset: int) -> None:
         """A batch with a producer id is in the active segment."""
         marker = None
-        if header.is_control:
+        if header.attributes & CONTROL_BIT:
             marker = read_marker(batch, header)
             # Bound: who is never read must not gather markers for ever.
             self.producers.first_unstable_offset(self.high_watermark)

@@ -16,14 +16,12 @@ from .reads import IndexMismatchError, Run, read_run
 from .time_lookup import first_at_or_after, first_with_largest
 
 if TYPE_CHECKING:
-    from collections.abc import Container
-
     from ...protocol.model import TopicPartition
     from ...protocol.records.header import Buffer
     from .config import LogConfig
     from .guarded_files import GuardedFiles
     from .leader_epochs import LeaderEpochs
-    from .lending import Lendings, LentRun, Part
+    from .lending import Lendings, LentRun, Part, Unlent
     from .segment import Segment
     from .segment_list import SegmentList
     from .tail_cache import Tail
@@ -96,11 +94,11 @@ class LogReads:
         upto_offset: int,
         min_one: bool = True,
         file_bytes: int | None = None,
-        lend_except: Container[Segment] | None = None,
+        lend_except: Unlent | None = None,
     ) -> CachedRead | None:
         """As `read`, from one segment and without waiting for the disk; None if it must be waited for. Of a
-        file at most `file_bytes` are read. Whoever can send a LentRun gives `lend_except`: segments of which
-        it wants none.
+        file at most `file_bytes` are read. Whoever can send a LentRun gives `lend_except`: what it
+        does not want so.
 
         Order: the caller has checked that the log holds `offset`. Never rebuilds an index.
         What comes from a file has its CRCs not checked. Errors: CorruptMessage, KafkaStorageError.
@@ -203,13 +201,9 @@ class LogReads:
 
     # --- inside -------------------------------------------------------------------------------------
 
-    def _lend(
-        self, offset: int, max_bytes: int, upto_offset: int, unlent: Container[Segment]
-    ) -> LentRun | None:
+    def _lend(self, offset: int, max_bytes: int, upto_offset: int, unlent: Unlent) -> LentRun | None:
         segment = self._segments.holding(offset)
-        if segment in unlent:
-            return None
-        lent = lend_run(segment, self._epochs, offset, max_bytes, upto_offset)
+        lent = lend_run(segment, self._epochs, offset, max_bytes, upto_offset, unlent)
         if lent is not None:
             self.lendings.add(lent)
         return lent

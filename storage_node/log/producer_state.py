@@ -45,8 +45,8 @@ class WrittenBatch(NamedTuple):
     @classmethod
     def of(cls, header: BatchHeader, base_offset: int) -> WrittenBatch:
         """The batch with this header at this offset."""
-        delta = header.last_offset_delta
-        last = last_sequence_of(header.base_sequence, delta) if header.base_sequence >= 0 else NO_SEQUENCE
+        delta, first = header.last_offset_delta, header.base_sequence
+        last = (first + delta) & MAX_SEQUENCE if first >= 0 else NO_SEQUENCE
         return cls(last, base_offset + delta, delta, header.max_timestamp)
 
     @property
@@ -192,22 +192,24 @@ class Producer:
 
     def wrote(self, epoch: int, batch: WrittenBatch) -> None:
         """A batch of data is in the log."""
-        self._enter(epoch)
-        if len(self.batches) >= RETAINED_BATCHES:
-            del self.batches[0]
+        if epoch != self.epoch:
+            self._enter(epoch)
+        batches = self.batches
+        if len(batches) >= RETAINED_BATCHES:
+            del batches[0]
             self.is_of_snapshot = False
-        self.batches.append(batch)
+        batches.append(batch)
         self.timestamp_ms = batch.timestamp_ms
 
     def ended(self, epoch: int, coordinator_epoch: int, timestamp_ms: int) -> int:
         """A marker is in the log; the first offset of the transaction that it ends, NO_OFFSET if none."""
-        self._enter(epoch)
+        if epoch != self.epoch:
+            self._enter(epoch)
         self.coordinator_epoch, self.timestamp_ms = coordinator_epoch, timestamp_ms
         first_offset, self.transaction_first_offset = self.transaction_first_offset, NO_OFFSET
         return first_offset
 
     def _enter(self, epoch: int) -> None:
-        if epoch != self.epoch:
-            self.epoch = epoch
-            self.batches.clear()
-            self.is_of_snapshot = False
+        self.epoch = epoch
+        self.batches.clear()
+        self.is_of_snapshot = False

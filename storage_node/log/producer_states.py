@@ -17,8 +17,9 @@ from ...protocol.errors import InvalidTxnStateError, KafkaError
 from ...protocol.model import NO_OFFSET
 from ...protocol.records.codec import active_codec
 from ...protocol.records.control import EndTransaction, decode_control
+from ...protocol.records.header import CONTROL_BIT, TRANSACTIONAL_BIT
 from ...runtime.config import MAX_LONG
-from .producer_state import Producer, WrittenBatch, last_sequence_of
+from .producer_state import MAX_SEQUENCE, Producer, WrittenBatch, last_sequence_of
 from .transaction_index import AbortedTransaction
 from .verification import NO_GUARD, NO_TRANSACTION, UNCHECKED, Verifications
 
@@ -121,6 +122,8 @@ class ProducerStates:
         OutOfOrderSequenceNumberError; InvalidTxnStateError if nobody has asked the coordinator, or the answer
         is void.
         """
+        if is_of_client and self._goes_on(header):
+            return None
         producer_id, epoch = header.producer_id, header.producer_epoch
         producer = self._producers.get(producer_id)
         first = header.base_sequence
@@ -148,6 +151,22 @@ class ProducerStates:
             raise InvalidTxnStateError(f"producer {producer_id} has a transaction open, the batch is of none")
         return None
 
+    def _goes_on(self, header: BatchHeader) -> bool:
+        """Whether it is what nearly all batches of clients are: of no transaction, and right behind the last
+        one of its producer. Then `check` has nothing else to find."""
+        producer = self._producers.get(header.producer_id)
+        if producer is None or not producer.batches:
+            return False
+        last = producer.batches[-1].last_sequence
+        return (
+            last >= 0
+            and header.base_sequence == (last + 1) & MAX_SEQUENCE
+            and header.producer_epoch == producer.epoch
+            and producer.transaction_first_offset == NO_OFFSET
+            and not header.attributes & TRANSACTIONAL_BIT
+            and self._verifications.get(header.producer_id) is None
+        )
+
     def check_marker(self, header: BatchHeader, marker: EndTransaction, transaction_version: int) -> None:
         """See Producer.check_marker."""
         producer = self._producers.get(header.producer_id)
@@ -162,13 +181,14 @@ class ProducerStates:
         """A batch with a producer id is in the log at `base_offset`: what the transaction index is to say of
         it, if it aborts a transaction. Nothing is refused: the leader has checked it."""
         producer_id = header.producer_id
-        if header.is_transactional:
+        is_transactional = header.attributes & TRANSACTIONAL_BIT
+        if is_transactional:
             self._verifications.wrote(producer_id, header.producer_epoch, is_control=header.is_control)
-        if header.is_control:
+        if header.attributes & CONTROL_BIT:
             return None if marker is None else self._end(header, base_offset, marker)
         producer = self._known(producer_id)
         producer.wrote(header.producer_epoch, WrittenBatch.of(header, base_offset))
-        if header.is_transactional and not producer.has_open_transaction:
+        if is_transactional and not producer.has_open_transaction:
             producer.transaction_first_offset = base_offset
             self._open[base_offset] = producer_id
         return None

@@ -24,7 +24,9 @@ def must_roll(
     size = segment.size_bytes
     if not size:
         return False
-    age_ms = _age_ms(segment, header, wall_ms)
+    # By the records' own time where they have one, so that a replay rolls like the original.
+    first_ms = segment.first_timestamp_ms
+    age_ms = header.max_timestamp - first_ms if first_ms >= 0 else wall_ms - segment.created_ms
     return (
         size + header.size_bytes > config.segment_bytes
         # the jitter is worked out only where it may matter
@@ -41,10 +43,3 @@ def jitter_ms(segment: Segment, config: LogConfig, partition: TopicPartition) ->
     """How much earlier this segment rolls: different for each segment, the same after a restart."""
     limit = min(config.segment_jitter_ms, config.max_segment_ms)
     return zlib.crc32(f"{partition} {segment.base_offset}".encode()) % limit if limit else 0
-
-
-def _age_ms(segment: Segment, header: BatchHeader, wall_ms: int) -> int:
-    """By the records' own time where they have one, so that a replay rolls like the original."""
-    if segment.first_timestamp_ms >= 0:
-        return header.max_timestamp - segment.first_timestamp_ms
-    return wall_ms - segment.created_ms

@@ -148,9 +148,12 @@ class Segment:
     def has_index_room(self, limit_bytes: int) -> bool:
         """Whether both indexes stay within the limit with one more batch: one entry for it in each, and one
         more in the time index when the segment is sealed."""
+        offsets, times = self._offset_index, self._time_index
+        if offsets is None or times is None:
+            offsets, times = self.offset_index, self.time_index
         return (
-            len(self.offset_index) + 1 <= limit_bytes // offset_index.ENTRY_BYTES
-            and len(self.time_index) + 2 <= limit_bytes // time_index.ENTRY_BYTES
+            len(offsets) < limit_bytes // offset_index.ENTRY_BYTES
+            and len(times) + 1 < limit_bytes // time_index.ENTRY_BYTES
         )
 
     def can_take(self, last_offset: int) -> bool:

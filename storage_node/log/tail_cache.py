@@ -79,7 +79,8 @@ class TailCache:
         """Take an entry in, and let the oldest go until all fits."""
         self._entries[entry] = None
         self.held_bytes += entry.held_bytes
-        self._shrink()
+        if self.held_bytes > self._limit_bytes:
+            self._shrink()
 
     def _shrink(self) -> None:
         while self.held_bytes > self._limit_bytes:
@@ -115,7 +116,8 @@ class Tail:
             return
         while self._held_bytes + held_bytes > share_bytes:
             self.drop_first()
-        entry = _Entry(self, [kept(piece) for piece in pieces], next_offset, size_bytes)
+        own = [piece if isinstance(piece, bytes) else kept(piece) for piece in pieces]
+        entry = _Entry(self, own, next_offset, size_bytes)
         self._bases.append(base_offset)
         self._entries.append(entry)
         self._held_bytes += held_bytes

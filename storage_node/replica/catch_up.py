@@ -77,9 +77,10 @@ class CatchUp:
     def __len__(self) -> int:
         return len(self._readers)
 
-    def __contains__(self, segment: object) -> bool:
-        """Whether pages were brought in for readers of a segment, which go behind them."""
-        return segment in self._segments
+    def overlaps(self, segment: Segment, start: int, end: int) -> bool:
+        """Whether pages of a segment were brought in from `start` to `end`, and go behind their readers."""
+        place = self._segments.get(segment)
+        return place is not None and any(low < end and start < high for low, high in place.brought)
 
     def ahead_of(self, key: _ReaderKey, offset: int) -> int:
         """How much to read ahead with a cold read at `offset`: nothing before the client goes straight on."""
@@ -127,7 +128,8 @@ class CatchUp:
         left = reader.ahead_to - reader.position
         if 0 < left * 2 <= self._ahead_bytes:
             size = min(self._ahead_bytes, segment.size_bytes - reader.ahead_to)
-            if size > 0:
+            # What is there already was not brought in by this, and must not go: its readers want it.
+            if size > 0 and segment.file.lend(reader.ahead_to, size) is None:
                 ahead = (reader.ahead_to, size)
                 _add(place.brought, reader.ahead_to, reader.ahead_to + size)
                 reader.ahead_to += size

@@ -131,7 +131,10 @@ class LogDirsHandler:
     def _move(self, path: str, name: TopicPartition) -> None:
         target = self._manager.dir_at(path)
         if target is None:
-            raise LogDirNotFoundError(f"no log dir {path[:200]!r} is online on node {self._replicas.node_id}")
+            where = f"{path[:200]!r} of node {self._replicas.node_id}"
+            if any(each.path == path.rstrip("/") for each in self._manager.dirs):
+                raise KafkaStorageError(f"log dir {where} is offline")
+            raise LogDirNotFoundError(f"there is no log dir {where}")
         topic = self._replicas.image.topics.get(name.topic)
         if topic is not None and not 0 <= name.partition < len(topic.partitions):
             raise UnknownTopicOrPartitionError(f"topic {name.topic} has no partition {name.partition}")

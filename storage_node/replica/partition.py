@@ -260,7 +260,7 @@ class Partition:
     def advance(self) -> bool:
         """Move the high watermark as far as the in-sync replicas allow; True if it moved."""
         log = self.log
-        if log is None or not self.is_leader:
+        if log is None or self.leader != self.node_id or self.state is not PartitionState.ONLINE:
             return False
         committed = log.log_end_offset
         if self._durable:

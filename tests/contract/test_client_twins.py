@@ -26,6 +26,7 @@ from headrace.clients.sync.consumer_io import Consumer
 from headrace.clients.sync.producer_io import Producer
 from headrace.clients.sync.transaction_io import Transaction
 from headrace.runtime.loop_io import new_event_loop
+from reading import to_the_end
 from waiting import wait_for
 
 if TYPE_CHECKING:
@@ -117,8 +118,7 @@ def topic(face: Face, request: pytest.FixtureRequest) -> str:
 
 def read(face: Face, topic: str, **options: Any) -> list[Any]:
     """All records of a topic."""
-    consumer = face.make("consumer", topic, auto_offset_reset="earliest", iter_timeout=0.5, **options)
-    records = list(consumer)
+    records = to_the_end(consumer := face.make("consumer", topic, auto_offset_reset="earliest", **options))
     consumer.close()
     return records
 
@@ -192,13 +192,13 @@ def test_a_consumer_seeks_and_knows_its_place(face: Face, topic: str) -> None:
     for number in range(5):
         face.send(producer, topic, b"%d" % number, partition=1, timestamp=1000 * (number + 1))
     tp = TopicPartition(topic, 1)
-    consumer = face.make("consumer", topic, iter_timeout=0.3)
+    consumer = face.make("consumer", topic)
     assert len(consumer.assignment()) == 3
     assert consumer.beginning_offsets(tp) == {tp: 0}
     assert consumer.end_offsets(tp) == {tp: 5}
     assert consumer.offsets_for_times({tp: 2500})[tp].offset == 2
     consumer.seek(tp, 3)
-    assert [record.value for record in consumer] == [b"3", b"4"]
+    assert [record.value for record in to_the_end(consumer)] == [b"3", b"4"]
     assert consumer.position(tp) == 5
     assert consumer.lag()[tp] == 0
     consumer.seek_to_time(1500, tp)
@@ -221,7 +221,7 @@ def test_pause_keeps_and_resume_returns(face: Face, topic: str) -> None:
     assert sorted(record.value for record in consumer) == [b"1", b"2"]
     assert consumer.paused() == (TopicPartition(topic, 0),)
     consumer.resume()
-    assert [record.value for record in consumer] == [b"0"]
+    assert [record.value for record in to_the_end(consumer)] == [b"0"]
 
 
 def test_batches_come_in_lists(face: Face, topic: str) -> None:

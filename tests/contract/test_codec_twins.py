@@ -103,7 +103,7 @@ def assert_read_alike(data: bytes, **kwargs: Any) -> None:
 
 
 @given(builder_settings(), rows)
-@hypothesis_settings(max_examples=300, deadline=None)
+@hypothesis_settings(max_examples=300)
 def test_both_build_the_same_bytes_and_read_them_back(settings: dict[str, Any], some_rows: list[Any]) -> None:
     """Any records under any settings: byte for byte the same batch, record for record the same reading."""
     one, other = built(settings, some_rows)
@@ -112,7 +112,7 @@ def test_both_build_the_same_bytes_and_read_them_back(settings: dict[str, Any], 
 
 
 @given(builder_settings(), rows)
-@hypothesis_settings(max_examples=100, deadline=None)
+@hypothesis_settings(max_examples=100)
 def test_what_went_in_comes_out(settings: dict[str, Any], some_rows: list[Any]) -> None:
     """An oracle of plain tuples: decode is the inverse of append."""
     settings |= {"max_bytes": 2**31 - 1, "timestamp_type": TimestampType.CREATE_TIME}
@@ -192,7 +192,7 @@ def crooked_records(draw: st.DrawFn) -> bytes:
     st.sampled_from([0, 1, 2**63 - 1, -(2**63), -1]),
     st.sampled_from([0, 1000, 2**63 - 1, -(2**63), -1]),
 )
-@hypothesis_settings(max_examples=600, deadline=None)
+@hypothesis_settings(max_examples=600)
 def test_crooked_batches(
     payload: bytes, count: int, last_delta: int, attributes: int, base_offset: int, base_timestamp: int
 ) -> None:

@@ -90,7 +90,7 @@ def expected_rows(batch: bytes, partition: int, from_offset: int, max_rows: int)
         max_size=6,
     )
 )
-@hypothesis_settings(max_examples=300, deadline=None)
+@hypothesis_settings(max_examples=300)
 def test_columns_hold_what_decode_gives(calls: list[tuple[bytes, int, int, int]]) -> None:
     """Batches of any kind, whole and in part; a damaged one gives decode's error and leaves no trace."""
     expected: list[Any] = []
@@ -113,7 +113,7 @@ def test_columns_hold_what_decode_gives(calls: list[tuple[bytes, int, int, int]]
 
 
 @given(st.lists(honest_batches(), min_size=1, max_size=4), st.booleans(), st.booleans(), st.booleans())
-@hypothesis_settings(max_examples=50, deadline=None)
+@hypothesis_settings(max_examples=50)
 def test_only_the_columns_asked_for(batches: list[bytes], keys: bool, values: bool, headers: bool) -> None:
     """The others are checked and left out."""
     expected = [row for batch in batches for row in expected_rows(batch, 3, 0, 100)[0]]
@@ -130,7 +130,7 @@ def test_only_the_columns_asked_for(batches: list[bytes], keys: bool, values: bo
 
 
 @given(st.lists(honest_batches(), min_size=1, max_size=5), st.integers(1, 600))
-@hypothesis_settings(max_examples=200, deadline=None)
+@hypothesis_settings(max_examples=200)
 def test_full_columns_end_where_both_say(batches: list[bytes], max_column_bytes: int) -> None:
     """Sinks that hold few bytes: no column passes the limit but for a first row, and no row is lost."""
     expected = [row for batch in batches for row in expected_rows(batch, 0, 0, 100)[0]]
@@ -157,7 +157,7 @@ def test_full_columns_end_where_both_say(batches: list[bytes], max_column_bytes:
 
 
 @given(st.lists(honest_batches(), min_size=1, max_size=5), st.integers(1, 600))
-@hypothesis_settings(max_examples=100, deadline=None)
+@hypothesis_settings(max_examples=100)
 def test_full_columns_of_many_batches(batches: list[bytes], max_column_bytes: int) -> None:
     """The same sink goes on with the next batch after it left rows out."""
     sinks = [codec.columns(max_column_bytes=max_column_bytes) for codec in (PYTHON, COMPILED)]

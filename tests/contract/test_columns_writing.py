@@ -42,7 +42,7 @@ def appended_one_by_one(builder: Any, rows: list[Any], start: int, stop_bytes: i
     st.none() | st.integers(0, 2**63 - 1),
     st.data(),
 )
-@hypothesis_settings(max_examples=300, deadline=None)
+@hypothesis_settings(max_examples=300)
 def test_columns_build_what_records_build(
     table: list[Any],
     first: int,
@@ -80,7 +80,7 @@ def test_columns_build_what_records_build(
 @given(
     timestamps, st.lists(nullable, max_size=30), st.integers(1, 4000), st.integers(0, 4000), st.integers(0, 5)
 )
-@hypothesis_settings(max_examples=100, deadline=None)
+@hypothesis_settings(max_examples=100)
 def test_values_build_what_records_build(
     timestamp: int, values: list[bytes | None], max_bytes: int, stop_bytes: int, start: int
 ) -> None:

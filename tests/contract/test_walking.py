@@ -43,7 +43,7 @@ def test_it_stops_where_it_must(codec: RecordCodec) -> None:
             codec.walk(data, at, end, 100, 200, 3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     counts=st.lists(st.integers(1, 5), min_size=1, max_size=4),
     where=st.floats(0, 1, exclude_max=True),
@@ -74,7 +74,7 @@ def test_noise_is_no_batch(data: bytes, base: int, upto: int) -> None:
         assert codec.walk(data, 0, len(data), base, upto, 0) == (0, base)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     gaps=st.lists(st.integers(-2, 3), min_size=1, max_size=6),
     asked=st.integers(-3, 3),

@@ -10,11 +10,14 @@ from headrace.services.kafka_listener.encoded import EncodedAnswers
 from headrace.services.kafka_listener.entities import layout
 from headrace.services.kafka_listener.fetch_sessions import FetchSessions
 from headrace.services.kafka_listener.framing import read_header
+from headrace.services.kafka_listener.ready import ReadyAnswers
 from headrace.services.kafka_listener.served import SERVED
 from headrace.services.kafka_listener.skimming import no_tags
 from headrace.services.kafka_listener.telemetry import ClientTelemetry
 from headrace.services.kafka_listener.throttling import Throttle
 from headrace.storage_node.config import NodeConfig
+from headrace.storage_node.live_config import LiveConfig
+from headrace.storage_node.node_quotas import NodeQuotas
 from kafka_listener_rig import NODE, small_image
 from kafka_wire import answer_of, decoded, example_request, request_frame
 
@@ -31,11 +34,13 @@ class FakePlane:
     takes_runs = False
 
     def __init__(self, image: MetadataImage | None = None) -> None:
-        self.host = self.config = self
-        self.now = NodeConfig.of({"log.dirs": "/nowhere"})
+        self.host = self
+        self.config = LiveConfig(NodeConfig.of({"log.dirs": "/nowhere"}))
         self.image = small_image() if image is None else image
         self.node_id = NODE
+        self.quotas = NodeQuotas(lambda: self.config.now, lambda: self.image)
         self.encoded = EncodedAnswers()
+        self.ready = ReadyAnswers()
         numbers = itertools.count(1)
         self.fetch_sessions = FetchSessions(lambda: 2, lambda: next(numbers))
         self.telemetry = ClientTelemetry()

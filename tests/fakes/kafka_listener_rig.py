@@ -16,6 +16,7 @@ from headrace.protocol.metadata.image import (
 from headrace.protocol.model import ListenerEndpoint
 from headrace.services.kafka_listener.listener_io import KafkaListener
 from headrace.storage_node.config import NodeConfig
+from headrace.storage_node.node_quotas import NodeQuotas
 from kafka_wire import answer_of, example_request, framed, request_frame
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class FakeHost:
         self.config = self
         self.image = small_image()
         self.node_id = NODE
+        self.quotas = NodeQuotas(lambda: self.config.now, lambda: self.image)
         self.requests: list[OwnRequest] = []
         self.arrived = asyncio.Event()
         self.asked: list[tuple[Any, ...]] = []
@@ -104,9 +106,11 @@ class WireClient:
     async def to(cls, port: int) -> WireClient:
         return cls(*await asyncio.open_connection("127.0.0.1", port))
 
-    def send(self, api_key: int, version: int, correlation_id: int = 7, **values: Any) -> None:
+    def send(
+        self, api_key: int, version: int, correlation_id: int = 7, client: str = "c", **values: Any
+    ) -> None:
         body = example_request(api_key, version, **values)
-        self.write(framed(request_frame(api_key, version, body, correlation_id)))
+        self.write(framed(request_frame(api_key, version, body, correlation_id, client)))
 
     def write(self, data: bytes) -> None:
         self.writer.write(data)

@@ -11,6 +11,7 @@ import sys
 
 from headrace.coordinators.assembly import new_coordinators
 from headrace.runtime.loop_io import new_event_loop
+from headrace.services.kafka_listener.assembly import new_kafka_listener
 from headrace.storage_node.config import NodeConfig
 from headrace.storage_node.controller_link_io import fixed_locator
 from headrace.storage_node.node_io import NodeServer
@@ -21,7 +22,7 @@ async def main(directory: str, controller_ports: str, more: list[str]) -> None:
     values = dict(pair.split("=", 1) for pair in more)
     config = NodeConfig.of({"node.id": 1, "log.dirs": directory, **values})
     locators = tuple(fixed_locator("127.0.0.1", int(port)) for port in controller_ports.split(","))
-    node = NodeServer(config, locators, guest=new_coordinators)
+    node = NodeServer(config, locators, guest=new_coordinators, gateway=new_kafka_listener)
     await serve(node)
 
 

@@ -15,6 +15,7 @@ from headrace.clients.pipeline import (
     write_options,
 )
 from headrace.runtime.waiting_io import until
+from markers import until_markers_are_written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,7 +52,8 @@ def values(df: Any) -> list[int]:
 
 
 def stored(cluster: LocalCluster, topic: str, isolation: str = "read_committed") -> list[int]:
-    """The values of a topic, sorted, without Spark."""
+    """The values of a topic, sorted, without Spark; once all that is decided is carried out."""
+    until_markers_are_written(cluster)
     options = read_options(given(cluster, topic, **{"kafka.isolation.level": isolation}))
     found: list[int] = []
     for each in Planner(options).batch().ranges:

@@ -58,6 +58,7 @@ class Server:
         self.id = int(name.partition("-")[2])
         self.port = _free_port()  # behind the proxy
         self.address_port = network.listen(name)
+        self.kafka_port = _free_port()  # of nodes, which Kafka's clients reach past the proxy
         network.route(name, self.port)
         self.log_path = directory.with_name(f"{name}.log")
         self.arguments: list[str] = []
@@ -151,6 +152,7 @@ class Server:
             for line in process.stdout:
                 if line.startswith(b"ready "):
                     is_ready.set()
+        process.wait()
         is_ready.set()  # ended; those who wait look whether it lives
 
 
@@ -199,8 +201,11 @@ class FaultCluster:
         config: Mapping[str, Any] | None = None,
         controller_config: Mapping[str, Any] | None = None,
         seed: int = 1,
+        kafka: bool = False,
     ) -> None:
+        """`kafka`: nodes listen for Kafka's clients, too."""
         self.directory = directory
+        self._has_kafka = kafka
         self.network = ChaosNetwork(seed)
         self._config = {"replica.lag.time.max.ms": int(LAG_S * 1000), **(config or {})}
         self._controller_config = dict(controller_config or {})
@@ -278,6 +283,8 @@ class FaultCluster:
             "advertised.port": server.address_port,
             **self._config,
         }
+        if self._has_kafka:
+            values["listeners"] = f"PLAINTEXT://{HOST}:{server.kafka_port}"
         return [str(server.directory), controllers, *(f"{name}={value}" for name, value in values.items())]
 
     # --- who is there -------------------------------------------------------------------------------------
@@ -300,6 +307,11 @@ class FaultCluster:
     def bootstrap(self) -> str:
         """For clients: the addresses of all nodes."""
         return ",".join(f"{HOST}:{server.address_port}" for server in self.nodes)
+
+    @property
+    def kafka_bootstrap(self) -> str:
+        """For Kafka's clients, which no fault of a link touches."""
+        return ",".join(f"{HOST}:{server.kafka_port}" for server in self.nodes)
 
     @property
     def clients(self) -> headrace.Cluster:

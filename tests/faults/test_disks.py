@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import headrace
 import pytest
+from kafka_load import KafkaLoad, Librdkafka, LibrdkafkaTransactions
 from workload import Workload
 
 if TYPE_CHECKING:
@@ -103,6 +104,30 @@ def test_s29_a_leader_whose_disk_is_full(make_cluster: Any, measured: Any, mount
     measured(work, begun_s)
     assert "is full" in node.log_tail()
     work.finish()
+    cluster.until_replicas_agree("t")
+
+
+def test_a_leader_whose_disk_is_full_under_kafkas_producers(make_cluster: Any, mount: Any) -> None:
+    """As above, by librdkafka over the listener, with and without transactions."""
+    cluster = make_cluster(kafka=True)
+    with KafkaLoad(cluster, Librdkafka, LibrdkafkaTransactions) as load:
+        node = cluster.node(cluster.partition("t").replicas[0])
+        node.kill()
+        node.wipe()
+        mount(node.directory)
+        node.start()
+        cluster.until_in_sync("t")
+        lead(cluster, node)
+        filler = node.directory / "filler"
+        with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(1 << 16))
+        cluster.until(lambda: cluster.leader("t") != node.id, "another node leads")
+        load.more()
+        filler.unlink()
+        cluster.until_in_sync("t")
+        load.more()
+        load.finish()
     cluster.until_replicas_agree("t")
 
 

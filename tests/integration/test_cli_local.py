@@ -144,7 +144,7 @@ def test_configs_of_a_topic_a_node_a_group_and_the_cluster(headrace: Any, topic:
         "node 2  log.retention.ms=6  (long)\n    node: log.retention.ms=6\n    cluster: log.retention.ms=7"
         in text
     )
-    assert "node 2  node.id=2  (long, read-only)" in text
+    assert "node 2  node.id=2  (int, read-only)" in text
     assert headrace("config", "alter", *where[0], "--append", "cleanup.policy=compact")[0] == 0
     assert headrace("config", "alter", *where[0], "--subtract", "cleanup.policy=delete")[0] == 0
     _, out, _ = headrace("config", "describe", *where[0])

@@ -9,7 +9,7 @@ from fault_workload import Workload
 
 # HEADRACE_FAULT_SEEDS=20 plays twenty longer runs, HEADRACE_FAULT_SECONDS says how long the faults last.
 SEEDS = int(os.environ.get("HEADRACE_FAULT_SEEDS", "1"))
-FAULT_S = float(os.environ.get("HEADRACE_FAULT_SECONDS", "6"))
+FAULT_S = float(os.environ.get("HEADRACE_FAULT_SECONDS", "4"))
 
 
 @pytest.mark.timeout(300)

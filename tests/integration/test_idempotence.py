@@ -18,6 +18,8 @@ from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol import errors
 from headrace.protocol.messages import registry
 from headrace.runtime.clock_io import monotonic_ms
+from markers import until_markers_are_written
+from reading import to_the_end
 from waiting import wait_for
 
 LOSABLE = (registry.PRODUCE, registry.END_TXN, registry.TXN_OFFSET_COMMIT, registry.INIT_PRODUCER_ID)
@@ -67,12 +69,11 @@ class Lossy:
 
 
 def read(clients: Any, topic: str, partition: int = 0, **options: Any) -> list[Any]:
-    """All records of a partition."""
-    consumer = clients.consumer(auto_offset_reset="earliest", iter_timeout=0.5, **options)
-    consumer.assign([TopicPartition(topic, partition)])
-    records = list(consumer)
-    consumer.close()
-    return records
+    """All records of a partition, once all that is decided is carried out."""
+    until_markers_are_written(clients)
+    with clients.consumer(auto_offset_reset="earliest", **options) as consumer:
+        consumer.assign([TopicPartition(topic, partition)])
+        return to_the_end(consumer)
 
 
 def are_in_sync(admin: Any, topic: str) -> bool:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import headrace
 import pytest
 from confluent_kafka import Producer
-from headrace import ANY_NAME, Resource, quota_entity
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import NewTopic as KafkaTopic
+from headrace import ANY_NAME, Resource, errors, quota_entity
 from headrace.runtime.waiting_io import until
 from headrace.services.cli.main import run
 from kafka.admin import KafkaAdminClient
@@ -109,6 +111,18 @@ def test_quotas_slow_clients_down(cluster: LocalCluster, cli: Callable[..., Any]
     counts = cluster.status()["nodes"][0]["kafka"]["quotas"]["throttled"]
     assert counts["producer_byte_rate"] > 0
     assert counts["consumer_byte_rate"] > 0
+    # the other plane has the same quotas, and the same meters
+    with headrace.connect(cluster.bootstrap, client_id="slow") as own:
+        with own.producer(linger_ms=0) as sender:
+            for value in values:
+                sender.send(topic, value).result(WAIT_S)
+        with own.consumer(topic, auto_offset_reset="earliest") as reader:
+            found: list[bytes] = []
+            until(lambda: found.extend(r.value for r in reader.poll(0.1)) or len(found) >= 27, WAIT_S)
+    assert found == values * 3
+    now = cluster.status()["nodes"][0]["kafka"]["quotas"]["throttled"]
+    assert now["producer_byte_rate"] > counts["producer_byte_rate"]
+    assert now["consumer_byte_rate"] > counts["consumer_byte_rate"]
     with cluster.admin() as admin:
         found = admin.describe_client_quotas({"client_id": "slow"})
         assert set(admin.describe_client_quotas({"user": ANY_NAME}, strict=True)) == set()
@@ -116,6 +130,22 @@ def test_quotas_slow_clients_down(cluster: LocalCluster, cli: Callable[..., Any]
         gone = {entity: dict.fromkeys(values) for entity, values in found.items()}
         assert not admin.alter_client_quotas(gone).errors
     assert cli("quota", "describe", "-o", "json") == []
+
+
+def test_changes_are_rationed_for_both_planes_together(cluster: LocalCluster) -> None:
+    """The controller charges whoever asks, over either plane: what one has used up the other is refused."""
+    entity = quota_entity(client_id="maker")
+    with cluster.admin() as admin:
+        assert not admin.alter_client_quotas({entity: {"controller_mutation_rate": 0.1}}).errors
+    kafka = AdminClient({"bootstrap.servers": cluster.kafka_bootstrap, "client.id": "maker"})
+    (made,) = kafka.create_topics([KafkaTopic("rationed", 60)]).values()
+    made.result(WAIT_S)
+    with headrace.connect(cluster.bootstrap, client_id="maker") as own, own.admin() as admin:
+        refused = admin.create_topics(headrace.NewTopic("refused", 1), timeout=WAIT_S)
+        assert isinstance(refused.errors["refused"], errors.ThrottlingQuotaExceededError)
+    with cluster.admin() as admin:
+        assert "refused" not in admin.describe_topics()
+        assert not admin.alter_client_quotas({entity: {"controller_mutation_rate": None}}).errors
 
 
 def test_features_go_down_and_up(cluster: LocalCluster) -> None:

@@ -4,6 +4,7 @@ drivers that die at any step or are replaced. What is visible is each batch once
 
 from __future__ import annotations
 
+import contextlib
 import re
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -23,11 +24,12 @@ from headrace.clients.pipeline import (
 )
 from headrace.clients.pipeline.pool_io import close_idle
 from headrace.protocol.errors import DataLossError, InvalidTxnStateError, ProducerFencedError
+from markers import until_markers_are_written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.clients.pipeline.commits import Decision
+    from headrace.clients.pipeline.commits import Decision, Gate
     from headrace.clients.pipeline.sink_io import Progress
 
 BATCHES, TASKS = 5, 3
@@ -48,8 +50,9 @@ class Killed(Exception):
 class History:
     """One query, and what it knows it has written. `lost` are the rows that an error has named."""
 
-    def __init__(self, cluster: LocalCluster, seed: int) -> None:
-        self.random, self.query = Random(seed), f"history{seed}"
+    def __init__(self, cluster: LocalCluster, seed: int, *, has_gates: bool) -> None:
+        self.random, self.query = Random(seed), f"history{seed}-{has_gates}"
+        self.has_gates = has_gates
         cluster.admin().create_topics(NewTopic(self.query, 2)).raise_for_errors()
         given = {"bootstrap": cluster.bootstrap, "topic": self.query}
         self.options = write_options(given)
@@ -58,17 +61,17 @@ class History:
         self.lost: set[str] = set()
         self.attempts = 0
 
-    def attempt(self, batch: int, task: int) -> tuple[str, PreparedWrite]:
+    def attempt(self, batch: int, task: int, gate: Gate | None = None) -> tuple[str, PreparedWrite]:
         self.attempts += 1
         value = f"{batch}.{task}.{self.attempts}"
         table = pa.record_batch({"value": [value] * 3})
-        return value, prepare_arrow([table], self.options, query=self.query, task=task)
+        return value, prepare_arrow([table], self.options, query=self.query, task=task, gate=gate)
 
-    def tasks(self, batch: int) -> tuple[set[str], list[PreparedWrite]]:
+    def tasks(self, batch: int, gate: Gate | None = None) -> tuple[set[str], list[PreparedWrite]]:
         """All tasks, some of them more than once; now and then the driver has an old message."""
         values, writes = set(), []
         for task in range(TASKS):
-            made = [self.attempt(batch, task) for _ in range(self.random.choice([1, 1, 1, 2, 3]))]
+            made = [self.attempt(batch, task, gate) for _ in range(self.random.choice([1, 1, 1, 2, 3]))]
             value, write = made[-1] if self.random.random() < 0.95 else made[0]
             values.add(value)
             writes.append(write)
@@ -81,6 +84,7 @@ class History:
             for _ in range(self.random.choice([0, 0, 1])):  # the engine plays it again
                 with Sink(self.options, self.query) as sink:
                     assert not sink.commit(batch, self.tasks(batch)[1])
+                    sink.abort_leftovers()
 
     def is_committed(self, batch: int) -> bool:
         """A new driver finishes what the one before has decided, or says what of it is lost."""
@@ -100,34 +104,42 @@ class History:
         self.lost |= {v for v in self.expected if v.split(".")[0] == batch[1] and v.split(".")[1] in tasks}
 
     def try_batch(self, batch: int) -> None:
-        values, writes = self.tasks(batch)
-        with Dying(self, batch, values) as sink:
+        with Dying(self, batch) as sink:
+            gate = sink.gate = sink.open_gate() if self.has_gates else None
+            sink.values, writes = self.tasks(batch, gate)
             if self.random.random() < 0.1:
                 Sink(self.options, self.query).close()  # another driver has taken over
             try:
                 sink.commit(batch, writes)
             except DataLossError as error:
                 self.take_loss(error)
-            except (Killed, InvalidTxnStateError, ProducerFencedError):
+            except InvalidTxnStateError:
+                with contextlib.suppress(ProducerFencedError):
+                    sink.abort_leftovers()
+            except (Killed, ProducerFencedError):
                 pass
 
 
 class Dying(Sink):
     """Dies at some step; an attempt that nobody waits for may begin at another."""
 
-    def __init__(self, history: History, batch: int, values: set[str]) -> None:
-        super().__init__(history.options, history.query)
-        self.history, self.batch, self.values = history, batch, values
+    values: set[str]
+    gate: Gate | None = None
 
-    def step(self) -> None:
+    def __init__(self, history: History, batch: int) -> None:
+        super().__init__(history.options, history.query)
+        self.history, self.batch = history, batch
+
+    def step(self, *, is_decided: bool = True) -> None:
         random = self.history.random
-        if random.random() < 0.08:
-            self.history.attempt(self.batch, random.randrange(TASKS))
+        if random.random() < 0.08 and (is_decided or self.gate is None):
+            with contextlib.suppress(ProducerFencedError):  # it came too late
+                self.history.attempt(self.batch, random.randrange(TASKS), self.gate)
         if random.random() < 0.15:
             raise Killed
 
     def _record(self, decision: Decision, progress: Progress | None = None) -> None:
-        self.step()
+        self.step(is_decided=False)
         super()._record(decision, progress)
         self.history.expected |= self.values
         self.step()
@@ -144,6 +156,7 @@ class Dying(Sink):
 
 
 def visible(cluster: LocalCluster, topic: str) -> list[str]:
+    until_markers_are_written(cluster)
     wanted = read_options(
         {"bootstrap": cluster.bootstrap, "subscribe": topic, "kafka.isolation.level": "read_committed"}
     )
@@ -154,11 +167,15 @@ def visible(cluster: LocalCluster, topic: str) -> list[str]:
     return sorted(value.decode() for value in values)
 
 
-@pytest.mark.parametrize("seed", [0, 100, 116, 163])
-def test_each_batch_is_seen_once_or_an_error_says_what_not(cluster: LocalCluster, seed: int) -> None:
-    """At the end a new driver opens the sink, and a reader reads all."""
-    history = History(cluster, seed)
+@pytest.mark.parametrize(("seed", "has_gates"), [(0, False), (100, False), (1, True), (2, True), (3, True)])
+def test_each_batch_is_seen_once_or_an_error_says_what_not(
+    cluster: LocalCluster, seed: int, has_gates: bool
+) -> None:
+    """At the end a new driver opens the sink, and a reader reads all. With gates, no attempt that begins when
+    a batch is decided takes anything from it."""
+    history = History(cluster, seed, has_gates=has_gates)
     history.run()
+    assert not (has_gates and history.lost)
     with Sink(history.options, history.query) as sink:
         sink.abort_leftovers()
         assert sink.last_batch == BATCHES - 1

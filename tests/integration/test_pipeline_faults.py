@@ -21,6 +21,7 @@ from headrace.clients.pipeline import (
 )
 from headrace.clients.pipeline.pool_io import close_idle, shared_cluster
 from headrace.protocol.errors import DataLossError
+from markers import until_markers_are_written
 from waiting import wait_for
 
 if TYPE_CHECKING:
@@ -102,6 +103,7 @@ def test_a_node_dies_in_the_middle_of_two_writes(cluster: LocalCluster) -> None:
             assert sink.commit(0, [pickle.loads(pickle.dumps(write))])
     finally:
         cluster.restart_node(leader - 1)
+    until_markers_are_written(cluster)
     for topic in ("plain", "exact"):
         reading = options(cluster, topic, **{"kafka.isolation.level": "read_committed"})
         (whole,) = Planner(reading).batch().ranges

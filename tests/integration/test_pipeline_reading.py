@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from headrace import ARROW_SCHEMA, LocalCluster, NewTopic, TopicPartition, local
+from headrace.clients.admin.asking_io import Asking
 from headrace.clients.pipeline import (
     Filters,
     Limits,
@@ -18,11 +19,13 @@ from headrace.clients.pipeline import (
     fetch_arrow,
     offsets_from_json,
     offsets_to_json,
+    planner_io,
     read_options,
 )
 from headrace.clients.pipeline.pool_io import close_idle
 from headrace.clients.spark.group_progress_io import GroupProgress
 from headrace.protocol.errors import DataLossError, UnknownTopicOrPartitionError
+from markers import until_markers_are_written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,6 +152,7 @@ def test_a_range_ends_at_markers_and_behind_aborted_data(cluster: LocalCluster) 
                 producer.send("markers", b"%d" % number)
             producer.flush()
             (producer.commit_transaction if committed else producer.abort_transaction)()
+    until_markers_are_written(cluster)
     wanted = options(cluster, subscribe="markers", kafka__isolation__level="read_committed")
     (whole,) = Planner(wanted).batch().ranges
     assert whole.end == 22
@@ -242,6 +246,76 @@ def test_a_topic_that_was_created_again(cluster: LocalCluster) -> None:
         if _ == 0:
             create(cluster, "again")
             fill(cluster, "again", 30)
+
+
+def test_a_topic_of_a_stream_is_created_again(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With as many records, and more: offsets do not tell. An error at the next step, whichever that is; or
+    all of the new one. A node that has not heard of it yet is not believed."""
+    create(cluster, "renewed")
+    fill(cluster, "renewed", 10)
+    given: dict[str, Any] = {"stream": True, "subscribe": "renewed", "startingOffsets": "earliest"}
+    strict, lax = (Planner(options(cluster, **given, failOnDataLoss=each)) for each in (True, False))
+    start = strict.initial_offsets()
+    middle = strict.latest_offsets(start, Limits(4))
+    end = strict.latest_offsets(middle)
+    stale = answers_of(monkeypatch)
+    strict.between(start, middle)
+    cluster.admin().delete_topics("renewed").raise_for_errors()
+    create(cluster, "renewed")
+    fill(cluster, "renewed", 10)
+    for begin in (start, middle, end):
+        with pytest.raises(DataLossError, match="topic renewed was created again"):
+            strict.latest_offsets(begin)
+        with pytest.raises(DataLossError, match=r"renewed-0.*created again"):
+            strict.between(begin, end)
+        assert lax.between(begin, end).ranges == ()
+        after = lax.latest_offsets(begin)
+        assert (after, after.topic_ids == begin.topic_ids) == ({TopicPartition("renewed", 0): 10}, False)
+        stale.play()
+        plan = lax.between(begin, after)
+        assert offsets_of(plan.ranges, lax.options) == [(0, offset) for offset in range(10)]
+        for planner in (strict, lax):
+            stale.play()
+            assert planner.latest_offsets(after).topic_ids == after.topic_ids
+    assert stale.played == 9
+
+
+def test_a_topic_that_a_node_has_not_heard_of(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others have: it is there."""
+    wanted = options(cluster, subscribe="heard", fetchOffset__numRetries=0)
+    stale = answers_of(monkeypatch)
+    with pytest.raises(UnknownTopicOrPartitionError, match="there is no topic 'heard'"):
+        Planner(wanted).batch()
+    create(cluster, "heard")
+    fill(cluster, "heard", 3)
+    stale.play()
+    assert [each.size for each in Planner(wanted).batch().ranges] == [3]
+    assert stale.played == 1
+
+
+def answers_of(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A node that says again what it said of topics before, when it is told to play."""
+
+    class Stale(Asking):
+        told: Any = None
+        is_playing = False
+        played = 0
+
+        async def ask(self, api: Any, request: Any, call: Any) -> Any:
+            if Stale.is_playing:
+                Stale.is_playing = False
+                Stale.played += 1
+                return Stale.told
+            answer = await super().ask(api, request, call)
+            Stale.told = Stale.told or answer
+            return answer
+
+        @classmethod
+        def play(cls) -> None:
+            cls.is_playing = True
+
+    monkeypatch.setattr(planner_io, "Asking", Stale)
+    return Stale
 
 
 def test_a_topic_of_a_stream_is_deleted(cluster: LocalCluster) -> None:

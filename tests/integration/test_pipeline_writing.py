@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from random import Random
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
@@ -12,6 +14,7 @@ from headrace.clients.pipeline import (
     Planner,
     PreparedWrite,
     Sink,
+    WriteReport,
     Written,
     abort_writes,
     commit_writes,
@@ -20,20 +23,23 @@ from headrace.clients.pipeline import (
     read_options,
     write_arrow,
     write_options,
+    writing_io,
 )
+from headrace.clients.pipeline.commits import Decision, Gate, driver_id, task_id
 from headrace.clients.pipeline.pool_io import close_idle
 from headrace.clients.pipeline.visible_io import is_visible
+from headrace.clients.sync.producer_io import Producer
 from headrace.protocol.errors import (
     ApiTimeoutError,
     DataLossError,
     InvalidTxnStateError,
     ProducerFencedError,
 )
+from markers import until_markers_are_written
+from reading import to_the_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from headrace.clients.pipeline.commits import Decision
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +60,8 @@ def rows(*values: str) -> list[Any]:
 
 
 def read(cluster: LocalCluster, topic: str, column: str = "value") -> list[Any]:
-    """What readers of committed data see."""
+    """What readers of committed data see, once all that is decided is carried out."""
+    until_markers_are_written(cluster)
     wanted = read_options(
         {"bootstrap": cluster.bootstrap, "subscribe": topic, "kafka.isolation.level": "read_committed"}
     )
@@ -97,14 +104,49 @@ def test_rows_go_where_they_say(cluster: LocalCluster) -> None:
         TopicPartition("one", 1): Written(3, 0, 2),
         TopicPartition("two", 0): Written(2, 0, 1),
     }
-    with cluster.consumer("one", auto_offset_reset="earliest", iter_timeout=0.2) as consumer:
-        found = [(r.partition, r.key, r.value, r.timestamp, list(r.headers)) for r in consumer]
+    with cluster.consumer("one", auto_offset_reset="earliest") as consumer:
+        found = [(r.partition, r.key, r.value, r.timestamp, list(r.headers)) for r in to_the_end(consumer)]
     assert sorted(found) == [
         (0, b"e", b"5", 5, []),
         (1, b"a", b"1", 1, [("h", b"x")]),
         (1, b"a", b"1", 1, [("h", b"x")]),
         (1, b"c", None, 3, []),
     ]
+
+
+def test_all_that_a_record_can_be_is_read_as_it_was_written(cluster: LocalCluster) -> None:
+    """Nothing, no bytes, all bytes, more than a MB; headers without a value, and twice by one name. Columns
+    that are only null too."""
+    mb = 1 << 20
+    configs = {"max.message.bytes": str(8 * mb)}
+    cluster.admin().create_topics(NewTopic("all", 1, configs=configs)).raise_for_errors()
+    at = {"bootstrap": cluster.bootstrap}
+    wanted = write_options({**at, "topic": "all", "kafka.max.request.size": 8 * mb})
+    each_byte, large = bytes(range(256)), Random(1).randbytes(3 * mb)
+    columns = {
+        "key": [None, b"", each_byte, large, b"k"],
+        "value": [b"", None, each_byte, large, None],
+        "headers": [
+            None,
+            [],
+            [{"key": "a", "value": None}, {"key": "a", "value": b""}, {"key": "a", "value": each_byte}],
+            [{"key": "", "value": b"x"}, {"key": "ü", "value": None}],
+            [{"key": "large", "value": large[:mb]}],
+        ],
+    }
+    header = pa.struct([("key", pa.string()), ("value", pa.binary())])
+    kinds = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("headers", pa.list_(header))])
+    nulls = pa.table({"key": pa.nulls(2, pa.binary()), "value": pa.nulls(2, pa.binary())})
+    assert write_arrow([pa.table(columns, schema=kinds), nulls], wanted).rows == 7
+    for fetch in ({}, {"kafka.max.partition.fetch.bytes": 1024, "kafka.fetch.max.bytes": 1024}):
+        reading = read_options({**at, "subscribe": "all", "includeHeaders": "true", **fetch})
+        (whole,) = Planner(reading).batch().ranges
+        found = pa.Table.from_batches(fetch_arrow(whole, reading)).select(["key", "value", "headers"])
+        expected = {name: [*values, None, None] for name, values in columns.items()}
+        expected["headers"] = [each or [] for each in expected["headers"]]
+        got = found.to_pydict()
+        got["headers"] = [each or [] for each in got["headers"]]
+        assert got == expected
 
 
 def test_a_batch_is_committed_once(cluster: LocalCluster) -> None:
@@ -123,6 +165,20 @@ def test_a_batch_is_committed_once(cluster: LocalCluster) -> None:
                 assert sink.commit(batch, writes) == (not attempt)
                 assert sink.last_batch == batch
     assert read(cluster, "once") == [b"%d%d" % (b, t) for b in range(2) for t in range(3)]
+
+
+def test_a_decision_about_very_many_tasks(cluster: LocalCluster) -> None:
+    """Its record is longer than a request may be by default."""
+    wanted = create(cluster, "many")
+    place = (TopicPartition("t" * 200, 0), Written(1, 0, 0))
+    writes = tuple(
+        PreparedWrite(str(task), task_id("many", task), 10**9 + task, 7, WriteReport(1, (place,)))
+        for task in range(20_000)
+    )
+    with Sink(wanted, "many") as sink:
+        sink._record(Decision(3, True, writes))
+    with Sink(wanted, "many") as sink:
+        assert sink._last == Decision(3, True, writes)
 
 
 def test_a_retried_task_fences_the_attempt_before(cluster: LocalCluster) -> None:
@@ -247,6 +303,9 @@ def test_a_late_attempt_does_not_make_what_is_committed_look_lost(
     late = prepare_arrow(rows("late"), wanted, query="taken", task=1)
     with pytest.raises(ApiTimeoutError, match="whether task 1"):
         is_visible(writes[1], wanted)  # the first task's rows lie before
+    # as long as the marker of the first task's commit is not written
+    ends, real = iter([{TopicPartition("taken", 0): 0}]), Planner.latest_offsets
+    monkeypatch.setattr(Planner, "latest_offsets", lambda planner: next(ends, None) or real(planner))
     with Sink(wanted, "taken") as sink:
         assert sink.last_batch == 0
         sink.abort([late])
@@ -285,6 +344,98 @@ def test_what_lost_attempts_left_open_can_be_aborted(cluster: LocalCluster) -> N
         assert sink.commit(0, [kept])
     commit_writes([others], wanted)
     assert read(cluster, "left") == [b"kept", b"other"]
+
+
+@pytest.mark.parametrize(
+    "step", ["before it begins", "before it takes its id", "before it asks", "in its rows"]
+)
+def test_an_attempt_that_is_slow_while_its_job_fails_leaves_nothing_open(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Whichever step it had come to when the driver gave the job up."""
+    query = f"failing {step}"
+    topic = query.replace(" ", "-")
+    wanted = create(cluster, topic)
+    steps = iter(["before it takes its id", "before it asks"])
+
+    def give_up(now: str) -> None:
+        if now == step:
+            sink.abort_leftovers()
+
+    class Slow(Producer[bytes, bytes]):
+        def __init__(self, *given: Any, **more: Any) -> None:
+            if more.get("transactional_id") == f"headrace-sink/{quote(query)}/0":
+                give_up(next(steps))
+            super().__init__(*given, **more)
+
+        def init_transactions(self) -> None:
+            super().init_transactions()
+            give_up(next(steps))
+
+    def late() -> Iterator[Any]:
+        give_up("in its rows")
+        yield from rows("late")
+
+    with Sink(wanted, query) as sink:
+        gate = pickle.loads(pickle.dumps(sink.open_gate()))
+        give_up("before it begins")
+        with monkeypatch.context() as patched:
+            patched.setattr(writing_io, "Producer", Slow)
+            with pytest.raises(ProducerFencedError, match=r"came too late|its job is over"):
+                prepare_arrow(late(), wanted, query=query, task=0, gate=gate)
+        assert sink.abort_leftovers() == 0
+        again = prepare_arrow(rows("again"), wanted, query=query, task=0, gate=sink.open_gate())
+        assert sink.commit(0, [again])
+    assert read(cluster, topic) == [b"again"]
+
+
+def test_a_late_attempt_does_not_fence_off_what_came_after_it(cluster: LocalCluster) -> None:
+    """Of a job that failed, of one that is committed, or of a driver that was replaced."""
+    wanted = create(cluster, "gates")
+    with Sink(wanted, "gates") as first:
+        gates = [first.open_gate()]
+        first.abort_leftovers()
+        gates.append(first.open_gate())
+        kept = prepare_arrow(rows("0"), wanted, query="gates", task=0, gate=gates[1])
+        assert first.commit(0, [kept])
+        gates.append(first.open_gate())
+        with Sink(wanted, "gates") as second:
+            write = prepare_arrow(rows("1"), wanted, query="gates", task=0, gate=second.open_gate())
+            for gate in gates:
+                with pytest.raises(ProducerFencedError, match="came too late"):
+                    prepare_arrow(rows("late"), wanted, query="gates", task=0, gate=gate)
+            with pytest.raises(ProducerFencedError):
+                first.abort_leftovers()
+            assert second.commit(1, [write])
+    assert read(cluster, "gates") == [b"0", b"1"]
+
+
+def test_a_commit_that_fails_shuts_the_gate_and_leaves_nothing_open(cluster: LocalCluster) -> None:
+    """A second attempt has fenced the one off whose message came: both are over."""
+    wanted = create(cluster, "shut")
+    with Sink(wanted, "shut") as sink:
+        gate = sink.open_gate()
+        first, _ = (prepare_arrow(rows("v"), wanted, query="shut", task=0, gate=gate) for _ in range(2))
+        with pytest.raises(InvalidTxnStateError, match="task 0: a later attempt"):
+            sink.commit(0, [first])
+        with pytest.raises(ProducerFencedError, match="came too late"):
+            prepare_arrow(rows("late"), wanted, query="shut", task=0, gate=gate)
+        assert cluster.admin().list_transactions(states=["Ongoing"], pattern="headrace-sink/shut/.*") == []
+        write = prepare_arrow(rows("again"), wanted, query="shut", task=0, gate=sink.open_gate())
+        assert sink.commit(0, [write])
+    assert read(cluster, "shut") == [b"again"]
+
+
+def test_a_gate_that_nobody_has_to_open(cluster: LocalCluster) -> None:
+    """A job whose driver begins when its tasks are done: it is shut from then on."""
+    wanted = create(cluster, "unused")
+    gate = Gate(driver_id("unused"))
+    write = prepare_arrow(rows("in"), wanted, query="unused", task=0, gate=gate)
+    with Sink(wanted, "unused") as sink:
+        with pytest.raises(ProducerFencedError, match="came too late"):
+            prepare_arrow(rows("late"), wanted, query="unused", task=1, gate=gate)
+        assert sink.commit(0, [write])
+    assert read(cluster, "unused") == [b"in"]
 
 
 def test_tasks_without_rows(cluster: LocalCluster) -> None:

@@ -29,6 +29,7 @@ from headrace.protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from headrace.runtime.waiting_io import until
+from markers import until_markers_are_written
 from ray.data.expressions import col
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def append(cluster: LocalCluster, name: str, numbers: range, partitions: int = 3
 
 
 def read(cluster: LocalCluster, topic: Any, **more: Any) -> Any:
+    until_markers_are_written(cluster)
     return ray_data.read(topic, bootstrap_servers=cluster.bootstrap, **more)
 
 
@@ -84,6 +86,7 @@ def numbers(dataset: Any) -> list[int]:
 
 def seen(cluster: LocalCluster, topic: str) -> list[int]:
     """What readers of committed records see, without Ray."""
+    until_markers_are_written(cluster)
     shards = ray_data.sharded(topic, bootstrap_servers=cluster.bootstrap)
     iterator = ray_data.ShardIterator(shards, rank=0, world_size=1, columns=["value"])
     return sorted(int(value) for batch in iterator for value in batch["value"])
@@ -340,9 +343,13 @@ def test_steps_of_a_stream_are_done_exactly_once(streamed: LocalCluster) -> None
     committed = streamed.admin().list_group_offsets("g")
     assert {at and at.offset for at in committed.values()} == {30}
 
-    old, idle = (new_stream(streamed, "g", sink="g", available_now=True) for _ in range(2))
+    old = new_stream(streamed, "g", sink="g", available_now=True)
+    rows = next(old)
+    old.write(rows, "stream-out")
+    idle = new_stream(streamed, "g", sink="g", available_now=True)
     next(idle)
-    old.write(next(old), "stream-out")
+    with pytest.raises(ProducerFencedError, match="came too late"):
+        old.write(rows, "stream-out")
     with new_stream(streamed, "g", sink="g", available_now=True) as steps:
         append(streamed, "stream", range(SIZE, SIZE + 30))  # is not there now
         for dataset in steps:

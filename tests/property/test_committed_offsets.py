@@ -97,7 +97,7 @@ def take(rig: GroupRig, step: tuple[Any, ...], number: int) -> None:
             rig.reload()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(STEPS, max_size=25))
 def test_offsets_are_those_of_the_log(steps: list[tuple[Any, ...]]) -> None:
     """At every step, and after the log was compacted. What a transaction holds is not stable."""

@@ -203,5 +203,5 @@ class CompactedLog(RuleBasedStateMachine):
         assert (found and found[:2]) == (times[0] if times else None)
 
 
-CompactedLog.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+CompactedLog.TestCase.settings = settings(max_examples=100, stateful_step_count=30)
 test_a_compacted_log_is_a_dictionary = CompactedLog.TestCase

@@ -167,7 +167,7 @@ class Cleaner:
 
 
 @given(st.lists(appends | passes, max_size=25))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_the_last_value_of_every_key_for_ever(steps: list[Append | Pass]) -> None:
     """Any appends and passes, then as many passes as it takes to clean all of it."""
     cleaner = Cleaner()

@@ -102,7 +102,7 @@ class Model:
         return next((value for value in held if value is not None), str(default))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.lists(alters, max_size=12), st.booleans())
 def test_the_controller_and_the_nodes_do_what_the_model_does(steps: list[Any], is_restarted: bool) -> None:
     """Each step is taken or refused as the model does; then every topic on every node, and what is said."""

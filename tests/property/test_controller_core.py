@@ -80,7 +80,7 @@ def _epochs(image: MetadataImage) -> dict:
     }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(STEPS, max_size=30))
 def test_any_history_keeps_the_laws(steps) -> None:
     """Nodes register, fall silent, leave, come back as other processes, and are said to have ended, rightly

@@ -244,4 +244,4 @@ class FailoverMachine(RuleBasedStateMachine):
 
 
 TestFailover = FailoverMachine.TestCase
-TestFailover.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestFailover.settings = settings(max_examples=40, stateful_step_count=30)

@@ -171,4 +171,4 @@ class ShardMachine(RuleBasedStateMachine):
 
 
 TestShard = ShardMachine.TestCase
-TestShard.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestShard.settings = settings(max_examples=80, stateful_step_count=40)

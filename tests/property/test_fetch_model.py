@@ -291,5 +291,5 @@ class FetchMachine(RuleBasedStateMachine):
         assert self.rig.core.parked == 0
 
 
-FetchMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+FetchMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
 test_every_answer_is_a_right_prefix = FetchMachine.TestCase

@@ -98,7 +98,7 @@ class Crowd:
             assert len(held_by(*self.alive)) == PARTITIONS, self.rig.shard.groups[GROUP].state_name
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.sampled_from(WHAT), st.integers(0, 9)), max_size=60))
 def test_groups_of_both_protocols(happenings: list[tuple[str, int]]) -> None:
     """Any mixture, with coordinators that move."""

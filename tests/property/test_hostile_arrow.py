@@ -12,7 +12,7 @@ import pyarrow as pa
 import virtual_loop
 from fake_cluster import FakeCluster
 from headrace.clients.aio.cluster_io import AsyncCluster
-from hypothesis import HealthCheck, given
+from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -158,7 +158,7 @@ def to_pair(pair: Any) -> tuple[str, bytes | None]:
     return name, to_bytes(value)
 
 
-@hypothesis_settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@hypothesis_settings(max_examples=150)
 @given(tables())
 def test_exactly_the_rows_or_an_error_and_nothing(table: Any) -> None:
     """Whatever the layout, and wherever its chunks begin."""

@@ -18,7 +18,7 @@ from headrace.protocol.model import TopicPartition
 from headrace.storage_node.log import names
 from headrace.storage_node.log.checkpoints import format_offsets, parse_offsets
 from headrace.storage_node.log.log_manager import LogManager
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from log_rig import config
 
@@ -107,7 +107,6 @@ def test_a_folder_is_a_partitions_only_under_the_name_that_it_would_get(found: s
         assert names.folder_name(partition) == found
 
 
-@settings(deadline=None)
 @given(st.lists(anything, min_size=1, max_size=5, unique=True))
 def test_the_controller_makes_no_topic_of_an_illegal_name(topics: list[str]) -> None:
     """INVALID_TOPIC_EXCEPTION; growing or deleting one finds none."""
@@ -129,7 +128,6 @@ def watched(records: Sequence[object] = (FormatRecord("c"),), files: WatchedFile
     return CoreRig(WatchedFiles() if files is None else files, "/d", records)
 
 
-@settings(deadline=None)
 @given(anything, st.booleans(), st.booleans())
 def test_a_node_touches_no_disk_for_an_illegal_name_in_the_metadata(
     topic: str, is_led_here: bool, is_snapshot: bool
@@ -171,7 +169,6 @@ def test_a_node_touches_no_disk_for_an_illegal_name_in_the_metadata(
     assert files.strays("/d") == []
 
 
-@settings(deadline=None)
 @given(anything, numbers)
 def test_a_log_manager_makes_no_log_of_an_illegal_name(topic: str, number: int) -> None:
     """Whoever asks."""

@@ -164,7 +164,7 @@ class LogMachine(RuleBasedStateMachine):
             assert all(e > epoch for e in behind)
 
 
-LogMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+LogMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=30)
 test_the_log_is_a_list = LogMachine.TestCase
 
 
@@ -202,7 +202,7 @@ def test_a_time_lookup_is_a_linear_scan(times: list[int], asked: int) -> None:
     assert TimeIndex.from_bytes(0, index.to_bytes()).lookup_before(asked) == found
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     data=st.data(),
     count=st.integers(1, 6),

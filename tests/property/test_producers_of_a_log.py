@@ -201,4 +201,4 @@ class ProducersOfALog(RuleBasedStateMachine):
 
 
 TestProducersOfALog = ProducersOfALog.TestCase
-TestProducersOfALog.settings = settings(max_examples=120, stateful_step_count=25, deadline=None)
+TestProducersOfALog.settings = settings(max_examples=120, stateful_step_count=25)

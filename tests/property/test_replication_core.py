@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from replication_machine import Cluster
 
 TestCluster = Cluster.TestCase
-TestCluster.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestCluster.settings = settings(max_examples=150, stateful_step_count=40)
 
 
 def elect_anybody(ballot):
@@ -134,7 +134,6 @@ def test_a_planted_bug_is_found(name, monkeypatch) -> None:
     found = settings(
         max_examples=1500,
         stateful_step_count=40,
-        deadline=None,
         derandomize=True,
         database=None,
         phases=(Phase.generate,),

@@ -186,5 +186,5 @@ class ReplicationMachine(RuleBasedStateMachine):
         self.what_was_acknowledged_is_there()
 
 
-ReplicationMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+ReplicationMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=40)
 TestReplicationMachine = ReplicationMachine.TestCase

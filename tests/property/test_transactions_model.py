@@ -265,4 +265,4 @@ class Transactions(RuleBasedStateMachine):
 
 
 TestTransactions = Transactions.TestCase
-TestTransactions.settings = settings(max_examples=300, stateful_step_count=80, deadline=None)
+TestTransactions.settings = settings(max_examples=300, stateful_step_count=80)

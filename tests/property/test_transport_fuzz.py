@@ -46,7 +46,7 @@ def messages(draw: st.DrawFn) -> list[bytes]:
 
 
 @pytest.mark.parametrize("twin", TWINS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(conversation=st.lists(messages(), min_size=1, max_size=12), is_known=st.booleans())
 def test_any_frames_leave_the_server_well(twin: str, conversation: list[list[bytes]], is_known: bool) -> None:
     """A peer, known or a stranger, sends up to twelve messages of any kind; then a new client is served."""

@@ -13,9 +13,9 @@ from replaying import check_seed_says_everything
 
 pytestmark = pytest.mark.sim
 
-SEEDS = int(os.environ.get("HEADRACE_CLUSTER_SIM_SEEDS", "50"))
+SEEDS = int(os.environ.get("HEADRACE_CLUSTER_SIM_SEEDS", "30"))
 GROUP = 50
-BLACKOUT_SEEDS = SEEDS // 6
+BLACKOUT_SEEDS = max(SEEDS // 6, 8)
 MARKS = (
     "committed",
     "led",

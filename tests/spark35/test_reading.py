@@ -56,6 +56,19 @@ def test_an_empty_topic_has_the_columns_and_no_rows(spark: Any, cluster: Any) ->
     assert (df.dtypes, df.count()) == (KAFKA_COLUMNS, 0)
 
 
+def test_what_workers_have_imported_is_no_garbage(spark: Any) -> None:
+    """They collect after every task: what their parent has imported is left out."""
+
+    def frozen(batches: Any) -> Any:
+        import gc
+
+        import pyarrow as pa
+
+        yield from (pa.record_batch({"count": [gc.get_freeze_count()]}) for _ in batches)
+
+    assert spark.range(1).mapInArrow(frozen, "count bigint").first()["count"] > 10_000
+
+
 def test_each_range_is_a_task_near_its_records(spark: Any, cluster: Any) -> None:
     """The rows are those of the time of the plan; places reach the scheduler."""
     create(cluster, "ranges")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import headrace
 import pytest
 from headrace import NewTopic, TopicPartition
+from headrace.clients.pipeline import prepare_arrow, write_options
 from headrace.clients.pipeline.commits import COMMITS_TOPIC
 from headrace.clients.spark import writing_io
-from headrace.protocol.errors import HeadraceError
+from headrace.protocol.errors import HeadraceError, ProducerFencedError
 from headrace.runtime.clock_io import wall_ms
 from spark_topics import create, handed_on, leader_of, stored
 from waiting import wait_for
@@ -92,14 +94,33 @@ def test_a_batch_that_is_committed_is_not_written_again(spark: Any, cluster: Any
     assert headrace.spark.write_batch(numbers(spark, 0), 5, **to)
     assert not headrace.spark.write_batch(numbers(spark, 20), 5, **to)
     assert stored(cluster, "replayed") == list(range(10))
+    # another name is another sink, which has written nothing
+    assert headrace.spark.write_batch(numbers(spark, 10), 4, **{**to, "query": "other"})
+    assert stored(cluster, "replayed") == sorted([*range(10)] * 2)
 
 
-def test_an_error_of_a_task_is_raised_as_it_was_and_nothing_is_left_open(spark: Any, cluster: Any) -> None:
-    """A row that is too large, in one of two tasks: readers see nothing of the batch, and need not wait."""
+def test_an_error_of_a_task_is_raised_as_it_was_and_nothing_is_left_open(
+    spark: Any, cluster: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A row that is too large, in one of two tasks: readers see nothing of the batch, and need not wait; nor
+    does a task that comes late write."""
+    real, kept = prepare_arrow, str(tmp_path / "gate")
+
+    def keeps(batches: Any, options: Any, *, gate: Any, **names: Any) -> Any:
+        import pickle
+        from pathlib import Path
+
+        Path(kept).write_bytes(pickle.dumps(gate))
+        return real(batches, options, gate=gate, **names)
+
+    monkeypatch.setattr(writing_io, "prepare_arrow", keeps)
     cluster.admin().create_topics(NewTopic("small", 1, 1, {"max.message.bytes": "2000"})).raise_for_errors()
     rows = spark.range(10, numPartitions=2).selectExpr("repeat('x', cast(id * 1000 as int)) as value")
     with pytest.raises(HeadraceError, match=r"bytes, max\.message\.bytes is 2000$"):
         headrace.spark.write_batch(rows, 0, query="small", bootstrap=cluster.bootstrap, topic="small")
+    options = write_options({"bootstrap": cluster.bootstrap, "topic": "small"})
+    with pytest.raises(ProducerFencedError, match="came too late"):
+        real([], options, query="small", task=9, gate=pickle.loads((tmp_path / "gate").read_bytes()))
     to = {"bootstrap": cluster.bootstrap, "topic": "small"}
     assert headrace.spark.write_batch(numbers(spark, 10), 0, query="small", **to)
     assert stored(cluster, "small") == list(range(10))

@@ -5,7 +5,6 @@ One session and one cluster for all of them, each test with topics of its own.
 
 from __future__ import annotations
 
-import sys
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -24,31 +23,26 @@ def _is_here() -> bool:
 
 
 collect_ignore_glob = [] if _is_here() else ["test_*.py"]
+CONFIGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.log.level": "OFF",
+}
 _numbers = count()
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
-    """Tasks run twice before they fail."""
+    """Tasks run three times before they fail: an attempt that was given up may fence the next one off."""
     import os
 
-    from headrace.clients.spark import register
-    from pyspark.sql import SparkSession
+    import headrace
 
-    os.environ.update(PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
-    session = (
-        SparkSession.builder.master("local[2,2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.log.level", "OFF")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
-    register(session)
-    yield session
-    session.stop()
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    with headrace.spark.session(master="local[2,3]", configs=CONFIGS) as session:
+        headrace.spark.register(session)
+        yield session
 
 
 @pytest.fixture(scope="session")

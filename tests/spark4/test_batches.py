@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import headrace
 import pytest
+from markers import until_markers_are_written
 from pyspark.errors import PySparkException
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Topics:
 
     def numbers(self, topic: str, **options: Any) -> list[int]:
         """The values that readers of committed records see."""
+        until_markers_are_written(self.cluster)
         read = self.read(topic, "value binary", **{"kafka.isolation.level": "read_committed", **options})
         return sorted(int(row.value) for row in read.collect())
 
@@ -85,6 +87,16 @@ def test_what_is_written_is_read(spark: Any, topics: Topics, topic: Callable[...
         assert row.timestamp.timestamp() == 1700000000 + number / 1000
         assert row.headers == [("n", str(number).encode())]
     assert topics.read(name).schema.names[-1] == "timestampType"
+
+
+def test_nothing_is_written_and_read(spark: Any, topics: Topics, topic: Callable[..., str]) -> None:
+    """A topic without records, a pattern that no topic meets, rows that there are not."""
+    name = topic(2)
+    topics.write(spark.range(0).selectExpr("cast(id as string) as value"), name)
+    assert topics.numbers(name) == []
+    at = {"kafka.bootstrap.servers": topics.cluster.bootstrap, "subscribePattern": "no such"}
+    read = spark.read.format("headrace").options(**at).load()
+    assert (read.count(), read.columns[0]) == (0, "key")
 
 
 def test_filters_say_what_is_read(topics: Topics, topic: Callable[..., str]) -> None:
@@ -221,19 +233,29 @@ def test_a_task_that_is_run_again_after_it_wrote(
 
 
 def test_a_job_that_fails_leaves_nothing(spark: Any, topics: Topics, topic: Callable[..., str]) -> None:
-    """No row is seen, and no open transaction stays in the way of readers."""
-    name = topic(2)
+    """No row is seen, not of the task either that had written before the other failed; and no open
+    transaction stays in the way of readers."""
+    name, bootstrap = topic(2), topics.cluster.bootstrap
 
     def fail(batches: Any) -> Any:
-        yield from batches
-        raise ValueError("always")
+        import headrace
+        from headrace.runtime.waiting_io import until
+        from pyspark import TaskContext
 
-    rows = spark.range(0, 2000, 1, 1).selectExpr("cast(cast(id as string) as binary) as value")
+        if TaskContext.get().partitionId() == 1:  # type: ignore[union-attr]
+            places = [headrace.TopicPartition(name, number) for number in range(2)]
+            with headrace.connect(bootstrap) as cluster, cluster.consumer() as consumer:
+                assert until(lambda: any(consumer.end_offsets(*places).values()), 60)
+            raise ValueError("always")
+        yield from batches
+
+    rows = spark.range(0, 2000, 1, 2).selectExpr("cast(cast(id as string) as binary) as value")
     with pytest.raises(PySparkException, match="always"):
         topics.write(rows.mapInArrow(fail, "value binary"), name)
     assert topics.numbers(name) == []
-    topics.put(name, range(3))
-    assert topics.numbers(name) == [0, 1, 2]
+    for partition in range(2):
+        topics.put(name, range(3), partition)
+    assert topics.numbers(name) == [0, 0, 1, 1, 2, 2]
 
 
 def test_at_least_once(spark: Any, topics: Topics, topic: Callable[..., str]) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import Any
+
 import headrace
 import pyspark
 
@@ -10,3 +14,10 @@ def test_the_environment_is_what_data_sources_need() -> None:
     """Data sources in Python with admission control came with 4.2."""
     assert tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 2)
     assert headrace.local is not None
+
+
+def test_workers_are_started_by_our_daemon(spark: Any) -> None:
+    """By the one that `session` names: it has imported what tasks need."""
+    context = spark.sparkContext
+    parents = context.range(1).map(lambda _: Path(f"/proc/{os.getppid()}/cmdline").read_text()).collect()
+    assert "headrace.clients.spark.worker_daemon_io" in parents[0].split("\0")

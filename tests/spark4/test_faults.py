@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import os
+import pickle
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from headrace import LocalCluster, NewTopic, local
+from headrace.clients.pipeline import read_options, write_options
+from headrace.clients.spark.batch_reader_io import Reader
+from headrace.clients.spark.source_writer_io import BatchWriter, Delivery
+from markers import until_markers_are_written
+from pyspark import TaskContext
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +28,38 @@ def nodes() -> Iterator[LocalCluster]:
     with local(nodes=3, broker_session_timeout_ms=3_000) as started:
         started.producer(transactional_id="first").init_transactions()  # its topic has three replicas
         yield started
+
+
+def test_a_node_dies_in_the_middle_of_a_batch(nodes: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the parts of Spark's tasks, without Spark: what is read is on its way to where it is written."""
+    nodes.admin().create_topics(NewTopic("in", 1, 3), NewTopic("out", 3, 3)).raise_for_errors()
+    with nodes.producer() as producer:
+        for number in range(COUNT):
+            producer.send("in", b"%0200d" % number)
+    at = {"bootstrap": nodes.bootstrap}
+    small = {"kafka.max.partition.fetch.bytes": "100000"}
+    reader = Reader(read_options({**at, "subscribe": "in", **small}), ["value"])
+    (whole,) = pickle.loads(pickle.dumps(reader.partitions()))
+    leader = whole.value.leader
+
+    def rows() -> Iterator[Any]:
+        batches = reader.read(whole)
+        yield next(batches)
+        nodes.kill_node(leader - 1)
+        yield from batches
+
+    monkeypatch.setattr(TaskContext, "get", lambda: SimpleNamespace(partitionId=lambda: 0))
+    writer = BatchWriter(Delivery(write_options({**at, "topic": "out"}), True))
+    try:
+        writer.commit([pickle.loads(pickle.dumps(writer.write(rows())))])
+    finally:
+        nodes.restart_node(leader - 1)
+    read = Reader(
+        read_options({**at, "subscribe": "out", "kafka.isolation.level": "read_committed"}), ["value"]
+    )
+    batches = (batch for each in read.partitions() for batch in read.read(each))
+    found = [int(value) for batch in batches for value in batch.column("value").to_pylist()]
+    assert sorted(found) == list(range(COUNT))
 
 
 def test_a_node_dies_in_the_middle_of_a_read_and_of_a_write(
@@ -58,6 +97,7 @@ def test_a_node_dies_in_the_middle_of_a_read_and_of_a_write(
     (tmp_path / "on").write_text("go on")
     assert query.awaitTermination(100)
     assert not query.exception()
+    until_markers_are_written(nodes)
     committed = {**at, "subscribe": "to", "kafka.isolation.level": "read_committed"}
     read = spark.read.format("headrace").schema("value binary").options(**committed).load()
     assert sorted(int(row.value) for row in read.collect()) == list(range(COUNT))

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import ast
-import functools
 import importlib
 import re
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Findings = dict[Callable[[Path, ast.Module], Iterator[str]], list[str]]
 
 ROOT = Path(__file__).parents[2]
 PACKAGE_DIRS = (
@@ -59,16 +65,16 @@ def compiled() -> list[Path]:
     return sorted(path for ending in ("pyx", "pxi") for path in (ROOT / "protocol").rglob(f"*.{ending}"))
 
 
-EVERYTHING = sources("benchmarks", "examples", "tests")
-
-
-@functools.cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+def everything() -> list[Path]:
+    return sources("benchmarks", "examples", "tests")
 
 
 def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
+
+
+def is_of_a_package(path: Path) -> bool:
+    return path.relative_to(ROOT).parts[0] in PACKAGE_DIRS
 
 
 def is_impure(path: Path) -> bool:
@@ -96,10 +102,10 @@ def runtime_imports(tree: ast.Module) -> list[ast.stmt]:
     return found
 
 
-@pytest.mark.parametrize("path", [path for path in sources() if not is_impure(path)], ids=relative)
-def test_pure_modules_import_nothing_impure(path: Path) -> None:
-    """Only *_io.py, *_actor.py and services/ touch clocks, sockets, files, threads, or import what does."""
-    for node in runtime_imports(tree_of(path)):
+def impure_imports(path: Path, tree: ast.Module) -> Iterator[str]:
+    if is_impure(path) or not is_of_a_package(path):
+        return
+    for node in runtime_imports(tree):
         names = [alias.name for alias in node.names]
         if isinstance(node, ast.ImportFrom):
             modules = [(node.module or "").split(".")[-1], (node.module or "").split(".")[0]] + (
@@ -112,29 +118,45 @@ def test_pure_modules_import_nothing_impure(path: Path) -> None:
         if isinstance(node, ast.ImportFrom) and node.level:
             bad = [name for name in bad if name.endswith(("_io", "_actor"))]
         bad = [name for name in bad if (relative(path), name) not in ALLOWED]
-        assert not bad, f"{relative(path)}:{node.lineno} imports {bad}"
+        if bad:
+            yield f"{relative(path)}:{node.lineno} imports {bad}"
 
 
-@pytest.mark.parametrize("path", [path for path in sources() if not may_touch_ray(path)], ids=relative)
-def test_only_actors_and_services_touch_ray(path: Path) -> None:
-    """Ray stays at the edge, so that everything else runs without it."""
-    for node in ast.walk(tree_of(path)):
+def test_pure_modules_import_nothing_impure(found: Findings) -> None:
+    """Only *_io.py, *_actor.py and services/ touch clocks, sockets, files, threads, or import what does."""
+    assert found[impure_imports] == []
+
+
+def imports_of_ray(path: Path, tree: ast.Module) -> Iterator[str]:
+    if may_touch_ray(path) or not is_of_a_package(path):
+        return
+    for node in ast.walk(tree):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and not node.level:
             names = [node.module or ""]
-        assert not [name for name in names if name.split(".")[0] == "ray"], relative(path)
+        yield from (relative(path) for name in names if name.split(".")[0] == "ray")
 
 
-@pytest.mark.parametrize("path", EVERYTHING, ids=relative)
-def test_files_and_functions_stay_small(path: Path) -> None:
-    """A file past 500 lines is split by idea; a function past 80 lines is missing a name."""
+def test_only_actors_and_services_touch_ray(found: Findings) -> None:
+    """Ray stays at the edge, so that everything else runs without it."""
+    assert found[imports_of_ray] == []
+
+
+def large_things(path: Path, tree: ast.Module) -> Iterator[str]:
     is_test = path.relative_to(ROOT).parts[0] == "tests"
     lines = len(path.read_text().splitlines())
-    assert lines <= (MAX_TEST_FILE_LINES if is_test else MAX_FILE_LINES), relative(path)
-    for node in ast.walk(tree_of(path)):
+    if lines > (MAX_TEST_FILE_LINES if is_test else MAX_FILE_LINES):
+        yield f"{relative(path)} has {lines} lines"
+    for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
-            assert length <= MAX_FUNCTION_LINES, f"{relative(path)}: {node.name} has {length} lines"
+            if length > MAX_FUNCTION_LINES:
+                yield f"{relative(path)}: {node.name} has {length} lines"
+
+
+def test_files_and_functions_stay_small(found: Findings) -> None:
+    """A file past 500 lines is split by idea; a function past 80 lines is missing a name."""
+    assert found[large_things] == []
 
 
 def function_lengths(text: str) -> dict[str, int]:
@@ -153,13 +175,14 @@ def function_lengths(text: str) -> dict[str, int]:
     return lengths
 
 
-@pytest.mark.parametrize("path", compiled(), ids=relative)
-def test_compiled_files_and_functions_stay_small(path: Path) -> None:
+def test_compiled_files_and_functions_stay_small() -> None:
     """The same limits as for what they are the twins of."""
-    text = path.read_text()
-    assert len(text.splitlines()) <= MAX_FILE_LINES, relative(path)
-    lengths = function_lengths(text)
-    assert not {head: length for head, length in lengths.items() if length > MAX_FUNCTION_LINES}
+    for path in compiled():
+        text = path.read_text()
+        assert len(text.splitlines()) <= MAX_FILE_LINES, relative(path)
+        lengths = function_lengths(text)
+        too_long = {head: length for head, length in lengths.items() if length > MAX_FUNCTION_LINES}
+        assert not too_long, relative(path)
 
 
 def test_lengths_of_compiled_functions() -> None:
@@ -169,33 +192,59 @@ def test_lengths_of_compiled_functions() -> None:
     assert function_lengths(text) == {"1: cdef int one(": 5, "8: def two(self):": 2}
 
 
-@pytest.mark.parametrize("path", EVERYTHING, ids=relative)
-def test_modules_classes_and_public_functions_say_what_they_give(path: Path) -> None:
-    """Every module, public class and public function at module level has a docstring; so has every test."""
-    tree, is_test = tree_of(path), path.relative_to(ROOT).parts[0] == "tests"
-    assert ast.get_docstring(tree), f"{relative(path)} has no docstring"
+def without_docstrings(path: Path, tree: ast.Module) -> Iterator[str]:
+    is_test = path.relative_to(ROOT).parts[0] == "tests"
+    if not ast.get_docstring(tree):
+        yield f"{relative(path)} has no docstring"
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and node.name[0] != "_":
             if is_test and not node.name.startswith("test_"):
                 continue
-            assert ast.get_docstring(node), f"{relative(path)}: {node.name} has no docstring"
+            if not ast.get_docstring(node):
+                yield f"{relative(path)}: {node.name} has no docstring"
 
 
-def test_only_the_listed_modules_sleep() -> None:
+def test_modules_classes_and_public_functions_say_what_they_give(found: Findings) -> None:
+    """Every module, public class and public function at module level has a docstring; so has every test."""
+    assert found[without_docstrings] == []
+
+
+def sleepers(path: Path, tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "sleep" and ast.unparse(node) == "time.sleep":
+            yield relative(path)
+
+
+def test_only_the_listed_modules_sleep(found: Findings) -> None:
     """A sleep that waits for an effect is too short on some machine: it stands only where nothing tells."""
-    found = {
-        relative(path)
-        for path in EVERYTHING
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "time.sleep"
-    }
-    assert found == set(SLEEPERS)
+    assert set(found[sleepers]) == set(SLEEPERS)
+
+
+CHECKS = (impure_imports, imports_of_ray, large_things, without_docstrings, sleepers)
+
+
+@pytest.fixture(scope="module")
+def found() -> Findings:
+    """What each check says of all files. Each is parsed once, and its tree let go of: all of them would be
+    two million objects, to be looked through by the garbage collector again and again."""
+    findings: Findings = {check: [] for check in CHECKS}
+    for path in everything():
+        tree = ast.parse(path.read_text())
+        for check in CHECKS:
+            findings[check] += check(path, tree)
+    return findings
+
+
+def test_found_examples_are_not_timed() -> None:
+    """An example that takes long on a busy machine is no failure; tests/conftest.py says so for all."""
+    assert settings().deadline is None
+    assert HealthCheck.too_slow in settings().suppress_health_check
 
 
 def test_nothing_that_is_installed_is_skipped() -> None:
     """What `make setup` installs is imported by the tests that need it: an import that fails is a failure."""
     word = "import" + "orskip"
-    assert [relative(path) for path in EVERYTHING if word in path.read_text()] == []
+    assert [relative(path) for path in everything() if word in path.read_text()] == []
 
 
 def test_every_part_of_the_compiled_codec_is_a_dependency() -> None:
@@ -233,7 +282,7 @@ def test_the_one_door_contract_names_every_module() -> None:
 
 def test_every_wire_error_is_used_somewhere() -> None:
     """An error class that nothing raises or returns promises what nobody keeps."""
-    tree = tree_of(ROOT / "protocol" / "errors.py")
+    tree = ast.parse((ROOT / "protocol" / "errors.py").read_text())
     classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
     text = "\n".join(path.read_text() for path in sources() if path.name != "errors.py")
     text += "\n".join(path.read_text() for path in (ROOT / "protocol" / "records").glob("*.p[yx][xi]"))

@@ -97,7 +97,10 @@ def _named(scene: Scene) -> dict[str, Any]:
     system = scene.system
     normal = Normal(
         ports=_names_of_ports(system),
-        paths={str(path): "log dir" for path in system.log_dirs.values()},
+        paths={
+            **{str(path): "second log dir" for path in system.second_dirs.values()},
+            **{str(path): "log dir" for path in system.log_dirs.values()},
+        },
         now_ms=int(time.time() * 1000),
     )
     found: dict[str, Any] = normal.of(dict(scene.notes))

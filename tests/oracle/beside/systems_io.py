@@ -51,6 +51,7 @@ class System(ABC):
         self.name = name
         self.taps = {number: Tap() for number in range(1, nodes + 1)}
         self.log_dirs: dict[int, Path] = {}
+        self.second_dirs: dict[int, Path] = {}  # of nodes that have two
 
     @property
     def bootstrap(self) -> str:
@@ -68,6 +69,19 @@ class System(ABC):
         heads = {head for tap in self.taps.values() for head in tap.seen}
         return {head: set().union(*(tap.seen.get(head, ()) for tap in self.taps.values())) for head in heads}
 
+    def _place(self, folder: Path) -> None:
+        """Give every node its log dir, and the last of several a second one."""
+        self.log_dirs = {number: folder / f"node-{number}" for number in self.taps}
+        if len(self.taps) > 1:
+            number = max(self.taps)
+            self.second_dirs = {number: folder / f"node-{number}-second"}
+            self.second_dirs[number].mkdir(parents=True)
+
+    def log_of(self, number: int, partition: str) -> Path:
+        """The folder of a partition's log on a node, in whichever dir it is."""
+        dirs = [self.log_dirs[number], *filter(None, [self.second_dirs.get(number)])]
+        return next((each / partition for each in dirs if (each / partition).is_dir()), dirs[0] / partition)
+
     def address(self, number: int) -> str:
         """Of one node, host:port."""
         return f"127.0.0.1:{self.taps[number].port}"
@@ -75,6 +89,8 @@ class System(ABC):
     def settings_of(self, number: int) -> dict[str, str]:
         """What a node has of its own: its address; its rack, where it is not alone."""
         own = {"advertised.listeners": f"PLAINTEXT://{self.address(number)}"}
+        if number in self.second_dirs:
+            own["log.dirs"] = f"{self.log_dirs[number]},{self.second_dirs[number]}"
         return own | ({"broker.rack": f"rack-{number}"} if len(self.taps) > 1 else {})
 
     def close(self) -> None:
@@ -112,7 +128,7 @@ class Kafka(System):
     ) -> None:
         super().__init__(name, nodes)
         self._folder = scratch / f"{name}-{nodes}"
-        self.log_dirs = {number: self._folder / f"node-{number}" for number in self.taps}
+        self._place(self._folder)
         self._settings = {**SETTINGS, **settings}
         if nodes > 1:
             selector = f"org.apache.kafka.common.replica.{SELECTOR}"
@@ -162,7 +178,7 @@ class Headrace(System):
         super().__init__("headrace", nodes)
         self._folder = scratch / f"headrace-{nodes}"
         self._folder.mkdir()
-        self.log_dirs = {number: self._folder / f"node-{number}" for number in self.taps}
+        self._place(self._folder)
         self._settings, self._of_controllers = {**SETTINGS, **settings}, {}
         if nodes > 1:
             self._settings |= {**OF_THREE, "replica.selector.class": SELECTOR}

@@ -63,6 +63,12 @@ def test_time_is_told_often_enough() -> None:
     assert tick_interval_ms(config) * 10 <= config.broker_session_timeout_ms
 
 
+def test_long_sessions_do_not_make_polls_late() -> None:
+    """A node that asks for metadata gives its connection up two seconds after its poll should have ended."""
+    config = ControllerConfig.of({"metadata.log.dir": "/m", "broker.session.timeout.ms": 600_000})
+    assert tick_interval_ms(config) <= 250
+
+
 def _registration():
     from headrace.protocol.messages.control import BrokerRegistrationRequest
 

@@ -76,6 +76,26 @@ class Stub:
         return answer
 
 
+class Past:
+    """Which workers and machines have ended, at each question."""
+
+    def __init__(self, workers: list[list[bytes]], machines: list[bytes]) -> None:
+        self.workers, self.machines = workers, machines
+
+    def GetAllWorkerInfo(self, request: Any, timeout: float) -> Any:
+        assert timeout > 0
+        assert request.filters.HasField("is_alive")
+        assert not request.filters.is_alive
+        told = [{"worker_address": {"worker_id": each}} for each in self.workers.pop(0)]
+        return gcs_service_pb2.GetAllWorkerInfoReply(worker_table_data=told)
+
+    def GetAllNodeInfo(self, request: Any, timeout: float) -> Any:
+        assert timeout > 0
+        assert request.state_filter == gcs_pb2.GcsNodeInfo.DEAD
+        told = [{"node_id": each} for each in self.machines]
+        return gcs_service_pb2.GetAllNodeInfoReply(node_info_list=told)
+
+
 class Channel:
     """To nobody."""
 
@@ -115,23 +135,30 @@ def test_each_message_counts_once_and_a_new_gcs_counts_from_the_beginning() -> N
 def test_it_subscribes_anew_after_silence_and_after_a_gcs_that_was_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A GCS that was started anew does not know its subscribers; what the listener raises stops nothing."""
+    """A GCS that was started anew does not know its subscribers, but knows who ended while it was not heard;
+    what the listener raises stops nothing."""
+    past = Past([[], [b"meanwhile"], [b"meanwhile"]], [])
     stub = Stub(reply(b"one", worker_gone(1, b"a")), SILENCE, AWAY, reply(b"two", worker_gone(1, b"b")))
     monkeypatch.setattr(death_watch_actor, "RETRY_S", 0.0)
     monkeypatch.setattr(death_watch_actor, "create_gcs_channel", lambda _: Channel())
     stubs = death_watch_actor.gcs_service_pb2_grpc
     monkeypatch.setattr(stubs, "ControlPlanePubSubGcsServiceStub", lambda _: stub)
+    monkeypatch.setattr(stubs, "WorkerInfoGcsServiceStub", lambda _: past)
+    monkeypatch.setattr(stubs, "NodeInfoGcsServiceStub", lambda _: past)
     heard: list[Deaths] = []
+    faults = iter([ValueError("not of use"), ValueError("not of use")])
 
     def on_deaths(deaths: Deaths) -> None:
         heard.append(deaths)
-        raise ValueError("not of use")
+        if fault := next(faults, None):
+            raise fault
 
     watch = DeathWatch("gcs:1", on_deaths)
     watch.start()
     assert stub.is_empty.wait(10)
     watch.stop()
     watch.join()
-    assert heard == [Deaths.of(processes={b"a"}), Deaths.of(processes={b"b"})]
+    named = [b"a", b"meanwhile", b"meanwhile", b"b"]  # again, because it could not be used
+    assert heard == [Deaths.of(processes={each}) for each in named]
     channels = [pubsub_pb2.GCS_WORKER_DELTA_CHANNEL, pubsub_pb2.GCS_NODE_INFO_CHANNEL]
     assert stub.subscribed[:4] == [channels] * 4

@@ -130,7 +130,7 @@ def hanging(scene: Scene) -> None:
             ],
         )
         txn.end("ended", 5, committed=False)
-        asking.until_stable()
+        txn.until("CompleteAbort")  # nothing was open any more: this waits for the coordinator's own marker
         asking.all_committed("committed")
 
 

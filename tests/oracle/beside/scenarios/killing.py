@@ -70,7 +70,7 @@ def under_kill(scene: Scene, produce: Produce) -> None:
         scene.note("leader epochs", sorted(epochs(nodes, 2)))
 
         def bytes_of(number: int) -> list[bytes]:
-            folder = scene.system.log_dirs[number] / f"{scene.topic}-0"
+            folder = scene.system.log_of(number, f"{scene.topic}-0")
             return [path.read_bytes() for path in sorted(folder.glob("0*.log"))]
 
         scene.note("replicas are equal", until(lambda: bytes_of(1) == bytes_of(2) == bytes_of(3), CHANGE_S))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from headrace.clients.admin.group_types import TransactionDescription, TransactionState
 from headrace.clients.pipeline.commits import (
     Decision,
+    Gate,
     check_all_live,
+    checked_batch,
     decoded,
     driver_id,
     encoded,
@@ -17,6 +21,7 @@ from headrace.protocol.errors import (
     ConfigError,
     CorruptMessageError,
     InvalidTxnStateError,
+    ProducerFencedError,
     TransactionalIdNotFoundError,
 )
 from headrace.protocol.model import TopicPartition
@@ -96,3 +101,22 @@ def test_reports_add_up() -> None:
     report = WriteReport.of([(one, Written(3, 10, 12)), (other, Written(1, 0, 0)), (one, Written(2, 4, 6))])
     assert report == WriteReport(6, ((other, Written(1, 0, 0)), (one, Written(5, 4, 12))))
     assert WriteReport.of([]) == WriteReport()
+
+
+@pytest.mark.parametrize("batch", ["0", None, True, -1, 1.0])
+def test_what_is_no_number_of_a_batch(batch: Any) -> None:
+    """It would be kept, and compare with nothing."""
+    with pytest.raises(ConfigError, match="a batch has a number"):
+        checked_batch(batch)
+    assert checked_batch(5) == 5
+
+
+def test_a_gate_is_open_as_long_as_its_driver_stands_where_it_stood() -> None:
+    """One that nobody had to open is shut by whoever uses the id."""
+    Gate("d", (7, 3)).check((7, 3))
+    Gate("d").check(None)
+    for gate, now in ((Gate("d", (7, 3)), (7, 4)), (Gate("d", (7, 3)), (8, 3)), (Gate("d", (7, 3)), None)):
+        with pytest.raises(ProducerFencedError, match="came too late"):
+            gate.check(now)
+    with pytest.raises(ProducerFencedError, match="came too late"):
+        Gate("d").check((7, 0))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from headrace.clients.pipeline import offsets_from_json, offsets_to_json, read_options, write_options
+from headrace.clients.pipeline.offsets import Position, position_from_json, position_to_json
 from headrace.clients.pipeline.source_options import Edge, Limits, Subscription
 from headrace.protocol.errors import ConfigError
 from headrace.protocol.model import TopicPartition
@@ -119,6 +120,7 @@ def test_timestamps_go_before_offsets_and_one_for_all_before_one_each() -> None:
         ({**TOPIC, "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": 4}, "minOffsetsPerTrigger"),
         ({**TOPIC, "startingOfsets": "earliest"}, "'startingOffsets'"),
         ({**TOPIC, "kafka.fetch.max.bites": "1"}, "'fetch.max.bytes'"),
+        ({**TOPIC, "isolation.level": "read_committed"}, "did you mean 'kafka.isolation.level'?"),
         ({**TOPIC, "kafka.enable.auto.commit": "true"}, "not supported"),
         ({**TOPIC, "kafka.isolation.level": "none"}, "read_uncommitted, read_committed"),
         ({**TOPIC, "kafka.group.id": " "}, "kafka.group.id"),
@@ -159,6 +161,38 @@ def test_offsets_go_to_json_and_back() -> None:
     text = offsets_to_json(offsets)
     assert text == '{"a.b":{"10":0},"t":{"0":4611686018427387904,"1":3}}'
     assert offsets_from_json(text) == offsets
+
+
+def test_positions_go_to_json_and_back() -> None:
+    """With the ids that are known beside Spark's form, which is a position without any; the offsets alone
+    can be taken from both."""
+    known = Position({T1: 3, T0: 4, TopicPartition("a", 0): 0}, {"t": b"\x0f", "other": b"x"})
+    text = position_to_json(known)
+    assert text == '{"a":{"0":0},"t":{"0":4,"1":3},"topic ids":{"t":"0f"}}'
+    again = position_from_json(text, "it")
+    assert (again, again.topic_ids) == (known, {"t": b"\x0f"})
+    assert position_to_json(Position()) == "{}"
+    assert position_from_json("{}", "it") == position_from_json({"topic ids": {}}, "it") == Position()
+    assert position_from_json(offsets_to_json(known), "it").topic_ids == {}
+    assert offsets_from_json(text) == known
+    assert pickle.loads(pickle.dumps(known)).topic_ids == known.topic_ids
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "{",
+        '{"t":{"0":-1}}',
+        '{"t":{"0":1},"topic ids":[]}',
+        '{"t":{"0":1},"topic ids":{"t":1}}',
+        '{"t":{"0":1},"topic ids":{"t":"no"}}',
+    ],
+)
+def test_what_is_no_position(text: str) -> None:
+    """It says of what."""
+    with pytest.raises(ConfigError, match="the offset of it"):
+        position_from_json(text, "the offset of it")
 
 
 @pytest.mark.parametrize(

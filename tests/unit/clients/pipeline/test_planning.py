@@ -8,16 +8,20 @@ from typing import Any
 import pytest
 from headrace.clients.pipeline import Filters, Loss, OffsetRange, read_options
 from headrace.clients.pipeline.commits import COMMITS_TOPIC
+from headrace.clients.pipeline.offsets import Position
 from headrace.clients.pipeline.planning import (
     Logs,
     Place,
+    agrees,
     places_of,
     plan_batch,
     plan_between,
+    refuse_another_topic,
     settled,
     subscribed,
     times,
 )
+from headrace.clients.pipeline.ranges import CREATED_AGAIN
 from headrace.clients.pipeline.source_options import Edge, Subscription
 from headrace.protocol.errors import ConfigError, DataLossError, UnknownTopicOrPartitionError
 from headrace.protocol.messages.data import MetadataResponse, NodeEndpoint, PartitionMetadata, TopicMetadata
@@ -140,6 +144,54 @@ def test_partitions_come_and_go_between_micro_batches() -> None:
         with pytest.raises(DataLossError, match=str(lost.tp)):
             plan_between(options(), start, end, logs, only_one)
         assert plan_between(lax, start, end, logs, only_one).losses == (lost,)
+
+
+def test_a_topic_that_was_created_again_between_micro_batches() -> None:
+    """An error; or all of the new one, if the end is of it, and nothing, if the end is of the old one. What
+    is not known to be another topic is the same."""
+    lax, logs, old = options(failOnDataLoss="false"), Logs({T0: 0}, {T0: 20}), b"o" * 16
+    places = {T0: PLACES[T0]}
+
+    def between(wanted: Any, start: bytes | None, end: bytes | None) -> Any:
+        sides = (
+            Position({T0: offset}, {} if topic_id is None else {"t": topic_id})
+            for offset, topic_id in ((5, start), (9, end))
+        )
+        return plan_between(wanted, *sides, logs, places)
+
+    for start, end in ((old, ID), (old, None), (ID, old), (None, old), (old, old)):
+        with pytest.raises(DataLossError, match=r"t-0: .* created again"):
+            between(options(), start, end)
+    for start, end, ranges, starts, ids, lost in (
+        (old, ID, [(0, 9)], {T0: 0}, ID, Loss(T0, 5, 5, CREATED_AGAIN)),
+        (old, None, [(0, 9)], {T0: 0}, ID, Loss(T0, 5, 5, CREATED_AGAIN)),
+        (ID, old, [], {T0: 5}, old, Loss(T0, 5, 9, CREATED_AGAIN)),
+        (None, old, [], {T0: 5}, old, Loss(T0, 5, 9, CREATED_AGAIN)),
+    ):
+        plan = between(lax, start, end)
+        assert [(each.start, each.end, each.topic_id) for each in plan.ranges] == [(*r, ID) for r in ranges]
+        assert (plan.starts, plan.ends, plan.losses) == (starts, {T0: 9}, (lost,))
+        assert plan.ends.topic_ids == {"t": ids}
+    for start, end in ((ID, ID), (None, ID), (ID, None), (None, None)):
+        plan = between(options(), start, end)
+        assert [(each.start, each.end) for each in plan.ranges] == [(5, 9)]
+        assert plan.ends.topic_ids == {"t": ID}
+
+
+def test_an_answer_of_a_node_that_knows_less() -> None:
+    """It lacks a partition, or has a topic under another id than is expected."""
+    assert agrees(PLACES, Position({T0: 3}, {"t": ID}))
+    assert agrees(PLACES, Position({T0: 3}))
+    assert agrees({}, Position())
+    assert not agrees(PLACES, Position({T0: 3}, {"t": b"o" * 16}))
+    assert not agrees({T0: PLACES[T0]}, Position({T0: 3, T1: 3}))
+
+
+def test_a_task_of_a_stream_does_not_pass_another_topic() -> None:
+    """What else is lost it may."""
+    refuse_another_topic(Loss(T0, 3, 5, "its log starts at 5 now"))
+    with pytest.raises(DataLossError, match=r"t-0: 2 offsets .* The next plan reads the new one"):
+        refuse_another_topic(Loss(T0, 3, 5, CREATED_AGAIN))
 
 
 OFFSETS = st.integers(0, 12)

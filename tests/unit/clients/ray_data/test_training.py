@@ -44,7 +44,10 @@ def test_numpy_arrays() -> None:
 
 
 class FakeTorch(ModuleType):
-    """As much of torch as is used: it refuses what it would warn of."""
+    """As much of torch as is used: it refuses what it would warn of, or refuse."""
+
+    uint8, int32, int64 = np.uint8, np.int32, np.int64
+    empty = staticmethod(np.empty)
 
     def __init__(self) -> None:
         super().__init__("torch")
@@ -52,9 +55,10 @@ class FakeTorch(ModuleType):
         self.utils = SimpleNamespace(data=SimpleNamespace(get_worker_info=lambda: self.worker))
 
     @staticmethod
-    def as_tensor(array: Any) -> Any:
-        assert array.flags.writeable
-        return array
+    def frombuffer(memory: Any, dtype: Any) -> Any:
+        assert memory
+        assert not memoryview(memory).readonly
+        return np.frombuffer(memory, dtype)
 
 
 @pytest.fixture
@@ -72,6 +76,22 @@ def test_tensors() -> None:
     assert found["value"].dtype == np.uint8
     assert found["offset"].tolist() == [1, 2]
     assert found["timestamp"].tolist() == [1_000_000, 2_000_000]
+
+
+@pytest.mark.usefixtures("torch")
+def test_tensors_of_parts_of_columns() -> None:
+    """Of what a batch was cut from its tensors have nothing; empty ones are tensors too."""
+    whole = pa.table(
+        {"value": [b"ab", b"cd", b"ef"], "partition": pa.array([1, 2, 3], pa.int32()), "offset": [4, 5, 6]}
+    )
+    found = as_torch(pa.concat_tables([whole.slice(1), whole.slice(0, 1)]))
+    assert {name: array.tolist() for name, array in found.items()} == {
+        "value": [[99, 100], [101, 102], [97, 98]], "partition": [2, 3, 1], "offset": [5, 6, 4],
+    }  # fmt: skip
+    assert {name: array.shape for name, array in as_torch(whole.slice(0, 0)).items()} == {
+        "value": (0, 0), "partition": (0,), "offset": (0,),
+    }  # fmt: skip
+    assert as_torch(pa.table({"value": [b"", b""]}))["value"].shape == (2, 0)
 
 
 @pytest.mark.usefixtures("torch")

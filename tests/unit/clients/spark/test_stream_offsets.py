@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from headrace.clients.pipeline import Limits, read_options
+from headrace.clients.pipeline.offsets import Position
 from headrace.clients.spark.stream_offsets import from_spark, limits_for, to_spark
 from headrace.protocol.errors import ConfigError
 from headrace.protocol.model import TopicPartition
@@ -45,13 +46,25 @@ class ReadMaxFiles:
     max_files: int
 
 
-@given(OFFSETS, st.randoms())
-def test_offsets_go_through_a_checkpoint(offsets: dict[TopicPartition, int], random: Any) -> None:
+@given(OFFSETS, st.dictionaries(st.sampled_from(["a", "b", "c"]), st.binary(max_size=3)), st.randoms())
+def test_offsets_go_through_a_checkpoint(
+    offsets: dict[TopicPartition, int], ids: dict[str, bytes], random: Any
+) -> None:
     """And are the same text in whatever order they were found, for Spark compares texts."""
-    text = json.dumps(to_spark(offsets))
-    assert from_spark(json.loads(text)) == offsets
+    position = Position(offsets, ids)
+    text = json.dumps(to_spark(position))
+    again = from_spark(json.loads(text))
+    assert (again, again.topic_ids) == (offsets, position.topic_ids)
     shuffled = random.sample(list(offsets.items()), len(offsets))
-    assert json.dumps(to_spark(dict(shuffled))) == text
+    other = dict(random.sample(list(ids.items()), len(ids)))
+    assert json.dumps(to_spark(Position(dict(shuffled), other))) == text
+
+
+def test_checkpoints_of_before_are_read() -> None:
+    """They had no ids; a pattern may have matched nothing so far."""
+    assert from_spark({"t": {"0": 23}}) == {TopicPartition("t", 0): 23}
+    assert from_spark({"t": {"0": 23}}).topic_ids == {}
+    assert from_spark({}) == {}
 
 
 @pytest.mark.parametrize("given_", [{"t": 3}, {"t": {"x": 3}}, {"t": {"0": -1}}, {"t": {"0": "3"}}])

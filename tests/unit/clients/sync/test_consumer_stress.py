@@ -15,7 +15,7 @@ from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol import errors
 from headrace.protocol.model import TopicPartition
 
-PARTITIONS, GROWN, RECORDS = 3, 5, 1200
+PARTITIONS, GROWN, RECORDS = 3, 5, 400
 pytestmark = pytest.mark.usefixtures("switches_everywhere")
 
 REFUSED = [errors.NotLeaderOrFollowerError.code, errors.LeaderNotAvailableError.code]

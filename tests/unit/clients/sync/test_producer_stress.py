@@ -16,7 +16,7 @@ from headrace.clients.records import ProducerRecord
 from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol import errors
 
-THREADS, RECORDS = 4, 1500
+THREADS, RECORDS = 4, 500
 pytestmark = pytest.mark.usefixtures("switches_everywhere")
 
 REFUSED = [errors.NotEnoughReplicasError.code, errors.LeaderNotAvailableError.code]
@@ -116,7 +116,7 @@ def test_each_record_is_stored_once_and_in_order(seed: int) -> None:
         producer = cluster.producer(
             batch_size=2000, linger_ms=1, buffer_memory=60_000, retry_backoff_ms=1, retry_backoff_max_ms=5
         )
-        grow = threading.Timer(0.2, fake.grow, ("t", 5))
+        grow = threading.Timer(0.05, fake.grow, ("t", 5))
         grow.start()
         told = run_threads(producer)
         producer.flush(60)

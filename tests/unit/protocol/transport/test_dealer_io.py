@@ -556,3 +556,34 @@ def test_an_answer_is_not_missed_when_a_send_finds_the_socket_full() -> None:
             client.close(0)
 
     run(main())
+
+
+def test_nothing_is_sent_while_a_quota_keeps_the_client_waiting() -> None:
+    """What is asked meanwhile waits here, in order, and goes when the time is over; closing loses nothing."""
+
+    async def main() -> None:
+        async with serving() as served:
+            client = await served.connect()
+            served.is_holding = True
+            first = client.send(METADATA, ASK)
+            await until(lambda: served.held)
+            served.held[0].throttle_ms = 150
+            served.answer_held()
+            served.is_holding = False
+            await first
+            late = [client.send(METADATA, ASK) for _ in range(3)]
+            assert client.in_flight == 0
+            assert len(served.requests) == 1
+            assert all(answer.body == METADATA_BODY for answer in await asyncio.gather(*late))
+            served.is_holding = True
+            first = client.send(METADATA, ASK)
+            await until(lambda: served.held)
+            served.held[0].throttle_ms = 1 << 31
+            served.answer_held()
+            await first
+            waits = client.send(METADATA, ASK)
+            client.close(0)
+            with pytest.raises(NetworkError):
+                await waits
+
+    run(main())

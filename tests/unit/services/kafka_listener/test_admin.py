@@ -229,3 +229,38 @@ def test_new_topics_are_told_with_their_configs(version: int) -> None:
     if version >= 5:
         assert [(each.name, each.value) for each in new.configs] == [("retention.ms", "5")]
         assert bad.configs == ()
+
+
+@pytest.mark.parametrize("version", [5, 7])
+def test_who_checks_a_topic_hears_the_configs_it_would_have(version: int) -> None:
+    """Its own over those of the node, as if it had been made; the node is not asked for them."""
+    plane = FakePlane()
+    key = "retention.ms"  # the topic's name, too
+    plane.start(CREATE_TOPICS, version, name=key, validate_only=True, value="5")
+    made = CreatedTopic(key, num_partitions=1, replication_factor=1)
+    plane.answer(CreateTopicsResponse((made,)))
+    (topic,) = plane.told(CREATE_TOPICS, version).topics
+    own = {config.name: config.value for config in topic.configs if config.config_source == 1}
+    assert own == {key: "5"}
+    assert len(topic.configs) > len(own)
+    assert topic.topic_config_error_code == 0
+    assert len(plane.asked) == 1
+
+
+@pytest.mark.parametrize(("is_asked", "told"), [(True, 3576), (False, -(2**31))])
+def test_who_asks_hears_that_it_may_do_everything(is_asked: bool, told: int) -> None:
+    """As Kafka tells without an authorizer; another answer than for who does not ask."""
+    m = importlib.import_module("kio.schema.metadata.v8.request")
+    plane = FakePlane()
+    for asked in (not is_asked, is_asked):
+        body = m.MetadataRequest(
+            topics=None,
+            include_cluster_authorized_operations=asked,
+            include_topic_authorized_operations=asked,
+        )
+        plane.sent.clear()
+        plane.start(METADATA, 8, body)
+        plane.answer(MetadataResponse("c", 1, 5, (), (topic_of("t", 1),)))
+    answer = plane.told(METADATA, 8)
+    assert answer.topics[0].topic_authorized_operations == told
+    assert answer.cluster_authorized_operations == (8096 if is_asked else told)

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 from headrace.protocol.coordinator_ids import partition_of_id
-from headrace.protocol.errors import NetworkError, NotCoordinatorError, ThrottlingQuotaExceededError
+from headrace.protocol.errors import (
+    CoordinatorLoadInProgressError,
+    NetworkError,
+    NotCoordinatorError,
+    ThrottlingQuotaExceededError,
+)
 from headrace.protocol.messages import groups, registry, transactions
 from headrace.protocol.metadata.image import MetadataImage, PartitionRegistration, TopicImage
 from headrace.protocol.model import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -55,6 +60,15 @@ def test_the_coordinator_is_asked_wherever_it_is() -> None:
     assert (node_id, api, body.group_id) == (2, registry.HEARTBEAT, THERE)
     other.answer(groups.HeartbeatResponse(0))
     assert int(other.told(HEARTBEAT, 4).error_code) == 0
+
+
+@pytest.mark.parametrize("key", [HERE, THERE])
+def test_members_live_on_while_their_coordinator_reads(key: str) -> None:
+    """As Kafka has it: some clients give a group up at the code of a coordinator that loads."""
+    plane = FakePlane(image())
+    plane.start(HEARTBEAT, 4, group_id=key)
+    plane.answer(CoordinatorLoadInProgressError("reading"))
+    assert int(plane.told(HEARTBEAT, 4).error_code) == 0
 
 
 @pytest.mark.parametrize(

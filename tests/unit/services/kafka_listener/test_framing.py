@@ -33,7 +33,7 @@ def framed(*frames: bytes) -> bytes:
     return b"".join(struct.pack(">i", len(frame)) + frame for frame in frames)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(st.binary(min_size=10, max_size=600), max_size=6),
     st.lists(st.integers(1, 300), min_size=1, max_size=6),

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
+from headrace.protocol.messages.data import FetchPartitionResponse, FetchResponse
 from kafka_listener_rig import TOPIC, listening
 from node_rig import run, until
 
@@ -29,3 +33,30 @@ def test_a_client_that_goes_while_requests_wait_behind_a_fetch_is_gone(is_reset:
             assert rig.listener.status()["held_request_bytes"] == 0
 
     run(scenario)
+
+
+def test_what_a_client_leaves_behind_goes_without_the_collector() -> None:
+    """Thousands that come and go in a second must not fill the memory until it runs, nor make it run."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            client = await rig.client()
+            client.send(FETCH, 11, topic=TOPIC, partition=0, session_epoch=-1, isolation_level=0)
+            request = await rig.host.request(0)
+            rig.host.requests.clear()
+            partition = FetchPartitionResponse(0, 9, 9, 0, 1)
+            request.answered(FetchResponse((partition,)), [b"batch"])
+            del request
+            await client.answer(FETCH, 11)
+            (connection,) = rig.listener._connections
+            left = weakref.ref(connection), weakref.ref(connection._output)
+            del connection
+            client.close()
+            await until(lambda: bool(rig.host.gone))
+            await until(lambda: [each() for each in left] == [None] * 2)
+
+    gc.disable()
+    try:
+        run(scenario)
+    finally:
+        gc.enable()

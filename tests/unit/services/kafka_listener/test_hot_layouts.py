@@ -94,7 +94,7 @@ def test_the_bytes_are_kios(key: int, version: int) -> None:
     hot = HOT_LAYOUTS[key](version)
     kio = kio_layout(load_response_schema(key, version))
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(ANSWERS[key])
     def check(answer: dict[str, Any]) -> None:
         prepared(answer)

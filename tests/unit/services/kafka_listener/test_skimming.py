@@ -28,7 +28,7 @@ def body_of(api: KafkaApi, version: int) -> tuple[Any, bytes]:
     return shape, bytes(frame[no_tags(frame, end) if shape.is_flexible else end :])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.sampled_from(VERSIONS), st.data())
 def test_damaged_requests_are_refused_or_read(which: tuple[KafkaApi, int], data: st.DataObject) -> None:
     """Any byte changed, cut or added: an error of ours or a request, and never more memory than there is."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from headrace.protocol.errors import UnknownTopicOrPartitionError
 from headrace.protocol.messages.control import (
     CreatedTopic,
@@ -26,9 +27,6 @@ from headrace.services.kafka_listener.entities import MS
 from kafka_calls import FakePlane
 from kafka_listener_rig import TOPIC, listening, small_image
 from node_rig import run, until
-
-if TYPE_CHECKING:
-    import pytest
 
 PRODUCE, FETCH, METADATA, VERSIONS = 0, 1, 3, 18
 CREATE, DELETE, GROW = 19, 20, 37
@@ -148,42 +146,29 @@ def test_the_nodes_time_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
         produced(made, 10)
 
 
-def outcomes(answers: Any) -> list[tuple[str, int]]:
-    return [(each.name, int(each.error_code)) for each in answers]
-
-
-def test_changes_of_the_metadata_are_rationed() -> None:
-    """Those beyond the quota are to be tried again, and nobody is asked for them; older clients only wait."""
-    made = plane(controller_mutation_rate=1.0)
-    names = [f"t{number}" for number in range(3)]
-    topics = tuple(
-        {"name": name, "num_partitions": 8, "replication_factor": 1, "assignments": (), "configs": ()}
-        for name in names
-    )
-    module = __import__("kio.schema.create_topics.v7.request", fromlist=["x"])
-    body = module.CreateTopicsRequest(
-        topics=tuple(module.CreatableTopic(**topic) for topic in topics), timeout=MS, validate_only=False
-    )
-    made.start(CREATE, 7, body)
-    assert [spec.name for spec in made.asked[0].body.topics] == names[:2]
-    made.answer(CreateTopicsResponse(tuple(CreatedTopic(name, 36) for name in names[:2])))
-    told = made.told(CREATE, 7)
-    assert sorted(outcomes(told.topics)) == [("t0", 36), ("t1", 36), ("t2", 89)]
-    assert told.throttle_time == 5_000 * MS
-    made.sent.clear()
-    made.start(DELETE, 5, topic_names=TOPIC)
-    assert made.asked[-1].body.names == ()
-    made.answer(DeleteTopicsResponse(()))
-    assert outcomes(made.told(DELETE, 5).responses) == [(TOPIC, 89)]
-    made.sent.clear()
-    made.start(GROW, 3, name=TOPIC, count=5, assignments=None, validate_only=False)
-    made.answer(CreatePartitionsResponse(()))
-    assert outcomes(made.told(GROW, 3).results) == [(TOPIC, 89)]
-    made.sent.clear()
-    made.start(GROW, 2, name=TOPIC, count=5, assignments=None, validate_only=False)
-    made.answer(CreatePartitionsResponse((ItemError(TOPIC),)))
-    assert outcomes(made.told(GROW, 2).results) == [(TOPIC, 0)]
-    assert made.told(GROW, 2).throttle_time == 9_000 * MS
+@pytest.mark.parametrize(
+    ("api_key", "strict", "values", "answer"),
+    [
+        (CREATE, 6, {"name": "new"}, CreateTopicsResponse((CreatedTopic("new", 89),), -1, 5_000)),
+        (DELETE, 5, {"topic_names": TOPIC}, DeleteTopicsResponse((ItemError(TOPIC, 89),), -1, 5_000)),
+        (GROW, 3, {"name": TOPIC}, CreatePartitionsResponse((ItemError(TOPIC, 89),), -1, 5_000)),
+    ],
+)
+def test_who_changes_the_metadata_is_named_to_the_controller(
+    api_key: int, strict: int, values: Any, answer: Any
+) -> None:
+    """It says whom it refuses, and for how long the client is to wait; old versions know no refusal."""
+    for version in (strict - 1, strict):
+        made = plane()
+        made.start(api_key, version, validate_only=False, **values)
+        asked = made.asked[0].body
+        assert (asked.user, asked.client_id, asked.is_lenient) == ("ANONYMOUS", "client", version < strict)
+        made.answer(answer)
+        told = made.told(api_key, version)
+        (one,) = getattr(told, {CREATE: "topics", DELETE: "responses", GROW: "results"}[api_key])
+        assert int(one.error_code) == 89
+        assert told.throttle_time == 5_000 * MS
+        assert made.throttle.status()["throttled"] == {"controller_mutation_rate": 1}
 
 
 def test_a_throttled_connection_is_not_read_until_it_has_waited() -> None:
@@ -226,18 +211,15 @@ def test_connections_come_at_a_rate() -> None:
     run(main)
 
 
-def test_topics_that_are_made_by_asking_are_rationed_too() -> None:
-    """Who asks for too many is not told of them, and asks again."""
-    made = plane(controller_mutation_rate=1.0)
-    for number in range(13):
-        made.sent.clear()
-        made.start(METADATA, 9, name=f"new-{number}", allow_auto_topic_creation=True)
-        missing = TopicMetadata(UnknownTopicOrPartitionError.code, f"new-{number}", b"", False, ())
-        made.answer(MetadataResponse("c", 1, 5, (), (missing,)))
-        if made.sent:
-            break
-        made.answer(CreateTopicsResponse((CreatedTopic(f"new-{number}"),)))
-        made.answer(MetadataResponse("c", 1, 6, (), ()))
-    assert number == 12
+def test_who_makes_topics_by_asking_waits_for_its_quota_too() -> None:
+    """The controller refuses the topic: the client is told that there is none, and to wait."""
+    made = plane()
+    made.start(METADATA, 9, name="new", allow_auto_topic_creation=True)
+    missing = TopicMetadata(UnknownTopicOrPartitionError.code, "new", b"", False, ())
+    made.answer(MetadataResponse("c", 1, 5, (), (missing,)))
+    asked = made.asked[-1].body
+    assert (asked.user, asked.client_id, asked.is_lenient) == ("ANONYMOUS", "client", False)
+    made.answer(CreateTopicsResponse((CreatedTopic("new", 89),), -1, 1_000))
+    made.answer(MetadataResponse("c", 1, 5, (), (missing,)))
     told = made.told(METADATA, 9)
     assert (int(told.topics[0].error_code), told.throttle_time) == (3, 1_000 * MS)

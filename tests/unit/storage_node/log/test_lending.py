@@ -22,7 +22,19 @@ if TYPE_CHECKING:
 
 BATCHES, PER_BATCH = 60, 3
 END = BATCHES * PER_BATCH
-NOTHING: tuple[()] = ()
+
+
+class Pieces:
+    """What is not to be lent; fulfils Unlent."""
+
+    def __init__(self, *pieces: tuple[int, int]) -> None:
+        self.pieces = pieces
+
+    def overlaps(self, _segment: object, start: int, end: int) -> bool:
+        return any(low < end and start < high for low, high in self.pieces)
+
+
+NOTHING = Pieces()
 
 
 def full_log(files: FakeFiles | None = None, **keys: int) -> Log:
@@ -87,10 +99,22 @@ def test_readers_who_cannot_send_runs_get_bytes(log: Log) -> None:
     found = log.read_cached(PER_BATCH, 1 << 20, upto_offset=END)
     assert found is not None
     assert not any(isinstance(part, LentRun) for part in found.data)
-    segment = log.segments[0]
-    found = log.read_cached(PER_BATCH, 1 << 20, upto_offset=END, lend_except=[segment])
-    assert found is not None
-    assert not any(isinstance(part, LentRun) for part in found.data)
+
+
+def test_what_is_not_to_be_lent_is_read() -> None:
+    """Where a run would have some of it; others of the same segment are lent."""
+    log = _SHARED
+    cached(log, 0, 10_000)
+    start = log.segments[0].start_of(PER_BATCH).position
+    for pieces, is_lent in (
+        (((0, start),), True),
+        (((0, start + 1),), False),
+        (((start + 700_000, 1 << 30),), True),
+        (((1 << 30, 1 << 31), (start + 70_000, start + 70_001)), False),
+    ):
+        found = log.read_cached(PER_BATCH, 600_000, upto_offset=END, lend_except=Pieces(*pieces))
+        assert found is not None
+        assert any(isinstance(part, LentRun) for part in found.data) is is_lent
 
 
 @given(max_bytes=st.integers(1, 700_000), upto=st.integers(2, BATCHES).map(PER_BATCH.__mul__))

@@ -160,6 +160,34 @@ def test_the_newest_of_an_active_segment_and_unsynced_bytes_are_never_dropped() 
     assert not any(kind == "drop_cached" for kind, *_ in rig.files.advice)
 
 
+def test_only_what_was_brought_in_goes_behind_its_reader() -> None:
+    """One read that had to wait for a disk says nothing of the rest of its segment: that may be lent."""
+    rig = new_rig(fetch_read_ahead_bytes=400_000)
+    topic_id = sealed_topic(rig)
+    reader = Reader(rig, topic_id, 1)
+    for _ in range(2):
+        reader.go_on()
+    assert reader.cold
+    followed = rig.core._fetch.reader.catch_up
+    segment = rig.core.replicas.partitions[topic_id, 0].log.segments[0]
+    assert followed.overlaps(segment, 200_000, 200_001)
+    assert not followed.overlaps(segment, 1_000_000, segment.size_bytes)
+
+
+def test_what_was_cached_ahead_of_a_reader_stays() -> None:
+    """A reader that met a disk goes on in the page cache: those pages are not its own, one window aside."""
+    rig = new_rig(fetch_read_ahead_bytes=400_000)
+    topic_id = sealed_topic(rig)
+    segment = rig.core.replicas.partitions[topic_id, 0].log.segments[0]
+    segment.file.pread(500_000, segment.size_bytes - 500_000)
+    reader = Reader(rig, topic_id, 1)
+    while reader.go_on():
+        pass
+    assert reader.offset == COUNT
+    assert rig.files.cached_bytes(LOG_FILE) > segment.size_bytes - 500_000 - 400_000 - 10_000
+    assert not rig.core._fetch.reader.catch_up.overlaps(segment, 950_000, segment.size_bytes)
+
+
 def test_gone_clients_are_forgotten() -> None:
     """Nothing is kept of a connection that broke, nor of more readers than the bound."""
     rig = new_rig()

@@ -384,5 +384,5 @@ class InSyncMachine(RuleBasedStateMachine):
         assert set(self.isr) <= set(self.view.maximal), "the maximal ISR holds the controller's"
 
 
-InSyncMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+InSyncMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestInSyncMachine = InSyncMachine.TestCase

@@ -158,7 +158,7 @@ def test_what_is_forgotten_is_told_no_more(cluster, follower) -> None:
 )
 def test_errors_are_of_their_partition(cluster, follower, facts, error) -> None:
     """The session goes on."""
-    request = follower.fetch(facts.pop("offset", 0), **facts)
+    request = follower.fetch(**{"offset": 0, **facts})
     assert request.first.error_code == error.code
     if error is OffsetOutOfRangeError:
         assert (request.first.log_start_offset, request.first.diverging_end_offset) == (0, 0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headrace.storage_node import client_quotas
-from headrace.storage_node.client_quotas import EXPIRY_MS, ClientQuotas, Held, Windows, largest
+from headrace.runtime import client_quotas
+from headrace.runtime.client_quotas import EXPIRY_MS, ClientQuotas, Held, Windows, largest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -101,6 +101,44 @@ def test_changes_of_the_metadata_may_come_in_a_burst() -> None:
     assert made.record(held, 10, 7_000, WINDOWS) == 5_000
     assert made.throttle_ms(held, 11_000, WINDOWS) == 1_000
     assert made.throttle_ms(held, 12_000, WINDOWS) == 0
+
+
+def kafka_throttle_ms(events: list[tuple[int, int]], now_ms: int, bound: int, windows: Windows) -> int:
+    """What Rate.java and ClientQuotaManager.java make of all values that ever came, each with its time."""
+    number, window_ms = windows
+    samples: list[list[tuple[int, int]]] = []
+    for value, at_ms in events:
+        if not samples or at_ms - samples[-1][0][1] >= window_ms:
+            samples = [*samples[-number:], []]
+        samples[-1].append((value, at_ms))
+    samples = [sample for sample in samples if now_ms - sample[-1][1] < number * window_ms]
+    elapsed_ms = now_ms - samples[0][0][1] if samples else 0
+    elapsed_ms += max(number - 1 - elapsed_ms // window_ms, 0) * window_ms
+    elapsed_ms = max(elapsed_ms, window_ms)
+    rate = sum(value for sample in samples for value, _ in sample) * 1000 / elapsed_ms
+    return round((rate - bound) / bound * elapsed_ms) if rate > bound else 0
+
+
+@given(
+    st.lists(st.tuples(st.integers(-500, 5_000), st.integers(0, 4_000), st.booleans()), max_size=60),
+    st.integers(1, 2_000),
+    st.integers(1, 12),
+    st.sampled_from([100, 1_000, 3_000]),
+)
+def test_a_client_waits_as_long_as_kafka_would_have_it(
+    steps: list[tuple[int, int, bool]], bound: int, count: int, window_ms: int
+) -> None:
+    """After each value and at times between, whether the client waits as told or not."""
+    windows, made, now_ms = Windows(count, window_ms), quotas(**{KEY: float(bound)}), 1_000
+    held = made.of_client(KEY, "u", "c")
+    assert held is not None
+    events: list[tuple[int, int]] = []
+    for value, pause_ms, is_obedient in steps:
+        events.append((value, now_ms))
+        wait_ms = made.record(held, value, now_ms, windows)
+        assert wait_ms == kafka_throttle_ms(events, now_ms, bound, windows)
+        now_ms += pause_ms + (wait_ms if is_obedient else 0)
+        assert made.throttle_ms(held, now_ms, windows) == kafka_throttle_ms(events, now_ms, bound, windows)
 
 
 @given(

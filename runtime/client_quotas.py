@@ -1,4 +1,4 @@
-"""Quotas of clients as a node holds them to: which one holds for a client, and how long it is to wait. Pure.
+"""Quotas of clients as servers hold them to: which one holds for a client, and how long it is to wait. Pure.
 
 The most specific quota holds, and who shares it shares its meter: all clients of a user have a quota of that
 user together, while a default for client ids is each client id's own. Rates are sums over sampled windows;
@@ -103,7 +103,7 @@ class Held(NamedTuple):
 
 
 class ClientQuotas:
-    """All quotas of one node, and the meters of those that have some.
+    """All quotas, as one server measures them, and the meters of those that have some.
 
     Invariant: the meter that was used last comes last.
     """

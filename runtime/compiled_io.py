@@ -1,0 +1,103 @@
+"""The hot path, compiled as it stands: one source, two builds. See docs/adr/0026.
+
+`make codec` compiles these modules with Cython beside their sources, under names that tell what source they
+are of and that Python alone would not load. Where there is no build of a module as it is now (it was edited,
+there is no compiler, another Python) the module itself is run: it does the same, slower.
+"""
+
+from __future__ import annotations
+
+import sys
+from _blake2 import blake2b
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+# What each batch of a producer passes, and each fetch, where the interpreter is what costs.
+HOT_MODULES = frozenset(
+    f"headrace.{name}"
+    for name in (
+        "services.kafka_listener.calls",
+        "services.kafka_listener.connection_io",
+        "services.kafka_listener.entities",
+        "services.kafka_listener.fetch_sessions",
+        "services.kafka_listener.framing",
+        "services.kafka_listener.hot_layouts",
+        "services.kafka_listener.hot_requests",
+        "services.kafka_listener.memory",
+        "services.kafka_listener.output_io",
+        "services.kafka_listener.ready",
+        "services.kafka_listener.records",
+        "services.kafka_listener.skimming",
+        "services.kafka_listener.sockets_io",
+        "services.kafka_listener.topics",
+        "storage_node.gateway",
+        "storage_node.log.append_rules",
+        "storage_node.log.batch_starts",
+        "storage_node.log.files_io",
+        "storage_node.log.guarded_files",
+        "storage_node.log.lending",
+        "storage_node.log.log",
+        "storage_node.log.log_producers",
+        "storage_node.log.log_reads",
+        "storage_node.log.offset_index",
+        "storage_node.log.producer_state",
+        "storage_node.log.producer_states",
+        "storage_node.log.roll_rules",
+        "storage_node.log.segment",
+        "storage_node.log.tail_cache",
+        "storage_node.log.time_index",
+        "storage_node.node",
+        "storage_node.node_handlers",
+        "storage_node.replica.appending",
+        "storage_node.replica.fetch",
+        "storage_node.replica.partition",
+        "storage_node.replica.produce",
+        "storage_node.replica.reading",
+    )
+)
+_ROOT = Path(__file__).parent.parent
+
+
+def source_of(name: str, root: Path = _ROOT) -> Path:
+    """The file of the module `name` of the package at `root`."""
+    return root.joinpath(*name.split(".")[1:]).with_suffix(".py")
+
+
+def built_of(source: Path) -> Path:
+    """The compiled twin of this source as it is now, for this Python; there may be none."""
+    digest = blake2b(source.read_bytes(), digest_size=6).hexdigest()
+    return source.with_name(f"{source.stem}.{digest}{EXTENSION_SUFFIXES[0]}")
+
+
+class CompiledFinder:
+    """Finds the compiled twins of modules; a MetaPathFinder."""
+
+    def __init__(self, names: Iterable[str], root: Path = _ROOT) -> None:
+        self._names, self._root = frozenset(names), root
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """None for what is not compiled: others find its source."""
+        if fullname not in self._names:
+            return None
+        try:
+            built = built_of(source_of(fullname, self._root))
+        except OSError:  # it was installed without sources, or is gone
+            return None
+        if not built.exists():
+            return None
+        return spec_from_file_location(fullname, built, loader=ExtensionFileLoader(fullname, str(built)))
+
+
+def prefer_compiled(choice: str | None) -> None:
+    """Load compiled twins from now on, unless the choice is "python"."""
+    if choice != "python":
+        sys.meta_path.insert(0, CompiledFinder(HOT_MODULES))

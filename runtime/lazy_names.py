@@ -1,0 +1,36 @@
+"""Names of a package that are imported at their first use (PEP 562): importing the package stays cheap."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+def lazy_names(
+    package: str, homes: Mapping[str, str], modules: Mapping[str, str] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The package's `__getattr__` and `__dir__`.
+
+    `homes` has the module, relative to the package, in which each name is; `modules` names that are modules
+    themselves. Both name all that users may ask for, also what needs an extra and is not in `__all__`.
+    """
+    known = modules or {}
+
+    def get(name: str) -> Any:
+        if name in known:
+            value: Any = import_module(known[name], package)
+        elif name in homes:
+            value = getattr(import_module(homes[name], package), name)
+        else:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *homes, *known})
+
+    return get, names

@@ -1,0 +1,69 @@
+"""What pyproject.toml cannot say: the modules of the hot path are compiled as they stand (docs/adr/0026)."""
+
+from __future__ import annotations
+
+import os
+import runpy
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+_HOT = runpy.run_path(str(Path(__file__).parent / "runtime" / "compiled_io.py"))
+_built_of = _HOT["built_of"]
+# by the module's name, relative to this folder
+_SOURCES = {name: Path(*name.split(".")[1:]).with_suffix(".py") for name in sorted(_HOT["HOT_MODULES"])}
+
+
+class BuildExt(build_ext):
+    """Builds what has changed. What cannot be compiled is left out: then its source is run."""
+
+    def finalize_options(self) -> None:
+        from Cython.Build import cythonize
+
+        is_in_place = self.editable_mode or self.inplace
+        stale = [
+            Extension(name, [str(source)], extra_compile_args=["-O2", "-g0"])
+            for name, source in _SOURCES.items()
+            if not (is_in_place and _built_of(source).exists())
+        ]
+        known = {extension.name for extension in self.distribution.ext_modules}
+        stale = [extension for extension in stale if extension.name not in known]
+        made = cythonize(
+            stale,
+            build_dir="build/hot",
+            nthreads=os.cpu_count() or 1,
+            language_level=3,
+            compiler_directives={"annotation_typing": False},  # annotations are mypy's
+        )
+        for extension in made:
+            extension.optional = True
+        self.distribution.ext_modules += made
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+
+    def run(self) -> None:
+        super().run()
+        for source in _SOURCES.values():
+            built = _built_of(source)
+            if built.exists():
+                suffix = built.name.removeprefix(f"{source.stem}.").partition(".")[2]
+                for other in source.parent.glob(f"{source.stem}.*.{suffix}"):
+                    if other.name != built.name:
+                        other.unlink()  # of what the source was before
+
+    def get_ext_filename(self, fullname: str) -> str:
+        """Under names that Python alone does not load."""
+        source = _SOURCES.get(fullname)
+        if source is None:
+            return str(super().get_ext_filename(fullname))
+        return str(Path(*fullname.split(".")[:-1], _built_of(source).name))
+
+    def get_ext_fullpath(self, ext_name: str) -> str:
+        """Where it is built."""
+        if ext_name not in _SOURCES:
+            return str(super().get_ext_fullpath(ext_name))
+        return str(Path(self.build_lib, self.get_ext_filename(ext_name)))
+
+
+setup(cmdclass={"build_ext": BuildExt})

@@ -1,0 +1,22 @@
+"""Reading all that is there: to where the partitions end, not until nothing has come for a while."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from waiting import PATIENCE_S
+
+
+def to_the_end(consumer: Any) -> list[Any]:
+    """All records from where it stands to where its partitions end, for its isolation level; in a group,
+    once it has some."""
+    records: list[Any] = []
+    ends_at = time.monotonic() + PATIENCE_S
+    ends: dict[Any, int] = {}
+    while not ends or any((consumer.position(tp) or 0) < end for tp, end in ends.items()):
+        assert time.monotonic() < ends_at, f"stalled before {ends}, behind {len(records)} records"
+        if not ends and (assigned := consumer.assignment()):
+            ends = consumer.end_offsets(*assigned)
+        records += consumer.poll(0.2)
+    return records

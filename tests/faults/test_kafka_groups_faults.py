@@ -1,0 +1,162 @@
+"""Groups of Kafka's clients over the listener while coordinators, controllers and members go.
+
+The laws: every record that was acknowledged reaches each group, and what a commit was acknowledged for is
+never lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from typing import TYPE_CHECKING, Any, Self
+
+import pytest
+from headrace.protocol.coordinator_ids import partition_of_id
+from kafka_load import PARTITIONS, KafkaLoad, Librdkafka
+from kafka_members import KINDS, LibrdkafkaMember, NewLibrdkafkaMember, committed_of
+from waiting import wait_for
+
+if TYPE_CHECKING:
+    from fault_cluster import FaultCluster, Server
+    from kafka_members import Member
+
+pytestmark = pytest.mark.timeout(400)
+
+NODE = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 1_000,
+    "group.consumer.session.timeout.ms": 6_000,
+    "group.consumer.heartbeat.interval.ms": 500,
+}
+OFFSETS = "__consumer_offsets"
+
+
+def coordinator(cluster: FaultCluster, group: str) -> Server:
+    """The node that coordinates the group."""
+    count = len(cluster.image().topics[OFFSETS].partitions)
+    return cluster.node(cluster.leader(OFFSETS, partition_of_id(group, count)))
+
+
+class Group:
+    """Members of one kind under one name; all that were ever in it count."""
+
+    def __init__(self, load: KafkaLoad, kind: type[Member]) -> None:
+        self.load, self.kind, self.name = load, kind, kind.__name__
+        self.members: list[Member] = []
+        self.everybody: list[Member] = []
+
+    def __enter__(self) -> Self:
+        for _ in range(2):
+            self.join()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for member in self.members:
+            with contextlib.suppress(Exception):
+                member.leave()
+        gc.collect()  # what kafka-python leaves to it
+
+    def join(self) -> None:
+        """One more."""
+        member = self.kind(self.load.cluster.kafka_bootstrap, self.load.topic, self.name)
+        self.members.append(member)
+        self.everybody.append(member)
+        member.start()
+
+    def leave(self) -> None:
+        """The eldest goes."""
+        self.members.pop(0).leave()
+
+    @property
+    def seen(self) -> set[bytes]:
+        return {value for member in self.everybody for value in list(member.seen)}
+
+    @property
+    def committed(self) -> dict[int, int]:
+        """The highest that was acknowledged."""
+        return {
+            partition: max(member.committed[partition] for member in self.everybody)
+            for partition in range(PARTITIONS)
+        }
+
+    def told(self) -> str:
+        lines = [
+            f"{self.name}: {len(member.seen)} seen, {member.commits} commits, {member.failure!r}"
+            for member in self.everybody
+        ]
+        return "\n".join([*lines, self.load.told()])
+
+    def until_committed(self, count: int) -> None:
+        """Until the group has committed so many more records."""
+        goal = sum(self.committed.values()) + count
+
+        def is_so() -> bool:
+            for member in self.members:
+                assert member.failure is None, self.told()
+            return sum(self.committed.values()) >= goal
+
+        wait_for(is_so, f"{self.name} commits {count} more", 90, self.told)
+
+    def judge(self) -> None:
+        """Everything was seen, and no commit was lost. The load has ended."""
+        wanted = {value for sender in self.load.senders for value in sender.acked}
+        wait_for(lambda: wanted <= self.seen, f"{self.name} has seen everything", 60, self.told)
+        while self.members:
+            self.leave()
+        held = committed_of(self.load.cluster.kafka_bootstrap, self.load.topic, self.name, PARTITIONS)
+        lost = {p: (offset, held[p]) for p, offset in self.committed.items() if held[p] < offset}
+        assert not lost, f"{self.name}: acknowledged, held: {lost}"
+
+
+def play(make_cluster: Any, kind: type[Member], scenario: Any, **options: Any) -> None:
+    """A group of this kind under load, a scenario, and the laws."""
+    cluster = make_cluster(kafka=True, config=NODE, **options)
+    with KafkaLoad(cluster, Librdkafka) as load, Group(load, kind) as group:
+        group.until_committed(50)
+        scenario(cluster, load, group)
+        load.finish()
+        group.judge()
+
+
+def kill_coordinator(cluster: FaultCluster, load: KafkaLoad, group: Group) -> None:
+    """In the middle of commits; back again, and once more."""
+    for _ in range(2):
+        node = coordinator(cluster, group.name)
+        node.kill()
+        group.until_committed(50)
+        node.start()
+        cluster.until_in_sync(OFFSETS)
+        cluster.until_in_sync(load.topic)
+
+
+def change_controller(cluster: FaultCluster, load: KafkaLoad, group: Group) -> None:
+    """The controller dies while one member comes, and its successor's rival while another goes."""
+    dead = cluster.active_controller
+    dead.kill()
+    group.join()
+    group.until_committed(50)
+    dead.start()
+    cluster.active_controller.stop()
+    group.leave()
+    group.until_committed(50)
+    load.more()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        NewLibrdkafkaMember,
+        *(pytest.param(kind, marks=pytest.mark.faults) for kind in KINDS if kind is not NewLibrdkafkaMember),
+    ],
+    ids=lambda kind: kind.__name__,
+)
+def test_the_coordinator_is_killed_while_members_commit(make_cluster: Any, kind: Any) -> None:
+    """Its successor has every commit that was acknowledged."""
+    play(make_cluster, kind, kill_coordinator)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("kind", [LibrdkafkaMember, NewLibrdkafkaMember], ids=lambda kind: kind.__name__)
+def test_the_controller_changes_while_a_group_rebalances(make_cluster: Any, kind: Any) -> None:
+    """Members come and go meanwhile; nobody is kept waiting by it."""
+    play(make_cluster, kind, change_controller, controllers=3)

@@ -1,0 +1,196 @@
+"""Kafka's own Java clients over the listener while nodes are killed or restarted: its copier of transactions,
+and a word count of Kafka Streams."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import threading
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from headrace.benchmarks import kafka_io
+from kafka_load import END_S, PARTITIONS, Librdkafka, new_reader, read_all, silent
+from waiting import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fault_cluster import FaultCluster
+
+pytestmark = [
+    pytest.mark.timeout(400),
+    pytest.mark.faults,
+    pytest.mark.skipif(kafka_io.absent() is not None, reason=str(kafka_io.absent())),
+]
+
+JVM = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+EXAMPLE = Path(__file__).parents[2] / "examples" / "kafka_clients" / "streams" / "WordCount.java"
+LINE = "the log is the thing"
+NODE = {"group.initial.rebalance.delay.ms": 0}
+INTERNAL = ("__consumer_offsets", "__transaction_state")
+
+
+@contextlib.contextmanager
+def running(log: Path, classes: str, *command: str) -> Iterator[subprocess.Popen[str]]:
+    """A JVM, which does not outlive the test; what it tells goes to `log`."""
+    with log.open("w") as told:
+        process = subprocess.Popen(
+            ["java", *JVM, "-cp", classes, *command],
+            stdin=subprocess.PIPE,
+            stdout=told,
+            stderr=told,
+            text=True,
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+class Feeder:
+    """Sends `values` to a topic, in turn to its partitions, at a pace, in a thread; all are acknowledged."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.sent: dict[int, list[bytes]] = defaultdict(list)
+        self.failures: list[str] = []
+        self._producer = Producer({"bootstrap.servers": bootstrap, **Librdkafka.options}, logger=silent())
+        self._topic = topic
+
+    def send(self, value: bytes, partition: int) -> None:
+        self.sent[partition].append(value)
+        self._producer.produce(self._topic, value, partition=partition, on_delivery=self._delivered)
+        self._producer.poll(0)
+
+    def end(self) -> None:
+        assert self._producer.flush(END_S) == 0
+        assert self.failures == []
+
+    def _delivered(self, error: Any, _message: Any) -> None:
+        if error is not None:
+            self.failures.append(str(error))
+
+
+def bounce(cluster: FaultCluster, topics: tuple[str, ...], *, hard: bool) -> None:
+    """Each node in turn; before the next all is in sync again."""
+    for node in cluster.nodes:
+        node.kill() if hard else node.stop()
+        node.start()
+        for topic in topics:
+            cluster.until_in_sync(topic)
+
+
+def test_transactions_are_copied_while_nodes_are_killed(make_cluster: Any, tmp_path: Path) -> None:
+    """Kafka's TransactionalMessageCopier, one for each partition, with aborts by chance: each record is there
+    once in the other topic."""
+    cluster = make_cluster(kafka=True, config=NODE)
+    for topic in ("in", "out"):
+        cluster.create_topic(topic, PARTITIONS, min_insync_replicas=2)
+    feeder = Feeder(cluster.kafka_bootstrap, "in")
+    for number in range(6_000):
+        feeder.send(b"%d" % number, number % PARTITIONS)
+    feeder.end()
+    with contextlib.ExitStack() as stack:
+        copiers = [
+            stack.enter_context(
+                running(
+                    tmp_path / f"copier-{partition}",
+                    kafka_io.classpath(),
+                    "org.apache.kafka.tools.TransactionalMessageCopier",
+                    *(
+                        "--broker-list",
+                        cluster.kafka_bootstrap,
+                        "--input-topic",
+                        "in",
+                        "--output-topic",
+                        "out",
+                    ),
+                    *("--input-partition", str(partition), "--transactional-id", f"copier-{partition}"),
+                    *("--consumer-group", "copiers", "--transaction-size", "25", "--use-group-metadata"),
+                    *("--enable-random-aborts", "--transaction-timeout", "20000"),
+                )
+            )
+            for partition in range(PARTITIONS)
+        ]
+
+        def told(partition: int) -> str:
+            return (tmp_path / f"copier-{partition}").read_text()
+
+        def everything() -> str:
+            return "\n".join([*(told(each)[-3_000:] for each in range(PARTITIONS)), cluster.evidence()])
+
+        wait_for(lambda: all("{" in told(each) for each in range(PARTITIONS)), "they copy", 90, everything)
+        bounce(cluster, ("in", "out", *INTERNAL), hard=True)
+        wait_for(lambda: all(each.poll() is not None for each in copiers), "they are done", 120, everything)
+        assert [each.returncode for each in copiers] == [0] * PARTITIONS, everything()
+        ends = [json.loads(told(each).strip().splitlines()[-1]) for each in range(PARTITIONS)]
+        assert [end["remaining"] for end in ends] == [0] * PARTITIONS
+    found = read_all(cluster.kafka_bootstrap, "out")
+    # the copier keeps a record's partition by its key, of which there is none: so by its value
+    copied = [value for records in found.values() for _, value in records]
+    assert Counter(copied) == Counter(value for values in feeder.sent.values() for value in values)
+
+
+@pytest.mark.parametrize("hard", [False, True], ids=["restarted", "killed"])
+def test_streams_count_words_while_nodes_are_bounced(make_cluster: Any, tmp_path: Path, hard: bool) -> None:
+    """exactly_once_v2: every count of every word is in the output once, and in order."""
+    cluster = make_cluster(kafka=True, config=NODE)
+    for topic in ("lines", "counts"):
+        cluster.create_topic(topic, PARTITIONS, min_insync_replicas=2)
+    classes = tmp_path / "classes"
+    sources = [str(EXAMPLE), str(Path(__file__).parent / "java" / "CountOn.java")]
+    subprocess.run(
+        ["javac", "-cp", kafka_io.classpath(), "-d", str(classes), *sources], check=True, timeout=120
+    )
+    feeder = Feeder(cluster.kafka_bootstrap, "lines")
+    is_over = threading.Event()
+
+    def feed() -> None:
+        number = 0
+        while not is_over.wait(0.02):
+            feeder.send(LINE.encode(), number % PARTITIONS)
+            number += 1
+
+    log = tmp_path / "streams"
+    command = ("CountOn", cluster.kafka_bootstrap, "counting", "lines", "counts", str(tmp_path / "state"))
+    feeding = threading.Thread(target=feed, daemon=True)
+    counts: Counter[bytes] = Counter()
+    reader = new_reader(cluster.kafka_bootstrap)
+    reader.assign([TopicPartition("counts", number, 0) for number in range(PARTITIONS)])
+    with running(log, f"{classes}:{kafka_io.classpath()}", *command) as process:
+        feeding.start()
+
+        def counted() -> Counter[bytes]:
+            for message in reader.consume(5_000, 0.2):
+                if message.error() is None:
+                    counts[message.value()] += 1
+            return counts
+
+        def evidence() -> str:
+            return f"{log.read_text()[-4_000:]}\n{cluster.evidence()}"
+
+        wait_for(lambda: sum(counted().values()) > 50, "words are counted", 90, evidence)
+        bounce(cluster, ("lines", "counts", *INTERNAL), hard=hard)
+        before = sum(counted().values())
+        wait_for(lambda: sum(counted().values()) > before + 200, "it goes on", 90, evidence)
+        is_over.set()
+        feeding.join()
+        feeder.end()
+        lines = sum(map(len, feeder.sent.values()))
+        words = lines * len(LINE.split())
+        wait_for(lambda: sum(counted().values()) >= words, f"{words} words are counted", 90, evidence)
+        # "the" twice in each line, three others once: so many counts of each number, no more and no less
+        wanted = Counter({b"%d" % number: 4 if number <= lines else 1 for number in range(1, 2 * lines + 1)})
+        assert counted() == wanted, (counted() - wanted, wanted - counted(), evidence())
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(90) == 0
+    reader.close()
+    assert "closed: true" in log.read_text()

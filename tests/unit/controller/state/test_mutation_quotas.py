@@ -1,0 +1,86 @@
+"""Quotas of changes: held to for the whole cluster, by partitions, whichever node a client asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from controller_kit import Driver
+from headrace.protocol.messages.control import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    NewTopicSpec,
+    PartitionGrowth,
+)
+from headrace.protocol.messages.quotas import AlterClientQuotasRequest, QuotaAlteration, QuotaChange
+
+REFUSED = 89
+RATE = 1.0  # 11 windows of a second: 11 partitions at once, then one each second
+
+
+@pytest.fixture
+def driver() -> Driver:
+    """Three nodes; every client id has a quota of its own."""
+    made = Driver()
+    made.join(1, 2, 3)
+    change = QuotaAlteration((("client-id", None),), (QuotaChange("controller_mutation_rate", RATE),))
+    (answer,) = made.ask(AlterClientQuotasRequest((change,))).results
+    assert answer.error_code == 0
+    return made
+
+
+def create(driver: Driver, *topics: tuple[str, int], user: str = "u", **facts: Any) -> Any:
+    """Codes by topic, and for how long to wait."""
+    specs = tuple(NewTopicSpec(name, count) for name, count in topics)
+    answer = driver.ask(CreateTopicsRequest(specs, user=user, **facts))
+    return [topic.error_code for topic in answer.topics], answer.throttle_ms
+
+
+def test_changes_are_refused_once_the_quota_is_used_up(driver: Driver) -> None:
+    """One may be more than what is left; what is refused is not made, and not charged."""
+    codes, wait_ms = create(driver, ("a", 8), ("b", 8), ("c", 8), client_id="x")
+    assert (codes, wait_ms) == ([0, 0, REFUSED], 5_000)
+    assert set(driver.image.topics) == {"a", "b"}
+    grown = driver.ask(CreatePartitionsRequest((PartitionGrowth("a", 9),), user="u", client_id="x"))
+    assert ([each.error_code for each in grown.results], grown.throttle_ms) == ([REFUSED], 5_000)
+    gone = driver.ask(DeleteTopicsRequest(("a",), user="u", client_id="x"))
+    assert ([each.error_code for each in gone.results], gone.throttle_ms) == ([REFUSED], 5_000)
+    assert len(driver.partitions("a")) == 8
+
+
+def test_who_knows_no_refusal_only_waits(driver: Driver) -> None:
+    """Old clients are served, and charged."""
+    create(driver, ("a", 16), client_id="x")
+    codes, wait_ms = create(driver, ("b", 4), client_id="x", is_lenient=True)
+    assert (codes, wait_ms) == ([0], 9_000)
+    growth = (PartitionGrowth("b", 6),)
+    grown = driver.ask(CreatePartitionsRequest(growth, user="u", client_id="x", is_lenient=True))
+    assert grown.throttle_ms == 11_000
+    gone = driver.ask(DeleteTopicsRequest(("b",), user="u", client_id="x", is_lenient=True))
+    assert gone.throttle_ms == 17_000
+
+
+def test_what_is_not_made_is_not_charged(driver: Driver) -> None:
+    """Neither a check nor what fails."""
+    assert create(driver, ("a", 50), client_id="x", validate_only=True) == ([0], 0)
+    codes, wait_ms = create(driver, ("../a", 50), client_id="x")
+    assert (codes, wait_ms) == ([17], 0)
+    growth = (PartitionGrowth("nothing", 90),)
+    assert driver.ask(CreatePartitionsRequest(growth, user="u", client_id="x")).throttle_ms == 0
+
+
+def test_a_quota_is_of_its_client_alone(driver: Driver) -> None:
+    """Others go on; servers, which name no user, have no quota."""
+    assert create(driver, ("a", 16), client_id="x")[1] == 5_000
+    assert create(driver, ("b", 11), client_id="y") == ([0], 0)
+    assert create(driver, ("c", 50), user="") == ([0], 0)
+
+
+def test_time_gives_it_back(driver: Driver) -> None:
+    """A partition each second."""
+    assert create(driver, ("a", 16), client_id="x")[1] == 5_000
+    driver.now_ms += 4_000
+    assert create(driver, ("b", 1), client_id="x") == ([REFUSED], 1_000)
+    driver.now_ms += 1_000
+    assert create(driver, ("b", 1), client_id="x") == ([0], 1_000)

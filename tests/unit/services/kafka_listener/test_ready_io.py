@@ -1,0 +1,184 @@
+"""Answers that are ready: the same as the node's, to those who may have them, until the metadata move on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from headrace.protocol.errors import PolicyViolationError, UnknownTopicOrPartitionError
+from headrace.protocol.messages.data import (
+    MetadataResponse,
+    PartitionMetadata,
+    ProducePartitionResponse,
+    ProduceResponse,
+    TopicMetadata,
+)
+from headrace.services.kafka_listener.ready import MAX_ANSWERS, MAX_REQUEST_BYTES
+from kafka_listener_rig import TOPIC, TOPIC_ID, ListenerRig, WireClient, listening
+from kafka_wire import example_request, framed, request_frame
+from node_rig import run, until
+
+PRODUCE, METADATA, API_VERSIONS = 0, 3, 18
+
+
+def described(offset: int = 5, code: int = 0) -> MetadataResponse:
+    """What a node says of the topic."""
+    partitions = () if code else (PartitionMetadata(0, 1, 3, (1,), (1,)),)
+    return MetadataResponse("c", 1, offset, (), (TopicMetadata(code, TOPIC, TOPIC_ID, False, partitions),))
+
+
+async def ask_metadata(rig: ListenerRig, number: int, *, asks_node: bool, **answer: int) -> Any:
+    """What a new client hears of the topic."""
+    client = await rig.client()
+    before = len(rig.host.requests)
+    client.send(METADATA, 9, number, name=TOPIC, allow_auto_topic_creation=False)
+    if asks_node:
+        (await rig.host.request(before)).answered(described(**answer), ())
+    correlation_id, body = await client.answer(METADATA, 9)
+    assert correlation_id == number
+    assert len(rig.host.requests) == before + asks_node
+    return body
+
+
+def test_the_node_is_asked_once_for_what_many_ask() -> None:
+    """Until there are other metadata; each answer has its own number."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            first = await ask_metadata(rig, 1, asks_node=True)
+            assert await ask_metadata(rig, -2, asks_node=False) == first
+            rig.host.image = replace(rig.host.image, offset=6)
+            await ask_metadata(rig, 3, asks_node=True, offset=6)
+            await ask_metadata(rig, 4, asks_node=False)
+
+    run(scenario)
+
+
+def test_what_may_be_different_the_next_time_is_not_ready() -> None:
+    """A topic that is not there may be made; an answer may be older than what is known now."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            for number in range(2):
+                await ask_metadata(rig, number, asks_node=True, code=UnknownTopicOrPartitionError.code)
+            for number in range(2):
+                await ask_metadata(rig, number, asks_node=True, offset=4)
+
+    run(scenario)
+
+
+def test_each_client_keeps_its_own_names() -> None:
+    """Those that it says, with ApiVersions, and no other one's."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            clients = [await rig.client() for _ in range(3)]
+            for number, client in enumerate(clients):
+                client.send(API_VERSIONS, 3, number, client_software_name=f"x{min(number, 1)}")
+                await client.answer(API_VERSIONS, 3)
+                client.send(METADATA, 9, number, name=TOPIC)
+                if not number:
+                    (await rig.host.request(0)).answered(described(), ())
+                await client.answer(METADATA, 9)
+            assert len(rig.host.requests) == 1
+            peers = sorted((each.peer for each in rig.listener._connections), key=lambda peer: peer.session)
+            assert sorted(peer.software[0] for peer in peers) == ["x0", "x1", "x1"]
+            assert [peer.client_id for peer in peers] == ["c"] * 3
+
+    run(scenario)
+
+
+def test_who_may_not_ask_hears_that() -> None:
+    """Whoever has asked the same before."""
+    asked: list[tuple[int, int]] = []
+    denied: set[int] = set()
+
+    def authorize(peer: Any, api: Any, _body: Any) -> Any:
+        asked.append((peer.session, api.key))
+        return PolicyViolationError("no") if peer.session in denied else None
+
+    async def scenario() -> None:
+        async with listening(authorize) as rig:
+            await ask_metadata(rig, 1, asks_node=True)
+            await ask_metadata(rig, 2, asks_node=False)
+            assert len({session for session, _ in asked}) == len(asked) == 2
+            client = await rig.client()
+            client.send(API_VERSIONS, 3, client_software_name="x")
+            await client.answer(API_VERSIONS, 3)
+            denied.add(asked[-1][0])
+            client.send(METADATA, 9, name=TOPIC, allow_auto_topic_creation=False)
+            _, body = await client.answer(METADATA, 9)
+            assert [int(topic.error_code) for topic in body.topics] == [PolicyViolationError.code]
+            assert len(rig.host.requests) == 1
+
+    run(scenario)
+
+
+def test_who_has_a_quota_is_counted() -> None:
+    """The time that its requests take is its own."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            await ask_metadata(rig, 1, asks_node=True)
+            quotas = {(("client-id", None),): {"request_percentage": 1e9}}
+            rig.host.image = replace(rig.host.image, client_quotas=quotas)
+            for number in range(2):
+                await ask_metadata(rig, number, asks_node=True)
+            assert rig.listener.throttle.status()["meters"] == 1
+
+    run(scenario)
+
+
+def test_what_is_ready_goes_behind_what_is_not() -> None:
+    """A Produce that came before it is answered first."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            await ask_metadata(rig, 1, asks_node=True)
+            client = await rig.client()
+            client.send(PRODUCE, 9, 5, name=TOPIC, index=0, acks=1, transactional_id=None)
+            produce = await rig.host.request(1)
+            client.send(METADATA, 9, 6, name=TOPIC, allow_auto_topic_creation=False)
+            await until(lambda: any(each._waiting for each in rig.listener._connections))
+            produce.answered(ProduceResponse((ProducePartitionResponse(0, 1),)), ())
+            assert (await client.answer(PRODUCE, 9))[0] == 5
+            (await rig.host.request(2)).answered(described(), ())
+            assert (await client.answer(METADATA, 9))[0] == 6
+
+    run(scenario)
+
+
+def test_what_is_remembered_has_a_bound() -> None:
+    """Neither many requests nor a long one take memory for good."""
+
+    async def versions(client: WireClient, name: str) -> None:
+        client.send(API_VERSIONS, 3, client_software_name=name)
+        await client.answer(API_VERSIONS, 3)
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            client = await rig.client()
+            await versions(client, "x" * MAX_REQUEST_BYTES)
+            assert len(rig.listener.ready) == 0
+            for number in range(MAX_ANSWERS + 5):
+                await versions(client, f"x{number}")
+            assert len(rig.listener.ready) == MAX_ANSWERS
+
+    run(scenario)
+
+
+def test_a_ready_answer_that_comes_in_pieces() -> None:
+    """The request may end in the middle of what was read."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            client = await rig.client()
+            body = example_request(API_VERSIONS, 3, client_software_name="x")
+            data = b"".join(framed(request_frame(API_VERSIONS, 3, body, number)) for number in range(4))
+            for start in range(0, len(data), 7):
+                client.write(data[start : start + 7])
+                await client.writer.drain()
+            for number in range(4):
+                assert (await client.answer(API_VERSIONS, 3))[0] == number
+
+    run(scenario)
