@@ -138,9 +138,18 @@ def _java() -> str | None:
 
 
 def _commit() -> str | None:
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    """With "-dirty" if the code was changed since: pages, which an earlier part has written, are none."""
+    root = Path(__file__).parents[1]
+    found = _git(root, "describe", "--always")
+    changed = found and _git(root, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs")
+    return f"{found}-dirty" if changed else found
+
+
+def _git(root: Path, *command: str) -> str | None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        done = subprocess.run(
+            ["git", "-C", str(root), *command], capture_output=True, text=True, timeout=20, check=False
+        )
     except OSError:
         return None
     return done.stdout.strip() or None

@@ -5,20 +5,24 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
+from headrace.benchmarks.group import HEADRACE, KAFKA
 from headrace.benchmarks.page import VERDICTS, interval, machine_table, side
 from headrace.benchmarks.results import compare, used
-from headrace.benchmarks.statistics import MET, MISSED
+from headrace.benchmarks.statistics import MET, MISSED, SPREAD, estimate, verdict
 
-from .cells import FULL, GROUPS, RATE, SIZE, VERSIONS
+from .cells import GROUPS, GROWTH_GOAL, MEMORY, PARTITIONS, RATE, SIZE, TIMES_LARGER, VERSIONS, WRITE
 
 METHOD = """\
 - One Apache Kafka {kafka} node and one headrace node with defaults, as in [BENCHMARKS.md](BENCHMARKS.md),
   on cores {servers}; clients on cores {clients}. Topics of {partitions} partitions, values of {size} random
-  bytes, no keys, no compression, written in batches of 64 KB; {rows:,} rows are read by Spark,
-  {ray_rows:,} by Ray Data, {written:,} are written.
-- A client is one process with one Spark session (`local[1]` on one core, `local[2]` on two, a heap of 1 GB,
-  the Python workers on the same cores), or one Ray of two CPUs. It runs both systems' cells in turn: A B,
-  B A, ..., {pairs} pairs after rounds that do not count. Both connectors are in the same session.
+  bytes, no keys, no compression, written in batches of 64 KB. How many rows are read and written, in how
+  many pairs, after how many rounds that do not count, stands above each group's figures. Spark reads and
+  writes as many for each core: a job costs tenths of a second whatever its size, for which two cores wait
+  as long as one.
+- A client is one process with one Spark session (`local[1]` on one core, `local[2]` on two, a heap of a fixed
+  size, the Python workers on the same cores), or one Ray of two CPUs. It runs both systems' cells in turn:
+  A B, B A, ... Both connectors are in the same session. What took less than the time told was run again, and
+  counts as one.
 - "read value": the column `value` alone; "read all": the seven columns of Spark's Kafka source. Both into
   Spark's `noop` sink; the rows are counted and the lengths of the values added up on the way (`observe`), and
   have to be right. Spark 3.5 reads headrace by `headrace.spark.read`, Spark 4 by `format("headrace")`, whose
@@ -29,8 +33,8 @@ METHOD = """\
   defaults; it reads with its defaults. The topic is a new one each time; its end offsets are looked at.
 - rows/s and core: rows by seconds, by the cores that the client has. rows/CPU s: by the CPU time of the
   client's processes, the JVM and the Python workers; the servers' is not in it.
-- Ratios are medians of the pairs with the 95 % interval of a bootstrap; one that reaches further than 15 %
-  from its median resolves nothing.
+- Ratios are medians of the pairs, rates of the runs, with the 95 % interval of a bootstrap; one that reaches
+  further than {spread:.0%} from its median resolves nothing.
 - Kafka's connector: {connectors}, the newest that Maven has; PySpark is the same for both systems.
 - A part is measured anew by `ONLY=`; each tells when and of which commit.
 - Limits: as in BENCHMARKS.md: one machine, its loopback and a virtual disk. Never compare figures of
@@ -38,15 +42,23 @@ METHOD = """\
 """
 
 
+MEMORY_NOTES = """\
+A topic is read four times, and then one of four times the rows: before all else that a process does, for it
+keeps what it once had; headrace before Kafka. The most at one time: of one Python worker, of all Python
+processes, of the JVM, whose heap has its full size from the start, and of the blocks in Ray's object store
+that somebody needs. Libraries are left out; what forked workers share is divided among them. Spark reads as
+for "read value". Ray Data passes blocks through its store to the driver, which adds up their lengths and
+keeps none (`iter_batches`): what is read faster than the driver takes it waits in the store, up to a bound,
+then the tasks wait. Ray takes seconds until it is there, so headrace's topics have more rows."""
+
+
 def page(results: dict[str, Any]) -> str:
     """The whole page."""
-    sizes = FULL
     machine = results["machine"]
     connectors = ", ".join(f"{found.connector} for Spark {line}" for line, found in VERSIONS.items())
     method = METHOD.format(
         kafka="4.1.0", servers=_listed(machine["server_cores"]), clients=_listed(machine["client_cores"]),
-        partitions=4, size=SIZE, rows=sizes.rows, ray_rows=sizes.ray_rows, written=sizes.written,
-        pairs=sizes.pairs, connectors=connectors,
+        partitions=PARTITIONS, size=SIZE, spread=SPREAD, connectors=connectors,
     )  # fmt: skip
     parts = [
         "# Benchmarks: Spark and Ray Data over headrace, beside Apache Kafka",
@@ -88,17 +100,38 @@ def table(results: dict[str, Any]) -> list[str]:
             if not runs:
                 lines.append(f"| {limit.title} | - | not measured | {least} | absent |")
                 continue
-            rates = [run[RATE] for run in runs]
-            middle = statistics.median(rates)
-            state = VERDICTS[MET if middle >= limit.least else MISSED]
-            spread = f"{min(rates) / 1e6:.2f} .. {max(rates) / 1e6:.2f} (all)"
-            lines.append(f"| {limit.title} | {middle / 1e6:.2f} M | {spread} | {least} | {state} |")
+            rate = estimate([run[RATE] / 1e6 for run in runs])
+            judged = {**rate._asdict(), "goal": limit.least / 1e6, "at_least": True}
+            judged["verdict"] = verdict(rate, judged["goal"], at_least=True)
+            state = VERDICTS[judged["verdict"]] + side(judged)
+            lines.append(f"| {limit.title} | {rate.median:.2f} M | {interval(judged)} | {least} | {state} |")
         for comparison in group.comparisons:
             row = compare(results["runs"], group, comparison)
             figures = f"{row['ratio']:.2f} | {interval(row)}" if "ratio" in row else f"- | {row['why']}"
             state = VERDICTS[row["verdict"]] + side(row)
             lines.append(f"| {row['title']} | {figures} | ≥ {row['goal']:g} | {state} |")
+        lines.append(_growth_line(results, group))
     return lines
+
+
+def growth(results: dict[str, Any], group: str, system: str) -> dict[str, float]:
+    """Of what there is memory of: the most for the larger topic by that for the smaller one. Empty when
+    that was not measured."""
+    rows = [row for row in results["memory"] if (row["group"], row["system"]) == (group, system)]
+    if len(rows) != 2:
+        return {}
+    small, large = rows
+    return {name: large[name] / small[name] for name in MEMORY if small.get(name)}
+
+
+def _growth_line(results: dict[str, Any], group: Any) -> str:
+    title = f"{group.title}: most memory for {TIMES_LARGER} times the rows"
+    found = growth(results, group.id, HEADRACE)
+    if not found:
+        return f"| {title} | - | not measured | ≤ {GROWTH_GOAL:g} | absent |"
+    worst = max(found, key=lambda name: found[name])
+    state = VERDICTS[MET if found[worst] <= GROWTH_GOAL else MISSED]
+    return f"| {title} | {found[worst]:.2f} | most of all: {MEMORY[worst]} | ≤ {GROWTH_GOAL:g} | {state} |"
 
 
 def _figures(results: dict[str, Any], group: Any) -> list[str]:
@@ -108,39 +141,62 @@ def _figures(results: dict[str, Any], group: Any) -> list[str]:
         f"### {group.title}",
         "",
         f"{name}; measured {about['time']}, commit {about['commit']}.",
+        _measured_with(results, group, about),
         "",
-        "| cell | rows/s and core | rows/CPU s | Python MB | JVM MB |",
-        "| --- | ---: | ---: | ---: | ---: |",
+        "| cell | rows/s and core | rows/CPU s |",
+        "| --- | ---: | ---: |",
     ]
     for cell in group.cells:
         runs = list(used(results["runs"], group.id, cell).values())
         if runs:
-            middle = {
-                name: statistics.median(run[name] for run in runs)
-                for name in (RATE, "rows_per_cpu_s", "python_mb", "jvm_mb")
-            }
-            lines.append(
-                f"| {cell} | {middle[RATE]:,.0f} | {middle['rows_per_cpu_s']:,.0f} |"
-                f" {middle['python_mb']:,.0f} | {middle['jvm_mb']:,.0f} |"
-            )
+            rate, by_cpu = (statistics.median(run[name] for run in runs) for name in (RATE, "rows_per_cpu_s"))
+            lines.append(f"| {cell} | {rate:,.0f} | {by_cpu:,.0f} |")
     return [*lines, ""]
 
 
-def _memory(results: dict[str, Any]) -> list[str]:
-    lines = [
-        "The most that one Python process and the JVM have resident while a topic is read, and then one of",
-        "four times the rows; before anything else, for a process keeps what it once had. What is shared",
-        "(libraries, Ray's object store) is left out. The JVM's heap grows up to 1 GB with whatever runs.",
-        "",
-        "| group | system | rows | Python MB | JVM MB |",
-        "| --- | --- | ---: | ---: | ---: |",
+def _measured_with(results: dict[str, Any], group: Any, about: dict[str, Any]) -> str:
+    """The constants of a run, out of what it has told."""
+    runs = [run for run in results["runs"] if run["group"] == group.id]
+    parts = []
+    for what, is_write in (("read", False), ("written", True)):
+        rows = {run["rows"] // run["rounds"] for run in runs if run["cell"].startswith(WRITE) is is_write}
+        if rows:
+            parts.append(f"{_listed([f'{each:,}' for each in sorted(rows)])} rows {what}")
+    pairs = len({run["pair"] for run in runs})
+    parts += [
+        f"{pairs} pairs",
+        f"rounds before them: {about['warm']}",
+        f"a cell {about['least_s']:g} s at least",
     ]
-    for row in results["memory"]:
-        lines.append(
-            f"| {row['group']} | {row['system']} | {row['rows_read']:,} | {row['python_mb']:,.0f} |"
-            f" {row['jvm_mb']:,.0f} |"
+    if "heap" in about:
+        parts.append(f"a heap of {about['heap']}")
+    if "store_mb" in about:
+        parts.append(
+            f"a store of {about['store_mb']:.0f} MB, for memory blocks of {about['block_mb']:.0f} MB"
         )
+    parts.append(f"memory: {about['memory']}")
+    return f"With {', '.join(parts)}."
+
+
+def _memory(results: dict[str, Any]) -> list[str]:
+    parts = list(MEMORY.values())
+    lines = [MEMORY_NOTES, "", *_header("group", "system", "rows", *(f"{part}, MB" for part in parts))]
+    for row in results["memory"]:
+        figures = " | ".join(f"{row[name]:,.0f}" if row[name] else "" for name in MEMORY)
+        lines.append(f"| {row['group']} | {row['system']} | {row['rows']:,} | {figures} |")
+    lines += ["", f"For {TIMES_LARGER} times the rows so many times the memory:", ""]
+    lines += _header("group", "system", *parts)
+    for group in GROUPS:
+        for system in (HEADRACE, KAFKA):
+            found = growth(results, group.id, system)
+            if found:
+                figures = " | ".join(f"{found[name]:.2f}" if name in found else "" for name in MEMORY)
+                lines.append(f"| {group.id} | {system} | {figures} |")
     return lines
+
+
+def _header(group: str, system: str, *figures: str) -> list[str]:
+    return [f"| {' | '.join((group, system, *figures))} |", "| --- | --- |" + " ---: |" * len(figures)]
 
 
 def _most_load(results: dict[str, Any]) -> float:

@@ -9,9 +9,15 @@ import json
 import os
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headrace.benchmarks.spark.usage_io import Usage
+from headrace.benchmarks.spark.usage_io import Cpu, Memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Of the store a read may fill a half. So small that every topic whose memory is looked at is larger.
+STORE_BYTES, BLOCK_BYTES = 256 << 20, 4 << 20
 
 
 def main(cpus: str) -> None:
@@ -20,35 +26,58 @@ def main(cpus: str) -> None:
 
     talk = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    ray.init(num_cpus=int(cpus), include_dashboard=False, log_to_driver=False, object_store_memory=1 << 30)
+    ray.init(
+        num_cpus=int(cpus), include_dashboard=False, log_to_driver=False, object_store_memory=STORE_BYTES
+    )
     ray.data.DataContext.get_current().enable_progress_bars = False
-    print(json.dumps({"ray": ray.__version__}), file=talk, flush=True)
+    about = {"ray": ray.__version__, "store_mb": STORE_BYTES / 1e6, "block_mb": BLOCK_BYTES / 1e6}
+    print(json.dumps(about), file=talk, flush=True)
+    store_bytes = _store()
     for line in sys.stdin:
-        print(json.dumps(measured(json.loads(line))), file=talk, flush=True)
+        print(json.dumps(measured(json.loads(line), store_bytes)), file=talk, flush=True)
     ray.shutdown()
 
 
-def measured(order: dict[str, Any]) -> dict[str, Any]:
+def measured(order: dict[str, Any], store_bytes: Callable[[], int]) -> dict[str, Any]:
     """As that of spark_side."""
-    with Usage() as usage:
+    usage: Memory | Cpu = Memory(store_bytes) if order["is_memory"] else Cpu()
+    with usage:
         started_s = time.monotonic()
-        found = _read(order)
+        found = _passed(order) if order["is_memory"] else _summed(order)
         seconds = time.monotonic() - started_s
     return {"seconds": seconds, **found, **usage.told()}
 
 
-def _read(order: dict[str, Any]) -> dict[str, Any]:
+def _dataset(order: dict[str, Any]) -> Any:
+    if order["system"] == "kafka":
+        import ray
+
+        return ray.data.read_kafka(order["topic"], bootstrap_servers=order["bootstrap"])
+    import headrace
+
+    return headrace.ray_data.read(order["topic"], bootstrap_servers=order["bootstrap"])
+
+
+def _summed(order: dict[str, Any]) -> dict[str, Any]:
     """In tasks of Ray: what the values of each block add up to."""
+    sums = _dataset(order).map_batches(_sums, batch_format="pyarrow", batch_size=None).take_all()
+    return {name: sum(row[name] for row in sums) for name in ("rows", "bytes")}
+
+
+def _passed(order: dict[str, Any]) -> dict[str, Any]:
+    """Through the store to this process, which keeps nothing."""
     import ray
 
-    if order["system"] == "kafka":
-        found = ray.data.read_kafka(order["topic"], bootstrap_servers=order["bootstrap"])
-    else:
-        import headrace
-
-        found = headrace.ray_data.read(order["topic"], bootstrap_servers=order["bootstrap"])
-    sums = found.map_batches(_sums, batch_format="pyarrow", batch_size=None).take_all()
-    return {name: sum(row[name] for row in sums) for name in ("rows", "bytes")}
+    context = ray.data.DataContext.get_current()
+    before, context.target_max_block_size = context.target_max_block_size, BLOCK_BYTES
+    found = {"rows": 0, "bytes": 0}
+    try:
+        for batch in _dataset(order).iter_batches(batch_format="pyarrow", batch_size=None):
+            for name, value in _sums(batch).to_pydict().items():
+                found[name] += value[0]
+    finally:
+        context.target_max_block_size = before
+    return found
 
 
 def _sums(table: Any) -> Any:
@@ -57,6 +86,24 @@ def _sums(table: Any) -> Any:
 
     size = pc.sum(pc.binary_length(table["value"])).as_py() or 0
     return pa.table({"rows": [table.num_rows], "bytes": [size]})
+
+
+def _store() -> Callable[[], int]:
+    """What tells how many bytes of blocks somebody still needs lie in Ray's object store. Blocks that nobody
+    needs stay there until their room is wanted; Ray's own figures are a second old."""
+    import ray
+    from ray._private.grpc_utils import init_grpc_channel
+    from ray.core.generated import node_manager_pb2, node_manager_pb2_grpc
+
+    node = ray.nodes()[0]  # type: ignore[no-untyped-call]
+    channel = init_grpc_channel(f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}")
+    stub = node_manager_pb2_grpc.NodeManagerServiceStub(channel)
+    asked = node_manager_pb2.FormatGlobalMemoryInfoRequest(include_memory_info=False)
+
+    def needed() -> int:
+        return int(stub.FormatGlobalMemoryInfo(asked).store_stats.object_store_bytes_primary_copy)
+
+    return needed
 
 
 if __name__ == "__main__":

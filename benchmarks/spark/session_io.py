@@ -16,8 +16,8 @@ from headrace.benchmarks.children_io import ChildError, Children, LostDataError
 from headrace.benchmarks.group import HEADRACE, KAFKA
 from headrace.benchmarks.systems_io import Headrace, Kafka
 
-from . import connector_io
-from .cells import PARTITIONS, RATE, SIZE, WRITE, Group, Sizes, cell
+from . import connector_io, usage_io
+from .cells import MEMORY, PARTITIONS, RATE, SIZE, TIMES_LARGER, WRITE, Group, Sizes, cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ class Session:
     def __init__(self, sizes: Sizes, say: Callable[[str], None]) -> None:
         self._sizes, self._say = sizes, say
         self._exit = contextlib.ExitStack()
-        self._topics: set[str] = set()
+        self._topics: set[tuple[str, str]] = set()
 
     def __enter__(self) -> Self:
         with self._exit:
@@ -65,11 +65,12 @@ class Session:
         Errors: ChildError, LostDataError.
         """
         sizes = self._sizes
-        rows = sizes.rows if group.line else sizes.ray_rows
-        self._fill(rows)
+        rows = sizes.rows * group.cores if group.line else sizes.ray_rows
+        self._fill(KAFKA, rows)
+        self._fill(HEADRACE, rows)
         with self._client(group) as (client, about):
             self._say(f"{group.id}: {about}")
-            memory = self._memory(client, group, rows)
+            memory = self._memory(client, group)
             for number in range(sizes.warm):
                 for face in group.faces:
                     for system in (KAFKA, HEADRACE):
@@ -84,7 +85,8 @@ class Session:
                         runs.append({"pair": pair, "cell": cell(face, system), **found})
                         self._say(f"{group.id} {pair + 1}: {cell(face, system)}: {_told(found)}")
         kept = [{"group": group.id, "is_used": True, **run} for run in runs]
-        return {"about": about, "runs": kept, "memory": memory}
+        with_what = {"warm": sizes.warm, "least_s": sizes.least_s, "memory": usage_io.METHOD}
+        return {"about": {**about, **with_what}, "runs": kept, "memory": memory}
 
     @contextlib.contextmanager
     def _client(self, group: Group) -> Iterator[tuple[Child, dict[str, Any]]]:
@@ -105,16 +107,28 @@ class Session:
             self._children.end(client)
 
     def _cell(self, client: Child, group: Group, face: str, system: str, rows: int) -> dict[str, Any]:
+        """One order, again until that took long enough: sums, and rates. Errors as of `_order`."""
+        found: dict[str, Any] = {"rounds": 0, "rows": 0, "seconds": 0.0, "cpu_s": 0.0}
+        while not found["rounds"] or found["seconds"] < self._sizes.least_s:
+            told = self._order(client, group, face, system, rows)
+            found = {name: was + told.get(name, 1) for name, was in found.items()}
+        found[RATE] = found["rows"] / found["seconds"] / group.cores
+        found["rows_per_cpu_s"] = found["rows"] / found["cpu_s"]
+        return found
+
+    def _order(
+        self, client: Child, group: Group, face: str, system: str, rows: int, *, is_memory: bool = False
+    ) -> dict[str, Any]:
         """One order, and whether it did what it was told. Errors: ChildError, LostDataError."""
         its = self._systems[system]
         writes = face == WRITE
         topic = "written" if writes else _name(rows)
-        rows = self._sizes.written if writes else rows
+        rows = self._sizes.written * group.cores if writes else rows
         if writes:
             its.create_topic(topic, PARTITIONS)
         order = {"face": face, "system": system, "bootstrap": its.bootstrap, "topic": topic, "rows": rows}
-        client.tell(json.dumps(order))
-        found = json.loads(client.line(CELL_TIMEOUT_S))
+        client.tell(json.dumps({**order, "is_memory": is_memory}))
+        found = dict(json.loads(client.line(CELL_TIMEOUT_S)))
         if writes:
             there = its.end_offset(topic)
             its.delete_topic(topic)
@@ -124,39 +138,46 @@ class Session:
                 raise LostDataError(f"{group.id}: {found['bytes']:,} bytes of {system}, not {rows * SIZE:,}")
         if there != rows:
             raise LostDataError(f"{group.id}: {there:,} rows of {system}, not {rows:,}")
-        found[RATE] = rows / found["seconds"] / group.cores
-        found["rows_per_cpu_s"] = rows / found["cpu_s"]
-        return dict(found)
+        return found
 
-    def _memory(self, client: Child, group: Group, large: int) -> list[dict[str, Any]]:
-        """The most memory for a small topic, twice, and then for one four times as large, of both systems.
+    def _memory(self, client: Child, group: Group) -> list[dict[str, Any]]:
+        """The most memory for a small topic, and then for a larger one, of both systems: of headrace first,
+        and all of it before anything else. A process keeps what it once had.
 
-        This comes first: a process keeps what it once had.
+        The small one is read until it was as many rows as the larger one has, for the most of more is more.
         """
         found = []
-        small = large // 4 if group.is_memory else 0
-        for rows in filter(None, (small, small, large if small else 0)):
-            self._fill(rows)
-            for system in (KAFKA, HEADRACE):
-                told = self._cell(client, group, group.faces[0], system, rows)
-                found.append({"group": group.id, "system": system, "rows_read": rows, **told})
-                self._say(f"{group.id}: memory for {rows:,} rows of {system}: {_told(told)}")
-        return found[2:]  # the first time is of imports
+        sizes = self._sizes
+        rows_of = (sizes.memory_rows,) * 2 if group.line else sizes.ray_memory_rows
+        for system, small in zip((HEADRACE, KAFKA), rows_of, strict=True):
+            self._most_memory(client, group, system, small, 1)  # imports
+            for rows, times in ((small, TIMES_LARGER), (small * TIMES_LARGER, 1)):
+                most = self._most_memory(client, group, system, rows, times)
+                found.append({"group": group.id, "system": system, "rows": rows, **most})
+                figures = ", ".join(f"{MEMORY[name]} {most[name]:.0f} MB" for name in MEMORY if most[name])
+                self._say(f"{group.id}: memory for {rows:,} rows of {system}: {figures}")
+        return found
 
-    def _fill(self, rows: int) -> None:
-        """The same values into a topic of both systems, unless it is there."""
-        topic = _name(rows)
-        if topic in self._topics:
+    def _most_memory(
+        self, client: Child, group: Group, system: str, rows: int, times: int
+    ) -> dict[str, float]:
+        self._fill(system, rows)
+        face = group.faces[0]
+        told = [self._order(client, group, face, system, rows, is_memory=True) for _ in range(times)]
+        return {name: max(each[name] for each in told) for name in MEMORY}
+
+    def _fill(self, name: str, rows: int) -> None:
+        """Values into a topic of a system, the same ones into both, unless they are there."""
+        topic, system = _name(rows), self._systems[name]
+        if (name, topic) in self._topics:
             return
-        self._topics.add(topic)
-        for system in self._systems.values():
-            system.create_topic(topic, PARTITIONS)
-        _fill_kafka(self._systems[KAFKA].bootstrap, topic, rows)
-        _fill_headrace(self._systems[HEADRACE].bootstrap, topic, rows)
-        for name, system in self._systems.items():
-            if system.end_offset(topic) != rows:
-                raise LostDataError(f"{system.end_offset(topic):,} rows in {name}, not {rows:,}")
-        self._say(f"{rows:,} rows of {SIZE} bytes into both")
+        self._topics.add((name, topic))
+        system.create_topic(topic, PARTITIONS)
+        fill = _fill_kafka if name == KAFKA else _fill_headrace
+        fill(system.bootstrap, topic, rows)
+        if system.end_offset(topic) != rows:
+            raise LostDataError(f"{system.end_offset(topic):,} rows in {name}, not {rows:,}")
+        self._say(f"{rows:,} rows of {SIZE} bytes into {name}")
 
 
 def _name(rows: int) -> str:
@@ -166,7 +187,7 @@ def _name(rows: int) -> str:
 def _told(found: dict[str, Any]) -> str:
     return (
         f"{found[RATE] / 1e6:.2f} M rows/s/core, {found['rows_per_cpu_s'] / 1e6:.2f} M rows/CPU s,"
-        f" Python {found['python_mb']:.0f} MB, JVM {found['jvm_mb']:.0f} MB"
+        f" {found['seconds']:.2f} s"
     )
 
 

@@ -2,7 +2,7 @@
 
     python -m headrace.benchmarks.spark.spark_side MASTER JARS
 
-Order: {"face", "system", "bootstrap", "topic", "rows"}; report: what `measured` gives.
+Order: {"face", "system", "bootstrap", "topic", "rows", "is_memory"}; report: what `measured` gives.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from headrace.benchmarks.spark.usage_io import Usage
+from headrace.benchmarks.spark.usage_io import Cpu, Memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,10 @@ def main(master: str, jars: str) -> None:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": HEAP,
+        # all of it from the start: what grows is outside of it then, and nobody waits for it to grow
+        "spark.driver.extraJavaOptions": f"-Xms{HEAP} -XX:+AlwaysPreTouch",
         "spark.python.daemon.module": "headrace.clients.spark.worker_daemon_io",  # as headrace's sessions
+        "spark.python.unix.domain.socket.enabled": "true",  # as headrace's sessions
         "spark.driver.extraClassPath": jars,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -51,16 +54,17 @@ def main(master: str, jars: str) -> None:
         from headrace.clients.spark import register
 
         register(spark)
-    print(json.dumps({"spark": spark.version}), file=talk, flush=True)
+    print(json.dumps({"spark": spark.version, "heap": HEAP}), file=talk, flush=True)
     for line in sys.stdin:
         print(json.dumps(measured(spark, json.loads(line))), file=talk, flush=True)
     spark.stop()
 
 
 def measured(spark: Any, order: dict[str, Any]) -> dict[str, Any]:
-    """Seconds, rows, bytes of values (reads), CPU seconds of all processes, and the most memory."""
+    """Seconds, rows, bytes of values (reads); and CPU seconds of all processes, or the most memory."""
     run = _FACES[order["face"]]
-    with Usage() as usage:
+    usage: Memory | Cpu = Memory() if order["is_memory"] else Cpu()
+    with usage:
         started_s = time.monotonic()
         found = run(spark, order)
         seconds = time.monotonic() - started_s

@@ -1,63 +1,116 @@
-"""What a process and all that it started use while something runs: CPU time, and the most memory."""
+"""What a process and all that it started use while something runs: CPU time, or the most memory.
+
+Two runs: to look at the memory of processes takes CPU time on their own cores.
+"""
 
 from __future__ import annotations
 
+import re
 import threading
-from typing import Any, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import psutil
 
-LOOK_S = 0.02
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LOOK_S = 0.05
+METHOD = "Pss_Anon of each process every 50 ms"
+_ANONYMOUS = re.compile(r"^Pss_Anon:\s+(\d+) kB", re.MULTILINE)
 
 
-class Usage:
-    """As a context, around what is measured. `cpu_s` of all processes; `python_mb` and `jvm_mb` are the most
-    that one Python process besides this one, and one JVM, had resident. What is shared, as libraries and
-    Ray's object store, is left out."""
+class Cpu:
+    """As a context, around what is measured: `cpu_s`, of all processes."""
 
     def __init__(self) -> None:
-        self.cpu_s = self.python_mb = self.jvm_mb = 0.0
-        self._own = psutil.Process()
-        self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="usage", daemon=True)
+        self.cpu_s = 0.0
 
     def __enter__(self) -> Self:
-        self._before = self._cpu()
+        self._before = _cpu_seconds()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.cpu_s = sum(used - self._before.get(pid, 0.0) for pid, used in _cpu_seconds().items())
+
+    def told(self) -> dict[str, Any]:
+        """For a report."""
+        return {"cpu_s": self.cpu_s}
+
+
+class Memory:
+    """As a context, around what is measured: the most memory at one time, in MB of 10^6 bytes. `worker_mb` of
+    one Python process besides this one, `python_mb` of all of them with this one, `jvm_mb` of all JVMs, and
+    `store_mb`, what `store_bytes` told at most.
+
+    Counted is what a process has written itself, and its part of what it shares with its forks.
+    """
+
+    def __init__(self, store_bytes: Callable[[], int] | None = None) -> None:
+        self._store_bytes = store_bytes
+        self._most = dict.fromkeys(("worker_mb", "python_mb", "jvm_mb", "store_mb"), 0.0)
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="memory", daemon=True)
+
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._ends.set()
         self._thread.join()
-        after = self._cpu()
-        self.cpu_s = sum(used - self._before.get(pid, 0.0) for pid, used in after.items())
 
     def told(self) -> dict[str, Any]:
         """For a report."""
-        return {"cpu_s": self.cpu_s, "python_mb": self.python_mb, "jvm_mb": self.jvm_mb}
-
-    def _cpu(self) -> dict[int, float]:
-        found = {}
-        for process in self._all():
-            try:
-                times = process.cpu_times()
-            except psutil.Error:
-                continue
-            found[process.pid] = times.user + times.system
-        return found
-
-    def _all(self) -> list[psutil.Process]:
-        return [self._own, *self._own.children(recursive=True)]
+        return dict(self._most)
 
     def _watch(self) -> None:
-        while not self._ends.wait(LOOK_S):
-            for process in self._own.children(recursive=True):
-                try:
-                    name, found = process.name(), process.memory_info()
-                except psutil.Error:
-                    continue
-                mb = (found.rss - found.shared) / 1e6
-                if name.startswith("java"):
-                    self.jvm_mb = max(self.jvm_mb, mb)
-                elif name.startswith(("python", "pyspark", "ray::")):
-                    self.python_mb = max(self.python_mb, mb)
+        while True:
+            for name, value in self._now().items():
+                self._most[name] = max(self._most[name], value)
+            if self._ends.wait(LOOK_S):
+                return
+
+    def _now(self) -> dict[str, float]:
+        own, *others = _processes()
+        found = dict.fromkeys(self._most, 0.0)
+        found["python_mb"] = anonymous_mb(own.pid)
+        for process in others:
+            try:
+                name = process.name()
+            except psutil.Error:
+                continue
+            if name.startswith("java"):
+                found["jvm_mb"] += anonymous_mb(process.pid)
+            elif name.startswith(("python", "pyspark", "ray::")):
+                mb = anonymous_mb(process.pid)
+                found["python_mb"] += mb
+                found["worker_mb"] = max(found["worker_mb"], mb)
+        if self._store_bytes is not None:
+            found["store_mb"] = self._store_bytes() / 1e6
+        return found
+
+
+def anonymous_mb(pid: int) -> float:
+    """What a process has in memory that is of no file, its part of what is shared; 0 when it is gone."""
+    try:
+        found = _ANONYMOUS.search(Path(f"/proc/{pid}/smaps_rollup").read_text())
+    except OSError:
+        return 0.0
+    return int(found[1]) * 1024 / 1e6 if found else 0.0
+
+
+def _processes() -> list[psutil.Process]:
+    own = psutil.Process()
+    return [own, *own.children(recursive=True)]
+
+
+def _cpu_seconds() -> dict[int, float]:
+    found = {}
+    for process in _processes():
+        try:
+            times = process.cpu_times()
+        except psutil.Error:
+            continue
+        found[process.pid] = times.user + times.system
+    return found

@@ -1,0 +1,52 @@
+"""CPU time and memory of a process and of those it started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+from headrace.benchmarks.spark.usage_io import Cpu, Memory, anonymous_mb
+
+MB = 60
+CHILD = f"""
+import os, sys, time
+kept = b"x" * {MB} * 10**6
+if not os.fork():
+    print(flush=True)
+    sys.stdin.read()
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_memory_of_forks_is_counted_once() -> None:
+    """Two processes share what the first one has written: each has a half of it."""
+    command = [sys.executable, "-c", CHILD]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        with Memory(lambda: 7_000_000) as memory:
+            own_mb = anonymous_mb(os.getpid())
+        child.communicate()
+    found = memory.told()
+    assert MB / 2 < found["worker_mb"] < MB
+    assert MB < found["python_mb"] - own_mb < 2 * MB
+    assert (found["jvm_mb"], found["store_mb"]) == (0.0, 7.0)
+
+
+def test_a_process_that_is_gone_has_no_memory() -> None:
+    """It may end while it is looked at."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        child.wait()
+    assert anonymous_mb(child.pid) == 0.0
+
+
+def test_cpu_time_of_what_runs_inside() -> None:
+    """Of this process, as it counts itself."""
+    before_s = time.process_time()
+    with Cpu() as cpu:
+        while time.process_time() < before_s + 0.05:
+            pass
+    assert cpu.told()["cpu_s"] >= 0.03
