@@ -76,23 +76,28 @@ class Filters(NamedTuple):
         return Edge("filter", timestamp=-(-self.timestamp.low // 1000))
 
 
+def microseconds(moment: datetime) -> int:
+    """Since 1970, of an aware datetime: exact, as `timestamp()` is not in far years."""
+    return int((moment - _EPOCH) // _MICROSECOND)
+
+
 def _narrowed(bounds: Bounds, column: str, operator: str, value: Any) -> Bounds:
     if operator == "in":
-        among = frozenset(_number(column, each) for each in value)
+        among = frozenset(number for each in value if _MIN <= (number := _number(column, each)) <= _MAX)
         return bounds._replace(among=among if bounds.among is None else among & bounds.among)
     number = _number(column, value)
     low, high = bounds.low, bounds.high
     if operator in ("=", ">=", ">"):
-        low = max(low, number + (operator == ">"))
+        low = min(max(low, number + (operator == ">")), _MAX)
     if operator in ("=", "<=", "<"):
-        high = min(high, number - (operator == "<"))
+        high = max(min(high, number - (operator == "<")), _MIN)
     return bounds._replace(low=low, high=high)
 
 
 def _number(column: str, value: Any) -> int:
     if column == "timestamp":
         if hasattr(value, "timestamp") and getattr(value, "tzinfo", None) is not None:
-            return int((value - _EPOCH) // _MICROSECOND)  # timestamp() is a float: too coarse in far years
+            return microseconds(value)
         return timestamp_to_ms(value) * 1000
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"a filter on {column} compares with whole numbers, not {value!r}")

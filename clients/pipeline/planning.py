@@ -189,8 +189,8 @@ def plan_between(
             start = None
         if start is None:
             start, exact[tp] = 0, earliest
-        if start > latest:
-            losses.append(Loss(tp, start, end, f"its log ends at {latest} now"))
+        if start > min(end, latest):  # it grew again since, perhaps with other records
+            losses.append(Loss(tp, start, end, f"its log ends at {min(end, latest)} now"))
             continue
         if end > latest:
             losses.append(Loss(tp, latest, end, f"its log ends at {latest} for readers"))

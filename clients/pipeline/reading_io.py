@@ -286,7 +286,9 @@ class _RangeReader:
 
 
 def _consumer_config(cut: OffsetRange, options: ReadOptions) -> ConsumerConfig:
-    values = {**dict(options.client), "auto.offset.reset": "none"}
+    # Of the plan: a task's environment may say something else, and then its end would not be reached.
+    isolation = "read_committed" if options.is_read_committed else "read_uncommitted"
+    values = {**dict(options.client), "auto.offset.reset": "none", "isolation.level": isolation}
     most = values["max.partition.fetch.bytes"]
     values["max.partition.fetch.bytes"] = min(int(most), max(cut.size * _ROW_BYTES, _LEAST_FETCH_BYTES))
     return resolve(ConsumerConfig, values, environment())

@@ -42,13 +42,13 @@ def split(
 
 
 def divided(whole: OffsetRange, parts: int) -> list[OffsetRange]:
-    """A range in that many parts of even size, the last ones longer by one; none is empty."""
+    """A range in that many parts of even size, or one for each offset; the last ones are longer by one."""
     found, start, left = [], whole.start, whole.size
+    parts = min(parts, whole.size)
     for number in range(parts):
         size = left // (parts - number)
         left -= size
-        if size:
-            found.append(whole._replace(start=start, end=start + size))
+        found.append(whole._replace(start=start, end=start + size))
         start += size
     return found
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.errors import ConfigError
+from ..pipeline.filters import microseconds
 from ..pipeline.offsets import EARLIEST, LATEST, offsets_from_json
 
 if TYPE_CHECKING:
@@ -140,7 +141,8 @@ def _side(name: str, edge: str, given: Any) -> Side:
         return Side({f"{edge}Offsets": given})
     if isinstance(given, datetime):
         moment = given if given.tzinfo is not None else given.replace(tzinfo=UTC)
-        return Side({f"{edge}Timestamp": int(moment.timestamp() * 1000)})
+        # Records have whole ms from 1970 on: the first that is not before the moment.
+        return Side({f"{edge}Timestamp": max(-(-microseconds(moment) // 1000), 0)})
     if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
         return Side({}, each=given)
     if isinstance(given, Mapping):

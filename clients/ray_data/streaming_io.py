@@ -12,7 +12,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import ConfigError, DataLossError, HeadraceError
+from ...protocol.errors import ConfigError, DataLossError, HeadraceError, UnknownTopicOrPartitionError
 from ..pipeline.driver_log_io import Progress
 from ..pipeline.filters import Filters
 from ..pipeline.planner_io import Planner
@@ -28,12 +28,13 @@ from .reading_io import dataset_of
 from .writing_io import TopicDatasink, checked_options, next_batch, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from types import TracebackType
     from typing import Self
 
     from ray.data import Dataset
 
+    from ...protocol.model import TopicPartition
     from ..pipeline.offsets import Offsets
     from ..pipeline.ranges import Plan
     from ..pipeline.source_options import ReadOptions
@@ -193,14 +194,20 @@ class Stream:
             Admin(cluster) as admin,
         ):
             committed = Checkpoint.of(admin.list_group_offsets(self._group, require_stable=True))
-        initial = self._planner.initial_offsets()
-        found = Checkpoint(committed.beginning(initial), committed.topic_ids)
+        found = Checkpoint(committed.beginning(self._initial(committed)), committed.topic_ids)
         if found.offsets.keys() - committed.offsets.keys():
             found.topic_ids.update(
                 {name: known for name, known in self._topic_ids(found).items() if name not in found.topic_ids}
             )
             self._commit(found)
         return found
+
+    def _initial(self, committed: Checkpoint) -> Offsets:
+        """All partitions, with where those begin whose topics are new to the group. What the options say of
+        the start need not hold any more when the group has a place everywhere."""
+        there = self._planner.latest_offsets()
+        known = {tp.topic for tp in committed.offsets}
+        return there if all(tp.topic in known for tp in there) else self._planner.initial_offsets()
 
     def _next_plan(self) -> Plan | None:
         """The next rows, when there are some and it is time."""
@@ -214,7 +221,10 @@ class Stream:
             ids = self._topic_ids(self._at)
             at = self._at.without(self._renewed(ids))
             ends = clipped(self._planner.latest_offsets(at.offsets, limits), self._target)
-            if new_offsets(at.offsets, ends):
+            # What is gone is for the plan to tell: `new_offsets` counts it for nothing.
+            if new_offsets(at.offsets, ends) or any(
+                ends.get(tp, -1) < place for tp, place in at.offsets.items()
+            ):
                 plan = self._planner.between(at.offsets, ends)
                 read = {each.topic: each.topic_id.hex() for each in plan.ranges}
                 if all(ids.get(name, found) == found for name, found in read.items()):
@@ -240,14 +250,22 @@ class Stream:
             Admin(cluster) as admin,
         ):
             found = admin.describe_topics(*names)
-        return {name: topic.topic_id.hex() for name, topic in found.items()}
+        gone = found.errors  # whether that may be is for the planner to say
+        return {name: found[name].topic_id.hex() for name in found if name not in gone}
 
     def _finish(self) -> None:
         """The step is done: what it wrote is seen, and it is not done again."""
         if self._is_open:
             self._is_open = False
-            self._commit(self._at._replace(offsets={**self._at.offsets, **self.end}))
-            self._at = self._at._replace(offsets=dict(self.end))
+            reached = self._at._replace(offsets=dict(self.end))  # without partitions that are no more
+            self._commit(reached)
+            self._at = reached
+
+    def _are_deleted(self, admin: Admin, errors: Mapping[TopicPartition, BaseException]) -> bool:
+        """Whether all that cannot be committed is of topics that were deleted since they were planned."""
+        is_unknown = all(isinstance(error, UnknownTopicOrPartitionError) for error in errors.values())
+        names = {tp.topic for tp in errors}
+        return is_unknown and (not names or admin.describe_topics(*names).errors.keys() == names)
 
     def _commit(self, reached: Checkpoint) -> None:
         notes = reached.notes()
@@ -260,4 +278,6 @@ class Stream:
             shared_cluster(self._options.bootstrap, self._options.client) as cluster,
             Admin(cluster) as admin,
         ):
-            admin.alter_group_offsets(self._group, notes).raise_for_errors()
+            found = admin.alter_group_offsets(self._group, notes)
+            if self._options.fail_on_data_loss or not self._are_deleted(admin, found.errors):
+                found.raise_for_errors()

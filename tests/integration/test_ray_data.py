@@ -384,6 +384,52 @@ def test_a_stream_without_a_sink(streamed: LocalCluster) -> None:
         assert min(numbers(next(steps))) == 180
 
 
+def test_a_stream_goes_on_whatever_was_said_of_its_start(cluster: LocalCluster) -> None:
+    """A group that has a place needs no start: one that names the partitions of then is no error."""
+    create(cluster, "grown", 1, 10)
+    at = {"bootstrap_servers": cluster.bootstrap, "available_now": True, "startingOffsets": {"grown": {0: 4}}}
+    with ray_data.stream("grown", "grown", **at) as steps:
+        assert [dataset.count() for dataset in steps] == [6]
+    cluster.admin().create_partitions({"grown": 2}).raise_for_errors()
+    append(cluster, "grown", range(4), 2)
+    with ray_data.stream("grown", "grown", **at) as steps:
+        assert [dataset.count() for dataset in steps] == [4]
+
+
+def test_a_stream_whose_log_has_less_than_its_group(cluster: LocalCluster) -> None:
+    """As when an unclean leader cut it off: an error at once, not a wait until it is as long again. Or it
+    goes on at the end."""
+    create(cluster, "cut", 1, 10)
+    at = {"bootstrap_servers": cluster.bootstrap, "available_now": True}
+    cluster.admin().alter_group_offsets("cut", {TopicPartition("cut", 0): 100}).raise_for_errors()
+    with ray_data.stream("cut", "cut", **at) as steps, pytest.raises(DataLossError, match="ends at 10 now"):
+        next(steps)
+    with ray_data.stream("cut", "cut", failOnDataLoss=False, **at) as steps:
+        assert [dataset.count() for dataset in steps] == [0]
+    append(cluster, "cut", range(3), 1)
+    with ray_data.stream("cut", "cut", **at) as steps:
+        assert [dataset.count() for dataset in steps] == [3]
+
+
+def test_a_stream_goes_on_without_a_topic_that_is_deleted(cluster: LocalCluster) -> None:
+    """Of a pattern, and if losses are no error; its place is not committed any more, which would fail."""
+    create(cluster, "some-1", 1, 10)
+    create(cluster, "some-2", 1, 10)
+    at = {"bootstrap_servers": cluster.bootstrap, "subscribePattern": "some-.*", "failOnDataLoss": False}
+    with ray_data.stream(None, "some", every=0.05, **at) as steps:
+        assert next(steps).count() == 20
+        cluster.admin().delete_topics("some-2").raise_for_errors()
+        append(cluster, "some-1", range(5), 1)
+
+        def has_the_rest_alone() -> bool:
+            with contextlib.suppress(UnknownTopicOrPartitionError):  # not all nodes know yet
+                next(steps)
+            return steps.end == {TopicPartition("some-1", 0): 15}
+
+        assert until(has_the_rest_alone, 30)
+    assert set(cluster.admin().list_group_offsets("some")) == {TopicPartition("some-1", 0)}
+
+
 def test_a_stream_of_a_topic_that_is_created_again(cluster: LocalCluster) -> None:
     """In the middle of it: an error, or all of the new one."""
     create(cluster, "renewed", 1, 10)

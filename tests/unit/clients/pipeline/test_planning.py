@@ -140,6 +140,8 @@ def test_partitions_come_and_go_between_micro_batches() -> None:
         ({T0: 1}, {T0: 3}, Logs({T0: 8}, {T0: 9}), Loss(T0, 1, 3, "its log starts at 8 now")),
         ({T0: 5}, {T0: 8}, Logs({T0: 0}, {T0: 6}), Loss(T0, 6, 8, "its log ends at 6 for readers")),
         ({T0: 5}, {T0: 8}, Logs({T0: 0}, {T0: 3}), Loss(T0, 5, 8, "its log ends at 3 now")),
+        # it was cut off, and had grown again before this was planned
+        ({T0: 5}, {T0: 3}, Logs({T0: 0}, {T0: 9}), Loss(T0, 5, 3, "its log ends at 3 now")),
     ):
         with pytest.raises(DataLossError, match=str(lost.tp)):
             plan_between(options(), start, end, logs, only_one)
@@ -250,3 +252,13 @@ def test_times_are_exact_in_every_year() -> None:
     ):
         bounds = Filters.of([("timestamp", "=", time)]).timestamp
         assert (bounds.low, bounds.high) == (exact, exact)
+
+
+@pytest.mark.parametrize("operator", [">", ">=", "=", "<", "<=", "in"])
+def test_bounds_fit_into_64_bits(operator: str) -> None:
+    """As the columns that they are compared with: nothing is, or everything is, on their far side."""
+    for number in (2**63 - 1, -(2**63)):
+        bounds = Filters.of([("offset", operator, [number * 2] if operator == "in" else number * 2)]).offset
+        assert bounds.low >= -(2**63)
+        assert max(bounds.low, bounds.high) < 2**63
+        assert bounds.has(5) is (operator in ("<", "<=") if number > 0 else operator in (">", ">="))

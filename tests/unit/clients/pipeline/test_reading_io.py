@@ -141,6 +141,19 @@ def test_nothing_behind_the_end_is_fetched(fake: FakeCluster) -> None:
     assert max(behind) < 10_000
 
 
+def test_a_task_reads_as_the_plan_says(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not as its own environment does: what is open there is planned, and would not be read."""
+    fake.create("t")
+    part = fake.topics["t"].partitions[0]
+    fake.put("t", 0, b"v", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    part.append(marker(1, committed=False), 0)
+    part.aborted = ((1, 0),)
+    monkeypatch.setenv("HEADRACE_ISOLATION_LEVEL", "read_committed")
+    wanted = options()
+    (cut,) = Planner(wanted).batch().ranges
+    assert offsets(cut, wanted) == [0]
+
+
 def test_a_replica_nearby_is_read(fake: FakeCluster) -> None:
     """The leader's word that another is nearer is no word that there is nothing."""
     fake.create("t")

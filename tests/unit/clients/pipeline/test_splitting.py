@@ -33,6 +33,12 @@ def test_every_offset_is_in_one_range(sizes: list[int], least: int | None, most:
         assert all(each.size <= most for each in cut)
 
 
+def test_more_parts_than_offsets() -> None:
+    """One for each offset, however many are asked for."""
+    (whole,) = ranges_of([3])
+    assert [each.size for each in split([whole], 2**31 - 1, None)] == [1, 1, 1]
+
+
 @given(SIZES, st.integers(1, 60))
 def test_the_share_of_each_range_is_sparks(sizes: list[int], least: int) -> None:
     """In the words of Spark's calculator: those whose rounded share is one stay whole, the others share what

@@ -70,6 +70,15 @@ def test_words_and_times_are_options() -> None:
     }
 
 
+def test_times_are_exact() -> None:
+    """The ms of a far year is no float; what lies between two ms begins with the later one; 1969 is before
+    all records."""
+    far = datetime(2039, 3, 29, 19, 55, 40, 595_000, UTC)
+    assert end_side(far).options == {"endingTimestamp": 2_185_041_340_595}
+    assert end_side(far.replace(microsecond=595_001)).options == {"endingTimestamp": 2_185_041_340_596}
+    assert start_side(datetime(1969, 1, 1, tzinfo=UTC)).options["startingTimestamp"] == 0
+
+
 def test_numbers_are_offsets_of_each_partition() -> None:
     """One number ends at each log's end at the latest; what is not named is read whole."""
     assert offsets_of(start_side(60), "start_offset", LOGS, is_end=False) == dict.fromkeys(LOGS, 60)
