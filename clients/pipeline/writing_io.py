@@ -117,12 +117,21 @@ def _by_topic(batch: Any, topic: str | None) -> Iterator[tuple[str, Any]]:
     if topic is not None:
         yield topic, batch
         return
-    column = batch.column("topic")
+    # As plain text: dictionaries hide nulls, and views can be neither compared nor filtered.
+    column = batch.column("topic").cast(pa.large_string())
     if column.null_count:
         raise ValueError("column 'topic' has a null, and there is no option topic to take its place")
     names = pc.unique(column).to_pylist()
+    if len(names) > 1:
+        batch = batch.cast(pa.schema([_without_views(field) for field in batch.schema]))
     for name in names:
         yield name, batch if len(names) == 1 else batch.filter(pc.equal(column, name))
+
+
+def _without_views(field: Any) -> Any:
+    if pa.types.is_string_view(field.type):
+        return field.with_type(pa.large_string())
+    return field.with_type(pa.large_binary()) if pa.types.is_binary_view(field.type) else field
 
 
 class _Outcomes:

@@ -486,3 +486,22 @@ def test_topics_come_from_the_option_or_a_column(cluster: LocalCluster) -> None:
             write_arrow([pa.table(columns)], wanted)
     with pytest.raises(TypeError, match="record batches or tables, not dict"):
         write_arrow([{"value": ["a"]}], wanted)
+
+
+@pytest.mark.parametrize(
+    ("topics", "values"),
+    [
+        (pa.array(["kinds", "kinds-2"]).dictionary_encode(), pa.array(["a", "b"])),
+        (pa.array(["kinds", "kinds-2"], pa.string_view()), pa.array(["a", "b"], pa.string_view())),
+        (pa.array(["kinds", "kinds-2"], pa.large_string()), pa.array([b"a", b"b"], pa.binary_view())),
+    ],
+)
+def test_topics_in_a_column_of_any_layout(cluster: LocalCluster, topics: Any, values: Any) -> None:
+    """Each row goes to its topic; a null that only the dictionary knows of is an error, not a row less."""
+    admin, options = cluster.admin(), write_options({"kafka.bootstrap.servers": cluster.bootstrap})
+    admin.create_topics(NewTopic("kinds"), NewTopic("kinds-2"))
+    report = write_arrow([pa.table({"value": values, "topic": topics})], options)
+    assert [(tp.topic, written.rows) for tp, written in report.partitions] == [("kinds", 1), ("kinds-2", 1)]
+    hidden = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int32()), pa.array(["kinds", None]))
+    with pytest.raises(ValueError, match="has a null"):
+        write_arrow([pa.table({"value": values, "topic": hidden})], options)
