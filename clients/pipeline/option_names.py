@@ -19,6 +19,13 @@ PREFIXES = ("kafka.", "headrace.")
 _BOOTSTRAP = ("bootstrap", "bootstrap.servers", "kafka.bootstrap.servers", "headrace.bootstrap.servers")
 # Of Spark itself; they come with the others.
 _OF_SPARK = frozenset(("checkpointlocation", "path", "queryname"))
+_OF_SECURITY = ("sasl.", "security.", "ssl.")
+# Names that are not like ours, by what is meant.
+_ALSO_CALLED = {
+    "subscribe": ("topic",),
+    "topic": ("subscribe",),
+    "topics": ("subscribe", "topic"),
+}
 _TIMES_MS = {
     "": 1,
     "us": 0.001,
@@ -80,13 +87,20 @@ def _check_client_key(
     if key in reserved:
         raise ConfigError(f"option {option!r} is not supported: {reserved[key]}")
     if key not in client_keys:
+        if key.startswith(_OF_SECURITY):
+            raise ConfigError(
+                f"option {option!r} is not supported: there is neither authentication nor encryption yet"
+            )
+        prefixed = {name: f"kafka.{real}" for name, real in client_keys.items()}
         raise ConfigError(
-            f"option {option!r} is no key of headrace's clients{_near(key, client_keys, client_keys)}"
+            f"option {option!r} is no key of headrace's clients{_near(key, prefixed, prefixed)}"
         )
 
 
 def _near(name: str, candidates: Iterable[str], real: Mapping[str, str]) -> str:
     near = difflib.get_close_matches(name, list(dict.fromkeys(candidates)), n=3, cutoff=0.55)
+    if name in _ALSO_CALLED:
+        near = [each.lower() for each in _ALSO_CALLED[name] if each.lower() in real]
     names = ", ".join(repr(real.get(each, each)) for each in near)
     if names:
         return f"; there are {names}" if len(near) > 1 else f"; did you mean {names}?"

@@ -391,7 +391,7 @@ class Connection:
         elif event == zmq.EVENT_DISCONNECTED:
             reason = "the server closed the connection"
         elif event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
-            reason = "the server closed the connection before it had greeted"
+            reason = "the server closed the connection before it had greeted, as one for Kafka's clients does"
         else:
             reason = f"the server does not speak our protocol ({value})"
         self._end(NetworkError(reason), 0)
