@@ -47,9 +47,12 @@ class Filters(NamedTuple):
     timestamp: Bounds = _ALL
 
     @classmethod
-    def of(cls, conditions: Iterable[tuple[str, str, Any]]) -> Filters:
-        """From (column, operator, value): ("offset", ">=", 5), ("partition", "in", [0, 2]). Timestamps are
-        aware datetimes or ms. Errors: ValueError, TypeError for what cannot be asked."""
+    def of(cls, conditions: Filters | Iterable[tuple[str, str, Any]]) -> Filters:
+        """From (column, operator, value): ("offset", ">=", 5), ("partition", "in", [0, 2]); filters stay as
+        they are. Timestamps are aware datetimes or ms. Errors: ValueError, TypeError for what cannot be
+        asked."""
+        if isinstance(conditions, Filters):
+            return conditions
         found = cls()
         for column, operator, value in conditions:
             if column not in COLUMNS or operator not in OPERATORS:

@@ -53,7 +53,7 @@ def read(
     end_offset: Any = "latest",
     trigger: str = "once",
     columns: Iterable[str] | None = None,
-    filters: Iterable[tuple[str, str, Any]] = (),
+    filters: Filters | Iterable[tuple[str, str, Any]] = (),
     locality: bool = True,
     **options: Any,
 ) -> Dataset:

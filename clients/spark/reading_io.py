@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from ..pipeline.filters import Filters
 from ..pipeline.planner_io import Planner
 from ..pipeline.planning import refuse_another_topic
 from ..pipeline.reading_io import fetch_arrow
@@ -15,7 +16,6 @@ from .worker_garbage_io import freeze_imports
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from ..pipeline.filters import Filters
     from ..pipeline.ranges import OffsetRange, Plan
     from ..pipeline.source_options import ReadOptions
 
@@ -26,17 +26,22 @@ MAX_PLACED = 2_000
 
 
 def read(
-    spark: Any, *, columns: Iterable[str] | None = None, filters: Filters | None = None, **options: Any
+    spark: Any,
+    *,
+    columns: Iterable[str] | None = None,
+    filters: Filters | Iterable[tuple[str, str, Any]] = (),
+    **options: Any,
 ) -> Any:
-    """What the options speak of, as a DataFrame with the columns of Spark's Kafka source or some of them.
+    """What the options speak of, as a DataFrame with the columns of Spark's Kafka source or some of them, and
+    the rows that `filters` (as of `Filters.of`) leave.
 
     The offsets are those of now: every action on the DataFrame reads the same rows. Options are those of
     docs/PIPELINE.md. Errors, at once: ConfigError, DataLossError, UnknownTopicOrPartitionError, TypeError,
     ValueError, NoClusterError, ApiTimeoutError. Of an action: PythonException, which shows the error of the
     task, as `fetch_arrow` tells.
     """
-    wanted = read_options(options)
-    return frame(spark, Planner(wanted).batch(filters), wanted, columns, filters)
+    wanted, left = read_options(options), Filters.of(filters)
+    return frame(spark, Planner(wanted).batch(left), wanted, columns, left)
 
 
 def frame(

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource
+try:
+    from pyspark.sql.datasource import DataSource
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow  # noqa: F401  # the newest used
+except ImportError as error:
+    raise ImportError(
+        "format('headrace') needs PySpark 4.2 or newer: pip install headrace[spark]. On PySpark 3.5 there are"
+        " headrace.spark.read, write, write_batch and stream",
+        name=error.name,
+    ) from error
 
 from ...protocol.errors import ConfigError
 from ..pipeline.source_options import read_options

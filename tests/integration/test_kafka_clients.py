@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import headrace
 import kafka
 import pytest
+from headrace.protocol.errors import ApiTimeoutError
 from kafka_clients import WAIT_S, confluent_producer, consume, new_topic, produce
 from waiting import wait_for
 
@@ -69,6 +70,15 @@ def test_large_batches_cross_whole(cluster: LocalCluster) -> None:
     values = [bytes([number]) * 900_000 for number in range(20)]
     produce(cluster, name, values, linger_ms=0, max_in_flight=5, message_max_bytes=1_000_000)
     assert sorted(consume(cluster, name, 20, 1)) == values
+
+
+def test_the_wrong_port_is_told(cluster: LocalCluster) -> None:
+    """headrace's own clients have one of their own."""
+    with (
+        headrace.Admin(cluster.kafka_bootstrap) as admin,
+        pytest.raises(ApiTimeoutError, match="as one for Kafka's clients does"),
+    ):
+        admin.list_topics(timeout=2)
 
 
 def test_the_listener_tells_of_itself(cluster: LocalCluster) -> None:

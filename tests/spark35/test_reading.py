@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import headrace
 import pytest
 from headrace import TopicPartition
+from headrace.clients.pipeline import Filters
 from headrace.protocol.errors import ConfigError, DataLossError, UnknownTopicOrPartitionError
 from headrace.runtime.clock_io import wall_ms
 from pyspark.errors import PythonException
@@ -54,6 +55,19 @@ def test_an_empty_topic_has_the_columns_and_no_rows(spark: Any, cluster: Any) ->
     create(cluster, "empty")
     df = headrace.spark.read(spark, **given(cluster, "empty"))
     assert (df.dtypes, df.count()) == (KAFKA_COLUMNS, 0)
+
+
+def test_filters_leave_the_exact_rows(spark: Any, cluster: Any) -> None:
+    """As they are written down, or made before; what they speak of need not be among the columns."""
+    create(cluster, "filtered", partitions=1)
+    fill(cluster, "filtered", range(20))
+    conditions = [("offset", ">=", 5), ("offset", "<", 8)]
+    for filters in (conditions, Filters.of(conditions)):
+        df = headrace.spark.read(spark, columns=["value"], filters=filters, **given(cluster, "filtered"))
+        assert df.columns == ["value"]
+        assert df.count() == 3
+    with pytest.raises(ValueError, match="filters are of partition, offset, timestamp"):
+        headrace.spark.read(spark, filters=[("value", "=", b"x")], **given(cluster, "filtered"))
 
 
 def test_what_workers_have_imported_is_no_garbage(spark: Any) -> None:
