@@ -62,8 +62,8 @@ def show(title: str, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Non
 def show_sessions(sessions: Iterable[access_log.Session], pages: Sequence[tuple[str, int]]) -> None:
     """The largest sessions, and the pages."""
     found = sorted(sessions, key=lambda each: (-each.hits, each.client, each.start))
-    rows = [(each.client, each.hits, (each.end - each.start) // 60_000, each.size) for each in found[:10]]
-    show(f"sessions: {len(found):,}, the largest", ("client", "hits", "minutes", "bytes"), rows)
+    rows = [(each.client, each.hits, (each.end - each.start) // 1000, each.size) for each in found[:10]]
+    show(f"sessions: {len(found):,}, the largest", ("client", "hits", "seconds", "bytes"), rows)
     show("pages with the most visits", ("page", "visits"), pages)
 
 

@@ -40,6 +40,7 @@ def sessions(folder: Path) -> Path:
         left.bar(at, [hours[hour] for hour in shown], width=0.9 / 24, align="edge", color=BLUE)
         left.xaxis.set_major_locator(places := dates.AutoDateLocator(minticks=4, maxticks=9))
         left.xaxis.set_major_formatter(dates.ConciseDateFormatter(places))
+        left.set(ylabel="sessions")
         left.set_title(f"Sessions that began, by hour (UTC): {len(found['sessions']):,} in all")
         _pages(right, found["pages"])
         figure.suptitle(found["title"], x=0.01, ha="left", fontweight="bold")

@@ -28,7 +28,8 @@ class CheckFailedError(HeadraceError):
     "--input",
     "path",
     metavar="PATH",
-    help="A file, or a folder of text files [default: logs under /var/log, else process metrics].",
+    help="A file, or a folder of text files; lines over 512 KiB come in pieces [default: logs under"
+    " /var/log, else process metrics].",
 )
 @click.option(
     "-k",
