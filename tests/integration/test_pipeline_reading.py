@@ -173,7 +173,7 @@ def test_an_open_transaction_ends_the_plan_of_committed_reads(cluster: LocalClus
     fill(cluster, "open", 5)
     producer = cluster.producer(transactional_id="open")
     producer.begin_transaction()
-    producer.send("open", b"pending").result(30)
+    producer.send("open", b"pending").result(60)
     committed = options(cluster, subscribe="open", kafka__isolation__level="read_committed")
     assert Planner(committed).batch().ends == {TopicPartition("open", 0): 5}
     assert Planner(options(cluster, subscribe="open")).batch().ends == {TopicPartition("open", 0): 6}

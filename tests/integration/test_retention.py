@@ -6,7 +6,6 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-import pytest
 from headrace import LATEST, NewTopic, TopicPartition, errors
 from headrace.services.cli.main import run
 from headrace.services.local_io import local
@@ -15,9 +14,9 @@ from waiting import wait_for
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pytest
     from headrace.services.local_io import LocalCluster
 
-pytestmark = pytest.mark.timeout(180)
 MIB = 1024 * 1024
 SIZE, COUNT = 10_000, 1_200  # twelve segments
 PLACE = TopicPartition("t", 0)
@@ -113,7 +112,7 @@ def test_records_are_deleted_for_good(
             wait_for(lambda: len(admin.describe_topics("t")["t"].partitions[0].isr) == 3, "all are in sync")
             assert admin.delete_records({PLACE: LATEST})[PLACE].low_watermark == COUNT
             with cluster.producer() as producer:
-                assert producer.send("t", b"next").result(30).offset == COUNT
+                assert producer.send("t", b"next").result(60).offset == COUNT
             admin.alter_configs({"t": {"cleanup.policy": "compact"}}).raise_for_errors()
 
             def is_refused() -> bool:

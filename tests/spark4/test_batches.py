@@ -245,7 +245,7 @@ def test_a_job_that_fails_leaves_nothing(spark: Any, topics: Topics, topic: Call
         if TaskContext.get().partitionId() == 1:  # type: ignore[union-attr]
             places = [headrace.TopicPartition(name, number) for number in range(2)]
             with headrace.connect(bootstrap) as cluster, cluster.consumer() as consumer:
-                assert until(lambda: any(consumer.end_offsets(*places).values()), 60)
+                assert until(lambda: any(consumer.end_offsets(*places).values()), 300)
             raise ValueError("always")
         yield from batches
 
