@@ -38,7 +38,7 @@ def read(cluster: LocalCluster) -> list[tuple[int, bytes, bytes]]:
     with cluster.consumer("t", auto_offset_reset="earliest") as consumer:
         end = consumer.end_offsets(PLACE)[PLACE]
         while not found or found[-1][0] < end - 1:
-            records = consumer.poll(10)
+            records = consumer.poll(60)
             assert records, f"nothing after {found[-1:]}"
             found += [(record.offset, record.key, record.value) for record in records]
     return found

@@ -85,7 +85,7 @@ def test_clients_that_were_made_here_end_first(tmp_path: Path) -> None:
         producer.send("t", b"x")
         producer.flush()
         for consumer in consumers:
-            assert len(consumer.poll(30)) == 1
+            assert len(consumer.poll(60)) == 1
             consumer.poll(0)
         future = producer.send("t", b"y")
     assert future.result(0).offset == 1

@@ -59,13 +59,13 @@ def test_segments_go_under_a_reader_and_a_follower(tmp_path: Path) -> None:
             "fetch_max_bytes": 60_000,
         }
         with cluster.admin() as admin, cluster.consumer("t", **options) as consumer:
-            offsets = [record.offset for record in consumer.poll(10, max_records=3)]
+            offsets = [record.offset for record in consumer.poll(60, max_records=3)]
             leader = admin.describe_topics("t")["t"].partitions[0].leader
             cluster.kill_node(2 - leader)
             admin.alter_configs({"t": {"retention.bytes": 3 * MIB}}).raise_for_errors()
             starts = []
             while offsets[-1] < COUNT - 1:
-                records = consumer.poll(10, max_records=20)
+                records = consumer.poll(60, max_records=20)
                 assert records, f"nothing after {offsets[-1]}"
                 for record in records:
                     assert record.value == value_of(record.offset)
@@ -79,7 +79,7 @@ def test_segments_go_under_a_reader_and_a_follower(tmp_path: Path) -> None:
             wait_for(lambda: len(files_of(tmp_path)) <= 2 * 4, "the files are gone")
             start = consumer.beginning_offsets(PLACE)[PLACE]
             consumer.seek_to_beginning(PLACE)
-            (record,) = consumer.poll(10, max_records=1)
+            (record,) = consumer.poll(60, max_records=1)
             assert (record.offset, record.value) == (start, value_of(start))
 
 
@@ -104,7 +104,7 @@ def test_records_are_deleted_for_good(
         for index in range(3):
             cluster.restart_node(index)
         with cluster.admin() as admin, cluster.consumer("t", auto_offset_reset="earliest") as consumer:
-            records = consumer.poll(30, max_records=2)
+            records = consumer.poll(60, max_records=2)
             assert [record.offset for record in records] == [700, 701]
             assert records[0].value == value_of(700)
             (error,) = admin.delete_records({PLACE: COUNT + 1}).errors.values()

@@ -162,7 +162,7 @@ def test_what_cannot_be_read_is_said(
         (["id as value"], "append", {}, "column 'value' has type int64: a value is binary or text"),
         (["'v' as value"], "overwrite", {}, 'write with mode."append".'),
         (["'v' as value"], "append", {"exactlyOnce": "maybe"}, "exactlyOnce must be true or false"),
-        (["'v' as value", "9 as partition"], "append", {"kafka.max.block.ms": "100"}, "partition"),
+        (["'v' as value", "9 as partition"], "append", {"kafka.max.block.ms": "3000"}, "partition"),
     ],
 )
 def test_what_cannot_be_written_is_said(
