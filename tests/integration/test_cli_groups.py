@@ -30,6 +30,7 @@ FAST: dict[str, Any] = {
     "group_initial_rebalance_delay_ms": 0,
     "offsets_topic_num_partitions": 6,
     "transaction_state_log_num_partitions": 6,
+    "log_retention_ms": -1,  # some records are from long ago
     "transaction_partition_verification_enable": False,  # as before Kafka had it: so transactions can hang
 }
 

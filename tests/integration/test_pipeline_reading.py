@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     """One node for all tests of the file, each with topics of its own."""
-    with local(log_cleaner_backoff_ms=50) as started:
+    with local(log_cleaner_backoff_ms=50, log_retention_ms=-1) as started:  # records are from 1970
         yield started
         assert close_idle() == 0
 
