@@ -29,9 +29,9 @@ def main() -> None:
     with headrace.local() as cluster:
         cluster.admin().create_topics(headrace.NewTopic("readings", 3)).raise_for_errors()
         outcomes = cluster.producer().send_arrow("readings", readings(), key="sensor", value="celsius")
-        outcomes.raise_for_errors(timeout=30)
+        outcomes.raise_for_errors(timeout=120)
 
-        consumer = cluster.consumer("readings", auto_offset_reset="earliest", iter_timeout=1.0)
+        consumer = cluster.consumer("readings", auto_offset_reset="earliest", iter_timeout=3.0)
         batches = list(consumer.arrow_batches(timeout=0.2, columns=["key", "value"]))
     table = pa.Table.from_batches(batches)
     text = {name: table[name].cast(pa.string()) for name in table.column_names}

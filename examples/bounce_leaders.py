@@ -20,7 +20,7 @@ import headrace
 TOPIC = headrace.NewTopic("orders", partitions=3, replication_factor=3, configs={"min.insync.replicas": 2})
 BOUNCES = 5
 ACKS_BETWEEN = 500
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 class Load:

@@ -25,7 +25,7 @@ def main() -> None:
 
         totals: Counter[str] = Counter()
         with cluster.consumer(
-            "orders", key=headrace.utf8, value=headrace.json, auto_offset_reset="earliest", iter_timeout=0.5
+            "orders", key=headrace.utf8, value=headrace.json, auto_offset_reset="earliest", iter_timeout=3.0
         ) as consumer:
             for record in consumer:
                 totals[record.key] += record.value["sum"]

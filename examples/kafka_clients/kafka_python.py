@@ -15,7 +15,7 @@ def main(bootstrap: str) -> None:
     """Nothing here knows of headrace."""
     producer = KafkaProducer(bootstrap_servers=bootstrap, acks="all", linger_ms=5)
     sent = [producer.send("numbers", b"%d" % number, key=b"%d" % (number % 10)) for number in range(COUNT)]
-    last = [future.get(timeout=30) for future in sent][-1]
+    last = [future.get(timeout=120) for future in sent][-1]
     print(f"kafka-python: the last one is at {last.topic}-{last.partition} {last.offset}")
     producer.close()
     consumer = KafkaConsumer(

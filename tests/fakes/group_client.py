@@ -49,7 +49,7 @@ from headrace.protocol.transport.dealer_io import Connection
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 100.0
 PAUSE_S = 0.02
 MEMBER_ID_REQUIRED = 79
 

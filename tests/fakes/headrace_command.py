@@ -131,7 +131,7 @@ class Headrace:
         try:
             assert process.stdout is not None
             yield process.stdout.readline().strip()
-            process.communicate(timeout=30)
+            process.communicate(timeout=500)
             self.wait_until_nothing_runs()
         finally:
             self.kill_all()
@@ -166,7 +166,7 @@ class Headrace:
 
     def _end_asker(self) -> None:
         if self._asker is not None:
-            self._asker.communicate(timeout=60)
+            self._asker.communicate(timeout=500)
             self._asker = None
 
     def _is_marked(self, process: psutil.Process) -> bool:

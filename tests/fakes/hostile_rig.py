@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from headrace import LocalCluster
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 100.0
 BACKOFF_S = 0.05
 IN_FLIGHT = 64
 MIB = 1024 * 1024
@@ -145,7 +145,7 @@ def attack(cluster: LocalCluster, scenario: Callable[[Probe], Awaitable[None]]) 
     """Run a scenario between two checks of the probe, and bound what it leaves in memory."""
 
     async def bounded() -> None:
-        async with asyncio.timeout(110):
+        async with asyncio.timeout(500):
             probe = Probe(cluster)
             await probe.prepare()
             await probe.check()

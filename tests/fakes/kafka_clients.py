@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 if TYPE_CHECKING:
     from headrace.services.local_io import LocalCluster
 
-WAIT_S = 30.0
+WAIT_S = 100.0
 
 
 def new_topic(cluster: LocalCluster, name: str, partitions: int = 3) -> str:

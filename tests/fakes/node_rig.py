@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from headrace.storage_node.log.files import Files
     from headrace.storage_node.node import StorageNode
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 100.0
 WALL_MS = 1_700_000_000_000
 
 

@@ -28,7 +28,7 @@ from headrace.runtime.loop_io import new_event_loop
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 METADATA_BODY = MetadataResponse("cluster", -1, 7, (), ())
 PRODUCE_BODY = ProduceResponse((ProducePartitionResponse(0, 42),))
 ASK = MetadataRequest(())

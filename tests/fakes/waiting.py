@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 STEP_S = 0.02
 
 

@@ -161,8 +161,8 @@ class Raw:
 
     def __init__(self, network: ChaosNetwork, port: int, name: str) -> None:
         self._thread = network.thread
-        opening = Connection.open(HOST, port, client_id=name, timeout_s=ASK_TIMEOUT_S)
-        self._client = Client(self._thread.call(opening, 3 * ASK_TIMEOUT_S))
+        opening = Connection.open(HOST, port, client_id=name, timeout_s=PATIENCE_S)
+        self._client = Client(self._thread.call(opening, 2 * PATIENCE_S))
 
     def begin_produce(self, topic_id: bytes, *values: bytes, **options: Any) -> Future[Any]:
         """Sent; the answer of the partition comes in the future. Options: partition, acks, timeout_ms."""

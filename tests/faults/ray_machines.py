@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SCRIPT = Path(__file__).with_name("ray_machines_process.py")
 DISK = "headrace-disk"
-END_S = 20.0
+END_S = 60.0
 EXPECTED = (HeadraceError, OSError, TimeoutError)  # of a node that is not there
 
 

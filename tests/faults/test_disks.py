@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from fault_cluster import FaultCluster, Server
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.faults]
+pytestmark = pytest.mark.faults
 
 TMPFS_BYTES = 48 << 20
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"

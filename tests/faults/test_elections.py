@@ -25,7 +25,7 @@ from workload import Workload
 if TYPE_CHECKING:
     from fault_cluster import FaultCluster, Server
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.faults]
+pytestmark = pytest.mark.faults
 
 PREFERRED = 0
 # Appended and not confirmed. Which of the two: the high watermark stands still below min.insync.replicas.

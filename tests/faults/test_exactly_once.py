@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from copying import Copying
 
-pytestmark = pytest.mark.timeout(600)
-
 FIGURES = "faults"  # as in conftest
 
 KINDS: dict[str, dict[str, Any]] = {

@@ -21,7 +21,6 @@ from waiting import PATIENCE_S
 if TYPE_CHECKING:
     from fault_cluster import FaultCluster, Server
 
-pytestmark = pytest.mark.timeout(400)
 
 OFFSETS = "__consumer_offsets"
 CLASSIC = {"session_timeout_ms": 3_000, "heartbeat_interval_ms": 200}

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer
     from fault_cluster import FaultCluster
 
-pytestmark = pytest.mark.timeout(400)
 
 ALL = (*IDEMPOTENT, *TRANSACTIONAL)
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from fault_cluster import FaultCluster, Server
     from kafka_members import Member
 
-pytestmark = pytest.mark.timeout(400)
 
 NODE = {
     "group.initial.rebalance.delay.ms": 0,

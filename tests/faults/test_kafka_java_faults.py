@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from fault_cluster import FaultCluster
 
 pytestmark = [
-    pytest.mark.timeout(400),
     pytest.mark.faults,
     pytest.mark.skipif(kafka_io.absent() is not None, reason=str(kafka_io.absent())),
 ]

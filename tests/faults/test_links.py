@@ -14,7 +14,7 @@ from workload import Workload
 if TYPE_CHECKING:
     from fault_cluster import FaultCluster
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.faults]
+pytestmark = pytest.mark.faults
 
 ELECTIONS_S = 5.0  # several times the quorum's fetch and election timeouts
 CLIENTS = ["client-0", "client-1", "client-2"]  # two producers and a consumer

@@ -14,7 +14,7 @@ from proxy import HOST, ChaosNetwork, Way, between, toward
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 ONE = [("client-1", "node-1")]
 
 

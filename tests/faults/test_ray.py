@@ -17,7 +17,7 @@ from workload import Workload
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.ray
 
 NEVER_MS = 600_000
 # Ray's own settings; with its defaults a machine counts as dead some 15 s after its raylet. One that refuses

@@ -17,7 +17,6 @@ from workload import Workload
 if TYPE_CHECKING:
     from fault_cluster import FaultCluster
 
-pytestmark = pytest.mark.timeout(400)
 
 SOME_OR_ALL = [2, pytest.param(5, marks=pytest.mark.faults)]
 

@@ -13,7 +13,6 @@ from proxy import between
 if TYPE_CHECKING:
     from fault_cluster import FaultCluster, Server
 
-pytestmark = pytest.mark.timeout(200)
 
 HOUR_MS = 3_600_000
 SLOW = {"request_timeout_ms": HOUR_MS}

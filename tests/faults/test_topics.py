@@ -23,7 +23,7 @@ from workload import Workload
 if TYPE_CHECKING:
     from fault_cluster import FaultCluster
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.faults]
+pytestmark = pytest.mark.faults
 
 PREFERRED = 0
 MOVES_S = 60.0

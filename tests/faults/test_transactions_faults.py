@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from fault_cluster import FaultCluster, Server
 
-pytestmark = pytest.mark.timeout(400)
 
 FIGURES = "faults"  # as in conftest
 STATE, OFFSETS = "__transaction_state", "__consumer_offsets"

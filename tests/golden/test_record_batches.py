@@ -220,7 +220,7 @@ def test_kafka_reads_our_batches(codec: RecordCodec) -> None:
         "read",
     ]
     hex_lines = "\n".join(data.hex() for data in batches)
-    done = subprocess.run(command, input=hex_lines, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, input=hex_lines, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [*expected, "end"] * len(batches)
 

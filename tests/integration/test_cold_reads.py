@@ -71,7 +71,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     read = ColdRead.run
 
     def slowly(self: ColdRead) -> None:
-        assert release.wait(30)
+        assert release.wait(60)
         read(self)
 
     monkeypatch.setattr(ColdRead, "run", slowly)
@@ -220,12 +220,11 @@ def test_damage_on_the_disk_is_told_and_not_served(tmp_path: Path) -> None:
 
 
 def test_a_short_answer_of_the_kernel_counts_as_not_cached(tmp_path: Path) -> None:
-    """Half of the range is in the page cache: nobody gets half."""
+    """There is half of the range: nobody gets half. (How much of a file is cached is up to the kernel, which
+    may read ahead of whoever asks.)"""
     files = OsFiles()
     file = files.open(str(tmp_path / "a"), create=True)
     assert isinstance(file, OsFile)
-    file.pwrite(0, [bytes(1 << 24)])
-    file.fdatasync()
-    file.drop_cached(0, 1 << 24)
-    assert file.pread(0, 10) == bytes(10)
-    assert file.pread_cached(0, 1 << 24) is None
+    file.pwrite(0, [bytes(10)])
+    assert file.pread_cached(0, 20) is None
+    assert file.pread_cached(0, 10) == bytes(10)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from headrace.storage_node.log.log import Log
     from node_rig import Rig
 
-pytestmark = pytest.mark.timeout(180)
 KEYS = 20
 PLACE = TopicPartition("t", 0)
 TOPIC = {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0.01"}
@@ -30,7 +29,7 @@ def write(cluster: LocalCluster, rounds: range) -> None:
         for number in rounds:
             sent = [producer.send("t", b"%d" % number, key=b"k%d" % key) for key in range(KEYS)]
             for future in sent:
-                future.result(30)
+                future.result(60)
 
 
 def read(cluster: LocalCluster) -> list[tuple[int, bytes, bytes]]:
@@ -39,7 +38,7 @@ def read(cluster: LocalCluster) -> list[tuple[int, bytes, bytes]]:
     with cluster.consumer("t", auto_offset_reset="earliest") as consumer:
         end = consumer.end_offsets(PLACE)[PLACE]
         while not found or found[-1][0] < end - 1:
-            records = consumer.poll(10)
+            records = consumer.poll(60)
             assert records, f"nothing after {found[-1:]}"
             found += [(record.offset, record.key, record.value) for record in records]
     return found
@@ -70,7 +69,7 @@ def test_a_follower_that_was_away_catches_up_with_a_compacted_leader(tmp_path: P
         assert offsets == sorted(set(offsets))
         assert all(offset == KEYS * int(value) + int(key[1:]) for offset, key, value in found)
         with cluster.producer() as producer, pytest.raises(errors.InvalidRecordError, match="no key"):
-            producer.send("t", b"keyless").result(30)
+            producer.send("t", b"keyless").result(60)
 
 
 # --- one node, closer by ------------------------------------------------------------------------------------

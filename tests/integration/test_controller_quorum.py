@@ -34,13 +34,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-pytestmark = pytest.mark.timeout(60)
 
 FAST = {
-    "controller.quorum.election.timeout.ms": 150,
-    "controller.quorum.fetch.timeout.ms": 300,
+    "controller.quorum.election.timeout.ms": 500,
+    "controller.quorum.fetch.timeout.ms": 1_500,
     "controller.quorum.election.backoff.max.ms": 100,
-    "broker.session.timeout.ms": 1_000,
+    "broker.session.timeout.ms": 30_000,
     "broker.heartbeat.interval.ms": 50,
 }
 
@@ -98,9 +97,9 @@ class Cluster:
 
     async def ask(self, node: int, api: Any, body: Any) -> Any:
         host, port = self.addresses[node]
-        connection = await Connection.open(host, port, client_id="test", timeout_s=5)
+        connection = await Connection.open(host, port, client_id="test", timeout_s=60)
         try:
-            return (await connection.request(api, body, timeout_s=5)).body
+            return (await connection.request(api, body, timeout_s=60)).body
         finally:
             connection.close()
 
@@ -130,7 +129,7 @@ class Cluster:
         return int(epoch)
 
 
-async def eventually(condition: Callable[[], bool], timeout_s: float = 20) -> None:
+async def eventually(condition: Callable[[], bool], timeout_s: float = 120) -> None:
     for _ in range(int(timeout_s / 0.005)):
         if condition():
             return

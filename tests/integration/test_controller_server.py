@@ -46,8 +46,6 @@ from headrace.protocol.transport.dealer_io import Connection
 from headrace.storage_node.log.files_io import OsFiles
 from metadata_rig import Voter
 
-pytestmark = pytest.mark.timeout(30)
-
 
 @asynccontextmanager
 async def controller(directory, **config):
@@ -71,7 +69,7 @@ class Node:
         self.snapshots = 0
 
     async def ask(self, api, body):
-        return (await self.connection.request(api, body, timeout_s=10)).body
+        return (await self.connection.request(api, body, timeout_s=100)).body
 
     async def register(self):
         answer = await self.ask(
@@ -115,7 +113,7 @@ class Node:
 
 @asynccontextmanager
 async def node(server, node_id: int = 1, process: int = 1):
-    connection = await Connection.open(server.host, server.port, client_id="node", timeout_s=10)
+    connection = await Connection.open(server.host, server.port, client_id="node", timeout_s=100)
     try:
         yield Node(connection, node_id, process)
     finally:
@@ -124,7 +122,7 @@ async def node(server, node_id: int = 1, process: int = 1):
 
 async def eventually(condition) -> None:
     """Let the loop run until something is so; it is soon, or never."""
-    for _ in range(5000):
+    for _ in range(60_000):
         if condition():
             return
         await asyncio.sleep(0.001)
@@ -216,17 +214,17 @@ def test_a_silent_node_is_fenced_and_comes_back(tmp_path) -> None:
     registration brings node and leader back, with higher leader epochs."""
 
     async def scenario():
-        times = {"broker.session.timeout.ms": 100, "broker.heartbeat.interval.ms": 20}
+        times = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 500}
         async with controller(tmp_path, **times) as server, node(server) as me:
             await me.join()
             await me.create("t")
             await me.catch_up()
-            answer = await me.follow(max_wait_ms=5000)
+            answer = await me.follow(max_wait_ms=60_000)
             assert answer.records
             assert me.image.brokers[1].is_fenced
             assert me.image.topics["t"].partitions[0].leader == -1
             assert not (await me.beat()).is_fenced
-            await me.follow(max_wait_ms=5000)
+            await me.follow(max_wait_ms=60_000)
             partition = me.image.topics["t"].partitions[0]
             assert (partition.leader, partition.leader_epoch) == (1, 2)
 

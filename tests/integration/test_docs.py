@@ -48,7 +48,7 @@ def run_program(program: str, **environment: str) -> str:
     """What it prints, in a process of its own, warnings as errors."""
     command = [sys.executable, "-W", "error", "-c", program]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **environment}
+        command, capture_output=True, text=True, timeout=500, check=False, env={**os.environ, **environment}
     )
     # librdkafka says on level 6 that it got an id to push its metrics under
     errors = [
@@ -75,7 +75,7 @@ def operated() -> Iterator[headrace.LocalCluster]:
         cluster.kill_node(3)
         wait_for(lambda: len(admin.describe_cluster().nodes) == 3, "node 4 is fenced")
         admin.create_topics(headrace.NewTopic("orders", 3, 2)).raise_for_errors()
-        cluster.producer().send_many("orders", [b"x"] * 100).raise_for_errors(timeout=30)
+        cluster.producer().send_many("orders", [b"x"] * 100).raise_for_errors(timeout=500)
         admin.alter_group_offsets("billing", {TopicPartition("orders", 0): 1}).raise_for_errors()
         cluster.producer(transactional_id="billing-1").init_transactions()
         yield cluster

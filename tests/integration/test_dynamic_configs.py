@@ -27,7 +27,7 @@ def is_refused(cluster: LocalCluster, topic: str, size: int) -> bool:
     """Whether a record of so many bytes is too large now."""
     with cluster.producer() as producer:
         try:
-            producer.send(topic, b"v" * size).result(30)
+            producer.send(topic, b"v" * size).result(60)
         except MessageTooLargeError:
             return True
     return False
@@ -82,7 +82,7 @@ def test_segments_roll_by_the_clusters_size(tmp_path: Path) -> None:
         def fill() -> None:
             with cluster.producer() as producer:
                 for _ in range(4):
-                    producer.send("t", b"v" * (MIB // 2)).result(30)
+                    producer.send("t", b"v" * (MIB // 2)).result(60)
 
         fill()
         assert segments(tmp_path, "t") == 1
@@ -97,9 +97,9 @@ def test_retention_by_the_clusters_size_and_interval(tmp_path: Path) -> None:
         admin.create_topics(NewTopic("t", 1)).raise_for_errors()
         with cluster.producer() as producer:
             for _ in range(6):
-                producer.send("t", b"v" * (MIB // 2)).result(30)
+                producer.send("t", b"v" * (MIB // 2)).result(60)
         alter(cluster, CLUSTER, log_retention_bytes=MIB, log_retention_check_interval_ms=100)
-        place, end_s = TopicPartition("t", 0), time.monotonic() + 30
+        place, end_s = TopicPartition("t", 0), time.monotonic() + 120
         while not admin.list_offsets({place: EARLIEST})[place].offset:
             assert time.monotonic() < end_s, "nothing goes"
         assert admin.list_offsets({place: LATEST})[place].offset == 6

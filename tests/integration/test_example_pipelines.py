@@ -65,7 +65,7 @@ def test_features_are_those_of_the_log(tmp_path: Path) -> None:
         [*command, "--input", str(tmp_path / "access.log")],
         env={**os.environ, "RAY_AUTH_MODE": "disabled"},
         check=True,
-        timeout=110,
+        timeout=1000,
         stdout=subprocess.DEVNULL,
     )
     by_client = defaultdict(list)

@@ -45,13 +45,12 @@ def test_an_example_runs(name: str) -> None:
     """In a process of its own, warnings as errors, but for what other people's clients say by themselves."""
     is_own = "/" not in name
     command = [sys.executable, *(("-W", "error") if is_own else ()), str(EXAMPLES / name)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-len(PROMISED[name]) :] == PROMISED[name]
     assert done.stderr == "" or not is_own
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("client", sorted(CLIENTS))
 def test_a_client_of_another_language_runs(client: str) -> None:
     """The one command of examples/kafka_clients/README.md; the first time it fetches and builds."""
@@ -60,7 +59,7 @@ def test_a_client_of_another_language_runs(client: str) -> None:
     if missing and not os.environ.get("HEADRACE_REQUIRE_KAFKA"):
         pytest.skip(f"not installed: {missing}")
     done = subprocess.run(
-        [sys.executable, str(RUN), client], capture_output=True, text=True, timeout=280, check=False
+        [sys.executable, str(RUN), client], capture_output=True, text=True, timeout=1000, check=False
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [promised]

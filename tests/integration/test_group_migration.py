@@ -53,12 +53,12 @@ class Load:
         number = 0
         while not self._is_over.wait(0.002):
             futures = [self._producer.send("t", b"%d" % number, partition=each) for each in range(PARTITIONS)]
-            self.sent |= {(done.partition, done.offset) for done in (future.result(30) for future in futures)}
+            self.sent |= {(done.partition, done.offset) for done in (future.result(60) for future in futures)}
             number += 1
 
     def end(self) -> set[Place]:
         self._is_over.set()
-        self._thread.join(30)
+        self._thread.join(60)
         self._producer.close()
         return self.sent
 

@@ -93,7 +93,7 @@ def test_s38_lost_acknowledgements_leave_one_copy_each() -> None:
             future = producer.send("t", b"%d" % number, partition=number % 2)
             sent[number % 2].append((b"%d" % number, future))
             if number >= 20:  # never more than three of a partition under way, in however few requests
-                sent[number % 2][-3][1].result(30)
+                sent[number % 2][-3][1].result(60)
         producer.flush(60)
         assert lossy.lost > 10
         assert producer.metrics()["producer-epoch-bump-total"] == 0
@@ -103,7 +103,6 @@ def test_s38_lost_acknowledgements_leave_one_copy_each() -> None:
             assert [record.offset for record in records] == [f.result(1).offset for _, f in outcomes]
 
 
-@pytest.mark.timeout(180)
 def test_s39_a_retry_at_the_next_leader_is_known_there() -> None:
     """Leaders are killed under load, and answers lost: still one copy each, in order."""
     with headrace.local(nodes=3) as cluster, Lossy(cluster.bootstrap, 0.1) as lossy:
@@ -123,9 +122,9 @@ def test_s39_a_retry_at_the_next_leader_is_known_there() -> None:
             leader = admin.describe_topics("t")["t"].partitions[0].leader
             cluster.kill_node(leader - 1)
             send(200)
-            wait_for(lambda: futures[-1].done(), "another leader has taken over", 60)
+            wait_for(lambda: futures[-1].done(), "another leader has taken over")
             cluster.restart_node(leader - 1)
-            wait_for(lambda: are_in_sync(admin, "t"), "all are in sync", 60)
+            wait_for(lambda: are_in_sync(admin, "t"), "all are in sync")
         producer.flush(60)
         offsets = [future.result(1).offset for future in futures]
         records = read(lossy.clients, "t")
@@ -140,7 +139,7 @@ def test_s40_a_sequence_after_an_abort_is_not_taken_for_the_one_before() -> None
         producer = clients.producer(transactional_id="me")
         for round_number in range(5):
             producer.begin_transaction()
-            producer.send("t", b"%d" % round_number).result(10)
+            producer.send("t", b"%d" % round_number).result(60)
             producer.abort_transaction()
             with producer.transaction() as txn:
                 txn.send("t", b"%d" % round_number)
@@ -155,11 +154,11 @@ def test_s42_a_zombie_is_fenced() -> None:
         clients.admin().create_topics(NewTopic("t")).raise_for_errors()
         old, new = (clients.producer(transactional_id="me") for _ in range(2))
         old.begin_transaction()
-        old.send("t", b"old").result(10)
+        old.send("t", b"old").result(60)
         with new.transaction() as txn:
             txn.send("t", b"new")
         with pytest.raises(errors.KafkaError):
-            old.send("t", b"older").result(10)
+            old.send("t", b"older").result(60)
         with pytest.raises(errors.ProducerFencedError, match="close this one"):
             old.abort_transaction()
         with pytest.raises(errors.ProducerFencedError):
@@ -224,7 +223,6 @@ def test_a_copy_loop_is_exactly_once_through_aborts() -> None:
         assert values == [b"%d" % number for number in range(100)]
 
 
-@pytest.mark.timeout(240)
 def test_transactions_go_on_through_killed_nodes() -> None:
     """Leaders and coordinators are killed in turn: what was committed is there once and in order, and nothing
     of what was aborted."""
@@ -251,7 +249,7 @@ def test_transactions_go_on_through_killed_nodes() -> None:
                 expected[partition].append(value)
             if number % 3 == 1:
                 cluster.restart_node(number // 3 % 3)
-                wait_for(lambda: are_in_sync(admin, "t"), "all are in sync", 60)
+                wait_for(lambda: are_in_sync(admin, "t"), "all are in sync")
         for partition, values in expected.items():
             records = read(clients, "t", partition, isolation_level="read_committed")
             assert [record.value for record in records] == values

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from headrace.services.local_io import LocalCluster
 
-WAIT_S = 30.0
+WAIT_S = 100.0
 
 
 @pytest.fixture(scope="module")

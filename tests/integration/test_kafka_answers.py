@@ -24,7 +24,7 @@ def wire() -> Iterator[Wire]:
         Wire(cluster.kafka_bootstrap) as wire,
     ):
         create(wire, 7, TOPIC)
-        assert until(lambda: wire.ask("find_coordinator", 2, key="g")["error_code"] == "none", 30)
+        assert until(lambda: wire.ask("find_coordinator", 2, key="g")["error_code"] == "none", 300)
         yield wire
 
 

@@ -64,7 +64,7 @@ def test_two_members_share_a_topic(cluster: LocalCluster) -> None:
         auto_offset_reset="earliest",
         partition_assignment_strategy=[kafka.coordinator.assignors.range.RangePartitionAssignor],
     )
-    for _ in range(100):
+    for _ in range(1000):
         one.poll(0.1)
         other.poll(100)
         if len(one.assignment()) == len(other.assignment()) == 2:
@@ -87,7 +87,7 @@ def test_confluent_kafka_writes_in_transactions(cluster: LocalCluster, commits: 
         producer.begin_transaction()
         for number in range(10):
             producer.produce(name, b"%d %d" % (turn, number))
-        for _ in range(100):
+        for _ in range(2000):
             source.poll(0.05)
             if source.assignment():
                 break

@@ -126,7 +126,7 @@ def test_ranges_end_in_compacted_gaps(cluster: LocalCluster) -> None:
     wanted = options(cluster, "compact")
     with cluster.producer() as producer:
         for number in range(40):
-            producer.send("compact", bytes(200), key=b"%d" % (number % 3)).result(30)
+            producer.send("compact", bytes(200), key=b"%d" % (number % 3)).result(60)
 
     def offsets(cut: OffsetRange) -> list[int]:
         batches = fetch_arrow(cut, wanted, columns=["offset"])

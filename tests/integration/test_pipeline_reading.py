@@ -23,9 +23,11 @@ from headrace.clients.pipeline import (
     read_options,
 )
 from headrace.clients.pipeline.pool_io import close_idle
+from headrace.clients.spark import group_progress_io
 from headrace.clients.spark.group_progress_io import GroupProgress
 from headrace.protocol.errors import DataLossError, UnknownTopicOrPartitionError
 from markers import until_markers_are_written
+from waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     """One node for all tests of the file, each with topics of its own."""
-    with local(log_cleaner_backoff_ms=50) as started:
+    with local(log_cleaner_backoff_ms=50, log_retention_ms=-1) as started:  # records are from 1970
         yield started
         assert close_idle() == 0
 
@@ -173,7 +175,7 @@ def test_an_open_transaction_ends_the_plan_of_committed_reads(cluster: LocalClus
     fill(cluster, "open", 5)
     producer = cluster.producer(transactional_id="open")
     producer.begin_transaction()
-    producer.send("open", b"pending").result(30)
+    producer.send("open", b"pending").result(60)
     committed = options(cluster, subscribe="open", kafka__isolation__level="read_committed")
     assert Planner(committed).batch().ends == {TopicPartition("open", 0): 5}
     assert Planner(options(cluster, subscribe="open")).batch().ends == {TopicPartition("open", 0): 6}
@@ -367,10 +369,11 @@ def test_a_micro_batch_of_so_many_bytes(cluster: LocalCluster) -> None:
 
 
 def test_progress_is_told_to_a_group_and_its_failure_is_no_error(
-    cluster: LocalCluster, caplog: pytest.LogCaptureFixture
+    cluster: LocalCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A group with members has offsets of its own: after a warning the stream goes on, and is not held up by
     that again for a while."""
+    monkeypatch.setattr(group_progress_io, "TIMEOUT_S", 60.0)  # the first group makes its topic
     create(cluster, "told", 2)
     fill(cluster, "told", 10)
     wanted = options(cluster, stream=True, subscribe="told", **{"kafka.group.id": "telling"})
@@ -385,7 +388,7 @@ def test_progress_is_told_to_a_group_and_its_failure_is_no_error(
     assert cluster.admin().group_lag("telling")[first].lag == 0
     assert not caplog.records
     with cluster.consumer("told", group="telling") as member:
-        member.poll(5)
+        wait_for(lambda: not member.poll(0.1) and member.assignment(), "it is a member")
         progress.publish({first: 3, second: 0})
         progress.publish({first: 2, second: 0})
     warnings = [each for each in caplog.records if "is not told to group 'telling'" in each.message]

@@ -124,7 +124,7 @@ def test_an_interrupt_cleans_up(
     rest.start()
     try:
         assert process.wait(60) == 130, "".join(seen)
-        rest.join(10)
+        rest.join(60)
     finally:
         process.stdout.close()
         process.stderr.close()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.ray
 
 PARTITIONS = 6
-RECOVERY_S = 80.0
+RECOVERY_S = 300.0
 
 
 @pytest.fixture(scope="module")

@@ -139,7 +139,7 @@ def test_ends_without_rows_and_headers_twice(cluster: LocalCluster) -> None:
         with producer.transaction() as transaction:
             transaction.send("markers", b"0001", headers=headers)
         producer.begin_transaction()
-        producer.send("markers", b"0002").result(30)
+        producer.send("markers", b"0002").result(60)
         producer.abort_transaction()
         rows = read(cluster, "markers", includeHeaders=True).take_all()
         assert [row["value"] for row in rows] == [b"0001"]
@@ -290,11 +290,11 @@ def test_a_node_dies_while_it_is_read_and_written(cluster: LocalCluster, tmp_pat
 
     def wait(table: Any) -> Any:
         begun.touch()
-        assert until(killed.exists, 30)
+        assert until(killed.exists, 300)
         return table
 
     def kill() -> None:
-        assert until(begun.exists, 30)
+        assert until(begun.exists, 300)
         cluster.kill_node(1)
         killed.touch()
 
@@ -451,6 +451,6 @@ def test_a_stream_of_a_topic_that_is_created_again(cluster: LocalCluster) -> Non
             return False
         return True
 
-    assert until(reads_the_rest, 30)
+    assert until(reads_the_rest, 300)
     assert found == [20]
     assert cluster.admin().list_group_offsets("r")[TopicPartition("renewed", 0)].offset == 20

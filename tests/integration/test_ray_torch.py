@@ -28,7 +28,7 @@ pytestmark = pytest.mark.ray
 ROWS, PARTITIONS = 150, 3
 PROGRAMS = Path(__file__).with_name("torch_training.py")
 DEBIAN = Path("/usr/lib/python3/dist-packages/torch")
-TIMEOUT_S = 100
+TIMEOUT_S = 500
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ def test_all_acknowledged_records_outlive_the_leader() -> None:
                 if number == 2 * ROUNDS // 3:
                     cluster.restart_node(leader - 1)
                 for each, future in enumerate(futures):
-                    sent[future.result(30).offset] = b"%d-%d" % (number, each)
+                    sent[future.result(60).offset] = b"%d-%d" % (number, each)
         found: dict[int, bytes | None] = {}
         with cluster.consumer("t", auto_offset_reset="earliest") as consumer:
             while len(found.keys() & sent.keys()) < len(sent):

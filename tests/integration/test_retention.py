@@ -6,7 +6,6 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-import pytest
 from headrace import LATEST, NewTopic, TopicPartition, errors
 from headrace.services.cli.main import run
 from headrace.services.local_io import local
@@ -15,9 +14,9 @@ from waiting import wait_for
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pytest
     from headrace.services.local_io import LocalCluster
 
-pytestmark = pytest.mark.timeout(180)
 MIB = 1024 * 1024
 SIZE, COUNT = 10_000, 1_200  # twelve segments
 PLACE = TopicPartition("t", 0)
@@ -60,13 +59,13 @@ def test_segments_go_under_a_reader_and_a_follower(tmp_path: Path) -> None:
             "fetch_max_bytes": 60_000,
         }
         with cluster.admin() as admin, cluster.consumer("t", **options) as consumer:
-            offsets = [record.offset for record in consumer.poll(10, max_records=3)]
+            offsets = [record.offset for record in consumer.poll(60, max_records=3)]
             leader = admin.describe_topics("t")["t"].partitions[0].leader
             cluster.kill_node(2 - leader)
             admin.alter_configs({"t": {"retention.bytes": 3 * MIB}}).raise_for_errors()
             starts = []
             while offsets[-1] < COUNT - 1:
-                records = consumer.poll(10, max_records=20)
+                records = consumer.poll(60, max_records=20)
                 assert records, f"nothing after {offsets[-1]}"
                 for record in records:
                     assert record.value == value_of(record.offset)
@@ -80,7 +79,7 @@ def test_segments_go_under_a_reader_and_a_follower(tmp_path: Path) -> None:
             wait_for(lambda: len(files_of(tmp_path)) <= 2 * 4, "the files are gone")
             start = consumer.beginning_offsets(PLACE)[PLACE]
             consumer.seek_to_beginning(PLACE)
-            (record,) = consumer.poll(10, max_records=1)
+            (record,) = consumer.poll(60, max_records=1)
             assert (record.offset, record.value) == (start, value_of(start))
 
 
@@ -105,7 +104,7 @@ def test_records_are_deleted_for_good(
         for index in range(3):
             cluster.restart_node(index)
         with cluster.admin() as admin, cluster.consumer("t", auto_offset_reset="earliest") as consumer:
-            records = consumer.poll(30, max_records=2)
+            records = consumer.poll(60, max_records=2)
             assert [record.offset for record in records] == [700, 701]
             assert records[0].value == value_of(700)
             (error,) = admin.delete_records({PLACE: COUNT + 1}).errors.values()
@@ -113,7 +112,7 @@ def test_records_are_deleted_for_good(
             wait_for(lambda: len(admin.describe_topics("t")["t"].partitions[0].isr) == 3, "all are in sync")
             assert admin.delete_records({PLACE: LATEST})[PLACE].low_watermark == COUNT
             with cluster.producer() as producer:
-                assert producer.send("t", b"next").result(30).offset == COUNT
+                assert producer.send("t", b"next").result(60).offset == COUNT
             admin.alter_configs({"t": {"cleanup.policy": "compact"}}).raise_for_errors()
 
             def is_refused() -> bool:

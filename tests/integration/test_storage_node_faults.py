@@ -290,7 +290,7 @@ class HeldFile:
 
     def fdatasync(self) -> None:
         self._files.has_come.set()
-        assert self._files.may_go.wait(20)
+        assert self._files.may_go.wait(60)
         self._file.fdatasync()
 
 

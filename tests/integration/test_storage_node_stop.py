@@ -21,7 +21,7 @@ class HeldTask:
 
     def run(self) -> None:
         self.has_begun.set()
-        assert self.may_go_on.wait(30)
+        assert self.may_go_on.wait(60)
         self._inner.run()
 
 

@@ -100,7 +100,7 @@ CLIENT = textwrap.dedent(
     from transport_kit import *
 
     async def main():
-        client = await Connection.open("127.0.0.1", int(sys.argv[1]), client_id="other", timeout_s=10)
+        client = await Connection.open("127.0.0.1", int(sys.argv[1]), client_id="other", timeout_s=60)
         print(0, flush=True)
         await asyncio.Event().wait()
 
@@ -132,16 +132,16 @@ FORK = textwrap.dedent(
     PORT = int(sys.argv[1])
 
     async def ask(client):
-        answer = await client.request(METADATA, ASK, timeout_s=10)
+        answer = await client.request(METADATA, ASK, timeout_s=60)
         assert answer.body == METADATA_BODY
 
     async def in_child():
-        client = await Connection.open("127.0.0.1", PORT, client_id="child", timeout_s=10)
+        client = await Connection.open("127.0.0.1", PORT, client_id="child", timeout_s=60)
         await ask(client)
         client.close()
 
     async def in_parent():
-        client = await Connection.open("127.0.0.1", PORT, client_id="parent", timeout_s=10)
+        client = await Connection.open("127.0.0.1", PORT, client_id="parent", timeout_s=60)
         await ask(client)
         loop = asyncio.get_running_loop()
         child = os.fork()
@@ -177,7 +177,7 @@ LEAVER = textwrap.dedent(
     from transport_kit import *
 
     async def main():
-        client = await Connection.open("127.0.0.1", int(sys.argv[1]), client_id="leaver", timeout_s=10)
+        client = await Connection.open("127.0.0.1", int(sys.argv[1]), client_id="leaver", timeout_s=60)
         for _ in range(50):
             client.send(METADATA, ASK, (bytes(1_000_000),))
         print(0, flush=True)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.timeout(300)
 
 NOW = 1_700_000_000_000
 TP = TopicPartition("t", 0)

@@ -164,7 +164,6 @@ def compared_with(against: str) -> tuple[int, list[str]]:
     return done.returncode, done.stdout.splitlines()
 
 
-@pytest.mark.timeout(300)
 def test_a_planted_difference_is_found_and_nothing_else() -> None:
     """Of two Kafkas one is told a config otherwise that the scenario sees: the exit code says so."""
     status, lines = compared_with("planted")
@@ -176,7 +175,6 @@ def test_a_planted_difference_is_found_and_nothing_else() -> None:
     assert "        headrace: 100000" in lines
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.skipif("HEADRACE_REQUIRE_KAFKA" not in os.environ, reason="CI plays it")
 def test_two_equal_kafkas_do_not_differ() -> None:
     """And the exit code says so."""

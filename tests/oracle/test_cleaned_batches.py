@@ -13,7 +13,6 @@ from headrace.protocol.records.header import Compression, read_batch_header
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.timeout(300)
 
 NOW, DAY = 1_700_000_000_000, 86_400_000
 # a key or a value that is null is not printed at all

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from headrace.services.local_io import LocalCluster
 
-pytestmark = [pytest.mark.xdist_group("kafka"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("kafka")
 WAIT_S = 60.0
 TOOLS = "org.apache.kafka.tools"
 

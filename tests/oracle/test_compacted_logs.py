@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture(autouse=True, scope="module")
 def _kafka_is_there() -> None:

@@ -46,7 +46,6 @@ MARKS = (
 )
 
 
-@pytest.mark.timeout(600)  # of CPU time it takes a minute; a machine may be busy
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, GROUP))
 def test_random_faults_break_no_law(first: int) -> None:
     """Some seeds, each a world of its own; after it has healed the cluster goes on with equal replicas and
@@ -61,7 +60,6 @@ def test_random_faults_break_no_law(first: int) -> None:
     assert not missing, f"{GROUP} seeds without {missing} prove little"
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("plan", [cluster_bugs.BLACKOUT, cluster_bugs.BLACKOUT_ASYNC], ids=["fsync", "async"])
 def test_the_power_fails_everywhere_at_once(plan: Plan) -> None:
     """Scenario 32: of each disk only what was synced is sure, the rest torn and in any order. With fsync

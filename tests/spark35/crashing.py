@@ -39,7 +39,7 @@ def main(bootstrap: str, topic: str, checkpoint: str, kill: str) -> list[int]:
         running = headrace.spark.stream(
             spark, copy, checkpoint=checkpoint, available_now=True, maxOffsetsPerTrigger=40, **given
         )
-        running.awaitTermination(60)
+        running.awaitTermination()
     return done
 
 

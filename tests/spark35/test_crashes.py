@@ -16,7 +16,7 @@ PROGRAM = Path(__file__).parent / "crashing.py"
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(PROGRAM), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
 
 
 def test_a_driver_is_killed_when_its_tasks_have_written(cluster: Any, tmp_path: Path) -> None:

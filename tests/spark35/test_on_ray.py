@@ -21,7 +21,7 @@ def test_a_topic_goes_through_spark_on_ray_and_a_dataset_and_back(cluster: Any) 
     # not pytest's: Ray's sockets are in it, whose paths may have 107 characters
     with tempfile.TemporaryDirectory(prefix="hr-", ignore_cleanup_errors=True) as folder:
         command = [sys.executable, str(PROGRAM), cluster.bootstrap, "ray", folder]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found.pop("refused").startswith("Ray has no node at 192.0.2.1; there are ")

@@ -35,7 +35,7 @@ def test_what_is_there_is_read_in_batches_and_a_restart_goes_on(
             available_now=True,
             **given(cluster, "now", startingOffsets="earliest", maxOffsetsPerTrigger=100),
         )
-        assert running.awaitTermination(60)
+        assert running.awaitTermination(500)
     assert stored(cluster, "then") == list(range(400))
     assert max(sizes) <= 100
     assert len(sizes) == 4
@@ -60,9 +60,9 @@ def test_a_batch_that_failed_runs_again_with_the_same_rows(spark: Any, cluster: 
     options = given(cluster, "again", startingOffsets="earliest")
     start: dict[str, Any] = {"checkpoint": str(tmp_path), "available_now": True, **options}
     with pytest.raises(RuntimeError, match="the driver falls"):
-        headrace.spark.stream(spark, fall, **start).awaitTermination(60)
+        headrace.spark.stream(spark, fall, **start).awaitTermination(500)
     fill(cluster, "again", range(100, 150))
-    headrace.spark.stream(spark, fall, **start).awaitTermination(60)
+    headrace.spark.stream(spark, fall, **start).awaitTermination(500)
     assert seen[0] == seen[1] == (seen[0][0], list(range(100)))
     assert [rows for _, rows in seen[2:]] == [list(range(100, 150))]
     assert stored(cluster, "copied") == list(range(150))
@@ -93,7 +93,7 @@ def test_a_stream_waits_for_rows_and_goes_on_where_it_was_stopped(
     again = headrace.spark.stream(
         spark, note, checkpoint=str(tmp_path), available_now=True, name="live", **options
     )
-    assert again.awaitTermination(60)
+    assert again.awaitTermination(500)
     assert again.id == running.id
     assert list(seen.values()) == [list(range(10, 20)), list(range(20, 30))]
 
@@ -115,7 +115,7 @@ def test_a_topic_that_is_created_again_before_the_first_batch(
             available_now=True,
             **options,
         )
-        running.awaitTermination(60)
+        running.awaitTermination(500)
 
     run()
     assert seen == []

@@ -162,7 +162,7 @@ def test_what_cannot_be_read_is_said(
         (["id as value"], "append", {}, "column 'value' has type int64: a value is binary or text"),
         (["'v' as value"], "overwrite", {}, 'write with mode."append".'),
         (["'v' as value"], "append", {"exactlyOnce": "maybe"}, "exactlyOnce must be true or false"),
-        (["'v' as value", "9 as partition"], "append", {"kafka.max.block.ms": "100"}, "partition"),
+        (["'v' as value", "9 as partition"], "append", {"kafka.max.block.ms": "3000"}, "partition"),
     ],
 )
 def test_what_cannot_be_written_is_said(
@@ -245,7 +245,7 @@ def test_a_job_that_fails_leaves_nothing(spark: Any, topics: Topics, topic: Call
         if TaskContext.get().partitionId() == 1:  # type: ignore[union-attr]
             places = [headrace.TopicPartition(name, number) for number in range(2)]
             with headrace.connect(bootstrap) as cluster, cluster.consumer() as consumer:
-                assert until(lambda: any(consumer.end_offsets(*places).values()), 60)
+                assert until(lambda: any(consumer.end_offsets(*places).values()), 300)
             raise ValueError("always")
         yield from batches
 

@@ -95,7 +95,7 @@ def test_a_node_dies_in_the_middle_of_a_read_and_of_a_write(
     leader = nodes.admin().describe_topics("from")["from"].partitions[0].leader
     nodes.kill_node(leader - 1)
     (tmp_path / "on").write_text("go on")
-    assert query.awaitTermination(100)
+    assert query.awaitTermination(500)
     assert not query.exception()
     until_markers_are_written(nodes)
     committed = {**at, "subscribe": "to", "kafka.isolation.level": "read_committed"}

@@ -40,7 +40,7 @@ class Copy:
     def run(self, write: dict[str, Any] | None = None, **read: Any) -> list[Any]:
         """What was new; the progress of each batch that had rows."""
         query = self.start(self.rows(**read), **(write or {}))
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(500)
         return [each for each in query.recentProgress if each["numInputRows"]]
 
     def seen(self) -> list[int]:
@@ -212,7 +212,7 @@ def test_what_was_decided_is_what_a_batch_that_is_played_again_finds(copy: Copy)
     given = {**copy.at, "topic": copy.target, "checkpointLocation": str(copy.checkpoint)}
     query = copy.rows().writeStream.format("dying").options(**given).trigger(availableNow=True).start()
     with pytest.raises(PySparkException, match="dead after deciding 2 writes"):
-        query.awaitTermination(60)
+        query.awaitTermination(500)
     assert copy.seen() == []
     copy.put(range(20, 30))
     copy.run()
@@ -233,7 +233,7 @@ def test_a_task_that_is_run_again_after_it_wrote(copy: Copy, tmp_path: Path) -> 
             raise ValueError("after the last row")
 
     query = copy.start(copy.rows().mapInArrow(fail_once, "key binary, value binary"))
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(500)
     assert (tmp_path / "failed").exists()
     assert copy.seen() == list(range(100))
 
@@ -249,7 +249,7 @@ def test_a_batch_that_fails_leaves_nothing_and_is_run_by_the_next_query(copy: Co
 
     query = copy.start(copy.rows().mapInArrow(fail, "key binary, value binary"))
     with pytest.raises(PySparkException, match="always"):
-        query.awaitTermination(60)
+        query.awaitTermination(500)
     assert copy.seen() == []
     begins = f"headrace-sink/spark-{query.id}/{query.runId}%40"
     (_,) = copy.cluster.admin().list_transactions(pattern=f"{begins}[0-9a-f]+")

@@ -78,7 +78,7 @@ def server() -> Iterator[Server]:
     yield running
     running.listener.shutdown(socket.SHUT_RDWR)
     running.listener.close()
-    running.join(10)
+    running.join(60)
 
 
 def test_an_answer_with_an_error_is_no_right_one(server: Server) -> None:

@@ -143,7 +143,7 @@ def submit(writer: DecisionWriter, *bodies: str) -> None:
 async def drain(writer: DecisionWriter) -> None:
     """Run until nothing waits."""
     running = asyncio.create_task(writer.run())
-    await asyncio.wait_for(writer.drained(), 10)
+    await asyncio.wait_for(writer.drained(), 60)
     await stop(running)
 
 
@@ -241,7 +241,7 @@ def test_a_lost_leadership_says_what_did_not_run() -> None:
         writer.on_resigned()
         assert not writer.is_active
         assert not len(writer)
-        await asyncio.wait_for(writer.drained(), 10)
+        await asyncio.wait_for(writer.drained(), 60)
         await stop(running)
         return world
 
@@ -269,7 +269,7 @@ def test_the_next_leadership_begins_with_what_is_committed() -> None:
         assert world.decided.offset == -1
         world.is_committing = True
         submit(writer, "write b")
-        await asyncio.wait_for(writer.drained(), 10)
+        await asyncio.wait_for(writer.drained(), 60)
         await stop(running)
         return world
 
@@ -292,7 +292,7 @@ def test_answers_that_wait_for_a_majority_are_bounded() -> None:
         assert MAX_UNDECIDED <= world.end_offset < MAX_UNDECIDED + MAX_GROUP
         world.is_committing = True
         world.commit(world.end_offset)
-        await asyncio.wait_for(writer.drained(), 10)
+        await asyncio.wait_for(writer.drained(), 60)
         await stop(running)
         assert len([event for event in world.events if event.startswith("answer")]) == count
         return world

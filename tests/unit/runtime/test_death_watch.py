@@ -155,7 +155,7 @@ def test_it_subscribes_anew_after_silence_and_after_a_gcs_that_was_away(
 
     watch = DeathWatch("gcs:1", on_deaths)
     watch.start()
-    assert stub.is_empty.wait(10)
+    assert stub.is_empty.wait(60)
     watch.stop()
     watch.join()
     named = [b"a", b"meanwhile", b"meanwhile", b"b"]  # again, because it could not be used

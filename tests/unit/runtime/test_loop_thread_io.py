@@ -13,7 +13,7 @@ from headrace.runtime.loop_thread_io import LoopThread
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 class Owner:

@@ -12,7 +12,7 @@ import pytest
 from headrace.protocol.errors import ApiTimeoutError, KafkaStorageError
 from headrace.runtime.server_host_io import SWITCH_INTERVAL_S, ServerHost, settle_process
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 class FakeServer:

@@ -43,7 +43,7 @@ def test_a_failure_before_run_is_not_lost() -> None:
         task = owner.spawn(failing(ValueError("early")), "early")
         await asyncio.wait([task])
         with pytest.raises(ValueError, match="early"):
-            await asyncio.wait_for(owner.run(), 1)
+            await asyncio.wait_for(owner.run(), 60)
 
     asyncio.run(main())
 

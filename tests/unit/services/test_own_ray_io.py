@@ -41,7 +41,7 @@ def own(tmp_path: Path) -> Iterator[OwnRay]:
     yield found
     stop_own_ray(found)
     leader.stdout.close()
-    leader.wait(10)
+    leader.wait(60)
 
 
 def test_all_of_a_session_is_found_and_ended(own: OwnRay, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 CONFIG = NodeConfig.of(
     {
         "log.dirs": "/none",
-        "controller.request.timeout.ms": 300,
+        "controller.request.timeout.ms": 2000,
         "controller.backoff.ms": 5,
         "controller.backoff.max.ms": 10,
         "metadata.fetch.max.wait.ms": 50,
@@ -47,7 +47,7 @@ CONFIG = NodeConfig.of(
         "controlled.shutdown.timeout.ms": 100,
     }
 )
-TIMEOUT_S = 10
+TIMEOUT_S = 60
 
 
 class Node:

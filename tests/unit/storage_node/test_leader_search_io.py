@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 NOBODY = DescribeQuorumResponse(NotLeaderOrFollowerError.code)
-TIMEOUT_S = 5.0
+TIMEOUT_S = 60.0
 
 
 @asynccontextmanager

@@ -61,7 +61,7 @@ def test_awaited_jobs_do_not_queue_behind_others() -> None:
         pool = workers()
         release = threading.Event()
         synced = asyncio.Event()
-        pool.start(lambda: release.wait(10) or None)
+        pool.start(lambda: release.wait(60) or None)
         pool.start(lambda: None, lambda _error: synced.set(), is_awaited=True)
         await synced.wait()
         release.set()
@@ -78,7 +78,7 @@ def test_after_close_no_end_is_told() -> None:
         pool = workers()
         release = threading.Event()
         ends: list[object] = []
-        pool.start(lambda: release.wait(10) or None, ends.append)
+        pool.start(lambda: release.wait(60) or None, ends.append)
         pool.close()
         release.set()
         await pool.finish()
@@ -107,7 +107,7 @@ def test_deletions_hold_nothing_up() -> None:
         pool = workers()
         may_end = threading.Event()
         done: list[str] = []
-        pool.purge(lambda: done.append("purged") if may_end.wait(20) else None)
+        pool.purge(lambda: done.append("purged") if may_end.wait(60) else None)
         await pool.run(lambda: None)
         searched = asyncio.Event()
         pool.look_up(lambda: done.append("searched"), searched.set)

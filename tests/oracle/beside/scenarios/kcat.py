@@ -16,7 +16,7 @@ CLIENT = "kcat"
 def kcat(scene: Scene, *arguments: str, given: str = "") -> dict[str, Any]:
     """What it printed, and its exit status."""
     command = ["kcat", "-b", scene.bootstrap, "-m", "10", *arguments]
-    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=500, check=False)
     return {"status": done.returncode, "out": done.stdout.splitlines()}
 
 

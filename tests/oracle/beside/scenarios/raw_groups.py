@@ -247,7 +247,7 @@ def until_topic_is_known(asking: Asking, beat: dict[str, Any], version: int) -> 
         return bool((found.get("assignment") or {}).get("topic_partitions"))
 
     if version in asking.ranges.get(KEYS["consumer_group_heartbeat"], ()):
-        assert until(is_known, 30)
+        assert until(is_known, 300)
 
 
 def _init(asking: Asking, label: str, version: int, txn: str) -> tuple[int, int]:

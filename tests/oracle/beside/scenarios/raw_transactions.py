@@ -56,7 +56,7 @@ class Txn:
             told = self.asking.ask("", "describe_transactions", 0, transactional_ids=[self.name])
             return state in str(told)
 
-        assert until(is_so, 30)
+        assert until(is_so, 300)
 
     def _take(self, told: dict[str, Any]) -> None:
         if told.get("producer_id", -1) >= 0:

@@ -48,7 +48,7 @@ def test_rows_by_key_by_column_and_sticky(fake: FakeCluster, cluster: Cluster) -
     values = [None if number % 11 == 0 else b"%d" % number for number in range(count)]
     table = pa.table({"key": keys, "value": values, "partition": pa.array(given, pa.int64())})
     result = cluster.producer(batch_size=1000).send_arrow("t", table)
-    assert result.errors(10) == {}
+    assert result.errors(60) == {}
     assert len(result) == count
     check_places(fake, result, values)
     for number, future in enumerate(result):
@@ -98,7 +98,7 @@ def test_everything_of_a_row_arrives(fake: FakeCluster, cluster: Cluster) -> Non
 
 def test_bad_rows_do_not_hold_up_the_others(fake: FakeCluster, cluster: Cluster) -> None:
     """Too large (by value, by headers), a partition that is not there, a time before 1970."""
-    producer = cluster.producer(max_request_size=1000, batch_size=500, max_block_ms=50)
+    producer = cluster.producer(max_request_size=1000, batch_size=500, max_block_ms=2000)
     table = {
         "value": [b"0", b"x" * 1000, b"2", b"3", b"4", b"5", b"6"],
         "key": [b"a", b"a", None, b"a", None, b"a", b"a"],
@@ -107,7 +107,7 @@ def test_bad_rows_do_not_hold_up_the_others(fake: FakeCluster, cluster: Cluster)
         "timestamp": [1, 1, 1, 1, -1, 1, 1],
     }
     result = producer.send_arrow("t", table)
-    errors = result.errors(10)
+    errors = result.errors(60)
     assert {row: type(error) for row, error in errors.items()} == {
         1: MessageTooLargeError,
         2: MessageTooLargeError,
@@ -122,16 +122,16 @@ def test_bad_rows_do_not_hold_up_the_others(fake: FakeCluster, cluster: Cluster)
 def test_a_topic_that_has_grown(fake: FakeCluster, cluster: Cluster) -> None:
     """A row may name a partition that the client has not heard of yet."""
     producer = cluster.producer()
-    producer.send("t", b"x").result(5)
+    producer.send("t", b"x").result(60)
     fake.grow("t", 5)
-    assert producer.send_arrow("t", {"value": [b"new"], "partition": [4]}).errors(10) == {}
+    assert producer.send_arrow("t", {"value": [b"new"], "partition": [4]}).errors(60) == {}
     assert fake.values("t", 4) == [b"new"]
 
 
 def test_a_topic_that_does_not_exist(cluster: Cluster) -> None:
     """Every row has the outcome that `send_many` would give it."""
-    result = cluster.producer(max_block_ms=50).send_arrow("u", {"value": [b"1", b"2"]})
-    assert {row: type(error) for row, error in result.errors(1).items()} == dict.fromkeys(
+    result = cluster.producer(max_block_ms=2000).send_arrow("u", {"value": [b"1", b"2"]})
+    assert {row: type(error) for row, error in result.errors(60).items()} == dict.fromkeys(
         (0, 1), UnknownTopicOrPartitionError
     )
 
@@ -148,16 +148,16 @@ def test_a_small_buffer_is_waited_for(fake: FakeCluster, cluster: Cluster) -> No
 def test_a_full_buffer_gives_up_once(fake: FakeCluster, cluster: Cluster) -> None:
     """The node is gone: what entered the buffer stays on its way, every other row failed."""
     producer = cluster.producer(
-        buffer_memory=4096, batch_size=1024, max_block_ms=50, delivery_timeout_ms=600_000
+        buffer_memory=4096, batch_size=1024, max_block_ms=2000, delivery_timeout_ms=600_000
     )
-    producer.send("t", b"x").result(5)
+    producer.send("t", b"x").result(60)
     fake.stop_node(0)
     result = producer.send_arrow("t", {"value": [b"x" * 900] * 50, "partition": [n % 3 for n in range(50)]})
     failed = [future for future in result if future.done()]
     assert 0 < len(failed) < 50
     assert all(isinstance(future.exception(0), BufferExhaustedError) for future in failed)
     fake.start_node(0)
-    assert result.wait(10)
+    assert result.wait(60)
     assert len(result.errors()) == len(failed)
 
 
@@ -167,13 +167,13 @@ def test_serdes_see_what_is_not_bytes(fake: FakeCluster, cluster: Cluster) -> No
     result = producer.send_arrow(
         "t", {"key": [1, None, 2**62, 3], "value": [{"a": 1}, None, {"a": 2}, {"a": 3}], "partition": [0] * 4}
     )
-    assert result.errors(10) == {}
+    assert result.errors(60) == {}
     assert [record.value for record in records(fake, 0)] == [b'{"a":1}', None, b'{"a":2}', b'{"a":3}']
     assert records(fake, 0)[0].key == (1).to_bytes(8, "big")
-    assert producer.send_arrow("t", {"value": ["text"], "partition": [1]}).errors(10) == {}
+    assert producer.send_arrow("t", {"value": ["text"], "partition": [1]}).errors(60) == {}
     assert fake.values("t", 1) == [b"text"]
     picky = cluster.producer(value=lambda number: b"%d" % (10 // number))
-    errors = picky.send_arrow("t", {"value": [1, 0, 2], "partition": [2] * 3}).errors(10)
+    errors = picky.send_arrow("t", {"value": [1, 0, 2], "partition": [2] * 3}).errors(60)
     assert {row: type(error) for row, error in errors.items()} == {1: SerializationError}
     assert fake.values("t", 2) == [b"10", b"5"]
 
@@ -188,7 +188,7 @@ def test_custom_partitioners_are_asked_row_by_row(fake: FakeCluster, cluster: Cl
         "t",
         {"value": [b"a", b"b", b"c", b"d"], "key": [b"2", None, b"9", b"9"], "partition": [None] * 3 + [1]},
     )
-    assert {row: type(error) for row, error in result.errors(10).items()} == {2: InvalidPartitionsError}
+    assert {row: type(error) for row, error in result.errors(60).items()} == {2: InvalidPartitionsError}
     assert result[0].result().partition == 2
     assert result[3].result().partition == 1
 

@@ -74,10 +74,10 @@ def test_blocking_in_a_callback_raises_instead_of_hanging(fake: FakeCluster) -> 
             done.set()
 
         producer.send("t", b"1").add_done_callback(callback)
-        assert done.wait(10)
+        assert done.wait(60)
         assert len(outcomes) == 4
         assert all("IO thread" in outcome for outcome in outcomes), outcomes
-        producer.flush(5)
+        producer.flush(60)
         assert fake.values("t") == [b"1", b"2"]
 
 
@@ -145,7 +145,7 @@ def test_a_forked_child_is_told_to_make_its_own_client(fake: FakeCluster) -> Non
     """In the child every call fails at once instead of hanging; the parent goes on."""
     with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
         producer, consumer = cluster.producer(), cluster.consumer("t")
-        producer.send("t", b"1").result(5)
+        producer.send("t", b"1").result(60)
         read_end, write_end = os.pipe()
         child = os.fork()
         if child == 0:
@@ -161,7 +161,7 @@ def test_a_forked_child_is_told_to_make_its_own_client(fake: FakeCluster) -> Non
         assert os.read(read_end, 10) == b"yes"
         os.close(read_end)
         os.close(write_end)
-        assert producer.send("t", b"3").result(5).offset == 1
+        assert producer.send("t", b"3").result(60).offset == 1
 
 
 def test_a_program_that_forgets_to_flush_loses_nothing() -> None:

@@ -33,9 +33,9 @@ def test_a_blocking_call_that_close_interrupts_says_closed() -> None:
 
     thread = threading.Thread(target=work)
     thread.start()
-    assert started.wait(10)
+    assert started.wait(60)
     io.close()
-    thread.join(10)
+    thread.join(60)
     assert isinstance(seen[0], ClosedError), repr(seen[0])
 
 

@@ -68,7 +68,7 @@ def test_what_makes_no_sense_is_logged_and_not_used(answer: Any, caplog: pytest.
 def reading(fake: FakeCluster, *interceptors: Any, **options: Any) -> Any:
     """A consumer of "t" in a group, and its cluster."""
     cluster = Cluster("node0:9000", make_hub=fake.make_hub)
-    options = {"group": "g", "auto_offset_reset": "earliest", "iter_timeout": 0.5, **options}
+    options = {"group": "g", "auto_offset_reset": "earliest", "iter_timeout": 3.0, **options}
     return cluster.consumer("t", interceptors=interceptors, **options), cluster
 
 

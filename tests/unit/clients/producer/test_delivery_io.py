@@ -57,7 +57,7 @@ def test_waiting_ends_with_the_outcome_or_the_timeout() -> None:
         future.exception(0)
     thread = threading.Thread(target=delivery.resolve, args=(1, -1, None))
     thread.start()
-    assert future.result(5).offset == 1
+    assert future.result(60).offset == 1
     thread.join()
 
 

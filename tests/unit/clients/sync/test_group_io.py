@@ -41,8 +41,8 @@ def test_callbacks_run_in_the_thread_that_reads(fake: FakeCluster, cluster: Clus
             heard.append(("revoked", threading.get_ident()))
             consumer.commit()
 
-    consumer = member(cluster, listener=Listener(), iter_timeout=5)
-    assert [record.value for record in consumer.poll(10)] == [b"3"]
+    consumer = member(cluster, listener=Listener(), iter_timeout=60)
+    assert [record.value for record in consumer.poll(60)] == [b"3"]
     consumer.enforce_rebalance()
     fake.put("t", 1, b"4")
     assert next(iter(consumer)).value == b"4"
@@ -61,7 +61,7 @@ def test_async_commits_tell_their_future_and_callback(fake: FakeCluster, cluster
     polled(consumer, lambda: len(consumer.assignment()) == 3)
     consumer.seek(T0, 0)
     while not records:
-        records = consumer.poll(5)
+        records = consumer.poll(60)
     heard: list[Any] = []
     told = threading.Event()
 
@@ -69,15 +69,15 @@ def test_async_commits_tell_their_future_and_callback(fake: FakeCluster, cluster
         heard.append((offsets, error))
         told.set()
 
-    offsets = consumer.commit_async(records[0], callback=callback).result(10)
-    assert told.wait(10)
+    offsets = consumer.commit_async(records[0], callback=callback).result(60)
+    assert told.wait(60)
     assert heard == [(offsets, None)]
     with pytest.raises(errors.CommitFailedError):
-        consumer.commit_async({TopicPartition("t", 77): 1}).result(10)
+        consumer.commit_async({TopicPartition("t", 77): 1}).result(60)
     late = consumer.commit_async
     consumer.close()
     with pytest.raises(errors.ClosedError):
-        late({T0: 1}).result(10)
+        late({T0: 1}).result(60)
 
 
 def test_an_interrupt_in_a_callback_leaves_the_member_whole(fake: FakeCluster, cluster: Cluster) -> None:
@@ -95,7 +95,7 @@ def test_an_interrupt_in_a_callback_leaves_the_member_whole(fake: FakeCluster, c
     consumer = member(cluster, listener=Listener())
     with pytest.raises(KeyboardInterrupt):
         polled(consumer, lambda: False)
-    assert [record.value for record in consumer.poll(10)] == [b"1"]
+    assert [record.value for record in consumer.poll(60)] == [b"1"]
     assert calls == 1
     consumer.close()
 

@@ -38,7 +38,7 @@ def test_many_threads_share_one_producer(fake: FakeCluster, cluster: Cluster) ->
         thread.start()
     for thread in threads:
         thread.join()
-    producer.flush(10)
+    producer.flush(60)
     for number in range(4):
         mine = [value for value in fake.values("t", number % 3) if value.startswith(b"%d " % number)]
         assert mine == [b"%d %04d" % (number, index) for index in range(500)]
@@ -55,7 +55,7 @@ def test_a_full_buffer_blocks_until_there_is_room(
     for number in range(1000):
         producer.send("t", b"%04d" % number * 250, partition=0)
         assert producer.metrics()["buffer-available-bytes"] >= 0
-    producer.flush(10)
+    producer.flush(60)
     assert fake.values("t", 0) == [b"%04d" % number * 250 for number in range(1000)]
 
 
@@ -64,7 +64,7 @@ def test_room_that_was_made_before_the_wait_is_seen(
 ) -> None:
     """The buffer was full when the record was tried and is empty when the wait begins: nobody will call."""
     producer = cluster.producer()
-    producer.send("t", b"x").result(5)
+    producer.send("t", b"x").result(60)
     engine: Any = producer._engine
     monkeypatch.setattr(engine._room, "wait", lambda _timeout_s: pytest.fail("nobody would wake it"))
     assert engine.wait_for_room(60)
@@ -76,7 +76,7 @@ def test_who_waits_for_room_is_told_and_does_not_poll(
 ) -> None:
     """One wait for all the time there is; nothing is looked at every now and then."""
     producer = cluster.producer(buffer_memory=4096, batch_size=1024, delivery_timeout_ms=600_000)
-    producer.send("t", b"x").result(5)
+    producer.send("t", b"x").result(60)
     engine: Any = producer._engine
     waits: list[float] = []
     monkeypatch.setattr(engine._room, "wait", waits.append)
@@ -103,29 +103,29 @@ def test_a_little_room_is_told_too() -> None:
         producer = cluster.producer(
             buffer_memory=100_000, batch_size=10_000, max_block_ms=30_000, delivery_timeout_ms=600_000
         )
-        producer.send("t", b"x", partition=1).result(5)
+        producer.send("t", b"x", partition=1).result(60)
         for _ in range(85):
             producer.send("t", b"x" * 1000, partition=0)
         sent = [producer.send("t", b"y" * 1000, partition=1) for _ in range(100)]
-        assert [future.result(30).offset for future in sent] == list(range(1, 101))
+        assert [future.result(60).offset for future in sent] == list(range(1, 101))
         producer.close(0)
 
 
 def test_a_full_buffer_gives_up_after_max_block_ms(fake: FakeCluster, cluster: Cluster) -> None:
     """The node is gone: send raises; send_many reports the rest without waiting for each."""
     producer = cluster.producer(
-        buffer_memory=4096, batch_size=1024, max_block_ms=100, delivery_timeout_ms=600_000
+        buffer_memory=4096, batch_size=1024, max_block_ms=500, delivery_timeout_ms=600_000
     )
-    producer.send("t", b"x").result(5)
+    producer.send("t", b"x").result(60)
     fake.stop_node(0)
     with pytest.raises(BufferExhaustedError):
         fill(producer)
     before = time.monotonic()
     result = producer.send_many("t", [ProducerRecord(b"x" * 900, key=b"k") for _ in range(50)])
-    assert time.monotonic() - before < 3
+    assert time.monotonic() - before < 15
     assert all(isinstance(future.exception(0), BufferExhaustedError) for future in result)
     values = producer.send_many("t", [b"x" * 900] * 50)
-    assert time.monotonic() - before < 5
+    assert time.monotonic() - before < 15
     assert all(isinstance(future.exception(0), BufferExhaustedError) for future in values)
     fake.start_node(0)
 
@@ -161,7 +161,7 @@ def test_send_many_takes_values_records_and_nulls(fake: FakeCluster, cluster: Cl
         yield None
 
     result = producer.send_many("t", items())
-    producer.flush(5)
+    producer.flush(60)
     assert len(result) == 603
     assert list(result.errors()) == [601]
     keyed = result[600].result()
@@ -176,7 +176,7 @@ def test_send_many_takes_values_records_and_nulls(fake: FakeCluster, cluster: Cl
 def test_flush_times_out_with_the_number_left(fake: FakeCluster, cluster: Cluster) -> None:
     """The node is away; when it is back the same records are delivered."""
     producer = cluster.producer(linger_ms=0)
-    producer.send("t", b"x").result(5)
+    producer.send("t", b"x").result(60)
     fake.stop_node(0)
     for _ in range(3):
         producer.send("t", b"y", partition=0)
@@ -184,7 +184,7 @@ def test_flush_times_out_with_the_number_left(fake: FakeCluster, cluster: Cluste
         producer.flush(0.05)
     assert caught.value.remaining == 3
     fake.start_node(0)
-    producer.flush(10)
+    producer.flush(60)
     assert fake.values("t").count(b"y") == 3
 
 
@@ -199,15 +199,15 @@ def test_a_partition_that_is_no_number_is_named(cluster: Cluster, partition: Any
         producer.send("t", b"x", partition=partition)
     bad, good = producer.send_many("t", [ProducerRecord(b"x", partition=partition), b"y"])
     with pytest.raises(TypeError, match=text):
-        bad.result(5)
+        bad.result(60)
     assert bad.outcome(0)[0].partition == -1
-    assert good.result(5).offset == 0
+    assert good.result(60).offset == 0
 
 
 def test_whole_numbers_of_other_libraries_are_partitions(cluster: Cluster) -> None:
     """What says that it is one: NumPy's, for instance."""
     number = numpy.int64(2)
-    assert cluster.producer().send("t", b"x", partition=number).result(5).partition == 2
+    assert cluster.producer().send("t", b"x", partition=number).result(60).partition == 2
 
 
 @pytest.mark.parametrize("records", [b"value", "text", None, 5, ProducerRecord(b"x")])

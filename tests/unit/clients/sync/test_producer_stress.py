@@ -66,7 +66,7 @@ def send_all(producer: Any, number: int, told: list[tuple[bytes, Any]]) -> None:
         except errors.BufferExhaustedError:
             continue
         if random.random() < 0.001:
-            producer.flush(30)
+            producer.flush(60)
 
 
 def run_threads(producer: Any, work: Any = send_all) -> list[list[tuple[bytes, Any]]]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fake_cluster import FakeCluster
     from headrace.clients.sync.cluster_io import Cluster
 
-WAIT_S = 20
+WAIT_S = 60
 
 
 def test_blocks_commit_and_abort(fake: FakeCluster, cluster: Cluster) -> None:
@@ -107,7 +107,7 @@ def test_closing_aborts(fake: FakeCluster, cluster: Cluster) -> None:
 
 def test_a_commit_that_timed_out_is_repeated(fake: FakeCluster, cluster: Cluster) -> None:
     """Its outcome was not known; it was committed."""
-    producer = cluster.producer(transactional_id="me", max_block_ms=300)
+    producer = cluster.producer(transactional_id="me", max_block_ms=2000)
     producer.begin_transaction()
     producer.send("t", b"a", partition=0)
     fake.rules.append(lambda ask: Fault(lost_reply=True) if ask.api == "EndTxn" else None)

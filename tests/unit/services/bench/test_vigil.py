@@ -21,7 +21,7 @@ PATIENCE_S = 60
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     monkeypatch.setattr(vigil, "LOOK_S", 0.01)
-    monkeypatch.setattr(vigil, "ANSWER_S", 0.2)
+    monkeypatch.setattr(vigil, "ANSWER_S", 2.0)
     return FakeCluster(2, latency_ms=0)
 
 
