@@ -455,7 +455,8 @@ def test_tasks_without_rows(cluster: LocalCluster) -> None:
     [
         ({"key": ["a"]}, ValueError, "no column 'value'"),
         ({"value": ["a"], "valeu": ["b"]}, ValueError, "column 'valeu' is not known.*key, topic, partition"),
-        ({"value": [1]}, TypeError, "'value' has type int64"),
+        ({"value": [1]}, TypeError, "'value' has type int64: .* are binary or text. Cast it"),
+        ({"value": ["a"], "key": [1.5]}, TypeError, "'key' has type double: .* are binary or text. Cast it"),
         ({"value": ["a"], "partition": ["0"]}, TypeError, "'partition' has type string"),
         ({"value": ["a"], "partition": [-7]}, Exception, "partitions 0 to 0"),
         ({"value": ["a"], "timestamp": ["now"]}, TypeError, "'timestamp' has type string"),
