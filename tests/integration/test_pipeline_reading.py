@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from headrace import ARROW_SCHEMA, LocalCluster, NewTopic, TopicPartition, local
+from headrace import ARROW_SCHEMA, LocalCluster, NewTopic, TopicPartition
 from headrace.clients.admin.asking_io import Asking
 from headrace.clients.pipeline import (
     Filters,
@@ -22,10 +22,10 @@ from headrace.clients.pipeline import (
     planner_io,
     read_options,
 )
-from headrace.clients.pipeline.pool_io import close_idle
 from headrace.clients.spark.group_progress_io import GroupProgress
 from headrace.protocol.errors import DataLossError, UnknownTopicOrPartitionError
 from markers import until_markers_are_written
+from pipeline_rig import one_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     """One node for all tests of the file, each with topics of its own."""
-    with local(log_cleaner_backoff_ms=50) as started:
+    with one_node(log_cleaner_backoff_ms=50) as started:
         yield started
-        assert close_idle() == 0
 
 
 def create(cluster: LocalCluster, name: str, partitions: int = 1, **configs: Any) -> None:
