@@ -31,7 +31,6 @@ from .state.laws import check_image
 from .state.mutation_quotas import MutationQuotas
 from .state.producer_ids import decide_allocate
 from .state.sessions import Sessions
-from .state.standing import leaderless
 from .state.topics import Topics
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class Controller:
         self._config = live_config(config, image)
         self._balance_due_ms = now_ms + self._balance_interval_ms
         self._unclean_due_ms = now_ms + self._config.unclean_leader_election_interval_ms
-        self._brokers = Brokers(self._config, self.sessions, leaderless(image))
+        self._brokers = Brokers(self._config, self.sessions)
         self._sizes = ConfigSizes(image, config.max_config_bytes)
         self._topics = Topics(self._config, randomness, self._sizes, self.sessions.cordoned)
         self._configs = Configs(config, self._sizes)

@@ -14,7 +14,7 @@ import ray
 
 from ..protocol.errors import NetworkError
 from ..runtime.death_watch_actor import DeathWatch
-from ..runtime.named_actor import ActorEndpoint, ActorFinder
+from ..runtime.named_actor import ActorEndpoint, ActorFinder, detached, own_address
 from ..runtime.server_host_io import ServerHost, settle_process
 from .config import ControllerConfig
 from .controller_io import ControllerServer
@@ -38,7 +38,7 @@ class ControllerActor:
         self, name: str, namespace: str, other_names: Sequence[str], config: Mapping[str, Any]
     ) -> None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-        self._config = ControllerConfig.of({"listener.host": _own_address(), **config})
+        self._config = ControllerConfig.of({"listener.host": own_address(), **config})
         finders = tuple(ActorFinder(ActorEndpoint(namespace, other)) for other in other_names)
         self._host = ServerHost(name, lambda: self._new_server(finders), on_ready=settle_process)
         self._watch = DeathWatch(ray.get_runtime_context().gcs_address, self._note_ended)
@@ -95,11 +95,6 @@ class ControllerActor:
             shutil.rmtree(self._config.metadata_log_dir, ignore_errors=True)
 
 
-def _own_address() -> str:
-    """The address by which other machines of the Ray cluster reach this one."""
-    return str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
-
-
 def controller_name(index: int) -> str:
     """The actor name of controller `index` (from 1)."""
     return f"controller-{index}"
@@ -116,17 +111,7 @@ def controller_actor(
     of all controllers of the cluster; one among several takes the place of its own lost disk by itself."""
     name = controller_name(index)
     joining = {"controller.quorum.auto.join.enable": True} if len(names) > 1 else {}
-    options: dict[str, Any] = {
-        "name": name,
-        "namespace": namespace,
-        "lifetime": "detached",
-        "get_if_exists": True,
-        "max_restarts": -1,
-        "max_task_retries": 0,  # a retry would repeat a control call that may have taken effect
-        "max_concurrency": 16,
-        "num_cpus": 0.01,  # the scheduler counts it, the work is small
-        "resources": dict(resources),
-    }
+    options = detached(name, namespace, resources)
     others = tuple(other for other in names if other != name)
     values = {**joining, **config, "controller.id": index}
     return ray.remote(ControllerActor).options(**options).remote(name, namespace, others, values)

@@ -44,7 +44,7 @@ class ConfigError(HeadraceError, ValueError):
 
 @dataclass(eq=False)
 class NoClusterError(ConfigError):
-    """No cluster was named, and none was found."""
+    """No cluster was named and none was found, or nobody answers at its addresses."""
 
 
 @dataclass(eq=False)

@@ -1,4 +1,4 @@
-"""Finding a server that runs as a Ray actor: by the actor's name, and by memory while Ray is away.
+"""Servers that run as Ray actors: how they are started, and found by name, and by memory while Ray is away.
 
 Only the modules of actors import this one, because it imports Ray.
 """
@@ -17,7 +17,7 @@ from ..protocol.errors import HeadraceError, NetworkError
 from .incarnation import incarnation_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 log = logging.getLogger("headrace.host")
 
@@ -83,3 +83,26 @@ class ActorEndpoint:
             self._handle = None  # gone for good: another one may carry the name next time
             raise
         return host, port
+
+
+def own_address() -> str:
+    """The address by which other machines of the Ray cluster reach this one."""
+    return str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
+
+
+def detached(name: str, namespace: str, resources: Mapping[str, float]) -> dict[str, Any]:
+    """Options of an actor that outlives its driver and is found by its name: the one that runs, or a new one.
+
+    `resources` names what only the machine with its disk has, so that a restart finds its data.
+    """
+    return {
+        "name": name,
+        "namespace": namespace,
+        "lifetime": "detached",
+        "get_if_exists": True,
+        "max_restarts": -1,
+        "max_task_retries": 0,  # a retry would repeat a control call that may have taken effect
+        "max_concurrency": 16,
+        "num_cpus": 0.01,  # the scheduler counts it; a busy node takes about one core
+        "resources": dict(resources),
+    }

@@ -32,6 +32,10 @@ class MetadataView:
         self._controller_id = controller_id
         self._topics: dict[str, TopicMetadata] = {}
         self._alive = frozenset(b.node_id for b in image.brokers.values() if not b.is_fenced)
+        self._broken: dict[tuple[bytes, int], set[int]] = {}  # nodes whose log dir of a replica failed
+        for broker in image.brokers.values():
+            for key in broker.offline_replicas:
+                self._broken.setdefault(key, set()).add(broker.node_id)
         self._nodes = tuple(
             NodeEndpoint(node.node_id, node.host, node.port, node.rack)
             for _, node in sorted(image.brokers.items())
@@ -90,7 +94,7 @@ class MetadataView:
                     partition.leader_epoch,
                     partition.replicas,
                     partition.isr,
-                    tuple(node for node in partition.replicas if node not in self._alive),
+                    self._offline(image.topic_id, index, partition.replicas),
                     partition.partition_epoch,
                     partition.elr,
                     partition.last_known_elr,
@@ -102,3 +106,8 @@ class MetadataView:
             known = TopicMetadata(0, image.name, image.topic_id, image.name in INTERNAL_TOPICS, partitions)
             self._topics[image.name] = known
         return known
+
+    def _offline(self, topic_id: bytes, number: int, replicas: tuple[int, ...]) -> tuple[int, ...]:
+        """Those on nodes that are away, or in log dirs that failed."""
+        broken = self._broken.get((topic_id, number), ())
+        return tuple(node for node in replicas if node not in self._alive or node in broken)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from ..protocol.errors import NetworkError
-from ..runtime.named_actor import ActorEndpoint, ActorFinder, own_incarnation_id
+from ..runtime.named_actor import ActorEndpoint, ActorFinder, detached, own_address, own_incarnation_id
 from ..runtime.server_host_io import ServerHost, settle_process
 from .config import NodeConfig
 from .node_io import NodeServer
@@ -43,7 +43,7 @@ class NodeActor:
         gateway: GatewayFactory,
     ) -> None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-        self._config = NodeConfig.of({"listener.host": _own_address(), **config})
+        self._config = NodeConfig.of({"listener.host": own_address(), **config})
         self._guest, self._gateway = guest, gateway
         finders = tuple(ActorFinder(ActorEndpoint(namespace, controller)) for controller in controller_names)
         self._host = ServerHost(name, lambda: self._new_server(finders), on_ready=settle_process)
@@ -77,11 +77,6 @@ class NodeActor:
                 shutil.rmtree(directory, ignore_errors=True)
 
 
-def _own_address() -> str:
-    """The address by which other machines of the Ray cluster reach this one."""
-    return str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
-
-
 def node_name(index: int) -> str:
     """The actor name of storage node `index` (from 1)."""
     return f"node-{index}"
@@ -98,21 +93,10 @@ def node_actor(
 ) -> Any:
     """The handle of storage node `index` of this namespace: the one that runs, or a new one.
 
-    `resources` names what only the machine with the node's disk has, so that a restart finds its data.
     `guest` and `gateway` are functions of modules, which travel by their names.
     """
     name = node_name(index)
-    options: dict[str, Any] = {
-        "name": name,
-        "namespace": namespace,
-        "lifetime": "detached",
-        "get_if_exists": True,
-        "max_restarts": -1,
-        "max_task_retries": 0,  # a retry would repeat a control call that may have taken effect
-        "max_concurrency": 16,
-        "num_cpus": 0.01,  # the scheduler counts it; a busy node takes about one core
-        "resources": dict(resources),
-    }
+    options = detached(name, namespace, resources)
     return (
         ray.remote(NodeActor)
         .options(**options)

@@ -48,7 +48,7 @@ class Sizes(NamedTuple):
     ray_rows: int
     written: int
     memory_rows: int
-    ray_memory_rows: tuple[int, int]  # of headrace, of Kafka
+    ray_memory_rows: tuple[int, int]  # of headrace, of Kafka; headrace's fill the half of Ray's store
     pairs: int
     warm: int
     least_s: float

@@ -48,8 +48,10 @@ keeps what it once had; headrace before Kafka. The most at one time: of one Pyth
 processes, of the JVM, whose heap has its full size from the start, and of the blocks in Ray's object store
 that somebody needs. Libraries are left out; what forked workers share is divided among them. Spark reads as
 for "read value". Ray Data passes blocks through its store to the driver, which adds up their lengths and
-keeps none (`iter_batches`): what is read faster than the driver takes it waits in the store, up to a bound,
-then the tasks wait. Ray takes seconds until it is there, so headrace's topics have more rows."""
+keeps none (`iter_batches`). What is read faster than the driver takes it waits in the store, up to the half
+of it, then the tasks wait. A driver that keeps up finds 3 to 10 blocks there, by chance, in a longer read a
+few more at the most, and that says nothing; so after its first block this one stands until the store does not
+grow any more, and then takes the rest. Both topics of headrace are larger than what waits by then."""
 
 
 def page(results: dict[str, Any]) -> str:

@@ -12,12 +12,15 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from headrace.benchmarks.spark.usage_io import Cpu, Memory
+from headrace.runtime.waiting_io import let_pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 # Of the store a read may fill a half. So small that every topic whose memory is looked at is larger.
 STORE_BYTES, BLOCK_BYTES = 256 << 20, 4 << 20
+# What the store holds is taken for all that it gets when it has not grown for so many looks.
+LOOK_S, STILL_LOOKS = 0.05, 20
 
 
 def main(cpus: str) -> None:
@@ -43,7 +46,7 @@ def measured(order: dict[str, Any], store_bytes: Callable[[], int]) -> dict[str,
     usage: Memory | Cpu = Memory(store_bytes) if order["is_memory"] else Cpu()
     with usage:
         started_s = time.monotonic()
-        found = _passed(order) if order["is_memory"] else _summed(order)
+        found = _passed(order, store_bytes) if order["is_memory"] else _summed(order)
         seconds = time.monotonic() - started_s
     return {"seconds": seconds, **found, **usage.told()}
 
@@ -64,8 +67,12 @@ def _summed(order: dict[str, Any]) -> dict[str, Any]:
     return {name: sum(row[name] for row in sums) for name in ("rows", "bytes")}
 
 
-def _passed(order: dict[str, Any]) -> dict[str, Any]:
-    """Through the store to this process, which keeps nothing."""
+def _passed(order: dict[str, Any], store_bytes: Callable[[], int]) -> dict[str, Any]:
+    """Through the store to this process, which keeps nothing.
+
+    After its first block it stands until the store is as full as tasks may make it. How much waits there
+    while it keeps up with them is chance, a few blocks more or less, and the most of more seconds is more.
+    """
     import ray
 
     context = ray.data.DataContext.get_current()
@@ -73,11 +80,22 @@ def _passed(order: dict[str, Any]) -> dict[str, Any]:
     found = {"rows": 0, "bytes": 0}
     try:
         for batch in _dataset(order).iter_batches(batch_format="pyarrow", batch_size=None):
+            if not found["rows"]:
+                _stand(store_bytes)
             for name, value in _sums(batch).to_pydict().items():
                 found[name] += value[0]
     finally:
         context.target_max_block_size = before
     return found
+
+
+def _stand(store_bytes: Callable[[], int]) -> None:
+    """Until the store does not grow any more."""
+    most, still = 0, 0
+    while still < STILL_LOOKS:
+        now = store_bytes()
+        most, still = (now, 0) if now > most else (most, still + 1)
+        let_pass(LOOK_S)
 
 
 def _sums(table: Any) -> Any:

@@ -16,6 +16,7 @@ from ...protocol.errors import (
     KafkaError,
     LeaderNotAvailableError,
     NetworkError,
+    NoClusterError,
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
@@ -72,6 +73,7 @@ class MetadataService:
         self.max_age_ms, self._now_ms, self._random, self._tasks = max_age_ms, now_ms, random, tasks
         self._backoff = Backoff(MIN_REFRESH_INTERVAL_MS, MAX_BACKOFF_MS, random)
         self.ask_last: frozenset[Address] = frozenset()  # nodes that are known not to answer now
+        self._met = asyncio.Event()  # some node has answered, if only that it knows nothing yet
         self.told_offset = -1  # of the newest metadata that any answer of `ask_any` spoke of
         self._topics: dict[str, int] = {}  # name -> how many clients want it
         self._all_wanted = 0  # how many clients want to know all topics
@@ -163,6 +165,24 @@ class MetadataService:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
         return self.view
+
+    async def meet(self, timeout_ms: int) -> None:
+        """Back when some node has answered, at once if one ever did: then there is a cluster to wait for.
+
+        Errors: NoClusterError when none did within `timeout_ms`; those of `refresh`.
+        """
+        if self._met.is_set():
+            return
+        try:
+            await self.refresh(self._now_ms() + timeout_ms)
+        except ApiTimeoutError:
+            if self._met.is_set():
+                return
+            tried = ", ".join(map(str, await self._bootstrap_addresses()))
+            raise NoClusterError(
+                f"no cluster answers at {tried}, tried for {timeout_ms / 1000:g} s ({self._last_error}):"
+                " is it up? `headrace status` tells of one on Ray; bootstrap.servers names its addresses"
+            ) from self._last_error
 
     async def topic(self, name: str, deadline_ms: int, *, min_partitions: int = 0) -> TopicView:
         """A topic with at least `min_partitions`; it must be watched. Waits a little for a topic that was
@@ -327,6 +347,7 @@ class MetadataService:
         except KafkaError as error:
             log.debug("no metadata from %s: %s", address, error)
             return error
+        self._met.set()
         if self._accept(reply.body, is_of_all=request.topics is None):
             return None
         return LeaderNotAvailableError(f"{address} does not know the cluster yet")

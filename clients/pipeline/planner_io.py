@@ -17,7 +17,7 @@ from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartiti
 from ..admin.asking_io import Asking
 from ..admin.log_dirs_io import LogDirsEngine
 from ..cluster.backoff import Backoff
-from ..config import AdminConfig, resolve
+from ..config import AdminConfig, ConnectionConfig, resolve
 from ..consumer.offsets_io import all_found, list_offsets
 from ..consumer.requests import READ_COMMITTED, READ_UNCOMMITTED
 from .filters import Filters
@@ -57,11 +57,17 @@ class Planner:
 
     A batch needs `batch` alone. A stream begins at `initial_offsets`; each micro-batch goes from where the
     one before ended to `latest_offsets`, by `between`.
+
+    A cluster of which no node answers is given up with NoClusterError after
+    socket.connection.setup.timeout.ms. One that has answered once, or `is_known` to be there, is failing over
+    then, and is waited for as long as default.api.timeout.ms.
     """
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, *, is_known: bool = False) -> None:
         self.options = options
         self._config = resolve(AdminConfig, dict(options.client), {})
+        self._connecting = resolve(ConnectionConfig, dict(options.client), {})
+        self._is_known = is_known
         self._isolation = READ_COMMITTED if options.is_read_committed else READ_UNCOMMITTED
         self.last_ends: Offsets | None = None  # of the logs, as `latest_offsets` found them the last time
         self._waiting_since_s: float | None = None  # for minOffsetsPerTrigger
@@ -262,6 +268,9 @@ class Planner:
             io = cluster.io
 
             async def asked() -> T:
+                if not self._is_known:
+                    await io.hub.metadata.meet(self._connecting.connection_setup_timeout_ms)
+                    self._is_known = True
                 left = options.fetch_retries
                 while True:
                     try:

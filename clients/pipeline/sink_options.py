@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.errors import ConfigError
 from ...protocol.model import topic_name_fault
 from ...runtime.config import MINUTE, Config, key
-from ..arrow.tables import Names, Table, is_text
+from ..arrow.tables import Names, Table, is_binary, is_text
 from ..config import AdminConfig, ConnectionConfig, resolve
 from ..producer_config import ProducerConfig
 from .option_names import sort_options
@@ -84,6 +84,13 @@ def checked_names(table: Any, topic: str | None) -> Names:
         kind = table.schema.field("topic").type
         if not is_text(kind):
             raise TypeError(f"column 'topic' has type {kind}: topics are text")
+    for name in ("key", "value"):
+        if name in names and not is_binary(kind := table.schema.field(name).type):
+            raise TypeError(
+                f"column {name!r} has type {kind}: keys and values are binary or text. Cast it"
+                ' (.cast("string") in Spark, .cast(pa.string()) in Arrow, .astype(str) in pandas), or encode'
+                " it first, as JSON for instance"
+            )
     found = Names(*(name if name in names else None for name in Names._fields))
     Table(table.slice(0, 0), found, key_serde=False, value_serde=False)
     return found

@@ -25,7 +25,7 @@ def is_visible(write: PreparedWrite, options: WriteOptions, *, patience_s: float
     tp, written = write.report.partitions[0]
     reading = committed_options(options, tp, failOnDataLoss=False)  # what is deleted is not seen
     first = written.first
-    planner = Planner(reading)
+    planner = Planner(reading, is_known=True)
     if not until(lambda: planner.latest_offsets().get(tp, 0) > first, patience_s):
         raise ApiTimeoutError(
             f"{tp} has an open transaction before offset {first}: whether task {write.task} is committed"

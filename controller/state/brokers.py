@@ -10,7 +10,7 @@ records.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -140,7 +140,6 @@ class Brokers:
 
     config: ControllerConfig
     sessions: Sessions
-    leaderless_at_start: frozenset[tuple[bytes, int]] = frozenset()  # (topic id, partition)
 
     def decide_registration(
         self, image: MetadataImage, request: BrokerRegistrationRequest, now_ms: int
@@ -181,6 +180,7 @@ class Brokers:
             in_controlled_shutdown=kept.in_controlled_shutdown if kept else False,
             previous_epoch=kept.previous_epoch if kept else max(request.previous_broker_epoch, -1),
             listeners=request.listeners,
+            offline_replicas=kept.offline_replicas if kept else (),
         )
         if kept is None or _differs(kept, record):
             records.append(record)
@@ -225,7 +225,6 @@ class Brokers:
             raise InvalidRequestError(f"{len(request.offline_replicas)} replicas, more than the cluster has")
         if len(request.full_replicas) > self.config.max_partitions:
             raise InvalidRequestError(f"{len(request.full_replicas)} replicas, more than the cluster has")
-        is_first = not self.sessions.was_heard(broker.node_id)
         self.sessions.touch(broker.node_id, now_ms, request.metadata_offset)
         self.sessions.note_full(broker.node_id, request.full_replicas)
         dirs = set(broker.log_dir_ids) - set(request.offline_log_dirs)
@@ -239,13 +238,15 @@ class Brokers:
         if request.want_shutdown:
             return self._shut_down(image, broker)
         is_behind = broker.is_fenced and request.metadata_offset < broker.broker_epoch
-        records: list[MetadataRecord] = [*self._disk_news(image, broker, request, is_first=is_first)]
+        image, told = _with_disks(image, broker, request)
+        records: list[MetadataRecord] = [*self._disk_news(image, broker)] if told else []
         if broker.is_fenced and not is_behind:
             # It leads nothing yet and is in no ISR, so news of its disks alone have changed nothing.
             records = self._unfencing(image, broker)
         if not records and not broker.is_fenced and request.full_replicas:
             # Where it stayed it may be relieved later, when others are in sync: each heartbeat tries again.
             records = [*relieved(self.standing(image), broker.node_id, frozenset(request.full_replicas))]
+        records = [*told, *records]
         decided = image.offset + len(records)
         return Decision(
             tuple(records), BrokerHeartbeatResponse(0, is_fenced=is_behind, metadata_offset=decided)
@@ -270,27 +271,17 @@ class Brokers:
         self.sessions.forget(broker.node_id)
         return Decision(tuple(records), BrokerHeartbeatResponse(0, is_fenced=True, should_shutdown=True))
 
-    def _disk_news(
-        self,
-        image: MetadataImage,
-        broker: BrokerRegistration,
-        request: BrokerHeartbeatRequest,
-        *,
-        is_first: bool,
-    ) -> Iterator[PartitionChangeRecord]:
-        """What changes because disks of the node failed since its last heartbeat, or came back. A controller
-        that hears it for the first time cannot know what failed before: it looks at all that it found
-        without a leader."""
-        node_id, now = broker.node_id, frozenset(request.offline_replicas)
-        before = self.sessions.offline_replicas.pop(node_id, frozenset())
-        if now:
-            self.sessions.offline_replicas[node_id] = now
-        if broker.is_fenced or (now == before and not is_first):
+    def _disk_news(self, image: MetadataImage, before: BrokerRegistration) -> Iterator[PartitionChangeRecord]:
+        """What changes because disks of the node failed since `before`, or came back."""
+        if before.is_fenced:
             return
-        standing = self.standing(image)
-        yield from changes_of(standing, DISK_FAILED, node_id, now - before)
-        maybe_back = self.leaderless_at_start if is_first else before - now
-        yield from changes_of(standing, UNFENCED, node_id, maybe_back)
+        node_id, standing = before.node_id, self.standing(image)
+        broken, now = (
+            frozenset(before.offline_replicas),
+            standing.offline_replicas.get(before.node_id, frozenset()),
+        )
+        yield from changes_of(standing, DISK_FAILED, node_id, now - broken)
+        yield from changes_of(standing, UNFENCED, node_id, broken - now)
 
     def decide_drain(self, image: MetadataImage, request: DrainNodeRequest) -> Decision:
         """Hand over what the node leads and keep it out of ISRs where others stay, or take that back. Safe to
@@ -356,7 +347,11 @@ class Brokers:
             image,
             self.config,
             active,
-            sessions.offline_replicas,
+            {
+                node: frozenset(at.offline_replicas)
+                for node, at in image.brokers.items()
+                if at.offline_replicas
+            },
             sessions.full_replicas,
             cordoned=sessions.cordoned,
         )
@@ -447,6 +442,19 @@ def _lost_keys(image: MetadataImage, request: BrokerRegistrationRequest) -> froz
 def _differs(broker: BrokerRegistration, record: RegisterBrokerRecord) -> bool:
     registered = (broker.host, broker.port, broker.rack, broker.log_dir_ids, broker.listeners)
     return registered != (record.host, record.port, record.rack, record.log_dir_ids, record.listeners)
+
+
+def _with_disks(
+    image: MetadataImage, broker: BrokerRegistration, request: BrokerHeartbeatRequest
+) -> tuple[MetadataImage, list[MetadataRecord]]:
+    """The image as it will be, and the record of which replicas of the node are in log dirs that failed, if
+    that is news."""
+    now = tuple(sorted({*request.offline_replicas}))
+    if now == broker.offline_replicas:
+        return image, []
+    record = BrokerRegistrationChangeRecord(broker.node_id, broker.broker_epoch, offline_replicas=now)
+    changed = {**image.brokers, broker.node_id: replace(broker, offline_replicas=now)}
+    return replace(image, brokers=changed), [record]
 
 
 def _registered_or_raise(image: MetadataImage, request: BrokerHeartbeatRequest) -> BrokerRegistration:

@@ -19,18 +19,14 @@ class Sessions:
         self._last_contact_ms: dict[int, int] = {}
         self._seen: dict[int, int] = {}  # the metadata offset that each node has applied
         self._shutdown_offsets: dict[int, int] = {}
-        self.offline_replicas: dict[int, frozenset[tuple[bytes, int]]] = {}  # (topic id, partition) by node
         self.cordoned: set[int] = set()  # nodes all of whose log dirs that work are cordoned
-        self.full_replicas: dict[int, frozenset[tuple[bytes, int]]] = {}  # those without room for records
+        # (topic id, partition) by node: those without room for records
+        self.full_replicas: dict[int, frozenset[tuple[bytes, int]]] = {}
 
     def touch(self, node_id: int, now_ms: int, metadata_offset: int = -1) -> None:
         """The node was heard, and has applied the metadata up to `metadata_offset`."""
         self._last_contact_ms[node_id] = now_ms
         self._seen[node_id] = max(metadata_offset, self._seen.get(node_id, -1))
-
-    def was_heard(self, node_id: int) -> bool:
-        """Whether this process has ever heard the node, since it was forgotten last."""
-        return node_id in self._seen
 
     def end(self, node_id: int) -> None:
         """The session has run out, whenever the node was heard last; does nothing if there is none."""
@@ -49,7 +45,6 @@ class Sessions:
             self._last_contact_ms,
             self._seen,
             self._shutdown_offsets,
-            self.offline_replicas,
             self.full_replicas,
         ):
             facts.pop(node_id, None)

@@ -217,16 +217,6 @@ def led_by(image: MetadataImage, node_id: int) -> int:
     )
 
 
-def leaderless(image: MetadataImage) -> frozenset[ReplicaKey]:
-    """The partitions that nobody leads."""
-    return frozenset(
-        (topic.topic_id, number)
-        for topic in image.topics.values()
-        for number, partition in enumerate(topic.partitions)
-        if partition.leader == NO_NODE
-    )
-
-
 def active_nodes(image: MetadataImage) -> frozenset[int]:
     """The nodes that may get leadership and replicas: registered, not fenced, not shutting down."""
     return frozenset(

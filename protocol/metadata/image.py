@@ -40,6 +40,7 @@ class BrokerRegistration:
     in_controlled_shutdown: bool = False
     previous_epoch: int = -1  # a process before ended in order under it, and this one was never unfenced
     listeners: tuple[ListenerEndpoint, ...] = ()  # for Kafka's clients
+    offline_replicas: tuple[tuple[bytes, int], ...] = ()  # in log dirs that failed: topic ids and partitions
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ class RegisterBrokerRecord(msgspec.Struct, array_like=True, frozen=True, tag="Re
     in_controlled_shutdown: bool = False
     previous_epoch: int = -1  # under which its node ended in order before, as it says; -1: it did not
     listeners: tuple[ListenerEndpoint, ...] = ()  # for Kafka's clients
+    offline_replicas: tuple[tuple[bytes, int], ...] = ()  # of a snapshot; see BrokerRegistrationChangeRecord
 
 
 class UnregisterBrokerRecord(msgspec.Struct, array_like=True, frozen=True, tag="UnregisterBroker"):
@@ -65,6 +66,8 @@ class BrokerRegistrationChangeRecord(msgspec.Struct, array_like=True, frozen=Tru
     node_id: int
     broker_epoch: int
     in_controlled_shutdown: bool | None = None  # it leads nothing new and joins no ISR
+    # Replicas in log dirs that failed: topic ids and partitions, sorted. A new process tells anew.
+    offline_replicas: tuple[tuple[bytes, int], ...] | None = None
 
 
 class NextNodeIdRecord(msgspec.Struct, array_like=True, frozen=True, tag="NextNodeId"):

@@ -187,6 +187,7 @@ class _Run:
                 in_controlled_shutdown=record.in_controlled_shutdown,
                 previous_epoch=record.previous_epoch,
                 listeners=record.listeners,
+                offline_replicas=record.offline_replicas,
             )
         )
 
@@ -194,6 +195,8 @@ class _Run:
         broker = self._broker(offset, record.node_id, record.broker_epoch)
         if record.in_controlled_shutdown is not None:
             broker = replace(broker, in_controlled_shutdown=record.in_controlled_shutdown)
+        if record.offline_replicas is not None:
+            broker = replace(broker, offline_replicas=record.offline_replicas)
         self._set_broker(broker)
 
     def unregister(self, offset: int, record: UnregisterBrokerRecord) -> None:
@@ -370,6 +373,7 @@ def _broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
         in_controlled_shutdown=broker.in_controlled_shutdown,
         previous_epoch=broker.previous_epoch,
         listeners=broker.listeners,
+        offline_replicas=broker.offline_replicas,
     )
 
 

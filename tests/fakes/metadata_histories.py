@@ -74,7 +74,8 @@ def _about_broker(draw: st.DrawFn, image: MetadataImage, kind: str) -> MetadataR
     broker = image.brokers[draw(st.sampled_from(sorted(image.brokers)))]
     if kind == "broker_change":
         flag = draw(st.sampled_from([None, False, True]))
-        return BrokerRegistrationChangeRecord(broker.node_id, broker.broker_epoch, flag)
+        offline = draw(st.sampled_from([None, (), ((b"t" * 16, 0), (b"t" * 16, 2))]))
+        return BrokerRegistrationChangeRecord(broker.node_id, broker.broker_epoch, flag, offline)
     makers = {
         "fence": FenceBrokerRecord,
         "unfence": UnfenceBrokerRecord,

@@ -349,14 +349,13 @@ class Cluster(RuleBasedStateMachine):
     @invariant()
     def whoever_may_lead_does(self) -> None:
         """A partition is leaderless only while all that have its acknowledged records are away."""
-        image, sessions = self.driver.image, self.driver.core.sessions
+        image = self.driver.image
         for topic in image.topics.values():
             for number, partition in enumerate(topic.partitions):
                 if partition.leader == -1:
                     for node in partition.isr or partition.elr:
-                        is_broken = (topic.topic_id, number) in sessions.offline_replicas.get(node, ())
-                        is_known = state_of(image, node) is BrokerState.ACTIVE and sessions.was_heard(node)
-                        assert is_broken or not is_known
+                        is_broken = (topic.topic_id, number) in image.brokers[node].offline_replicas
+                        assert is_broken or state_of(image, node) is not BrokerState.ACTIVE
 
     def teardown(self) -> None:
         """The whole log once more."""

@@ -14,7 +14,6 @@ import gc
 import logging
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from concurrent.futures import Future
 from itertools import pairwise
@@ -24,6 +23,7 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from kafka import KafkaProducer
 from waiting import PATIENCE_S, wait_for
+from worker_thread import WorkerThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -47,29 +47,17 @@ def silent() -> logging.Logger:
     return logger
 
 
-class Sender(ABC, threading.Thread):
+class Sender(WorkerThread):
     """A producer in a thread. What is known of its records is in `acked`, `aborted` and `unknown`."""
 
     def __init__(self, bootstrap: str, topic: str, name: str) -> None:
-        super().__init__(name=name, daemon=True)
+        super().__init__(name)
         self.bootstrap, self.topic = bootstrap, topic
         self.acked: list[bytes] = []
         self.aborted: set[bytes] = set()
         self.unknown: list[list[bytes]] = []  # transactions of which nobody could say how they ended
-        self.failure: BaseException | None = None
         self.deaths = 0  # producers that could not go on, and were replaced
-        self.stopping = threading.Event()
         self._number = 0
-
-    def run(self) -> None:
-        try:
-            self.work()
-        except BaseException as error:  # noqa: BLE001 - told at the end
-            self.failure = error
-
-    @abstractmethod
-    def work(self) -> None:
-        """Send until `stopping`, and then finish."""
 
     def numbers(self) -> Iterable[tuple[bytes, int]]:
         """Values and their partitions, at a pace, until it is to stop."""

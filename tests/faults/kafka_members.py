@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from typing import Any, ClassVar
 
@@ -15,41 +13,26 @@ from kafka import KafkaConsumer
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as PythonPartition
 from kafka_load import silent
+from worker_thread import WorkerThread
 
 POLL_S = 0.2
 SESSION_MS = 6_000
 END_S = 60.0
 
 
-class Member(ABC, threading.Thread):
+class Member(WorkerThread):
     """`seen` are values; `committed` the next offset of each partition, as far as that was acknowledged."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         self.bootstrap, self.topic, self.group = bootstrap, topic, group
         self.seen: list[bytes] = []
         self.committed: dict[int, int] = defaultdict(int)
         self.commits = 0
-        self.failure: BaseException | None = None
-        self.stopping = threading.Event()
-
-    def run(self) -> None:
-        try:
-            self.work()
-        except BaseException as error:  # noqa: BLE001 - told at the end
-            self.failure = error
-
-    @abstractmethod
-    def work(self) -> None:
-        """Read and commit until `stopping`."""
 
     def leave(self) -> None:
         """In order. Fails with what it failed with."""
-        self.stopping.set()
-        self.join(END_S)
-        assert not self.is_alive(), f"{self} does not end"
-        if self.failure is not None:
-            raise self.failure
+        self.end(END_S)
 
     def took(self, places: dict[int, int]) -> None:
         """These offsets were acknowledged."""

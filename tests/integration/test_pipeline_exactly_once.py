@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from headrace import LocalCluster, NewTopic, local
+from headrace import LocalCluster, NewTopic
 from headrace.clients.pipeline import (
     Planner,
     PreparedWrite,
@@ -22,9 +22,9 @@ from headrace.clients.pipeline import (
     read_options,
     write_options,
 )
-from headrace.clients.pipeline.pool_io import close_idle
 from headrace.protocol.errors import DataLossError, InvalidTxnStateError, ProducerFencedError
 from markers import until_markers_are_written
+from pipeline_rig import Killed, one_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,13 +38,8 @@ BATCHES, TASKS = 5, 3
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     """One node for all histories, each with a topic and a query of its own."""
-    with local() as started:
+    with one_node() as started:
         yield started
-        assert close_idle() == 0
-
-
-class Killed(Exception):
-    """The driver dies here."""
 
 
 class History:

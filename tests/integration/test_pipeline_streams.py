@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from headrace import LocalCluster, NewTopic, TopicPartition, local
+from headrace import LocalCluster, NewTopic, TopicPartition
 from headrace.clients.pipeline import (
     Limits,
     Planner,
@@ -23,12 +23,12 @@ from headrace.clients.pipeline import (
     write_arrow,
     write_options,
 )
-from headrace.clients.pipeline.pool_io import close_idle
 from headrace.clients.pipeline.ranges import CREATED_AGAIN
 from headrace.clients.spark import stream_io
 from headrace.clients.spark.reading_io import fetched
 from headrace.clients.spark.stream_offsets import from_spark, to_spark
 from headrace.protocol.errors import DataLossError
+from pipeline_rig import Killed, one_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -43,13 +43,8 @@ ROUNDS, ROWS, MOST = 3, 20, 13
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     """One node for all tests, each with topics of its own."""
-    with local() as started:
+    with one_node() as started:
         yield started
-        assert close_idle() == 0
-
-
-class Killed(Exception):
-    """The driver dies here."""
 
 
 class Copying:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
-from headrace import LocalCluster, NewTopic, TopicPartition, local
+from headrace import LocalCluster, NewTopic, TopicPartition
 from headrace.clients.pipeline import (
     Planner,
     PreparedWrite,
@@ -26,7 +26,6 @@ from headrace.clients.pipeline import (
     writing_io,
 )
 from headrace.clients.pipeline.commits import Decision, Gate, driver_id, task_id
-from headrace.clients.pipeline.pool_io import close_idle
 from headrace.clients.pipeline.visible_io import is_visible
 from headrace.clients.sync.producer_io import Producer
 from headrace.protocol.errors import (
@@ -36,6 +35,7 @@ from headrace.protocol.errors import (
     ProducerFencedError,
 )
 from markers import until_markers_are_written
+from pipeline_rig import Killed, one_node
 from reading import to_the_end
 
 if TYPE_CHECKING:
@@ -45,9 +45,8 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     """One node for all tests of the file, each with topics and queries of its own."""
-    with local(transaction_abort_timed_out_transaction_cleanup_interval_ms=50) as started:
+    with one_node(transaction_abort_timed_out_transaction_cleanup_interval_ms=50) as started:
         yield started
-        assert close_idle() == 0
 
 
 def create(cluster: LocalCluster, name: str, partitions: int = 1) -> Any:
@@ -213,10 +212,6 @@ def test_the_first_attempt_notices_while_it_writes(cluster: LocalCluster) -> Non
     assert second is not None
     commit_writes([second], wanted)
     assert read(cluster, "zombie") == [b"second"]
-
-
-class Killed(Exception):
-    """The driver dies here."""
 
 
 def test_a_driver_that_starts_again_finishes_what_was_decided(
@@ -455,7 +450,8 @@ def test_tasks_without_rows(cluster: LocalCluster) -> None:
     [
         ({"key": ["a"]}, ValueError, "no column 'value'"),
         ({"value": ["a"], "valeu": ["b"]}, ValueError, "column 'valeu' is not known.*key, topic, partition"),
-        ({"value": [1]}, TypeError, "'value' has type int64"),
+        ({"value": [1]}, TypeError, "'value' has type int64: .* are binary or text. Cast it"),
+        ({"value": ["a"], "key": [1.5]}, TypeError, "'key' has type double: .* are binary or text. Cast it"),
         ({"value": ["a"], "partition": ["0"]}, TypeError, "'partition' has type string"),
         ({"value": ["a"], "partition": [-7]}, Exception, "partitions 0 to 0"),
         ({"value": ["a"], "timestamp": ["now"]}, TypeError, "'timestamp' has type string"),

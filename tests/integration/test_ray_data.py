@@ -224,6 +224,8 @@ def test_rows_are_written(cluster: LocalCluster) -> None:
     assert ray_data.write(values.limit(0), "sink", **at, sink="rows", batch=5) == headrace_report()
     with pytest.raises(ValueError, match="column 'offset' is not known"):
         ray_data.write(read(cluster, "source"), "sink", **at, sink="rows")
+    with pytest.raises(TypeError, match=r"'value' has type int64: .* are binary or text"):
+        ray_data.write(ray.data.range(3).rename_columns({"id": "value"}), "sink", **at)
     with pytest.raises(ConfigError, match="needs a sink"):
         ray_data.write(values, "sink", **at, batch=1)
     assert seen(cluster, "sink") == sorted([*range(SIZE)] * 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from headrace.protocol.errors import InvalidTopicError, UnknownTopicIdError, UnknownTopicOrPartitionError
 from headrace.protocol.messages.data import (
@@ -70,6 +72,14 @@ def test_all_topics_with_leaders_and_offline_replicas(view: MetadataView) -> Non
         ),
         PartitionMetadata(1, -1, 5, (2,), (2,), (2,), partition_epoch=8),
     )
+
+
+def test_a_replica_in_a_log_dir_that_failed_is_offline() -> None:
+    """Its node is alive, and so are the other replicas there."""
+    before = image()
+    alive = replace(before.brokers[2], is_fenced=False, offline_replicas=((ID, 1),))
+    told = MetadataView(replace(before, brokers={**before.brokers, 2: alive}), 7).answer(MetadataRequest())
+    assert [each.offline_replicas for each in told.topics[1].partitions] == [(), (2,)]
 
 
 def test_the_cluster_with_its_fenced_nodes_only_if_asked_for(view: MetadataView) -> None:

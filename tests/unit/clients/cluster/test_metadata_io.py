@@ -12,7 +12,13 @@ from fake_cluster import FakeCluster, Fault
 from headrace.clients.aio.cluster_io import AsyncCluster
 from headrace.clients.cluster.metadata_io import HEDGE_MS, MAX_ASKED_AT_ONCE
 from headrace.protocol import errors
-from headrace.protocol.errors import ApiTimeoutError, ClosedError, ConfigError, UnsupportedVersionError
+from headrace.protocol.errors import (
+    ApiTimeoutError,
+    ClosedError,
+    ConfigError,
+    NoClusterError,
+    UnsupportedVersionError,
+)
 from headrace.protocol.messages.data import MetadataResponse, TopicMetadata
 
 Play = Callable[..., Any]
@@ -142,6 +148,52 @@ def test_what_waiting_cannot_mend_is_told_at_once(play: Play, fault: errors.Head
         with pytest.raises(type(fault)):
             await metadata.refresh(now_ms() + 60_000)
         assert asyncio.get_running_loop().time() < virtual_loop.START_S + 1
+
+    play(scenario)
+
+
+def test_a_cluster_that_never_answered_is_not_waited_for_long() -> None:
+    """Nobody listens at any address: the error says where it was tried, and why that failed."""
+    fake = FakeCluster(2)
+    fake.stop_node(0)
+    fake.stop_node(1)
+
+    async def scenario() -> None:
+        async with AsyncCluster("node0:9000,node1:9001", make_hub=fake.make_hub) as cluster:
+            with pytest.raises(
+                NoClusterError, match=r"at node0:9000, node1:9001, tried for 10 s .*nobody listens"
+            ):
+                await cluster.hub.metadata.meet(10_000)
+
+    virtual_loop.run(scenario())
+    assert not fake.requests("Metadata")
+
+
+def test_a_node_that_comes_up_meanwhile_is_met(play: Play) -> None:
+    """Who reads begins as the cluster is being started."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.stop_node(0)
+        meeting = asyncio.create_task(cluster.hub.metadata.meet(10_000))
+        await asyncio.sleep(8)
+        assert not meeting.done()
+        fake.start_node(0)
+        await meeting
+        assert sorted(cluster.hub.metadata.view.nodes) == [0]
+
+    play(scenario)
+
+
+def test_a_node_that_knows_nothing_yet_is_somebody(play: Play) -> None:
+    """It answers, so there is a cluster to wait for, and once met it is not asked again."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.cluster_id = ""
+        await cluster.hub.metadata.meet(1000)
+        fake.stop_node(0)
+        asked = len(fake.requests("Metadata"))
+        await cluster.hub.metadata.meet(1000)
+        assert asked == len(fake.requests("Metadata")) > 0
 
     play(scenario)
 

@@ -7,8 +7,10 @@ import pickle
 from typing import Any
 
 import pytest
+from headrace.clients.arrow.library import pa
 from headrace.clients.pipeline import offsets_from_json, offsets_to_json, read_options, write_options
 from headrace.clients.pipeline.offsets import Position, position_from_json, position_to_json
+from headrace.clients.pipeline.sink_options import checked_names
 from headrace.clients.pipeline.source_options import Edge, Limits, Subscription
 from headrace.protocol.errors import ConfigError
 from headrace.protocol.model import TopicPartition
@@ -238,3 +240,23 @@ def test_any_json_is_offsets_or_an_error(value: Any) -> None:
         assert found[0] == found[1]
     if found[0]:
         assert offsets_from_json(offsets_to_json(found[0])) == found[0]
+
+
+@pytest.mark.parametrize("field", ["key", "value"])
+@pytest.mark.parametrize("kind", [pa.int32(), pa.float64(), pa.bool_(), pa.struct({"a": pa.int8()})])
+def test_what_can_be_done_about_a_column_of_another_type(field: str, kind: Any) -> None:
+    """It is named with its type, what is wanted, and the casts; nothing is said of producers' serdes."""
+    columns = {"value": pa.array([], pa.binary()), field: pa.array([], kind)}
+    with pytest.raises(TypeError) as told:
+        checked_names(pa.table(columns), "t")
+    says = str(told.value)
+    assert says.startswith(f"column {field!r} has type {kind}: keys and values are binary or text.")
+    assert '.cast("string")' in says
+    assert "serde" not in says
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_binary(), pa.binary(3), pa.string_view(), pa.null()])
+def test_bytes_and_text_are_taken_in_all_layouts(kind: Any) -> None:
+    """As values, and as keys."""
+    found = checked_names(pa.table({name: pa.array([], kind) for name in ("key", "value")}), "t")
+    assert (found.key, found.value, found.partition) == ("key", "value", None)

@@ -11,7 +11,13 @@ import pytest
 from fake_cluster import Ask, FakeCluster, Fault
 from headrace.clients.pipeline import Filters, Loss, OffsetRange, Planner, fetch_arrow, pool_io, read_options
 from headrace.clients.sync.cluster_io import Cluster
-from headrace.protocol.errors import DataLossError, NotLeaderOrFollowerError, ReplicaNotAvailableError
+from headrace.protocol.errors import (
+    ApiTimeoutError,
+    DataLossError,
+    NoClusterError,
+    NotLeaderOrFollowerError,
+    ReplicaNotAvailableError,
+)
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.control import EndTransaction, encode_control
 
@@ -224,3 +230,19 @@ def test_a_reader_that_stops_early_leaves_nothing_behind(fake: FakeCluster) -> N
     assert pool_io.close_idle() == 1
     del batches
     assert pool_io.close_idle() == 0
+
+
+def test_a_cluster_that_is_not_there_is_told_and_one_that_was_is_waited_for(fake: FakeCluster) -> None:
+    """Nobody answers the first time: an error that names the addresses. Once met: till the call's timeout."""
+    fake.create("t", 1)
+    planner = Planner(options(**{"fetchOffset.numRetries": 0}))
+    planner.batch()
+    pool_io.close_idle()  # whoever comes next connects anew
+    fake.stop_node(0)
+    fake.stop_node(1)
+    quick = options(**{"kafka.socket.connection.setup.timeout.ms": 50, "kafka.default.api.timeout.ms": 200})
+    with pytest.raises(NoClusterError, match=r"node0:9000, tried for 0\.05 s"):
+        Planner(quick).batch()
+    planner._config, planner._connecting = Planner(quick)._config, Planner(quick)._connecting
+    with pytest.raises(ApiTimeoutError):
+        planner.batch()

@@ -300,6 +300,31 @@ def test_a_disk_that_came_back_while_the_controller_was_restarted() -> None:
     assert facts(driver)[0] == 1
 
 
+def test_what_lies_on_broken_disks_is_in_the_metadata() -> None:
+    """From the heartbeat on that tells it, once, also of a fenced node; a controller that is restarted knows
+    it, and nobody leads there. The node's next process tells anew."""
+    driver = a_cluster(replicas=(1,), min_isr=1)
+    broken = ((driver.image.topics["t"].topic_id, 0),)
+    driver.beat(1, offline_replicas=broken * 2)
+    assert driver.image.brokers[1].offline_replicas == broken
+    offset = driver.image.offset
+    driver.beat(1, offline_replicas=broken)
+    assert driver.image.offset == offset
+    driver.restart()
+    assert facts(driver)[0] == -1
+    driver.beat(1, want_fence=True, offline_replicas=broken)
+    assert driver.image.brokers[1].is_fenced
+    driver.beat(1, offline_replicas=broken)
+    assert (driver.image.brokers[1].is_fenced, facts(driver)[0]) == (False, -1)
+    driver.fence(1)
+    driver.register(1, 77, previous_broker_epoch=driver.image.brokers[1].broker_epoch)
+    assert driver.image.brokers[1].offline_replicas == ()
+    driver.beat(1, offline_replicas=broken)
+    assert (driver.image.brokers[1].offline_replicas, facts(driver)[0]) == (broken, -1)
+    driver.beat(1)
+    assert (driver.image.brokers[1].offline_replicas, facts(driver)[0]) == ((), 1)
+
+
 def test_a_node_without_any_disk_is_fenced() -> None:
     """It has one of two left, then none; unknown ones do not count."""
     driver = Driver()

@@ -164,6 +164,19 @@ def test_a_registration_changes_while_its_process_runs() -> None:
         replay(image, 4, [BrokerRegistrationChangeRecord(1, 9, True)])
 
 
+def test_replicas_in_log_dirs_that_failed_belong_to_a_process() -> None:
+    """They stay until it tells otherwise, through a snapshot too; the next process has none."""
+    broken = ((b"t" * 16, 0), (b"t" * 16, 2))
+    image, _ = replay(MetadataImage(), 0, [BROKER, BrokerRegistrationChangeRecord(1, 0, None, broken)])
+    image, _ = replay(image, 2, [BrokerRegistrationChangeRecord(1, 0, True)])
+    assert image.brokers[1].offline_replicas == broken
+    assert image_of(image_records(image), image.offset) == image
+    assert (
+        not replay(image, 3, [BrokerRegistrationChangeRecord(1, 0, None, ())])[0].brokers[1].offline_replicas
+    )
+    assert not replay(image, 3, [BROKER])[0].brokers[1].offline_replicas
+
+
 def test_the_nearest_config_holds() -> None:
     """The topic's own, else the cluster's, else none."""
     image = MetadataImage(configs={(2, "t"): {"a": "1"}, (4, ""): {"a": "2", "b": "3"}, (4, "1"): {"c": "4"}})

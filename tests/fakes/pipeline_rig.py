@@ -1,0 +1,24 @@
+"""What tests of pipelines share: a cluster for a file, and a driver's death."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from headrace import LocalCluster, local
+from headrace.clients.pipeline.pool_io import close_idle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Killed(Exception):
+    """The driver dies here."""
+
+
+@contextlib.contextmanager
+def one_node(**config: Any) -> Iterator[LocalCluster]:
+    """For all tests of a file, each with topics of its own; at the end nobody uses connections to it."""
+    with local(**config) as started:
+        yield started
+        assert close_idle() == 0

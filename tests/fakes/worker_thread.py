@@ -1,0 +1,33 @@
+"""A thread whose failure is kept for whoever ends it."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+
+
+class WorkerThread(ABC, threading.Thread):
+    """Works until `stopping`; `failure` is what it ended with, if it should not have."""
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name=name, daemon=True)
+        self.failure: BaseException | None = None
+        self.stopping = threading.Event()
+
+    def run(self) -> None:
+        try:
+            self.work()
+        except BaseException as error:  # noqa: BLE001 - told at the end
+            self.failure = error
+
+    @abstractmethod
+    def work(self) -> None:
+        """Until `stopping`, and then finish."""
+
+    def end(self, patience_s: float) -> None:
+        """Let it finish. Fails with what it failed with."""
+        self.stopping.set()
+        self.join(patience_s)
+        assert not self.is_alive(), f"{self} does not end"
+        if self.failure is not None:
+            raise self.failure
