@@ -195,8 +195,8 @@ def _plain(entity: Entity) -> Entity:
 
 
 def _plain_address(text: str) -> str:
-    """As the system writes it. What a socket of both families says of one of IPv4 is that one."""
-    address = ipaddress.ip_address(text)
+    """As the system writes it, whichever link it came by. One of IPv4 is that, also behind both families."""
+    address = ipaddress.ip_address(text.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(mapped or address)
 

@@ -69,6 +69,8 @@ def test_addresses_have_their_own() -> None:
     made.follow({(("ip", "1.2.3.4"),): {"connection_creation_rate": 5.0}})
     told = "::ffff:1.2.3.4"  # by a socket of both families
     assert made.of_address(told) == Held(5.0, ("connection_creation_rate", "1.2.3.4", ""))
+    made.follow({(("ip", "fe80::1"),): {"connection_creation_rate": 5.0}})
+    assert made.of_address("fe80::1%eth0") == Held(5.0, ("connection_creation_rate", "fe80::1", ""))
     made.follow({(("ip", told),): {"connection_creation_rate": 6.0}})
     assert made.of_address("1.2.3.4") == Held(6.0, ("connection_creation_rate", "1.2.3.4", ""))
     made.follow({(("ip", None),): {"connection_creation_rate": 2.0}})
