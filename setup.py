@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import runpy
 from pathlib import Path
+from typing import Any
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -44,13 +45,23 @@ class BuildExt(build_ext):
 
     def run(self) -> None:
         super().run()
-        for source in _SOURCES.values():
+        for name, source in _SOURCES.items():
             built = _built_of(source)
-            if built.exists():
-                suffix = built.name.removeprefix(f"{source.stem}.").partition(".")[2]
-                for other in source.parent.glob(f"{source.stem}.*.{suffix}"):
-                    if other.name != built.name:
-                        other.unlink()  # of what the source was before
+            # also where wheels are made of: it stays from one to the next
+            for place in (built, Path(self.get_ext_fullpath(name))):
+                if place.exists():
+                    suffix = built.name.removeprefix(f"{source.stem}.").partition(".")[2]
+                    for other in place.parent.glob(f"{source.stem}.*.{suffix}"):
+                        if other.name != built.name:
+                            other.unlink()  # of what the source was before
+
+    def copy_file(self, infile: str, outfile: str, *args: Any, **options: Any) -> Any:
+        """Whole or not at all: a build that is there is loaded, and not made again."""
+        part = Path(f"{outfile}.new")
+        part.unlink(missing_ok=True)
+        done = super().copy_file(infile, str(part), *args, **options)
+        part.replace(outfile)
+        return done
 
     def get_ext_filename(self, fullname: str) -> str:
         """Under names that Python alone does not load."""

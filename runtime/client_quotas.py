@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MAX_METERS = 20_000
 EXPIRY_MS = 3_600_000
 _MAX_THROTTLE_MS = 2**31 - 1
+_ONE_WINDOW = (REQUEST_PERCENTAGE, CONNECTION_RATE)  # is what these keep a client waiting at most
 
 
 class Windows(NamedTuple):
@@ -145,6 +146,7 @@ class ClientQuotas:
 
     def of_address(self, address: str) -> Held | None:
         """Of connections from there."""
+        address = _plain_address(address)
         for name in (address, None):
             bound = self._bound(((IP, name),), CONNECTION_RATE)
             if bound is not None:
@@ -161,9 +163,9 @@ class ClientQuotas:
         return self.throttle_ms(held, now_ms, windows)
 
     def throttle_ms(self, held: Held, now_ms: int, windows: Windows) -> int:
-        """How many ms the client is to wait. For its use of the node's time, one window at most."""
+        """How many ms the client is to wait. For the node's time, and to connect, one window at most."""
         wait_ms = self._meter(held.meter, now_ms).throttle_ms(held.bound, now_ms, windows)
-        return min(wait_ms, windows.window_ms) if held.meter[0] == REQUEST_PERCENTAGE else wait_ms
+        return min(wait_ms, windows.window_ms) if held.meter[0] in _ONE_WINDOW else wait_ms
 
     def expire(self, now_ms: int) -> None:
         """Forget meters that nobody has used for an hour."""
@@ -187,9 +189,16 @@ class ClientQuotas:
 
 
 def _plain(entity: Entity) -> Entity:
-    """With an address as the system writes it."""
+    """With an address as connections have it."""
     ((kind, name), *_) = entity
-    return ((IP, str(ipaddress.ip_address(name))),) if kind == IP and name is not None else entity
+    return ((IP, _plain_address(name)),) if kind == IP and name is not None else entity
+
+
+def _plain_address(text: str) -> str:
+    """As the system writes it, whichever link it came by. One of IPv4 is that, also behind both families."""
+    address = ipaddress.ip_address(text.partition("%")[0])
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
 
 
 def largest(held: Held, windows: Windows) -> float:

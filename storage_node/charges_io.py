@@ -1,5 +1,5 @@
 """What clients of the node's own listener are charged by quotas: answers say for how long they are to wait,
-and what they send meanwhile waits here.
+and what they send meanwhile waits here, as far as there is room for it beside what others send.
 
 Records are never held back, as for Kafka's clients: an answer that is too much makes its client wait for
 longer. A node's other connections, of nodes, have no quotas: they pass on what others were charged for.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..protocol.errors import KafkaError
+from ..protocol.errors import KafkaError, ThrottlingQuotaExceededError
 from ..protocol.messages import registry
 from ..protocol.metadata.quotas import (
     ANONYMOUS_USER,
@@ -38,6 +38,16 @@ if TYPE_CHECKING:
 _NODE = "node-"
 
 
+class _Muted:
+    """One connection that is to wait, and what has come from it meanwhile."""
+
+    __slots__ = ("queue", "timer", "until_ms")
+
+    def __init__(self, until_ms: int, timer: asyncio.TimerHandle) -> None:
+        self.until_ms, self.timer = until_ms, timer
+        self.queue: deque[Request] = deque()
+
+
 class OwnCharges:
     """Between the node and its own listener; fulfils Replies. Without quotas it passes everything on."""
 
@@ -54,17 +64,25 @@ class OwnCharges:
         self._is_closed = False
         self._turn: Request | None = None  # whose turn it is, if that is charged
         self._since_s = 0.0
-        # Bound: the requests of a connection are bounded by the listener.
-        self._waiting: dict[int, deque[Request]] = {}  # by session, of those that are to wait
+        self._muted: dict[int, _Muted] = {}  # by session
+        self._waiting_bytes = 0  # of all that waits
 
     # --- requests ----------------------------------------------------------------------------------------
 
     def take(self, request: Request) -> None:
         """One request of the node's own listener. Errors: KafkaError, its answer."""
-        if self._waiting and (queue := self._waiting.get(request.peer.session)) is not None:
-            queue.append(request)
+        if self._muted and (muted := self._muted.get(request.peer.session)) is not None:
+            self._keep(muted.queue, request)
         else:
             self._start(request)
+
+    def _keep(self, queue: deque[Request], request: Request) -> None:
+        """Errors: ThrottlingQuotaExceededError. What waits, and maybe for long, counts as under way: it must
+        not take the room of those that need not wait."""
+        if self._waiting_bytes + request.queued_bytes > self._quotas.max_waiting_bytes:
+            raise ThrottlingQuotaExceededError("ask again when the time that answers have told is over")
+        self._waiting_bytes += request.queued_bytes
+        queue.append(request)
 
     def _start(self, request: Request) -> None:
         if not self._quotas.is_active or self._is_node(request.peer):
@@ -122,7 +140,7 @@ class OwnCharges:
             self._quotas.count(MUTATION_RATE)
             wait_ms = max(wait_ms, told_ms)
         request.throttle_ms = wait_ms
-        if wait_ms:
+        if wait_ms and request.peer.is_connected and not self._is_closed:
             self._mute(request.peer.session, wait_ms)
 
     def _charge_time(self, request: Request) -> int:
@@ -138,24 +156,58 @@ class OwnCharges:
     # --- those that are to wait --------------------------------------------------------------------------
 
     def _mute(self, session: int, wait_ms: int) -> None:
-        if session not in self._waiting:
-            self._waiting[session] = deque()
-            asyncio.get_running_loop().call_later(wait_ms / 1000, self._unmute, session)
+        until_ms = monotonic_ms() + wait_ms
+        muted = self._muted.get(session)
+        if muted is None:
+            self._muted[session] = _Muted(until_ms, self._later(session, wait_ms))
+        else:
+            muted.until_ms = max(muted.until_ms, until_ms)
+
+    def _later(self, session: int, wait_ms: int) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(wait_ms / 1000, self._unmute, session)
 
     def _unmute(self, session: int) -> None:
         """What has come meanwhile runs, as far as it does not make its client wait again."""
-        queue = self._waiting.pop(session)
-        while queue and session not in self._waiting and not self._is_closed:
-            request = queue.popleft()
-            try:
-                self._start(request)
-            except KafkaError as error:
-                self._own.reply_error(request, error)
-            except Exception as error:  # noqa: BLE001 -- what the listener would end with, too
-                self._fail(error)
+        left_ms = self._muted[session].until_ms - monotonic_ms()
+        if left_ms > 0:
+            self._muted[session].timer = self._later(session, left_ms)
+            return
+        queue = self._muted.pop(session).queue
+        while queue and session not in self._muted and not self._is_closed:
+            self._run(self._next(queue))
         if queue and not self._is_closed:
-            self._waiting[session].extend(queue)
+            self._muted[session].queue.extend(queue)
+
+    def _next(self, queue: deque[Request]) -> Request:
+        request = queue.popleft()
+        self._waiting_bytes -= request.queued_bytes
+        return request
+
+    def _run(self, request: Request) -> None:
+        """One that has waited."""
+        try:
+            self._start(request)
+        except KafkaError as error:
+            self._own.reply_error(request, error)
+        except Exception as error:  # noqa: BLE001 -- what the listener would end with, too
+            self._fail(error)
+
+    def peer_gone(self, peer: Peer) -> None:
+        """Its connection is broken. What it has written is written, as if it had not had to wait."""
+        muted = self._muted.pop(peer.session, None)
+        if muted is None:
+            return
+        muted.timer.cancel()
+        while muted.queue:
+            request = self._next(muted.queue)
+            if request.api is registry.PRODUCE:
+                self._run(request)
+            else:
+                self._own.no_reply(request)
 
     def close(self) -> None:
         """The node ends: what waits is not answered."""
         self._is_closed = True
+        for muted in self._muted.values():
+            muted.timer.cancel()
+        self._muted.clear()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..protocol.messages.envelope import Api
     from ..protocol.metadata.image import MetadataImage
     from ..protocol.model import ListenerEndpoint
-    from ..protocol.transport.peers import Request
+    from ..protocol.transport.peers import Peer, Request
     from .config import NodeConfig
     from .gateway import Gateway, GatewayFactory, OwnRequest
     from .live_config import LiveConfig
@@ -63,6 +63,11 @@ class GatewaySeat:
         """A request of the node's own listener. Errors: KafkaError, its answer."""
         assert self._charges is not None, "bound"
         self._charges.take(request)
+
+    def peer_gone(self, peer: Peer) -> None:
+        """A client of the node's own listener is gone."""
+        if self._charges is not None:
+            self._charges.peer_gone(peer)
 
     def bind(self, core: StorageNode) -> tuple[ListenerEndpoint, ...]:
         """Take the ports; what to register of them. Errors: OSError."""

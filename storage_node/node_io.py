@@ -316,6 +316,7 @@ class NodeServer:
         self._perform()
 
     def _on_peer_gone(self, peer: Peer) -> None:
+        self._gateway.peer_gone(peer)
         self._running_core().connection_gone(peer.session)
         self._perform()
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from ..runtime.client_quotas import Held
     from .config import NodeConfig
 
+# Of the memory for requests under way: what may wait in it for a quota, beside those that need not wait.
+_WAITING_SHARE = 4
+
 
 class NodeQuotas:
     """All meters of a node. `config` and `image` give what holds now."""
@@ -38,6 +41,11 @@ class NodeQuotas:
         """How rates are sampled."""
         config = self._config()
         return Windows(config.quota_window_num, config.quota_window_size_seconds * 1000)
+
+    @property
+    def max_waiting_bytes(self) -> int:
+        """Of requests, over all connections, that came before their time."""
+        return self._config().queued_max_request_bytes // _WAITING_SHARE
 
     def record(self, key: str, user: str, client_id: str, value: float, now_ms: int) -> int:
         """Count `value` for who has such a quota; how many ms it is to wait."""

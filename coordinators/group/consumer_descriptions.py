@@ -12,7 +12,7 @@ from ...protocol.messages.groups import (
     NamedPartitions,
 )
 from .consumer_draft import ConsumerDraft
-from .consumer_group import ConsumerGroup, GroupState
+from .consumer_group import ConsumerGroup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,9 +45,7 @@ def _describe(
 ) -> DescribedConsumerGroup:
     if not isinstance(group, ConsumerGroup):
         detail = f"there is no consumer group {group_id!r}"
-        return DescribedConsumerGroup(
-            GroupIdNotFoundError.code, group_id, GroupState.DEAD.value, error_detail=detail
-        )
+        return DescribedConsumerGroup(GroupIdNotFoundError.code, group_id, error_detail=detail)
     return DescribedConsumerGroup(
         0,
         group_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...protocol.errors import InvalidGroupIdError, InvalidRequestError, UnsupportedAssignorError
+from ...protocol.errors import InvalidRequestError, UnsupportedAssignorError
 from ...runtime.config import MAX_INT
 from ..runtime.routing import MAX_ID_LENGTH
 from .assignors import ASSIGNORS
@@ -22,9 +22,9 @@ MAX_OWNED = 1_000_000  # Bound: partitions in what a member owns
 
 
 def check_request(body: ConsumerGroupHeartbeatRequest, assignor_names: Sequence[str]) -> None:
-    """Errors: InvalidRequestError, InvalidGroupIdError, UnsupportedAssignorError."""
+    """Errors: InvalidRequestError, UnsupportedAssignorError."""
     if not body.group_id:
-        raise InvalidGroupIdError("the group id is empty")
+        raise InvalidRequestError("the group id is empty")
     if not body.member_id:
         raise InvalidRequestError("the member id is empty: members make their own")
     texts = {

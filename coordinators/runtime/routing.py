@@ -107,7 +107,8 @@ ROUTES: dict[int, Route] = {
     registry.LEAVE_GROUP.key: One(CONSUMER_OFFSETS, "group_id"),
     registry.SYNC_GROUP.key: One(CONSUMER_OFFSETS, "group_id"),
     registry.OFFSET_DELETE.key: One(CONSUMER_OFFSETS, "group_id"),
-    registry.CONSUMER_GROUP_HEARTBEAT.key: One(CONSUMER_OFFSETS, "group_id"),
+    # the heartbeat's own check says what is wrong with it
+    registry.CONSUMER_GROUP_HEARTBEAT.key: One(CONSUMER_OFFSETS, "group_id", may_be_empty=True),
     registry.TXN_OFFSET_COMMIT.key: One(CONSUMER_OFFSETS, "group_id"),
     registry.OFFSET_FETCH.key: Many(
         CONSUMER_OFFSETS,

@@ -233,7 +233,7 @@ class ConsumerGroupMember(msgspec.Struct, array_like=True, frozen=True):
 
 
 class DescribedConsumerGroup(msgspec.Struct, array_like=True, frozen=True):
-    """`group_state`: Empty, Assigning, Reconciling, Stable, Dead."""
+    """`group_state`: Empty, Assigning, Reconciling, Stable; of a group that is not there, none."""
 
     error_code: int
     group_id: str

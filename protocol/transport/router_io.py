@@ -373,6 +373,8 @@ class Router:
             address=address,
             descriptor=descriptor if address else -1,
         )
+        if (known := self._peers.get(key)) is not None:
+            self._forget(known)
         welcome = self._admission.welcome(peer, hello)
         self._strangers.shook_hands(descriptor)
         self.stats.handshakes += 1

@@ -122,6 +122,7 @@ class KafkaConnection:
 
     def _progressed(self) -> None:
         """The client has read some of what had to wait."""
+        self.last_active_ms = self._listener.now_ms()
         if self._is_ending:
             self._close_when_sent()
         elif not self._is_choked:

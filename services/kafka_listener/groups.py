@@ -282,6 +282,7 @@ def _described_consumer_group(call: Call, group: m.DescribedConsumerGroup) -> di
         | {
             "assignment": {"topic_partitions": each(member.assignment, topic="topic_name")},
             "target_assignment": {"topic_partitions": each(member.target_assignment, topic="topic_name")},
+            "subscribed_topic_regex": member.subscribed_topic_regex or "",
         }
         for member in group.members
     ]

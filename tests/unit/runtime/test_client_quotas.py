@@ -65,6 +65,14 @@ def test_addresses_have_their_own() -> None:
     assert made.of_address("9.9.9.9") is None
     made.follow({(("ip", "0:0:0::1"),): {"connection_creation_rate": 7.0}})
     assert made.of_address("::1") == Held(7.0, ("connection_creation_rate", "::1", ""))
+    assert made.of_address("::FFFF:1.2.3.4") is None
+    made.follow({(("ip", "1.2.3.4"),): {"connection_creation_rate": 5.0}})
+    told = "::ffff:1.2.3.4"  # by a socket of both families
+    assert made.of_address(told) == Held(5.0, ("connection_creation_rate", "1.2.3.4", ""))
+    made.follow({(("ip", "fe80::1"),): {"connection_creation_rate": 5.0}})
+    assert made.of_address("fe80::1%eth0") == Held(5.0, ("connection_creation_rate", "fe80::1", ""))
+    made.follow({(("ip", told),): {"connection_creation_rate": 6.0}})
+    assert made.of_address("1.2.3.4") == Held(6.0, ("connection_creation_rate", "1.2.3.4", ""))
     made.follow({(("ip", None),): {"connection_creation_rate": 2.0}})
     assert made.of_address("9.9.9.9") == Held(2.0, ("connection_creation_rate", "9.9.9.9", ""))
 
@@ -90,6 +98,16 @@ def test_time_of_the_node_is_waited_for_a_window_at_most() -> None:
     held = made.of_client(PERCENT, "u", "c")
     assert held is not None
     assert made.record(held, 1e9, 5, WINDOWS) == 1_000
+
+
+def test_connections_wait_for_a_window_at_most() -> None:
+    """Also where a quota is far below what it was when they came."""
+    made = ClientQuotas()
+    for rate, wait_ms in ((1_000.0, 0), (1.0, 1_000)):
+        made.follow({(("ip", None),): {"connection_creation_rate": rate}})
+        held = made.of_address("9.9.9.9")
+        assert held is not None
+        assert made.record(held, 1_000, 5, WINDOWS) == wait_ms
 
 
 def test_changes_of_the_metadata_may_come_in_a_burst() -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import pytest
+import setuptools
 from headrace.runtime.compiled_io import HOT_MODULES, CompiledFinder, built_of, source_of
+from setuptools.command.build_ext import build_ext
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+ROOT = Path(__file__).parents[3]
 MODULE = "headrace.storage_node.log.roll_rules"
 
 
@@ -55,3 +57,48 @@ def test_the_readable_one_is_run_where_it_is_asked_for(choice: str) -> None:
     source = source_of(MODULE)
     is_compiled = not choice and built_of(source).exists()
     assert done.stdout.strip() == str(built_of(source) if is_compiled else source)
+
+
+def build_command(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What builds modules, without running setup.py's build."""
+    made: dict[str, Any] = {}
+    monkeypatch.setattr(setuptools, "setup", lambda **values: made.update(values))
+    monkeypatch.chdir(ROOT)
+    runpy.run_path("setup.py")
+    return made["cmdclass"]["build_ext"](setuptools.Distribution())
+
+
+def test_a_wheel_has_one_build_of_each_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder that it is made of stays from one wheel to the next, and sources change."""
+    monkeypatch.setattr(build_ext, "run", lambda _command: None)
+    command = build_command(monkeypatch)
+    command.build_lib = str(tmp_path)
+    built = tmp_path / "headrace" / built_of(source_of(MODULE)).relative_to(ROOT)
+    built.parent.mkdir(parents=True)
+    built.touch()
+    old = built.with_name(built.name.replace(built.name.split(".")[1], "0" * 12))
+    other = built.with_name("roll_rules.of_another.python.so")
+    for each in (old, other):
+        each.touch()
+    command.run()
+    assert (built.exists(), old.exists(), other.exists()) == (True, False, True)
+
+
+def test_a_build_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is there is loaded, and not built again."""
+    made, wanted = tmp_path / "made.so", tmp_path / "wanted.so"
+    made.write_bytes(b"whole")
+
+    def cut_short(_command: Any, _source: str, target: str, **_options: Any) -> None:
+        Path(target).write_bytes(b"who")
+        raise KeyboardInterrupt
+
+    command = build_command(monkeypatch)
+    with monkeypatch.context() as patched:
+        patched.setattr(setuptools.Command, "copy_file", cut_short)
+        with pytest.raises(KeyboardInterrupt):
+            command.copy_file(str(made), str(wanted))
+    assert not wanted.exists()
+    command.copy_file(str(made), str(wanted))
+    assert wanted.read_bytes() == b"whole"
+    assert sorted(tmp_path.iterdir()) == [made, wanted]

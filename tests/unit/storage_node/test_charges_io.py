@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from core_rig import FakeReplies
-from headrace.protocol.errors import InvalidRequestError, KafkaError
+from headrace.protocol.errors import InvalidRequestError, KafkaError, ThrottlingQuotaExceededError
 from headrace.protocol.messages import data, registry
 from headrace.protocol.messages.control import CreateTopicsResponse
 from headrace.protocol.messages.quotas import DescribeClientQuotasRequest
 from headrace.protocol.metadata.image import BrokerRegistration, MetadataImage
 from headrace.protocol.transport.peers import Peer, Request
+from headrace.runtime.clock_io import monotonic_ms
 from headrace.storage_node.charges_io import OwnCharges
 from headrace.storage_node.config import NodeConfig
 from headrace.storage_node.node_quotas import NodeQuotas
@@ -21,7 +22,8 @@ from node_rig import run, until
 ALL = (("client-id", None),)
 PRODUCED = data.ProduceResponse((data.ProducePartitionResponse(0, 1),))
 FETCHED = data.FetchResponse((data.FetchPartitionResponse(0, 1, 1, 0, 1),))
-CONFIG = NodeConfig.of({"log.dirs": "/d", "quota.window.num": 2})
+MIB = 1024 * 1024
+CONFIG = NodeConfig.of({"log.dirs": "/d", "quota.window.num": 2, "queued.max.request.bytes": 4 * MIB})
 
 
 class Own(FakeReplies):
@@ -51,6 +53,7 @@ class Rig:
         self.failures: list[BaseException] = []
         self.refusal: Exception | None = None
         self.frames: list[bytes] = []
+        self.peer = Peer(key=b"k", session=5, last_seen_ms=0, address="a", descriptor=-1)
         self.quotas = NodeQuotas(lambda: CONFIG, lambda: self.image)
         self.charges = OwnCharges(
             self.own, self.quotas, lambda: self.image, self.handle, self.failures.append
@@ -66,11 +69,14 @@ class Rig:
             self.charges.reply(request, FETCHED if request.api is registry.FETCH else PRODUCED, self.frames)
 
     def ask(self, api: Any, body: Any, frame: bytes = b"", client_id: str = "c") -> Request:
-        peer = Peer(key=b"k", session=5, last_seen_ms=0, address="a", descriptor=-1)
-        peer.client_id = client_id
-        request = Request(peer, api, 1, body, b"", [memoryview(frame)])
+        self.peer.client_id = client_id
+        request = Request(self.peer, api, 1, body, b"", [memoryview(frame)], queued_bytes=len(frame))
         self.charges.take(request)
         return request
+
+    def gone(self) -> None:
+        self.peer.is_connected = False
+        self.charges.peer_gone(self.peer)
 
     def produce(self, size: int, acks: int = 1, **who: str) -> Request:
         return self.ask(registry.PRODUCE, data.ProduceRequest(acks, 1_000, ()), bytes(size), **who)
@@ -180,8 +186,64 @@ def test_nothing_runs_once_the_node_ends() -> None:
         rig = Rig(producer_byte_rate=100_000.0)
         rig.produce(210_000)
         rig.produce(1)
+        timer = rig.charges._muted[5].timer
         rig.charges.close()
-        await until(lambda: not rig.charges._waiting)
+        assert timer.cancelled()
+        assert not rig.charges._muted
         assert len(rig.handled) == 1
+
+    run(main)
+
+
+def test_what_waits_has_a_bound() -> None:
+    """A quarter of the memory for requests, over all connections: others need the rest, nodes among them."""
+
+    async def main() -> None:
+        rig = Rig(producer_byte_rate=100_000.0)
+        rig.produce(210_000)
+        rig.produce(MIB - 1)
+        with pytest.raises(ThrottlingQuotaExceededError):
+            rig.produce(2)
+        rig.produce(1)
+        rig.gone()
+        rig.peer = Peer(key=b"l", session=6)
+        rig.produce(1)
+        rig.produce(MIB)
+        rig.charges.close()
+
+    run(main)
+
+
+def test_who_is_gone_does_not_wait() -> None:
+    """What it has written is written; what it asked nobody wants to know. It holds no memory any more."""
+
+    async def main() -> None:
+        rig = Rig(producer_byte_rate=1.0)
+        first = rig.produce(MIB)
+        late = [rig.produce(1), rig.fetch(), rig.produce(2, acks=0)]
+        timer = rig.charges._muted[5].timer
+        rig.gone()
+        assert timer.cancelled()
+        assert rig.handled == [first, late[0], late[2]]
+        assert set(map(id, rig.own.answered)) == set(map(id, [first, *late])), "each is settled"
+        rig.produce(1)
+        assert not rig.charges._muted
+        assert len(rig.handled) == 4
+
+    run(main)
+
+
+def test_the_longest_wait_counts() -> None:
+    """Of several answers: each tells a time of its own."""
+
+    async def main() -> None:
+        rig = Rig(controller_mutation_rate=1.0)
+        until_ms = monotonic_ms() + 300
+        for wait_ms in (50, 300, 1):
+            request = Request(rig.peer, registry.CREATE_TOPICS, 1, None, b"", [])
+            rig.charges.reply(request, CreateTopicsResponse((), 1, wait_ms))
+        rig.produce(1)
+        await until(lambda: bool(rig.handled))
+        assert monotonic_ms() >= until_ms
 
     run(main)

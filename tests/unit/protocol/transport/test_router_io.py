@@ -445,11 +445,14 @@ def test_a_handshake_can_be_repeated() -> None:
 
     async def main() -> None:
         async with serving() as served:
+            gone: list[int] = []
+            served.router.on_peer_gone = lambda peer: gone.append(peer.session)
             with raw_peer(served.router.port) as peer:
                 await peer.shake_hands("one")
                 old = peer.session
                 await peer.shake_hands("two")
                 assert served.router.connections == 1
+                assert gone == [old], "what was kept for the old session goes"
                 fresh, peer.session = peer.session, old
                 peer.ask(METADATA.key, wire.encode(ASK))
                 assert (await peer.answer())[0].error_code == NetworkError.code

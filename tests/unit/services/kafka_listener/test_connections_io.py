@@ -325,6 +325,23 @@ def test_idle_connections_end() -> None:
     run(scenario)
 
 
+def test_who_reads_a_long_answer_is_not_idle() -> None:
+    """However long it takes to read it."""
+
+    async def main() -> None:
+        async with listening() as rig:
+            client = await rig.client()
+            ask_fetch(client, 1)
+            answer_fetch(await rig.host.request(0), bytes(32 << 20))
+            (connection,) = rig.listener._connections
+            assert connection.unsent_bytes > 0
+            connection.last_active_ms = 0
+            await client.frame()
+            await until(lambda: connection.last_active_ms > 0)
+
+    run(main)
+
+
 def test_connections_beyond_the_limit_are_refused() -> None:
     """max.connections; room comes back when others leave."""
 
