@@ -30,7 +30,8 @@ Answered = Callable[[Any, "Sequence[Buffer]"], None]  # a body or the KafkaError
 @dataclass(slots=True, eq=False)
 class OwnRequest:
     """A request that was made inside this process; fulfils Incoming. `answered` is called exactly once, maybe
-    in the middle of something: it must not ask the node for anything before the event loop's next turn."""
+    in the middle of something: it must not ask the node for anything before the event loop's next turn.
+    Frames may lie in a bytearray that is used again behind `handle`."""
 
     peer: Sender
     api: Api

@@ -103,11 +103,11 @@ class TopicById:
 
 
 class ProducePart:
-    """A batch for a partition. It is a copy: the frame lies in memory that is used again."""
+    """A batch for a partition. It lies in the frame, whose memory is used again behind the request's turn."""
 
     __slots__ = ("index", "records")
 
-    def __init__(self, index: int, records: bytes) -> None:
+    def __init__(self, index: int, records: memoryview) -> None:
         self.index, self.records = index, records
 
 
@@ -180,7 +180,7 @@ def produce_reader(version: int) -> Read:
         end = at + length
         if end > len(frame) or length < 0:
             raise _OddError
-        made = ProducePart(index, bytes(frame[at:end]))
+        made = ProducePart(index, frame[at:end])
         if is_flexible:
             if frame[end]:
                 raise _OddError

@@ -1,7 +1,7 @@
 """Produce, Fetch and ListOffsets: Kafka's requests about records, as headrace's own. Pure.
 
-Batches pass through as buffers: kio copies those of a Produce once, out of the memory that they were received
-into, and those of a Fetch never.
+Batches pass through as buffers. Those of a Produce lie in the memory that they were received into, which is
+used again; whoever keeps them behind the request's turn copies them.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def _produced(call: Call, asked: Asked, response: ProduceResponse) -> None:
     call.answer({"responses": answers, "node_endpoints": _leaders(call, response.partitions)})
 
 
-def _codec_of(batch: bytes) -> int:
+def _codec_of(batch: Buffer) -> int:
     return batch[ATTRIBUTES_POSITION + 1] & COMPRESSION_MASK if len(batch) >= HEADER_BYTES else 0
 
 

@@ -31,6 +31,11 @@ _COPY_BELOW_BYTES = 4096
 JOIN_BELOW_BYTES = 32 * 1024
 
 
+# What is appended without anybody asking for it before no more is kept, until somebody asks: to copy what
+# only goes to the file, into memory that was used long ago, costs as much as to write it there.
+UNREAD_BYTES = 16 * 1024 * 1024
+
+
 class TailRead(NamedTuple):
     """Parts that each hold whole batches; `next_offset` follows the last one."""
 
@@ -95,7 +100,7 @@ class TailCache:
 class Tail:
     """The newest batches of one log, all of them up to its end, or none at all."""
 
-    __slots__ = ("_bases", "_cache", "_entries", "_first", "_held_bytes")
+    __slots__ = ("_bases", "_cache", "_entries", "_first", "_held_bytes", "_unread_bytes")
 
     def __init__(self, cache: TailCache) -> None:
         self._cache = cache
@@ -103,13 +108,20 @@ class Tail:
         self._entries: list[_Entry | None] = []
         self._first = 0  # entries before it are gone; the lists are cut now and then
         self._held_bytes = 0
+        self._unread_bytes = 0  # appended since somebody asked
 
     def __len__(self) -> int:
         return len(self._entries) - self._first
 
     def add(self, base_offset: int, next_offset: int, pieces: Sequence[Buffer], size_bytes: int) -> None:
-        """The batch that was just appended, `size_bytes` in all. Its memory must not change any more."""
+        """The batch that was just appended, `size_bytes` in all. Its memory must not change any more, unless
+        it is a bytearray's, which is copied."""
         cache, held_bytes = self._cache, size_bytes + _ENTRY_BYTES
+        self._unread_bytes += size_bytes
+        if self._unread_bytes > UNREAD_BYTES:
+            if self._held_bytes:
+                self.clear()
+            return
         share_bytes = cache.share_bytes
         if held_bytes > share_bytes:
             self.clear()  # what is here must reach up to the end
@@ -126,6 +138,7 @@ class Tail:
     def read(self, offset: int, max_bytes: int, upto_offset: int, *, min_one: bool) -> TailRead | None:
         """The batches from the one that holds `offset` on, below `upto_offset`, of at most `max_bytes`; with
         `min_one` the first comes however large it is. None if `offset` lies before all that is here."""
+        self._unread_bytes = 0
         number = bisect_right(self._bases, offset, lo=self._first) - 1
         if number < self._first:
             return None
@@ -184,9 +197,20 @@ class Tail:
 
 
 def kept(piece: Buffer) -> Buffer:
-    """A buffer to be kept: this one, or a copy if it is small, or a small part of something larger."""
+    """A buffer to be kept: this one, or a copy if it is small, a small part of something larger, or does not
+    last."""
     if isinstance(piece, bytes):
         return piece
-    if isinstance(piece, memoryview) and piece.nbytes >= _COPY_BELOW_BYTES:
+    if isinstance(piece, memoryview) and piece.nbytes >= _COPY_BELOW_BYTES and _lasts(piece):
         return piece if piece.nbytes * 2 >= memoryview(piece.obj).nbytes else bytes(piece)
     return bytes(piece)
+
+
+def lasting(piece: Buffer) -> Buffer:
+    """This buffer, or a copy if whoever gave it may use its memory again."""
+    return piece if _lasts(piece) else bytes(piece)
+
+
+def _lasts(piece: Buffer) -> bool:
+    """Listeners read into bytearrays, which they use again."""
+    return not isinstance(piece.obj if isinstance(piece, memoryview) else piece, bytearray)

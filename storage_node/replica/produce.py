@@ -28,6 +28,7 @@ from ...protocol.records.header import (
     BatchHeader,
     read_batch_header,
 )
+from ..log.tail_cache import lasting
 from ..log.verification import NO_GUARD, NO_TRANSACTION, UNCHECKED
 from .appending import Acked, append_to_leader
 from .delayed_entries import DelayedEntries, Waiting
@@ -56,9 +57,13 @@ _MAX_HELD_BYTES = 256 * 1024 * 1024
 
 @dataclass(slots=True, eq=False)
 class _Produce:
-    """A request under way. `asked` entries wait for a transaction coordinator, `waiting` ones for acks."""
+    """A request under way. `asked` entries wait for a transaction coordinator, `waiting` ones for acks.
+
+    Order: `frames` may lie in memory that is used again behind the event of the request.
+    """
 
     request: Incoming
+    frames: Sequence[Buffer]
     deadline_ms: int
     answers: list[ProducePartitionResponse]
     waiting: list[Waiting]
@@ -67,7 +72,7 @@ class _Produce:
     @property
     def held_bytes(self) -> int:
         """What it keeps in memory."""
-        return sum(map(len, self.request.frames))
+        return sum(map(len, self.frames))
 
 
 class ProduceHandler:
@@ -106,7 +111,7 @@ class ProduceHandler:
         frames = request.frames
         self._check_shape(body, frames)
         deadline_ms = now_ms + min(max(body.timeout_ms, 0), self._max_wait_ms)
-        produce = _Produce(request, deadline_ms, [_PENDING] * len(frames), [])
+        produce = _Produce(request, frames, deadline_ms, [_PENDING] * len(frames), [])
         if body.transactional_id is not None:
             self._take_transactional(produce, now_ms, wall_ms)
             return
@@ -120,7 +125,7 @@ class ProduceHandler:
     def _take_transactional(self, produce: _Produce, now_ms: int, wall_ms: int) -> None:
         """Entries of a producer with a transactional id. Errors: as `handle`."""
         body: ProduceRequest = produce.request.body
-        frames = produce.request.frames
+        frames = produce.frames
         transaction = self._transaction_of(body, frames)
         asks: list[tuple[TopicPartition, Callable[[KafkaError | None, int], None]]] = []
         for index, frame in enumerate(frames):
@@ -138,6 +143,7 @@ class ProduceHandler:
             self._conclude(produce)
             return
         produce.asked = len(asks)
+        produce.frames = [lasting(frame) for frame in frames]
         self._held_requests += 1
         self._held_bytes += produce.held_bytes
         self._verifier.ask(transaction, asks, produce.deadline_ms, now_ms, wall_ms)
@@ -177,7 +183,7 @@ class ProduceHandler:
         InvalidProducerEpochError."""
         partition, log = self._find(produce.request.body.partitions[index])
         name = partition.topic_partition
-        header = _header_of(produce.request.frames[index])
+        header = _header_of(produce.frames[index])
         if header is None or header.producer_id < 0:
             return NO_GUARD, name  # the append says what is wrong
         if not (transaction.adds or self._verifier.is_enabled):
@@ -224,7 +230,7 @@ class ProduceHandler:
 
     def _append(self, produce: _Produce, index: int, guard: int, wall_ms: int) -> None:
         body: ProduceRequest = produce.request.body
-        frame, acks = produce.request.frames[index], body.acks
+        frame, acks = produce.frames[index], body.acks
         partition, log = self._find(body.partitions[index])
         info = append_to_leader(self._replicas, partition, log, frame, wall_ms, acks=acks, guard=guard)
         end_offset = info.last_offset + 1

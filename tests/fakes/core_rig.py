@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
     from headrace.protocol.errors import KafkaError
     from headrace.protocol.messages.envelope import Api
+    from headrace.protocol.records.header import Buffer
     from headrace.storage_node.guest import GuestFactory
 
 NODE = 1
@@ -227,7 +228,7 @@ class CoreRig:
     def produce(
         self,
         topic_id: bytes,
-        *data: bytes,
+        *data: Buffer,
         acks: int = -1,
         partition: int = 0,
         epoch: int = -1,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fake_files import FakeFiles
+    from headrace.protocol.records.header import Buffer
 
 ID = "my-transactions"
 
@@ -82,7 +83,7 @@ class TransactionRig(CoreRig):
 
     # --- producers and readers --------------------------------------------------------------------------
 
-    def send(self, *data: bytes, partition: int = 0, **facts: Any) -> FakeRequest:
+    def send(self, *data: Buffer, partition: int = 0, **facts: Any) -> FakeRequest:
         """Batches for one partition of `t`, of the transactional id."""
         return self.produce(
             self.topic_id, *data, partition=partition, transactional_id=facts.pop("id", ID), **facts

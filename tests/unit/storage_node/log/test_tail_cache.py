@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fake_files import FakeFiles
 from headrace.protocol.records.codec import active_codec
-from headrace.storage_node.log.tail_cache import JOIN_BELOW_BYTES, Tail, TailCache, kept
+from headrace.storage_node.log.tail_cache import JOIN_BELOW_BYTES, UNREAD_BYTES, Tail, TailCache, kept
 from log_rig import append, batch, open_log, read_all, split
 
 if TYPE_CHECKING:
@@ -115,8 +115,33 @@ def test_a_small_batch_does_not_hold_the_block_it_was_built_in() -> None:
     builder.append(1, b"key", b"value")
     built = builder.finish()
     assert type(kept(memoryview(built))) is bytes
-    large = memoryview(bytearray(10_000))
+    large = memoryview(bytes(10_000))
     assert kept(large) is large
+
+
+def test_memory_that_is_used_again_is_not_kept() -> None:
+    """Listeners read all connections into one bytearray."""
+    log = log_with_tail()
+    frame = bytearray(batch(1, size=20_000))
+    append(log, memoryview(frame).toreadonly())
+    frame[:] = bytes(len(frame))
+    assert from_memory(log, 0) == read_all(log)
+
+
+def test_a_log_that_nobody_reads_keeps_nothing() -> None:
+    """After so much that nobody asked for; who asks finds what is appended from then on."""
+    log = log_with_tail(TailCache(1 << 40, 1 << 40))
+    assert log.tail is not None
+    append(log, batch(1))
+    log.tail.add(1, 2, [b""], UNREAD_BYTES - log.size_bytes)
+    assert len(log.tail) == 2
+    append(log, batch(1))
+    assert len(log.tail) == 0
+    append(log, batch(1))
+    assert from_memory(log, 0) is None
+    append(log, batch(1, tag="asked"))
+    assert from_memory(log, 3) == read_all(log, offset=3)
+    assert from_memory(log, 2) is None
 
 
 def test_nothing_is_given_that_the_log_has_lost() -> None:

@@ -54,6 +54,16 @@ def test_a_producer_waits_as_long_as_it_wanted(rig: Rig) -> None:
     assert len(rig.values(rig.topic_id)) == 1
 
 
+def test_what_waits_does_not_lie_in_memory_that_is_used_again(rig: Rig) -> None:
+    """A listener reads the next request into the bytearray that this one came in."""
+    came = bytearray(transactional(7, 0))
+    request = rig.send(memoryview(came).toreadonly(), timeout_ms=1_000, adds_partitions=True)
+    came[:] = bytes(len(came))
+    rig.answer(rig.question())
+    assert request.first.error_code == NO_ERROR
+    assert len(rig.values(rig.topic_id)) == 1
+
+
 def test_the_wait_for_replicas_is_a_part_of_it() -> None:
     """One timeout for all of a request."""
     rig = Rig()
