@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.benchmarks.group import HEADRACE, KAFKA, Comparison
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 RATE = "rows_per_s_core"
 PARTITIONS = 4
@@ -18,6 +22,21 @@ TIMES_LARGER, GROWTH_GOAL = 4, 1.15
 MEMORY = {
     "worker_mb": "a Python worker", "python_mb": "all of Python", "jvm_mb": "JVM", "store_mb": "object store"
 }  # fmt: skip
+
+
+# Both producers, for a start; faster than the defaults of Kafka's (16 KB, no wait).
+PRODUCER = {"kafka.batch.size": "65536", "kafka.linger.ms": "5"}
+# What Kafka's connector is tried with: the fastest of these in a group is what it is compared with. Tasks of
+# one process share its producer. Where they are faster than the node takes it, its buffer of 32 MB fills up,
+# whoever waits for room makes it send what there is, and small batches make all of it slower still.
+_LARGE, _WIDE = {"kafka.batch.size": "262144"}, {"kafka.buffer.memory": str(256 << 20)}
+CANDIDATES = (
+    PRODUCER,
+    {**PRODUCER, **_LARGE},
+    {**PRODUCER, **_WIDE},
+    {**PRODUCER, **_LARGE, **_WIDE},
+    {**PRODUCER, "kafka.max.in.flight.requests.per.connection": "1"},
+)
 
 
 class Versions(NamedTuple):
@@ -52,11 +71,16 @@ class Sizes(NamedTuple):
     pairs: int
     warm: int
     least_s: float
+    tries: int  # of each candidate
 
 
 # Pairs: so many that the interval of what is spread by a tenth or two stays within what resolves.
-FULL = Sizes(4_000_000, 1_000_000, 2_000_000, 1_000_000, (4_000_000, 250_000), pairs=11, warm=2, least_s=1.0)
-QUICK = Sizes(1_000_000, 250_000, 300_000, 250_000, (250_000, 50_000), pairs=3, warm=1, least_s=0.0)
+FULL = Sizes(
+    4_000_000, 1_000_000, 2_000_000, 1_000_000, (4_000_000, 250_000), pairs=11, warm=2, least_s=1.0, tries=3
+)
+QUICK = Sizes(
+    1_000_000, 250_000, 300_000, 250_000, (250_000, 50_000), pairs=3, warm=1, least_s=0.0, tries=1
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -128,6 +152,17 @@ _RAY = Group(
     ),
 )
 GROUPS = (*(_of_spark(line, cores) for line in LINES for cores in (1, 2)), _RAY)
+
+
+def fastest(rates: Sequence[Sequence[float]]) -> int:
+    """The candidate with the highest median of its rates; the first of equals."""
+    medians = [statistics.median(each) for each in rates]
+    return medians.index(max(medians))
+
+
+def as_text(producer: Mapping[str, str]) -> str:
+    """A producer's settings as one line."""
+    return ", ".join(f"{name.removeprefix('kafka.')}={value}" for name, value in producer.items())
 
 
 def chosen(only: str) -> list[Group]:

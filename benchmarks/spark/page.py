@@ -10,7 +10,19 @@ from headrace.benchmarks.page import VERDICTS, interval, machine_table, side
 from headrace.benchmarks.results import compare, used
 from headrace.benchmarks.statistics import MET, MISSED, SPREAD, estimate, verdict
 
-from .cells import GROUPS, GROWTH_GOAL, MEMORY, PARTITIONS, RATE, SIZE, TIMES_LARGER, VERSIONS, WRITE
+from .cells import (
+    CANDIDATES,
+    GROUPS,
+    GROWTH_GOAL,
+    MEMORY,
+    PARTITIONS,
+    PRODUCER,
+    RATE,
+    SIZE,
+    TIMES_LARGER,
+    VERSIONS,
+    WRITE,
+)
 
 METHOD = """\
 - One Apache Kafka {kafka} node and one headrace node with defaults, as in [BENCHMARKS.md](BENCHMARKS.md),
@@ -29,8 +41,13 @@ METHOD = """\
   rows come from Python as Arrow batches; Kafka by `format("kafka")`. Ray Data: sums of each block in
   `map_batches`.
 - "write": rows that Spark makes, at least once in both: `headrace.spark.write` and `format("headrace")`
-  against `format("kafka")`, its producer with batch.size 65,536 and linger 5 ms, which is faster than its
-  defaults; it reads with its defaults. The topic is a new one each time; its end offsets are looked at.
+  against `format("kafka")`. Both start from batch.size 65,536 and linger 5 ms, which is faster than Kafka's
+  defaults, and headrace stays with that. After the rounds that warm up, Kafka's connector is tried with
+  {candidates} settings of its producer ({tuned}).
+  It writes with the fastest of them, which is named above the group's figures: tasks of a process share a
+  producer, and where they are faster than the node, its buffer of 32 MB is full, each wait for room sends
+  what there is, and small batches slow all of it down. It reads with its defaults. The topic is a new one
+  each time; its end offsets are looked at.
 - rows/s and core: rows by seconds, by the cores that the client has. rows/CPU s: by the CPU time of the
   client's processes, the JVM and the Python workers; the servers' is not in it.
 - Ratios are medians of the pairs, rates of the runs, with the 95 % interval of a bootstrap; one that reaches
@@ -61,6 +78,7 @@ def page(results: dict[str, Any]) -> str:
     method = METHOD.format(
         kafka="4.1.0", servers=_listed(machine["server_cores"]), clients=_listed(machine["client_cores"]),
         partitions=PARTITIONS, size=SIZE, spread=SPREAD, connectors=connectors,
+        candidates=len(CANDIDATES), tuned=_tuned(),
     )  # fmt: skip
     parts = [
         "# Benchmarks: Spark and Ray Data over headrace, beside Apache Kafka",
@@ -170,6 +188,8 @@ def _measured_with(results: dict[str, Any], group: Any, about: dict[str, Any]) -
         f"rounds before them: {about['warm']}",
         f"a cell {about['least_s']:g} s at least",
     ]
+    if "kafka_producer" in about:
+        parts.append(f"Kafka's producer with {about['kafka_producer']}")
     if "heap" in about:
         parts.append(f"a heap of {about['heap']}")
     if "store_mb" in about:
@@ -199,6 +219,17 @@ def _memory(results: dict[str, Any]) -> list[str]:
 
 def _header(group: str, system: str, *figures: str) -> list[str]:
     return [f"| {' | '.join((group, system, *figures))} |", "| --- | --- |" + " ---: |" * len(figures)]
+
+
+def _tuned() -> str:
+    """What differs between the settings that are tried."""
+    found: dict[str, list[str]] = {}
+    for producer in CANDIDATES:
+        for name, value in producer.items():
+            values = found.setdefault(name.removeprefix("kafka."), [])
+            if PRODUCER.get(name) != value and value not in values:
+                values.append(value)
+    return "; ".join(f"{name} {_listed(values)}" for name, values in found.items() if values)
 
 
 def _most_load(results: dict[str, Any]) -> float:

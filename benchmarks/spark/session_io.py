@@ -17,7 +17,21 @@ from headrace.benchmarks.group import HEADRACE, KAFKA
 from headrace.benchmarks.systems_io import Headrace, Kafka
 
 from . import connector_io, usage_io
-from .cells import MEMORY, PARTITIONS, RATE, SIZE, TIMES_LARGER, WRITE, Group, Sizes, cell
+from .cells import (
+    CANDIDATES,
+    MEMORY,
+    PARTITIONS,
+    PRODUCER,
+    RATE,
+    SIZE,
+    TIMES_LARGER,
+    WRITE,
+    Group,
+    Sizes,
+    as_text,
+    cell,
+    fastest,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,6 +53,7 @@ class Session:
         self._sizes, self._say = sizes, say
         self._exit = contextlib.ExitStack()
         self._topics: set[tuple[str, str]] = set()
+        self._producers: dict[str, dict[str, str]] = {}
 
     def __enter__(self) -> Self:
         with self._exit:
@@ -68,6 +83,7 @@ class Session:
         rows = sizes.rows * group.cores if group.line else sizes.ray_rows
         self._fill(KAFKA, rows)
         self._fill(HEADRACE, rows)
+        self._producers = {KAFKA: PRODUCER, HEADRACE: PRODUCER}
         with self._client(group) as (client, about):
             self._say(f"{group.id}: {about}")
             memory = self._memory(client, group)
@@ -76,6 +92,7 @@ class Session:
                     for system in (KAFKA, HEADRACE):
                         self._cell(client, group, face, system, rows)
                 self._say(f"{group.id}: warm-up {number + 1} of {sizes.warm}")
+            tried = self._tune(client, group, rows) if WRITE in group.faces else {}
             runs = []
             for pair in range(sizes.pairs):
                 order = (KAFKA, HEADRACE) if pair % 2 == 0 else (HEADRACE, KAFKA)  # A B B A
@@ -86,7 +103,19 @@ class Session:
                         self._say(f"{group.id} {pair + 1}: {cell(face, system)}: {_told(found)}")
         kept = [{"group": group.id, "is_used": True, **run} for run in runs]
         with_what = {"warm": sizes.warm, "least_s": sizes.least_s, "memory": usage_io.METHOD}
-        return {"about": {**about, **with_what}, "runs": kept, "memory": memory}
+        return {"about": {**about, **with_what, **tried}, "runs": kept, "memory": memory}
+
+    def _tune(self, client: Child, group: Group, rows: int) -> dict[str, Any]:
+        """Find the producer settings with which Kafka's connector writes fastest here, and keep to them."""
+        rates: list[list[float]] = [[] for _ in CANDIDATES]
+        for _ in range(self._sizes.tries):
+            for producer, found in zip(CANDIDATES, rates, strict=True):
+                self._producers[KAFKA] = producer
+                found.append(self._cell(client, group, WRITE, KAFKA, rows)[RATE])
+                self._say(f"{group.id}: Kafka's {as_text(producer)}: {found[-1] / 1e6:.2f} M rows/s/core")
+        self._producers[KAFKA] = best = CANDIDATES[fastest(rates)]
+        self._say(f"{group.id}: Kafka's connector writes with {as_text(best)}")
+        return {"kafka_producer": as_text(best)}
 
     @contextlib.contextmanager
     def _client(self, group: Group) -> Iterator[tuple[Child, dict[str, Any]]]:
@@ -127,7 +156,7 @@ class Session:
         if writes:
             its.create_topic(topic, PARTITIONS)
         order = {"face": face, "system": system, "bootstrap": its.bootstrap, "topic": topic, "rows": rows}
-        client.tell(json.dumps({**order, "is_memory": is_memory}))
+        client.tell(json.dumps({**order, "producer": self._producers.get(system), "is_memory": is_memory}))
         found = dict(json.loads(client.line(CELL_TIMEOUT_S)))
         if writes:
             there = its.end_offset(topic)

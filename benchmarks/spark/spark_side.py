@@ -2,7 +2,8 @@
 
     python -m headrace.benchmarks.spark.spark_side MASTER JARS
 
-Order: {"face", "system", "bootstrap", "topic", "rows", "is_memory"}; report: what `measured` gives.
+Order: {"face", "system", "bootstrap", "topic", "rows", "producer", "is_memory"}; report: what
+`measured` gives.
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 TASKS = 4
 SIZE = 100
-# the connector with its producer's defaults (16 KB, no wait) is slower
-PRODUCER = {"kafka.batch.size": "65536", "kafka.linger.ms": "5"}
 HEAP = "1g"
 
 
@@ -43,6 +42,9 @@ def main(master: str, jars: str) -> None:
         "spark.python.daemon.module": "headrace.clients.spark.worker_daemon_io",  # as headrace's sessions
         "spark.python.unix.domain.socket.enabled": "true",  # as headrace's sessions
         "spark.driver.extraClassPath": jars,
+        # producers of settings that were tried go, with their buffers; the one in use stays
+        "spark.kafka.producer.cache.timeout": "30s",
+        "spark.kafka.producer.cache.evictorThreadRunInterval": "5s",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
     }
@@ -109,7 +111,7 @@ def _write(spark: Any, order: dict[str, Any]) -> dict[str, Any]:
     rows = order["rows"]
     # one value for all: to make different ones takes longer than to write them
     made = spark.range(0, rows, 1, TASKS).selectExpr(f"cast('{'x' * SIZE}' as binary) as value")
-    options = {"kafka.bootstrap.servers": order["bootstrap"], "topic": order["topic"], **PRODUCER}
+    options = {"kafka.bootstrap.servers": order["bootstrap"], "topic": order["topic"], **order["producer"]}
     if order["system"] == "kafka":
         made.write.format("kafka").options(**options).save()
     else:

@@ -27,7 +27,7 @@ from .library import pa, pc
 from .tables import is_binary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from ...protocol.records.codec import RecordCodec
     from ..producer.outgoing_io import Dumps
@@ -139,8 +139,12 @@ def _ready(rows: Rows, rules: Rules, spread: Spread, now_ms: int) -> Piece:
         times = milliseconds(rows.timestamp, now_ms)
         faults.add(pc.less(times, 0), ValueError("a timestamp must not be before 1970"))
         timestamps = buffer_of(times, 8)
-    sizes = _sizes(key, value, headers)
-    _check_sizes(sizes, rules, faults)
+
+    def sizes() -> Any:
+        return _sizes(key, value, headers)
+
+    if headers is not None or _longest(key, value) > rules.max_bytes - OVERHEAD_BYTES:
+        _check_sizes(sizes(), rules, faults)
     keys = None if key is None else binary_column(key)
     targets = _targets(rows, key, keys, rules, partition_count, faults)
     if targets is not None:
@@ -211,6 +215,11 @@ def _sizes(key: Any, value: Any, headers: Headers | None) -> Any:
     return sizes if headers is None else pc.add(sizes, headers.row_bytes(HEADER_OVERHEAD_BYTES))
 
 
+def _longest(*columns: Any) -> int:
+    """What no row passes: the longest value of each column, together. Found sooner than each row's size."""
+    return sum(pc.max(pc.binary_length(column)).as_py() or 0 for column in columns if column is not None)
+
+
 def _check_sizes(sizes: Any, rules: Rules, faults: _Faults) -> None:
     largest = rules.max_bytes - OVERHEAD_BYTES
     if pc.max(sizes).as_py() > largest:
@@ -220,13 +229,13 @@ def _check_sizes(sizes: Any, rules: Rules, faults: _Faults) -> None:
         faults.add(pc.greater(sizes, largest), error)
 
 
-def _stick_among(targets: Any, sizes: Any, order: Sequence[int], stick_bytes: int) -> Any:
+def _stick_among(targets: Any, sizes: Callable[[], Any], order: Sequence[int], stick_bytes: int) -> Any:
     """Rows for the sticky choice among others have to stand in line with them, or a partition would not have
     its rows in order: each gets its partition here, the next one every `stick_bytes`."""
     is_free = pc.less(targets, 0)
     if not pc.any(is_free).as_py() or pc.all(is_free).as_py():
         return targets
-    turns = pc.divide(pc.cumulative_sum(pc.if_else(is_free, sizes, 0)), stick_bytes)
+    turns = pc.divide(pc.cumulative_sum(pc.if_else(is_free, sizes(), 0)), stick_bytes)
     turns = pc.subtract(turns, pc.multiply(pc.divide(turns, len(order)), len(order)))
     return pc.if_else(is_free, pc.take(pa.array(order, pa.int32()), turns), targets)
 

@@ -32,6 +32,9 @@ from .partitioner import StickyChoice
 # partitions with little traffic do not use up the buffer; a full batch that still grows does so in steps.
 FIRST_CHARGE_BYTES = 4096
 GROWTH_BYTES = 65_536
+# A run of so many items is taken to fill its batch: that is charged for as long as the items join, or each
+# doubling would be a run of its own.
+LONG_RUN = 64
 # How long a size limit that was learned from a refusal holds: it may have been raised since, and finding out
 # costs no more than a few batches sent once in vain.
 LEARNED_LIMIT_MS = 300_000
@@ -98,7 +101,9 @@ class TopicQueues:
     was meant for the others waits there for its deadline.
     """
 
-    __slots__ = ("lane", "max_batch_bytes", "name", "partition_count", "queues", "relearn_at_ms", "sticky")
+    __slots__ = (
+        "lane", "led", "max_batch_bytes", "name", "partition_count", "queues", "relearn_at_ms", "sticky",
+    )  # fmt: skip
 
     def __init__(self, name: str, sticky: StickyChoice, max_batch_bytes: int, lane: Lane) -> None:
         self.name, self.sticky, self.lane = name, sticky, lane
@@ -106,6 +111,7 @@ class TopicQueues:
         self.partition_count = 0
         # Shrinks for a while when the topic's max.message.bytes turns out to be less than max.request.size.
         self.max_batch_bytes, self.relearn_at_ms = max_batch_bytes, 0
+        self.led: tuple[ClusterView | None, int, list[int]] | None = None  # see `Accumulator._with_leader`
 
 
 class Accumulator:
@@ -172,7 +178,9 @@ class Accumulator:
         builder = batch.builder
         assert builder is not None
         queue.slot.close()  # Order: before the count is read, so that the run's records stand together.
-        first = builder.count
+        first, charged_bytes = builder.count, batch.charged_bytes
+        if end - start >= LONG_RUN:
+            self._charge_whole(batch)
         try:
             position = join(builder, start, batch.charged_bytes)
         except (TypeError, ValueError):
@@ -187,6 +195,8 @@ class Accumulator:
                 if builder.size_bytes > batch.charged_bytes:
                     self._grew(batch)
                 else:
+                    fair_bytes = max(charged_bytes, 2 * builder.size_bytes)
+                    self._charge(batch, min(fair_bytes, batch.charged_bytes))
                     self._share(batch)
         return first, position
 
@@ -427,6 +437,12 @@ class Accumulator:
         else:
             self._share(batch)
 
+    def _charge_whole(self, batch: Batch) -> None:
+        """Charge the open batch as a full one, if the buffer has room for that."""
+        more_bytes = self._limits.batch_bytes - batch.charged_bytes
+        if 0 < more_bytes <= self._limits.buffer_bytes - self.used_bytes:
+            self._charge(batch, self._limits.batch_bytes)
+
     def _share(self, batch: Batch) -> None:
         """Let records join the open batch outside the lock, as far as it is charged."""
         assert batch.builder is not None
@@ -470,10 +486,12 @@ class Accumulator:
         topic.lane.stick_to(topic.sticky.switch(topic.partition_count, available, lengths))
 
     def _with_leader(self, topic: TopicQueues) -> list[int]:
-        numbers = range(topic.partition_count)
-        if self.view is None:
-            return list(numbers)
-        return [number for number in numbers if self.view.leader_of(topic.name, number) is not None]
+        """Worked out once for each view: who appends without a pause asks once per batch.size."""
+        view, count, led = self.view, topic.partition_count, topic.led
+        if led is None or led[0] is not view or led[1] != count:
+            numbers = [n for n in range(count) if view is None or view.leader_of(topic.name, n) is not None]
+            led = topic.led = view, count, numbers
+        return led[2]
 
     def _add_timer(self, due_ms: int, queue: PartitionQueue) -> None:
         if not self._timers or due_ms < self._timers[0][0]:

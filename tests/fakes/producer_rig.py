@@ -96,6 +96,17 @@ class ProducerRig:
         assert self.accumulator.try_append(queue, 0, key, value, ()) == 0
         return True
 
+    def put_run(self, values: list[bytes], partition: int = 0) -> int:
+        """Append values as one run to a batch, a new one if none is open: how many joined."""
+        queue = self.topic.queues[partition]
+        if queue.open is None:
+            assert self.accumulator.open_batch(queue, self.now_ms)
+
+        def join(builder: Any, position: int, stop_bytes: int) -> int:
+            return int(builder.append_values(0, values, position, stop_bytes))
+
+        return self.accumulator.append_run(queue, join, 0, len(values))[1]
+
     def step(self, advance_ms: int = 0) -> list[SendProduce]:
         """Let time pass, poll; what is to be sent (built, as the shell does)."""
         self.now_ms += advance_ms

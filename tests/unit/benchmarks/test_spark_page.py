@@ -112,3 +112,22 @@ def test_memory_that_was_not_measured_is_absent() -> None:
     found = results([GROUP])
     del found["memory"][-1]
     assert next(line for line in table(found) if "memory" in line).endswith("| absent |")
+
+
+def test_the_page_names_what_kafkas_producer_was_given() -> None:
+    """The fastest of what was tried stands above the figures, and what was tried in the method."""
+    found = results([GROUP])
+    found["groups"][GROUP.id] = {**found["groups"][GROUP.id], "kafka_producer": "batch.size=1, linger.ms=2"}
+    text = page(found)
+    assert "Kafka's producer with batch.size=1, linger.ms=2" in text
+    assert (
+        f"{len(cells.CANDIDATES)} settings of its producer (batch.size 262144; buffer.memory 268435456;"
+        in text
+    )
+
+
+def test_the_fastest_candidate_has_the_highest_median() -> None:
+    """One lucky run does not decide; of equals it is the first."""
+    assert cells.fastest([[1.0, 1.0, 9.0], [2.0, 3.0, 2.0], [1.0, 1.5, 1.0]]) == 1
+    assert cells.fastest([[2.0], [2.0]]) == 0
+    assert cells.as_text(cells.PRODUCER) == "batch.size=65536, linger.ms=5"

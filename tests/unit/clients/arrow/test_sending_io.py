@@ -119,6 +119,21 @@ def test_bad_rows_do_not_hold_up_the_others(fake: FakeCluster, cluster: Cluster)
     assert "partitions 0 to 2" in str(errors[3])
 
 
+@pytest.mark.parametrize("partition", [[0, None, 0, None], None])
+def test_key_and_value_count_together(
+    fake: FakeCluster, cluster: Cluster, partition: list[int | None] | None
+) -> None:
+    """A long key beside a short value fits and the other way round, both long ones do not."""
+    producer = cluster.producer(max_request_size=1000, batch_size=500)
+    keys = [b"k" * 600, b"", b"k" * 600, None]
+    table = {"key": keys, "value": [b"", b"x" * 600, b"y" * 600, None]}
+    if partition is not None:
+        table["partition"] = pa.array(partition, pa.int32())
+    errors = producer.send_arrow("t", table).errors(10)
+    assert {row: type(error) for row, error in errors.items()} == {2: MessageTooLargeError}
+    assert sorted(value or b"-" for value in fake.values("t")) == [b"-", b"-", b"x" * 600]
+
+
 def test_a_topic_that_has_grown(fake: FakeCluster, cluster: Cluster) -> None:
     """A row may name a partition that the client has not heard of yet."""
     producer = cluster.producer()

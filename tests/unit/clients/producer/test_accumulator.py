@@ -92,6 +92,43 @@ def test_memory_is_charged_by_doubling_and_given_back() -> None:
     assert rig.accumulator.used_bytes == 0
 
 
+def test_a_long_run_fills_a_batch_in_one_piece() -> None:
+    """100 values of 1000 bytes into a batch of 64 KiB: 65 join at once, and not 4, 4, 8, ..."""
+    rig = ProducerRig(batch_bytes=64 * 1024, max_batch_bytes=1 << 20, linger_ms=1000)
+    assert rig.put_run([b"x" * 1000] * 100) == 65
+    rig.accumulator.check()
+    (send,) = rig.step()
+    assert send.batches[0].count == 65
+
+
+def test_a_long_run_of_little_is_charged_twice_its_size() -> None:
+    """100 values of 50 bytes are not charged as a full batch once they are there, and nor is a run that
+    finds no room in the buffer to be charged so."""
+    rig = ProducerRig(batch_bytes=64 * 1024, max_batch_bytes=1 << 20, linger_ms=1000)
+    assert rig.put_run([b"x" * 50] * 100) == 100
+    assert 10_000 < rig.accumulator.used_bytes < 13_000
+    rig.accumulator.check()
+    rig = ProducerRig(buffer_bytes=5000, batch_bytes=64 * 1024, linger_ms=1000)
+    assert rig.put_run([b"x" * 1000] * 100) == 4
+    rig.accumulator.check()
+
+
+def test_who_leads_is_looked_up_anew_in_each_view() -> None:
+    """Partition 1 loses its leader, then has one again: the sticky choice hears of both."""
+    rig = ProducerRig(0, 0)
+    rig.step()
+    found = rig.accumulator.spread("t")
+    assert found is not None
+    assert sorted(found[1]) == [0, 1]
+    for leader, led in ((-1, [0]), (0, [0, 1])):
+        rig.view = view_of(0, leader, epoch=rig.view.metadata_offset)
+        rig.step()
+        found = rig.accumulator.spread("t")
+        assert found is not None
+        assert set(found[1]) - {found[1][0]} <= set(led)
+        assert set(led) <= set(found[1])
+
+
 def test_a_full_buffer_takes_no_new_batch() -> None:
     """5000 bytes of buffer: the batch that fills it is closed and sent, then there is room again."""
     rig = ProducerRig(buffer_bytes=5000, batch_bytes=4000, linger_ms=10_000)
