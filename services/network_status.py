@@ -6,12 +6,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ..clients.admin.admin_types import NodeState
+from ..protocol.errors import HeadraceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..clients.sync.admin_io import Admin
 
+PATIENCE_S = 5.0  # for nodes that may be away: what else there is to tell is told all the same
 TOPICS_PER_REQUEST = 500  # Bound: of what is described in one answer
 
 
@@ -52,6 +54,14 @@ def network_status(admin: Admin) -> dict[str, Any]:
             for node in cluster.nodes
         ],
     }
+
+
+def prepared_transactions(admin: Admin) -> int | None:
+    """How many wait for their drivers; None if not all nodes can say."""
+    try:
+        return len(admin.list_transactions(states=("Prepared",), timeout=PATIENCE_S))
+    except HeadraceError:
+        return None
 
 
 def pieces(names: list[str]) -> Iterator[list[str]]:

@@ -125,6 +125,7 @@ def status(cluster: str) -> dict[str, Any]:
         "controller": None,
         "controllers": [],
         "nodes": [],
+        "prepared_transactions": None,
     }
     if not is_reachable(facts.ray_address):
         return result
@@ -140,6 +141,7 @@ def status(cluster: str) -> dict[str, Any]:
     controllers = [found[name] for name in sorted(found, key=_index_of) if not name.startswith(NODE_PREFIX)]
     result["controller"] = _active(controllers)
     result["controllers"], result["nodes"] = controllers, nodes
+    result["prepared_transactions"] = sum(map(_prepared, nodes))
     is_whole = (
         (len(nodes), len(controllers)) == (facts.nodes, facts.controllers)
         and result["controller"] is not None
@@ -147,6 +149,11 @@ def status(cluster: str) -> dict[str, Any]:
     )
     result["state"] = "running" if is_whole else "degraded" if found else "down"
     return result
+
+
+def _prepared(node: dict[str, Any]) -> int:
+    metrics = node.get("coordinators", {}).get("metrics", {}).get("transaction-coordinator-metrics", {})
+    return int(metrics.get("NumTransactionsPrepared", 0))
 
 
 def _active(controllers: list[dict[str, Any]]) -> dict[str, Any] | None:

@@ -102,10 +102,11 @@ class PartitionLag:
 
 
 class TransactionState(StrEnum):
-    """Kafka's names."""
+    """Kafka's names, but for Prepared: open until whoever has prepared it ends it."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
+    PREPARED = "Prepared"
     PREPARE_COMMIT = "PrepareCommit"
     PREPARE_ABORT = "PrepareAbort"
     COMPLETE_COMMIT = "CompleteCommit"
@@ -121,18 +122,21 @@ class TransactionState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """One transactional id, and the node that coordinates it."""
+    """One transactional id, and the node that coordinates it; `prepared_ms`: since when its transaction is
+    prepared, None if it is not."""
 
     transactional_id: str
     producer_id: int
     state: TransactionState
     coordinator: int
+    prepared_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """What the coordinator knows of a transactional id. `start_ms` is None unless a transaction is under way;
-    `partitions` are those that it has written to and that have no marker yet."""
+    """What the coordinator knows of a transactional id. `start_ms` is None unless a transaction is under way,
+    `prepared_ms` unless it is prepared; `partitions` are those that it has written to and that have no marker
+    yet."""
 
     transactional_id: str
     state: TransactionState
@@ -142,6 +146,7 @@ class TransactionDescription:
     timeout_ms: int
     start_ms: int | None
     partitions: tuple[TopicPartition, ...]
+    prepared_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import KafkaError, TransactionalIdNotFoundError
+from ...protocol.errors import InvalidTxnStateError, KafkaError, TransactionalIdNotFoundError
 from ...protocol.messages import registry as apis
 from ...protocol.messages import transactions
 from ...protocol.messages.groups import TRANSACTION_KEY, PartitionResult, TopicNamePartitions
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 _FENCE_TIMEOUT_MS = 1
 # The version whose markers may carry the epoch that the transaction has; later ones bring a higher one.
 _ADMIN_VERSION = 0
-_UNDER_WAY = (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+_ENDING = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+_UNDER_WAY = (TransactionState.ONGOING, TransactionState.PREPARED, *_ENDING)
+_ABORTED = (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
 MAX_PARTITIONS = 500  # Bound: whose producers are asked for at a time, and there may be many in each
 Producers = tuple[ProducerDescription, ...]
 
@@ -178,12 +180,31 @@ class TransactionEngine:
     async def fence(
         self, transactional_ids: Sequence[str], *, timeout: float | None
     ) -> Results[str, ProducerIdAndEpoch]:
-        """Per id who may write from now on: nobody who wrote before, whose transactions are aborted."""
+        """Per id who may write from now on: nobody who wrote before, whose transactions are aborted. One that
+        is prepared is waited for."""
 
         async def ask(at: Coordinator) -> ProducerIdAndEpoch | KafkaError:
             request = transactions.InitProducerIdRequest(at.key, _FENCE_TIMEOUT_MS)
             answer = await at.ask(apis.INIT_PRODUCER_ID, request)
             return error_of(answer) or ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
+
+        return await self._coordinating.each(transactional_ids, ask, self._asking.call(timeout))
+
+    async def abort_prepared(
+        self, transactional_ids: Sequence[str], *, timeout: float | None
+    ) -> Results[str, None]:
+        """Per id, what is prepared there is aborted in all its partitions; InvalidTxnStateError if nothing
+        is."""
+
+        async def ask(at: Coordinator) -> KafkaError | None:
+            request = transactions.DescribeTransactionsRequest((at.key,))
+            (found,) = (await at.ask(apis.DESCRIBE_TRANSACTIONS, request)).transactions
+            if at.may_have_run and found.state in _ABORTED:
+                return None
+            if not found.error_code and found.state != TransactionState.PREPARED:
+                return InvalidTxnStateError(f"nothing is prepared: {at.key} is {found.state}")
+            end = transactions.EndTxnRequest(at.key, found.producer_id, found.producer_epoch, committed=False)
+            return error_of(found) or error_of(await at.ask(apis.END_TXN, end))
 
         return await self._coordinating.each(transactional_ids, ask, self._asking.call(timeout))
 
@@ -195,7 +216,8 @@ class TransactionEngine:
         answers = await self._coordinating.everywhere(apis.LIST_TRANSACTIONS, request, call)
         found = {
             each.transactional_id: TransactionListing(
-                each.transactional_id, each.producer_id, TransactionState(each.state), node_id
+                *(each.transactional_id, each.producer_id, TransactionState(each.state), node_id),
+                _time(each.prepared_ms),
             )
             for node_id, answer in answers.items()
             for each in answer.transactions
@@ -260,13 +282,18 @@ def _description(found: transactions.DescribedTransaction, node_id: int) -> Tran
         found.producer_id,
         found.producer_epoch,
         found.timeout_ms,
-        None if found.start_ms < 0 else found.start_ms,
+        _time(found.start_ms),
         tuple(
             TopicPartition(topic.topic, number)
             for topic in sorted(found.topics, key=attrgetter("topic"))
             for number in topic.partitions
         ),
+        _time(found.prepared_ms),
     )
+
+
+def _time(wall_ms: int) -> int | None:
+    return None if wall_ms < 0 else wall_ms
 
 
 def _existing(found: Results[str, TransactionDescription]) -> list[TransactionDescription]:

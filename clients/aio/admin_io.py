@@ -371,8 +371,8 @@ class AsyncAdmin:
         pattern: str | None = None,
         timeout: float | None = None,
     ) -> list[TransactionListing]:
-        """All transactional ids; of some states (Kafka's names) or producer ids only, those whose transaction
-        has been under way for longer (seconds), or that match a pattern as a whole."""
+        """All transactional ids; of some states (Kafka's names, Prepared) or producer ids only, those whose
+        transaction has been under way for longer (seconds), or that match a pattern as a whole."""
         return await self._run(
             self._engine.transactions.find(
                 states, producer_ids, longer_than=longer_than, pattern=pattern, timeout=timeout
@@ -418,8 +418,16 @@ class AsyncAdmin:
     async def fence_producers(
         self, *transactional_ids: str, timeout: float | None = None
     ) -> Results[str, ProducerIdAndEpoch]:
-        """Abort what is under way for transactional ids, and let no older producer write again."""
+        """Abort what is under way for transactional ids, and let no older producer write again. What is
+        prepared is waited for."""
         return await self._run(self._engine.transactions.fence(transactional_ids, timeout=timeout))
+
+    async def abort_prepared(
+        self, *transactional_ids: str, timeout: float | None = None
+    ) -> Results[str, None]:
+        """Abort prepared transactions, in all their partitions, in the place of a driver that never comes
+        back. If it has decided to commit them, their rows are lost: its `Sink` knows, and ends them."""
+        return await self._run(self._engine.transactions.abort_prepared(transactional_ids, timeout=timeout))
 
     async def close(self, timeout: float | None = None) -> None:
         """End."""

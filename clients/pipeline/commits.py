@@ -14,8 +14,10 @@ from urllib.parse import quote
 from ...protocol.errors import (
     ConfigError,
     CorruptMessageError,
+    InvalidProducerIdMappingError,
     InvalidTxnStateError,
     ProducerFencedError,
+    UnsupportedVersionError,
 )
 from ...protocol.model import TopicPartition
 from .written import PreparedWrite, WriteReport, Written
@@ -23,9 +25,9 @@ from .written import PreparedWrite, WriteReport, Written
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from ..admin.group_types import TransactionDescription
-
 COMMITS_TOPIC = "__pipeline_commits"
+# Who says one of these will never commit the transaction: it is over, or it never was.
+GONE = (ProducerFencedError, InvalidTxnStateError, InvalidProducerIdMappingError)
 _FORM = 1
 
 
@@ -117,29 +119,26 @@ def _report(rows: int, topic: str, partition: int, *written: int) -> WriteReport
     )
 
 
-def is_live(write: PreparedWrite, found: TransactionDescription) -> bool:
-    """Whether a task's transaction is still open, as its coordinator says."""
-    now = (found.state.value, found.producer_id, found.producer_epoch)
-    return now == ("Ongoing", write.producer_id, write.producer_epoch)
-
-
-def check_all_live(
-    writes: Iterable[PreparedWrite], found: Mapping[str, TransactionDescription | BaseException]
-) -> None:
-    """Errors: InvalidTxnStateError naming the tasks whose rows can not be committed any more, and why."""
-    faults = []
-    for write in writes:
-        now = found[write.transactional_id]
-        if isinstance(now, BaseException):
-            faults.append(f"task {write.task}: {now}")
-        elif not is_live(write, now):
-            faults.append(
-                f"task {write.task}: a later attempt of it has begun, or transaction.timeout.ms"
-                f" ({now.timeout_ms}) passed since its first row (its id is {now.state.value} at epoch"
-                f" {now.producer_epoch}, not Ongoing at {write.producer_epoch})"
+def check_all_prepared(writes: Iterable[PreparedWrite], errors: Mapping[str, BaseException]) -> None:
+    """`errors` has by transactional id why a transaction could not be prepared. Errors: InvalidTxnStateError
+    naming the tasks whose rows cannot be committed any more; UnsupportedVersionError."""
+    failed = [each for each in writes if each.transactional_id in errors]
+    faults = [(each.task, errors[each.transactional_id]) for each in failed]
+    for _, error in faults:
+        if isinstance(error, UnsupportedVersionError):
+            raise UnsupportedVersionError(
+                "nothing of the batch is committed: a node is of a version that cannot prepare transactions;"
+                f" nodes are upgraded before drivers ({error})"
             )
     if faults:
-        raise InvalidTxnStateError(
-            f"nothing of the batch is committed: {'; '.join(faults[:5])}"
-            + (f"; and {len(faults) - 5} more" if len(faults) > 5 else "")
-        )
+        told = [f"task {task}: {_reason(error)}" for task, error in faults[:5]]
+        more = f"; and {len(faults) - 5} more" if len(faults) > 5 else ""
+        raise InvalidTxnStateError(f"nothing of the batch is committed: {'; '.join(told)}{more}")
+
+
+def _reason(error: BaseException) -> str:
+    if not isinstance(error, GONE):
+        return str(error)
+    return (
+        f"a later attempt of it has begun, or transaction.timeout.ms has passed since its first row ({error})"
+    )

@@ -1,5 +1,5 @@
-"""`Sink`: the driver's half of exactly once. It decides, durably, that a batch is committed, and then ends
-the transactions that its tasks have prepared; a driver that starts anew ends the rest. See docs/adr/0025.
+"""`Sink`: the driver's half of exactly once. It has the transactions of its tasks prepared, decides, durably,
+that their batch is committed, and then ends them; a driver that starts anew ends the rest. See docs/adr/0025.
 """
 
 from __future__ import annotations
@@ -15,20 +15,24 @@ from ...protocol.errors import (
     InvalidTxnStateError,
     KafkaError,
     ProducerFencedError,
+    TransactionalIdNotFoundError,
+    UnsupportedVersionError,
 )
 from ...protocol.messages.groups import TRANSACTION_KEY
-from ...protocol.messages.registry import END_TXN
-from ...protocol.messages.transactions import EndTxnRequest
+from ...protocol.messages.registry import END_TXN, PREPARE_TXN
+from ...protocol.messages.transactions import EndTxnRequest, PrepareTxnRequest
 from ..admin.asking_io import Asking, error_of
 from ..admin.coordinating_io import Coordinating
 from ..admin.group_types import TransactionState
 from ..admin.transactions_io import TransactionEngine
 from ..config import AdminConfig, resolve
+from ..producer.transactions import PreparedTransaction
 from .commits import (
     COMMITS_TOPIC,
+    GONE,
     Decision,
     Gate,
-    check_all_live,
+    check_all_prepared,
     checked_batch,
     decoded,
     driver_id,
@@ -40,50 +44,63 @@ from .pool_io import shared_cluster
 from .visible_io import is_visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
     from types import TracebackType
     from typing import Self
 
     from ..admin.admin_types import Results
     from ..admin.coordinating_io import Coordinator
-    from ..admin.group_types import TransactionDescription
+    from ..admin.group_types import TransactionListing
     from ..cluster.cluster_io import ClusterIo
     from .driver_log_io import Progress
     from .sink_options import WriteOptions
     from .written import PreparedWrite
 
+    Prepared = PreparedWrite | PreparedTransaction
+
 log = logging.getLogger("headrace.client.pipeline")
 
 # One is open, or may be by the attempt that has taken the id: a fence lies behind the other states.
-_UNFENCED = ("Empty", "Ongoing")
-# Who says one of these will never commit the transaction: it is aborted.
-_GONE = (ProducerFencedError, InvalidTxnStateError, InvalidProducerIdMappingError)
+_UNFENCED = ("Empty", "Ongoing", "Prepared")
+_PREPARED = ("Prepared",)
 # The markers of what was committed beside it hide what is asked about until they are written.
 MARKERS_S = 30.0
+# Where drivers of this process have left the ids of their queries, by bootstrap and query, with nothing
+# prepared: who takes one up from there comes right after them. Bound: MAX_LEFT.
+_left: dict[tuple[str | None, str], tuple[int, int]] = {}
+MAX_LEFT = 1_000
 
 
 class Sink:
     """What the driver of one query knows and does; the newest one of a query fences off those before.
 
-    On opening, a batch that was decided and not finished is finished. Belongs to one thread. Errors on
-    opening: DataLossError if rows of that batch were aborted meanwhile (with failOnDataLoss=false it is
-    logged, and the batch counts as committed); ApiTimeoutError, KafkaError.
+    On opening, a batch that was decided and not finished is finished, and what a driver before this one has
+    had prepared and not decided is aborted. Belongs to one thread. Errors on opening: DataLossError if
+    somebody has aborted rows of a batch that was decided (with failOnDataLoss=false it is logged, and the
+    batch counts as committed); ApiTimeoutError, KafkaError.
     """
 
-    def __init__(self, options: WriteOptions, query: str) -> None:
+    def __init__(self, options: WriteOptions, query: str, *, is_first: bool = False) -> None:
+        """`is_first`: nobody has had a Sink of this query before."""
         name = driver_id(query)
-        self._options, self._query = options, query
+        self._options, self._query, self._place = options, query, (options.bootstrap, query)
+        self._tasks = re.escape(f"{name}/") + ".*"  # the ids of all of its tasks
         self._exit = contextlib.ExitStack()
         try:
             cluster = self._exit.enter_context(shared_cluster(options.bootstrap, options.client))
             self._io: ClusterIo = cluster.io
+            self._engine = TransactionEngine(_asking(self._io, options))
             self._log = DriverLog(cluster, options, COMMITS_TOPIC, query, name)
             self._exit.callback(self._log.close)
-            self._has_gate = False
+            self._has_gate = self._is_over = False
             found = self._log.found
             self._last: Decision | None = None if found is None else decoded(query, found)
-            if self._last is not None and not self._last.is_done:
-                self._finish(self._last)
+            self._has_prepared = not is_first and not self._is_next()
+            self._finish_last()
+            if self._has_prepared:
+                # Order: nothing that is decided is prepared any more, and no driver before this one decides.
+                self._abort_prepared([each.transactional_id for each in self._found(_PREPARED)])
+                self._has_prepared = False
         except BaseException:
             self._exit.close()
             raise
@@ -108,32 +125,34 @@ class Sink:
 
         Errors: InvalidTxnStateError, with everything aborted, if one of the writes cannot be committed any
         more; ProducerFencedError for a driver that is not the newest (nothing is committed by it);
-        ApiTimeoutError, when it may have been decided: open another `Sink`, which finishes it then.
-        DataLossError as on opening.
+        ApiTimeoutError, when it may have been decided: open another `Sink`, which finishes or undoes it then.
+        DataLossError as on opening; UnsupportedVersionError, with everything aborted, while nodes are older.
         """
         batch = checked_batch(batch)
-        if self._last is not None and not self._last.is_done:
-            self._finish(self._last)
+        self._finish_last()
         real = tuple(dict.fromkeys(each for each in writes if not each.is_empty))
         if self.is_committed(batch):
             outcomes = self._io.call(_end(self._io, self._options, real, committed=False))
             # they may be the very ones that are committed
-            _raise_first(outcomes, but=_GONE)
+            _raise_first(outcomes, but=GONE)
             return False
+        self._has_prepared = True
         try:
-            names = [each.transactional_id for each in real]
-            found = self._io.call(_described(self._io, self._options, names))
-            errors = found.errors
-            check_all_live(real, {name: errors.get(name) or found[name] for name in names})
-        except InvalidTxnStateError:
+            # Order: from here on nothing but this driver's word, or the next one's, ends them.
+            check_all_prepared(real, self._io.call(_prepare(self._io, self._options, real)).errors)
+        except (InvalidTxnStateError, UnsupportedVersionError):
+            has_gate = self._has_gate
+            self._show_newest()
             self.abort(real)
-            if self._has_gate:  # the job is over, and so is a later attempt that is the reason
+            self._has_prepared = False
+            if has_gate:  # the job is over, and so is a later attempt that is the reason
                 self.abort_leftovers()
             raise
         decision = Decision(batch, not real, real)
         self._record(decision, progress)
         if real:
             self._finish(decision)
+        self._has_prepared = False
         return True
 
     def abort(self, writes: Sequence[PreparedWrite]) -> None:
@@ -151,49 +170,43 @@ class Sink:
         which would keep readers of committed data waiting until transaction.timeout.ms; how many that were.
         No attempt that has begun by now writes on, and none that begins later with a gate of before.
 
-        Call it when a job has failed, and before the first one of a driver. Errors: ProducerFencedError, with
-        nothing undone, in a driver that is not the newest.
+        Call it when a job has failed, and before the first one of a driver. A batch that is decided and not
+        finished is finished first. Errors: ProducerFencedError, with nothing undone, in a driver that is not
+        the newest; as on opening.
         """
-        kept = {each.transactional_id for each in keep}
-        pattern = re.escape(f"{driver_id(self._query)}/") + ".*"
+        self._finish_last()
         # Order: an attempt that has found the gate open has its id already, and is among those.
-        if self._has_gate:
-            self._log.put(self._log.found)
-            self._has_gate = False
-
-        async def fence() -> int:
-            engine = TransactionEngine(_asking(self._io, self._options))
-            done, count = set(kept), 0
-            while True:
-                # Once more than there is to do: an id is in no answer if its coordinator moves between two.
-                found = await engine.find(_UNFENCED, (), longer_than=None, pattern=pattern, timeout=None)
-                new = [each for each in found if each.transactional_id not in done]
-                if not new:
-                    return count
-                names = [each.transactional_id for each in new]
-                _raise_first(await engine.fence(names, timeout=None))
-                done.update(names)
-                count += sum(each.state is TransactionState.ONGOING for each in new)
-
-        return self._io.call(fence())
+        self._show_newest()
+        done, count = {each.transactional_id for each in keep}, 0
+        while True:
+            # Once more than there is to do: an id is in no answer if its coordinator moves between two.
+            found = self._found(_UNFENCED)
+            new = {each.transactional_id: each.state for each in found if each.transactional_id not in done}
+            if not new:
+                return count
+            self._abort_prepared([name for name, state in new.items() if state is TransactionState.PREPARED])
+            _raise_first(self._io.call(self._engine.fence(list(new), timeout=None)))
+            done.update(new)
+            count += sum(state is not TransactionState.EMPTY for state in new.values())
 
     def fence(self, tasks: Iterable[str]) -> None:
         """Undo what these tasks have open, and let no attempt that has begun write on."""
         names = [task_id(self._query, task) for task in tasks]
-
-        async def fence() -> None:
-            engine = TransactionEngine(_asking(self._io, self._options))
-            _raise_first(await engine.fence(names, timeout=None))
-
-        self._io.call(fence())
+        _raise_first(self._io.call(self._engine.fence(names, timeout=None)))
 
     def forget(self) -> None:
         """Leave nothing of the query in the log of commits, once it is over. Errors: as `commit`."""
         self._log.put(None)
-        self._last = None
+        self._last, self._is_over = None, True
 
     def close(self) -> None:
         """Ends nothing that is open."""
+        if self._has_prepared or self._is_over:
+            _left.pop(self._place, None)
+        else:
+            _left[self._place] = self._log.producer
+            while len(_left) > MAX_LEFT:
+                del _left[next(iter(_left))]
         self._exit.close()
 
     def __enter__(self) -> Self:
@@ -208,12 +221,49 @@ class Sink:
         self._log.put(encoded(decision), progress)
         self._last, self._has_gate = decision, False
 
+    def _found(self, states: Sequence[str]) -> list[TransactionListing]:
+        """The tasks of this query that are in these states."""
+        found = self._engine.find(states, (), longer_than=None, pattern=self._tasks, timeout=None)
+        return self._io.call(found)
+
+    def _finish_last(self) -> None:
+        if self._last is not None and not self._last.is_done:
+            self._finish(self._last)
+
+    def _abort_prepared(self, names: Sequence[str]) -> None:
+        """What is prepared under these ids and was not decided. What ends meanwhile is no error."""
+        if not names:
+            return
+        found = self._io.call(self._engine.describe(names, timeout=None))
+        _raise_first(found, but=(TransactionalIdNotFoundError,))
+        known = [found[name] for name in names if name not in found.errors]
+        writes = [
+            PreparedTransaction(each.transactional_id, each.producer_id, each.producer_epoch, is_empty=False)
+            for each in known
+            if each.state is TransactionState.PREPARED
+        ]
+        # Order: who is the newest driver here has seen nothing that a later one has had prepared, and ends
+        # what it has seen by producer id and epoch. So what a later driver decides is never undone.
+        self._show_newest()
+        _raise_first(self._io.call(_end(self._io, self._options, writes, committed=False)), but=GONE)
+
+    def _is_next(self) -> bool:
+        """Whether the driver before is one of this process that has left nothing prepared: asking all nodes
+        what there is takes as long as a batch. Each who takes the id moves its epoch by one at least."""
+        producer_id, epoch = self._log.producer
+        return _left.pop(self._place, None) == (producer_id, epoch - 1)
+
+    def _show_newest(self) -> None:
+        """Write again what stands in the log; that shuts the gate. Errors: ProducerFencedError."""
+        self._log.put(self._log.found)
+        self._has_gate = False
+
     def _finish(self, decision: Decision) -> None:
         outcomes = self._io.call(_end(self._io, self._options, decision.writes, committed=True))
         lost = []
         for write in decision.writes:
             error = outcomes.errors.get(write.transactional_id)
-            if isinstance(error, _GONE):
+            if isinstance(error, GONE):
                 # It was aborted; or it was committed before, and a later attempt has begun since.
                 if not is_visible(write, self._options, patience_s=MARKERS_S):
                     lost.append(f"task {write.task} with {write.report.rows} rows ({error})")
@@ -262,26 +312,40 @@ def _end_all(
         return cluster.io.call(_end(cluster.io, options, real, committed=committed))
 
 
+async def _prepare(io: ClusterIo, options: WriteOptions, writes: Sequence[Prepared]) -> Results[str, None]:
+    """By transactional id what came of it. Again is no error."""
+
+    async def ask(at: Coordinator, write: Prepared) -> KafkaError | None:
+        request = PrepareTxnRequest(at.key, write.producer_id, write.producer_epoch)
+        return error_of(await at.ask(PREPARE_TXN, request))
+
+    return await _each(io, options, writes, ask)
+
+
 async def _end(
-    io: ClusterIo, options: WriteOptions, writes: Sequence[PreparedWrite], *, committed: bool
+    io: ClusterIo, options: WriteOptions, writes: Sequence[Prepared], *, committed: bool
 ) -> Results[str, None]:
     """By transactional id what came of it. The coordinator takes an end again that it has taken before, and
     refuses one of a transaction that is over."""
-    asking = _asking(io, options)
-    by_name = {each.transactional_id: each for each in writes}
 
-    async def ask(at: Coordinator) -> KafkaError | None:
-        write = by_name[at.key]
+    async def ask(at: Coordinator, write: Prepared) -> KafkaError | None:
         request = EndTxnRequest(at.key, write.producer_id, write.producer_epoch, committed)
         return error_of(await at.ask(END_TXN, request))
 
-    return await Coordinating(asking, TRANSACTION_KEY).each(list(by_name), ask, asking.call(None))
+    return await _each(io, options, writes, ask)
 
 
-async def _described(
-    io: ClusterIo, options: WriteOptions, names: Sequence[str]
-) -> Results[str, TransactionDescription]:
-    return await TransactionEngine(_asking(io, options)).describe(names, timeout=None)
+async def _each(
+    io: ClusterIo,
+    options: WriteOptions,
+    writes: Sequence[Prepared],
+    ask: Callable[[Coordinator, Prepared], Awaitable[KafkaError | None]],
+) -> Results[str, None]:
+    """Asked of the coordinators, by transactional id."""
+    asking = _asking(io, options)
+    by_name = {each.transactional_id: each for each in writes}
+    coordinating = Coordinating(asking, TRANSACTION_KEY)
+    return await coordinating.each(list(by_name), lambda at: ask(at, by_name[at.key]), asking.call(None))
 
 
 def _asking(io: ClusterIo, options: WriteOptions) -> Asking:

@@ -13,6 +13,8 @@ from ...protocol.errors import (
     ApiTimeoutError,
     HeadraceError,
     KafkaError,
+    NetworkError,
+    RequestTimedOutError,
     TransactionAbortedError,
     error_from_code,
 )
@@ -134,7 +136,8 @@ class TransactionalHalf:
 
     async def prepare(self) -> PreparedTransaction:
         """Wait until everything of the transaction is acknowledged, and leave it open. Whoever knows what
-        this returns can commit or abort it, until transaction.timeout.ms have passed since it began.
+        this returns can commit or abort it, until transaction.timeout.ms have passed since it began, or
+        prepare it at its coordinator (PrepareTxn): then no time ends it, nor the next producer of the id.
 
         Errors: as `commit`.
         """
@@ -288,7 +291,7 @@ class TransactionalHalf:
         deadline_ms: int,
         error_of: Callable[[Any], KafkaError | None],
     ) -> Any:
-        failures = 0
+        failures, told = 0, ""
         while True:
             error: KafkaError | None
             try:
@@ -301,12 +304,16 @@ class TransactionalHalf:
             self._transactions.check_usable()
             if not error.retriable:
                 raise error
+            is_silence = isinstance(error, NetworkError | RequestTimedOutError)
+            if not is_silence:
+                told = f"; its last answer: {error}"
             if is_moved(error):
                 link.forget()
             failures += 1
             wait_ms = wait_after(error, failures, self._backoff)
             if self._hub.now_ms() + wait_ms >= deadline_ms:
-                raise ApiTimeoutError(f"{api.name}: not done in time: {error}") from error
+                text = f"{api.name}: not done in time: {error}"
+                raise ApiTimeoutError(text + told if is_silence else text) from error
             await asyncio.sleep(wait_ms / 1000)
 
     def _after_error(self) -> tuple[Effect, ...]:

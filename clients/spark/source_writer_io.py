@@ -87,7 +87,7 @@ class BatchWriter(DataSourceArrowWriter):
         freeze_imports()
         writes = _writes(messages)
         if writes:
-            with Sink(self._how.options, self._query) as sink:
+            with Sink(self._how.options, self._query, is_first=True) as sink:
                 sink.commit(0, writes)
                 sink.forget()
 

@@ -332,8 +332,8 @@ class Admin:
         pattern: str | None = None,
         timeout: float | None = None,
     ) -> list[TransactionListing]:
-        """All transactional ids; of some states (Kafka's names) or producer ids only, those whose transaction
-        has been under way for longer (seconds), or that match a pattern as a whole."""
+        """All transactional ids; of some states (Kafka's names, Prepared) or producer ids only, those whose
+        transaction has been under way for longer (seconds), or that match a pattern as a whole."""
         return self._run(
             self._engine.transactions.find(
                 states, producer_ids, longer_than=longer_than, pattern=pattern, timeout=timeout
@@ -379,8 +379,14 @@ class Admin:
     def fence_producers(
         self, *transactional_ids: str, timeout: float | None = None
     ) -> Results[str, ProducerIdAndEpoch]:
-        """Abort what is under way for transactional ids, and let no older producer write again."""
+        """Abort what is under way for transactional ids, and let no older producer write again. What is
+        prepared is waited for."""
         return self._run(self._engine.transactions.fence(transactional_ids, timeout=timeout))
+
+    def abort_prepared(self, *transactional_ids: str, timeout: float | None = None) -> Results[str, None]:
+        """Abort prepared transactions, in all their partitions, in the place of a driver that never comes
+        back. If it has decided to commit them, their rows are lost: its `Sink` knows, and ends them."""
+        return self._run(self._engine.transactions.abort_prepared(transactional_ids, timeout=timeout))
 
     def close(self, timeout: float | None = None) -> None:
         """End."""

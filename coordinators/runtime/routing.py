@@ -144,6 +144,7 @@ ROUTES: dict[int, Route] = {
     registry.LIST_GROUPS.key: Everywhere(CONSUMER_OFFSETS, _groups),
     registry.INIT_PRODUCER_ID.key: One(TRANSACTION_STATE, "transactional_id"),
     registry.ADD_OFFSETS_TO_TXN.key: One(TRANSACTION_STATE, "transactional_id"),
+    registry.PREPARE_TXN.key: One(TRANSACTION_STATE, "transactional_id"),
     registry.END_TXN.key: One(TRANSACTION_STATE, "transactional_id"),
     registry.ADD_PARTITIONS_TO_TXN.key: Many(
         TRANSACTION_STATE,

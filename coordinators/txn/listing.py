@@ -45,6 +45,7 @@ def _described(name: str, transaction: Transaction | None) -> DescribedTransacti
         producer_id=value.producer_id,
         producer_epoch=value.producer_epoch,
         topics=tuple(TopicNamePartitions(each.topic, each.partitions) for each in value.partitions or ()),
+        prepared_ms=value.prepared_ms,
     )
 
 
@@ -68,7 +69,8 @@ def listed(
                 and matches(name)
             )
             if is_wanted:
-                found.append(ListedTransaction(name, value.producer_id, transaction.state.value))
+                facts = (name, value.producer_id, transaction.state.value, value.prepared_ms)
+                found.append(ListedTransaction(*facts))
     except KafkaError as error:
         return ListTransactionsResponse(error.code, unknown, (), error.detail)
     return ListTransactionsResponse(0, unknown, tuple(found))

@@ -2,6 +2,7 @@
 
     client ── InitProducerId ───────────────► Empty
     client, leaders ── AddPartitionsToTxn ──► Ongoing
+    drivers ── PrepareTxn ──────────────────► Prepared               if there are many to commit together
     client ── EndTxn ───────────────────────► PrepareCommit/Abort    committed: the markers go out
     leaders ── all markers are written ─────► CompleteCommit/Abort
 
@@ -36,6 +37,7 @@ from ...protocol.messages.transactions import (
     AddPartitionsToTxnResponse,
     EndTxnResponse,
     InitProducerIdResponse,
+    PrepareTxnResponse,
 )
 from ...protocol.model import CONSUMER_OFFSETS
 from ...protocol.records.transaction_records import TransactionKey
@@ -44,7 +46,7 @@ from .census import Census
 from .held import HOLD_MS, Held, HeldRequest
 from .listing import described, listed
 from .markers import Markers
-from .states import EXPIRING, PREPARED, TxnState
+from .states import ENDING, EXPIRING, TxnState
 from .transaction import (
     Transaction,
     check_producer,
@@ -54,6 +56,7 @@ from .transaction import (
     fenced,
     initialized,
     next_producer,
+    prepared,
     with_partitions,
 )
 
@@ -68,6 +71,7 @@ if TYPE_CHECKING:
         EndTxnRequest,
         InitProducerIdRequest,
         ListTransactionsRequest,
+        PrepareTxnRequest,
         TransactionPartitions,
     )
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
@@ -102,6 +106,7 @@ class TransactionShard:
             registry.INIT_PRODUCER_ID.key: self._init_producer_id,
             registry.ADD_PARTITIONS_TO_TXN.key: self._add_partitions,
             registry.ADD_OFFSETS_TO_TXN.key: self._add_offsets,
+            registry.PREPARE_TXN.key: self._prepare,
             registry.END_TXN.key: self._end,
             registry.DESCRIBE_TRANSACTIONS.key: self._describe,
             registry.LIST_TRANSACTIONS.key: self._list,
@@ -134,7 +139,7 @@ class TransactionShard:
             self._deadlines.setdefault(transactional_id)
         else:
             self._deadlines.pop(transactional_id, None)
-        if transaction.state not in PREPARED:
+        if transaction.state not in ENDING:
             self._markers.end(transactional_id)
             if transactional_id in self._held:
                 self._around.timers.set((_GO_ON, transactional_id), 0, self._going_on(transactional_id))
@@ -150,8 +155,8 @@ class TransactionShard:
         self._around.timers.set(_OVERDUE, now.ms + interval_ms, self._abort_overdue)
         interval_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
         self._around.timers.set(_UNUSED, now.ms + interval_ms, self._forget_unused)
-        prepared = [(name, each) for name, each in self._known.items() if each.state in PREPARED]
-        return Outcome(on_committed=lambda later: self._markers.begin(prepared, later))
+        decided = [(name, each) for name, each in self._known.items() if each.state in ENDING]
+        return Outcome(on_committed=lambda later: self._markers.begin(decided, later))
 
     def on_metadata(self, _image: MetadataImage, _delta: MetadataDelta | None, now: Now) -> Outcome:
         """Partitions may have found leaders."""
@@ -195,8 +200,10 @@ class TransactionShard:
             try:
                 after = initialized(before, body, now.wall_ms, take_id)
             except ConcurrentTransactionsError as error:
+                if before.state not in ENDING:  # nobody knows when who has prepared it comes
+                    raise
                 return self._hold(name, HeldRequest(registry.INIT_PRODUCER_ID, body, token, error), now)
-        if after.state in PREPARED:
+        if after.state in ENDING:
             outcome = self._decided([(name, after)])
             detail = "the transaction of the producer before is aborted first"
             code = ConcurrentTransactionsError.code
@@ -279,6 +286,13 @@ class TransactionShard:
         outcome.answer(token, AddOffsetsToTxnResponse(0))
         return outcome
 
+    def _prepare(self, body: PrepareTxnRequest, token: Token, now: Now) -> Outcome:
+        name = body.transactional_id
+        after = prepared(self._known.get(name), body, now.wall_ms)
+        outcome = self._recorded([] if after is None else [(name, after)])
+        outcome.answer(token, PrepareTxnResponse(0))
+        return outcome
+
     def _end(self, body: EndTxnRequest, token: Token, now: Now) -> Outcome:
         name = body.transactional_id
         if not name:
@@ -319,7 +333,7 @@ class TransactionShard:
         def go_on(now: Now) -> Outcome:
             known = self._known.get(name)
             # One of them may have begun what is being ended now: the others wait for that.
-            if name not in self._held or (known is not None and known.state in PREPARED):
+            if name not in self._held or (known is not None and known.state in ENDING):
                 return Outcome()
             request = self._held.pop(name)
             if name in self._held:

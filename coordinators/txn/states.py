@@ -1,7 +1,8 @@
 """The states of a transactional id, and what leads from one to the next.
 
 Dead and PrepareEpochFence are Kafka's words for something under way: they are in no record, and here nothing
-is ever seen in them. Source: Kafka TransactionState.java.
+is ever seen in them. Prepared is headrace's own: in records it is Ongoing, with the time since when.
+Source: Kafka TransactionState.java.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from ...protocol.errors import InvalidRecordError
 
 
 class TxnState(Enum):
-    """In the order of their numbers in records."""
+    """In the order of their numbers in records; the last one has that of Ongoing."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -22,12 +23,14 @@ class TxnState(Enum):
     COMPLETE_ABORT = "CompleteAbort"
     DEAD = "Dead"
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+    PREPARED = "Prepared"
 
 
 _ADDED = "partitions are added"
 _INITIALIZED = "a producer begins"
 _EMPTY_ABORT = "aborted without partitions"
 _EXPIRED = "not used for long"
+_COMMITTED, _ABORTED = "committed", "aborted"
 
 TRANSITIONS: dict[TxnState, dict[TxnState, str]] = {
     TxnState.EMPTY: {
@@ -38,10 +41,12 @@ TRANSITIONS: dict[TxnState, dict[TxnState, str]] = {
     },
     TxnState.ONGOING: {
         TxnState.ONGOING: _ADDED,
-        TxnState.PREPARE_COMMIT: "committed",
-        TxnState.PREPARE_ABORT: "aborted",
+        TxnState.PREPARED: "prepared",
+        TxnState.PREPARE_COMMIT: _COMMITTED,
+        TxnState.PREPARE_ABORT: _ABORTED,
         TxnState.PREPARE_EPOCH_FENCE: "took too long, or a new producer begins",
     },
+    TxnState.PREPARED: {TxnState.PREPARE_COMMIT: _COMMITTED, TxnState.PREPARE_ABORT: _ABORTED},
     TxnState.PREPARE_EPOCH_FENCE: {TxnState.PREPARE_ABORT: "in the same record"},
     TxnState.PREPARE_COMMIT: {TxnState.COMPLETE_COMMIT: "all markers are written"},
     TxnState.PREPARE_ABORT: {TxnState.COMPLETE_ABORT: "all markers are written"},
@@ -59,19 +64,23 @@ TRANSITIONS: dict[TxnState, dict[TxnState, str]] = {
     },
     TxnState.DEAD: {},
 }
-_BY_STATUS = tuple(TxnState)
-_STATUS = {state: status for status, state in enumerate(_BY_STATUS)}
-_IN_RECORDS = frozenset(TxnState) - {TxnState.DEAD, TxnState.PREPARE_EPOCH_FENCE}
+_BY_STATUS = tuple(state for state in TxnState if state is not TxnState.PREPARED)
+_STATUS: dict[TxnState, int] = {state: status for status, state in enumerate(_BY_STATUS)}
+_STATUS[TxnState.PREPARED] = _STATUS[TxnState.ONGOING]
+_IN_RECORDS = frozenset(_BY_STATUS) - {TxnState.DEAD, TxnState.PREPARE_EPOCH_FENCE}
 
-PREPARED = frozenset((TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT))
+OPEN = frozenset((TxnState.ONGOING, TxnState.PREPARED))
+ENDING = frozenset((TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT))
 COMPLETE = frozenset((TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT))
 EXPIRING = frozenset(state for state, targets in TRANSITIONS.items() if TxnState.DEAD in targets)
 BY_NAME = {state.value: state for state in TxnState}
 
 
-def state_of(status: int) -> TxnState:
+def state_of(status: int, *, is_prepared: bool = False) -> TxnState:
     """The state with this number. Errors: InvalidRecordError if no record can have it."""
     state = _BY_STATUS[status] if 0 <= status < len(_BY_STATUS) else None
+    if is_prepared and state is TxnState.ONGOING:
+        return TxnState.PREPARED
     if state not in _IN_RECORDS:
         raise InvalidRecordError(f"a transaction in state {status}")
     return state

@@ -20,12 +20,12 @@ from ...protocol.errors import (
 from ...protocol.model import NO_EPOCH
 from ...protocol.records.transaction_records import TransactionTopic, TransactionValue
 from ..runtime.ports import NO_PRODUCER_ID
-from .states import COMPLETE, PREPARED, TxnState, state_of, status_after
+from .states import COMPLETE, ENDING, OPEN, TxnState, state_of, status_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ...protocol.messages.transactions import EndTxnRequest, InitProducerIdRequest
+    from ...protocol.messages.transactions import EndTxnRequest, InitProducerIdRequest, PrepareTxnRequest
 
     TakeId = Callable[[], int]
 
@@ -46,7 +46,7 @@ class Transaction(NamedTuple):
     @property
     def state(self) -> TxnState:
         """Where it is."""
-        return state_of(self.value.status)
+        return state_of(self.value.status, is_prepared=self.value.prepared_ms != NO_TIME)
 
     @property
     def is_exhausted(self) -> bool:
@@ -68,7 +68,10 @@ def _moved(
 ) -> Transaction:
     status = status_after(before.state, state)
     value = before.value._replace(
-        previous_producer_id=before.value.producer_id, status=status, last_update_ms=wall_ms
+        previous_producer_id=before.value.producer_id,
+        status=status,
+        last_update_ms=wall_ms,
+        prepared_ms=NO_TIME,
     )
     return Transaction(value._replace(**facts), last_epoch)  # type: ignore[arg-type]
 
@@ -105,7 +108,7 @@ def initialized(
     before: Transaction, request: InitProducerIdRequest, wall_ms: int, take_id: TakeId
 ) -> Transaction:
     """The next producer of an id, or after an error the same one again (KIP-360). While a transaction is
-    ongoing it is that transaction, aborted: its end comes first.
+    ongoing it is that transaction, aborted: its end comes first. One that is prepared is waited for.
 
     Errors: ProducerFencedError, ConcurrentTransactionsError, InvalidRequestError, those of `take_id`.
     """
@@ -117,8 +120,10 @@ def initialized(
         is_retry = expected[0] == value.previous_producer_id and expected[1] >= MAX_EPOCH - 1
         if not is_known and not is_retry:
             raise ProducerFencedError(f"producer id {expected[0]} is not the id's any more")
-    if before.state in PREPARED:
+    if before.state in ENDING:
         raise ConcurrentTransactionsError("the transaction before is being ended")
+    if before.state is TxnState.PREPARED:
+        raise ConcurrentTransactionsError("the transaction before is prepared: who has prepared it ends it")
     if before.state is TxnState.ONGOING:
         if expected is not None and expected[1] != value.producer_epoch:
             raise _fenced(before, expected[1])
@@ -167,7 +172,8 @@ def _next_producer(
 def check_producer(before: Transaction | None, producer_id: int, producer_epoch: int) -> Transaction:
     """The one that is at this epoch and may go on.
 
-    Errors: InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError.
+    Errors: InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError,
+    InvalidTxnStateError.
     """
     if before is not None:
         _check_ended(before, producer_id, producer_epoch)
@@ -175,14 +181,16 @@ def check_producer(before: Transaction | None, producer_id: int, producer_epoch:
         raise InvalidProducerIdMappingError(f"producer id {producer_id} is not the id's")
     if before.value.producer_epoch != producer_epoch:
         raise _fenced(before, producer_epoch)
-    if before.state in PREPARED:
+    if before.state in ENDING:
         raise ConcurrentTransactionsError("the transaction before is being ended")
+    if before.state is TxnState.PREPARED:
+        raise InvalidTxnStateError("the transaction is prepared: nothing joins it any more")
     return before
 
 
 def _check_ended(before: Transaction, producer_id: int, producer_epoch: int) -> None:
     """Who was told that the transaction ends may come before it has. Errors: ConcurrentTransactionsError."""
-    if before.state in PREPARED and next_producer(before) == (producer_id, producer_epoch):
+    if before.state in ENDING and next_producer(before) == (producer_id, producer_epoch):
         raise ConcurrentTransactionsError("the transaction before is being ended")
 
 
@@ -209,6 +217,23 @@ def with_partitions(before: Transaction, partitions: Iterable[Partition], wall_m
 
 
 # --- ends ---------------------------------------------------------------------------------------------------
+
+
+def prepared(before: Transaction | None, request: PrepareTxnRequest, wall_ms: int) -> Transaction | None:
+    """An ongoing transaction that only an end with its producer id and epoch ends from here on; None if it is
+    prepared already.
+
+    Errors: InvalidProducerIdMappingError, ProducerFencedError, InvalidTxnStateError.
+    """
+    if before is None or before.value.producer_id != request.producer_id:
+        raise InvalidProducerIdMappingError(f"producer id {request.producer_id} is not the id's")
+    if before.value.producer_epoch != request.producer_epoch:
+        raise _fenced(before, request.producer_epoch)
+    if before.state is TxnState.PREPARED:
+        return None
+    if before.state is not TxnState.ONGOING:
+        raise InvalidTxnStateError(f"nothing is open: the id is {before.state.value}")
+    return _moved(before, TxnState.PREPARED, wall_ms, before.last_epoch, prepared_ms=wall_ms)
 
 
 def fenced(before: Transaction, wall_ms: int) -> Transaction:
@@ -243,11 +268,11 @@ def ended(
         raise ConcurrentTransactionsError("the transaction is being ended so")
     if is_retry and state is _completed(decision):
         return None
-    is_new = state is TxnState.ONGOING or (version == _EPOCH_BUMPS and not request.committed and not is_retry)
-    if not is_new or state in PREPARED:
+    is_new = state in OPEN or (version == _EPOCH_BUMPS and not request.committed and not is_retry)
+    if not is_new or state in ENDING:
         raise InvalidTxnStateError(f"{decision.value} does not follow {state.value}")
     value = before.value
-    start_ms = value.start_ms if state is TxnState.ONGOING else wall_ms
+    start_ms = value.start_ms if state in OPEN else wall_ms
     if version == _WITHOUT_BUMPS:
         facts = {"start_ms": start_ms, "client_transaction_version": version}
         return _moved(before, decision, wall_ms, before.last_epoch, next_producer_id=NO_PRODUCER_ID, **facts)
@@ -282,7 +307,7 @@ def _check_end(before: Transaction | None, request: EndTxnRequest) -> bool:
         is_valid, is_retry = is_current, True  # the same epoch names the next transaction too
     else:
         is_retry = is_after or is_overflow
-        if before.state in PREPARED:
+        if before.state in ENDING:
             is_valid = is_after
         elif before.state in COMPLETE:
             # No producer has the last epoch: who was fenced there does not come back by a retry.

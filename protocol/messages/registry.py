@@ -196,6 +196,8 @@ FETCH_METADATA = Api(
 QUORUM_FETCH = Api(10_003, "QuorumFetch", 0, 0, quorum.QuorumFetchRequest, quorum.QuorumFetchResponse)
 DRAIN_NODE = Api(10_001, "DrainNode", 0, 0, control.DrainNodeRequest, control.DrainNodeResponse)
 
+PREPARE_TXN = Api(10_004, "PrepareTxn", 0, 0, transactions.PrepareTxnRequest, transactions.PrepareTxnResponse)
+
 ALL_APIS: tuple[Api, ...] = (
     PRODUCE,
     FETCH,
@@ -257,6 +259,7 @@ ALL_APIS: tuple[Api, ...] = (
     FETCH_METADATA,
     QUORUM_FETCH,
     DRAIN_NODE,
+    PREPARE_TXN,
 )
 
 # A storage node answers these by asking the controller.
@@ -301,6 +304,7 @@ TRANSACTION_APIS: tuple[Api, ...] = (
     ADD_PARTITIONS_TO_TXN,
     ADD_OFFSETS_TO_TXN,
     END_TXN,
+    PREPARE_TXN,
     DESCRIBE_TRANSACTIONS,
     LIST_TRANSACTIONS,
 )

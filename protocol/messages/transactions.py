@@ -77,6 +77,22 @@ class AddOffsetsToTxnResponse(msgspec.Struct, array_like=True, frozen=True):
     error_detail: str = ""
 
 
+class PrepareTxnRequest(msgspec.Struct, array_like=True, frozen=True):
+    """Nothing but EndTxn with this producer id and epoch ends the open transaction from here on, no timeout
+    and no next producer, and nothing joins it any more. Again is no error."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+class PrepareTxnResponse(msgspec.Struct, array_like=True, frozen=True):
+    """Without an error it is prepared, wherever its coordinator moves to."""
+
+    error_code: int
+    error_detail: str = ""
+
+
 class EndTxnRequest(msgspec.Struct, array_like=True, frozen=True):
     """Commit or abort. `bumps_epoch`: transaction version 2, in which each end moves the epoch (KIP-890)."""
 
@@ -209,8 +225,8 @@ class DescribeTransactionsRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class DescribedTransaction(msgspec.Struct, array_like=True, frozen=True):
-    """`state`: Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort, Dead,
-    PrepareEpochFence. `start_ms` -1: none is under way."""
+    """`state`: Empty, Ongoing, Prepared, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort, Dead,
+    PrepareEpochFence. `start_ms` -1: none is under way; `prepared_ms` -1: it is not prepared."""
 
     error_code: int
     transactional_id: str
@@ -221,6 +237,7 @@ class DescribedTransaction(msgspec.Struct, array_like=True, frozen=True):
     producer_epoch: int = -1
     topics: tuple[TopicNamePartitions, ...] = ()
     error_detail: str = ""
+    prepared_ms: int = -1
 
 
 class DescribeTransactionsResponse(msgspec.Struct, array_like=True, frozen=True):
@@ -240,11 +257,12 @@ class ListTransactionsRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ListedTransaction(msgspec.Struct, array_like=True, frozen=True):
-    """One transactional id."""
+    """One transactional id; `prepared_ms` as of a DescribedTransaction."""
 
     transactional_id: str
     producer_id: int
     state: str
+    prepared_ms: int = -1
 
 
 class ListTransactionsResponse(msgspec.Struct, array_like=True, frozen=True):

@@ -4,8 +4,9 @@
     value  version i16, then the fields of the value; None is a tombstone
 
 Kafka's own, both ways: its tools read what is written here, and logs of Kafka 0.9 to 4.x are read. What is
-written is what Kafka 4.1 writes. Source: Kafka's schemas OffsetCommitKey.json and so on,
-CoordinatorRecordSerde.java, GroupCoordinatorRecordHelpers.java, TransactionLog.java; KIP-915.
+written is what Kafka 4.1 writes, and of a prepared transaction a tag more. Source: Kafka's schemas
+OffsetCommitKey.json and so on, CoordinatorRecordSerde.java, GroupCoordinatorRecordHelpers.java,
+TransactionLog.java; KIP-915.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from .transaction_records import TransactionKey, TransactionTopic, TransactionVa
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# Tags from here on are headrace's own: Kafka's readers pass over tags that they do not know.
+OWN_TAG = 10_000
 _BYTE, _SHORT, _INT, _LONG = (Number(shape) for shape in (INT8, INT16, INT32, INT64))
 _TEXT, _TEXT_OR_NULL, _OCTETS, _UUID = Text(), Text(nullable=True), Octets(), Uuid()
 _INTS, _TEXTS = Array(of=_INT), Array(of=_TEXT)
@@ -173,6 +176,7 @@ _TRANSACTION = _Value(
         Field("start_ms", _LONG),
         Field("client_transaction_version", _SHORT, 0, tag=2),
         Field("next_producer_epoch", _SHORT, -1, tag=3),
+        Field("prepared_ms", _LONG, -1, tag=OWN_TAG),
     ),
     newest=1,
     flexible_since=1,

@@ -23,7 +23,9 @@ class TransactionTopic(NamedTuple):
 
 class TransactionValue(NamedTuple):
     """`status`: 0 Empty, 1 Ongoing, 2 PrepareCommit, 3 PrepareAbort, 4 CompleteCommit, 5 CompleteAbort,
-    6 Dead, 7 PrepareEpochFence. `client_transaction_version` 2: each end moves the producer epoch."""
+    6 Dead, 7 PrepareEpochFence. `client_transaction_version` 2: each end moves the producer epoch.
+
+    `prepared_ms` is headrace's own: since when an Ongoing one is prepared, -1 if it is not."""
 
     producer_id: int
     previous_producer_id: int
@@ -36,3 +38,4 @@ class TransactionValue(NamedTuple):
     start_ms: int
     client_transaction_version: int = 2
     next_producer_epoch: int = -1
+    prepared_ms: int = -1

@@ -116,6 +116,12 @@ def status(settings: Settings) -> None:
         print_object(facts, settings.form)
     else:
         show(facts)
+    prepared = facts["prepared_transactions"]
+    if prepared:
+        note(
+            f"{prepared} transactions are prepared: readers of committed records wait until their drivers end"
+            " them; `headrace txn list --state Prepared` shows since when"
+        )
     if facts["state"] != "running":
         click.get_current_context().exit(1)
 
@@ -140,10 +146,10 @@ def _seen_by_ray(settings: Settings) -> dict[str, Any]:
 
 def _seen_by_clients(settings: Settings) -> dict[str, Any]:
     from ...clients.sync.admin_io import Admin
-    from ..network_status import network_status
+    from ..network_status import network_status, prepared_transactions
 
     with Admin(settings.addresses(), config=settings.client_config()) as admin:
-        return network_status(admin)
+        return {**network_status(admin), "prepared_transactions": prepared_transactions(admin)}
 
 
 def _print_nodes(facts: Mapping[str, Any]) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...clients.sync.admin_io import Admin
     from ...protocol.model import TopicPartition
 
-_LISTED = ("transactional_id", "coordinator", "producer_id", "state")
+_LISTED = ("transactional_id", "coordinator", "producer_id", "state", "prepared", "prepared_s")
 _DESCRIBED = (*_LISTED, "producer_epoch", "timeout_ms", "start", "partitions")
 _PRODUCER = ("producer_id", "producer_epoch", "coordinator_epoch", "start_offset", "last_timestamp")
 _PRODUCERS = ("topic", "partition", *_PRODUCER, "last_sequence")
@@ -75,6 +75,7 @@ def list_transactions(
             "coordinator": each.coordinator,
             "producer_id": each.producer_id,
             "state": each.state.value,
+            **_prepared(each.prepared_ms),
         }
         for each in found
     ]
@@ -203,6 +204,28 @@ def abort(
     note(f"aborted what producer {producer_id} had open in {place}")
 
 
+@txn.command("abort-prepared")
+@click.argument("names", nargs=-1, required=True, metavar="ID…")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@with_settings(bootstrap_option, cluster_option, config_option)
+def abort_prepared(settings: Settings, *, names: tuple[str, ...], is_sure: bool) -> None:
+    """Abort prepared transactions, in all their partitions, for a driver that never comes back. Their
+    records are lost to readers of committed ones.
+
+    A driver may have decided to commit them: opening the `Sink` of its query ends them as was decided.
+    """
+    wanted = list(dict.fromkeys(names))
+    with open_admin(settings, settings.client_config()) as admin:
+        if not is_sure:
+            text = f"Abort {' '.join(wanted)}, even if a driver has decided to commit?"
+            click.confirm(text, abort=True, err=True)
+        results = admin.abort_prepared(*wanted)
+    for name in wanted:
+        if name not in results.errors:
+            note(f"aborted what was prepared of {name}")
+    raise_first(results.errors, len(results), "transactional ids")
+
+
 def _starting_at(admin: Admin, place: TopicPartition, start_offset: int) -> ProducerDescription:
     for producer in admin.describe_producers(place)[place]:
         if producer.transaction_start_offset == start_offset:
@@ -216,10 +239,11 @@ def _check_unknown(admin: Admin, place: TopicPartition, producer_id: int) -> Non
     described = admin.describe_transactions(*(each.transactional_id for each in listed))
     for name in described:
         if name not in described.errors and place in described[name].partitions:
-            raise HeadraceError(
-                f"it does not hang: {name!r} is {described[name].state.value} there; its coordinator ends it"
-                " (--force does not wait for that)"
-            )
+            found = described[name]
+            remedy = "its coordinator ends it (--force does not wait for that)"
+            if found.prepared_ms is not None:
+                remedy = "its driver ends it, or `headrace txn abort-prepared` in the place of that"
+            raise HeadraceError(f"it does not hang: {name!r} is {found.state.value} there; {remedy}")
 
 
 def _led(admin: Admin, node_id: int | None) -> list[TopicPartition]:
@@ -246,11 +270,20 @@ def _described(found: TransactionDescription) -> dict[str, Any]:
         "coordinator": found.coordinator,
         "producer_id": found.producer_id,
         "state": found.state.value,
+        **_prepared(found.prepared_ms),
         "producer_epoch": found.producer_epoch,
         "timeout_ms": found.timeout_ms,
         "start": None if found.start_ms is None else _time(found.start_ms),
         "partitions": scopes_text(found.partitions),
     }
+
+
+def _prepared(since_ms: int | None) -> dict[str, Any]:
+    """Since when a transaction is prepared, and for how many seconds by this machine's clock."""
+    if since_ms is None:
+        return {"prepared": None, "prepared_s": None}
+    age = datetime.now(UTC) - datetime.fromtimestamp(since_ms / 1000, UTC)
+    return {"prepared": _time(since_ms), "prepared_s": int(age.total_seconds())}
 
 
 def _producer(place: TopicPartition, producer: ProducerDescription) -> dict[str, Any]:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 # From these versions on.
 _BATCHED = 4  # AddPartitionsToTxn: several transactions
 _ENDS_BUMP = 5  # EndTxn and TxnOffsetCommit: transactions by KIP-890
+# A prepared transaction is open, and no timeout ends it: what Kafka's clients know of it, as by KIP-939.
+_PREPARED, _ONGOING = "Prepared", "Ongoing"
+_NO_TIMEOUT_MS = 2**31 - 1
 
 
 def _ask_coordinator(call: Call, api: Api, request: Any) -> None:
@@ -156,6 +159,8 @@ def _state(described: m.DescribedTransaction) -> dict[str, Any]:
         timeout_ms="transaction_timeout",
         start_ms="transaction_start_time",
     )
+    if described.state == _PREPARED:
+        told |= {"transaction_state": _ONGOING, "transaction_timeout": _NO_TIMEOUT_MS}
     if described.error_code:  # of what is not known nothing is told, not even that there is none
         told |= {"transaction_timeout": 0, "transaction_start_time": 0, "producer_id": 0, "producer_epoch": 0}
     return told | {"topics": each(described.topics)}
@@ -169,10 +174,12 @@ def _describe_failed(call: Call, code: int, text: str) -> dict[str, Any]:
 
 
 def _list(call: Call) -> None:
-    """The transactional ids of this node alone: clients ask all nodes."""
+    """The transactional ids of this node alone: clients ask all nodes. Who asks for what is ongoing hears of
+    what is prepared, too; for that alone, of that alone."""
     body = call.body
+    states = tuple(body.state_filters)
     request = m.ListTransactionsRequest(
-        tuple(body.state_filters),
+        (*states, _PREPARED) if _ONGOING in states else states,
         tuple(body.producer_id_filters),
         getattr(body, "duration_filter", -1),
         getattr(body, "transactional_id_pattern", None),
@@ -183,11 +190,16 @@ def _list(call: Call) -> None:
             {
                 "error_code": response.error_code,
                 "unknown_state_filters": response.unknown_states,
-                "transaction_states": each(response.transactions, state="transaction_state"),
+                "transaction_states": [_listed(each) for each in response.transactions],
             }
         )
 
     call.ask(registry.LIST_TRANSACTIONS, request, done)
+
+
+def _listed(listed: m.ListedTransaction) -> dict[str, Any]:
+    told = fields(listed, state="transaction_state")
+    return told | {"transaction_state": _ONGOING} if listed.state == _PREPARED else told
 
 
 def _list_failed(_call: Call, code: int, _text: str) -> dict[str, Any]:

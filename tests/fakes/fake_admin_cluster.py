@@ -79,11 +79,18 @@ class FakeAdminCluster(FakeCluster):
         active = transactions.ActiveProducer(producer_id, 3, 7, last_ms, -1, start)
         self.active.setdefault(tp, []).append(active)
 
-    def know(self, name: str, producer_id: int, *tps: TopicPartition, state: str = "Ongoing") -> None:
+    def know(
+        self,
+        name: str,
+        producer_id: int,
+        *tps: TopicPartition,
+        state: str = "Ongoing",
+        prepared_ms: int = -1,
+    ) -> None:
         """As a coordinator sees a transaction."""
         topics = tuple(groups.TopicNamePartitions(tp.topic, (tp.partition,)) for tp in tps)
         self.known[name] = transactions.DescribedTransaction(
-            0, name, state, 60_000, 5_000, producer_id, 3, topics
+            *(0, name, state, 60_000, 5_000, producer_id, 3, topics), prepared_ms=prepared_ms
         )
 
     # --- coordinators -----------------------------------------------------------------------------------
@@ -206,7 +213,7 @@ class FakeAdminCluster(FakeCluster):
 
     def _do_ListTransactions(self, body: Any) -> transactions.ListTransactionsResponse:
         found = tuple(
-            transactions.ListedTransaction(name, each.producer_id, each.state)
+            transactions.ListedTransaction(name, each.producer_id, each.state, each.prepared_ms)
             for name, each in self.known.items()
             if not self._is_away(name)
             and (not body.states or each.state in body.states)
@@ -228,6 +235,17 @@ class FakeAdminCluster(FakeCluster):
         raised = msgspec.structs.replace(known, producer_epoch=known.producer_epoch + 1, state="Empty")
         self.known[body.transactional_id] = raised
         return transactions.InitProducerIdResponse(0, raised.producer_id, raised.producer_epoch)
+
+    def _do_EndTxn(self, body: Any, node_id: int) -> transactions.EndTxnResponse:
+        known = self.known[body.transactional_id]
+        assert node_id == self.homes.get(body.transactional_id, 0)
+        assert (body.producer_id, body.producer_epoch) == (known.producer_id, known.producer_epoch)
+        state = "PrepareCommit" if body.committed else "PrepareAbort"
+        epoch = known.producer_epoch + 1
+        self.known[body.transactional_id] = msgspec.structs.replace(
+            known, state=state, producer_epoch=epoch, prepared_ms=-1
+        )
+        return transactions.EndTxnResponse(0, known.producer_id, epoch)
 
     def _do_DescribeProducers(self, body: Any) -> transactions.DescribeProducersResponse:
         found = []

@@ -30,6 +30,7 @@ from headrace.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     InitProducerIdRequest,
+    PrepareTxnRequest,
     TransactionMarker,
     TransactionPartitions,
     WriteTxnMarkersResponse,
@@ -335,6 +336,10 @@ class TxnRig:
     def add_offsets(self, producer: tuple[int, int], group: str = "g", name: str = "a") -> Call:
         """AddOffsetsToTxn."""
         return self.call(registry.ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest(name, *producer, group))
+
+    def prepare(self, producer: tuple[int, int], name: str = "a") -> Call:
+        """PrepareTxn."""
+        return self.call(registry.PREPARE_TXN, PrepareTxnRequest(name, *producer))
 
     def end(
         self, producer: tuple[int, int], *, commit: bool = True, name: str = "a", v2: bool = True

@@ -3,8 +3,11 @@
 Producers, two of them with the same transactional id, begin, write, end, repeat what they asked, and are
 forgotten. The coordinator moves to another node with or without what was not committed, its log refuses or
 does not commit, requests for markers and their answers are lost, doubled and late, leaders move.
+Drivers have some transactions prepared, and end them whenever they come to it, whatever the id's producers do
+meanwhile, and time.
 Laws: each transaction is committed or aborted as a whole, as was answered; what was answered once is so for
-ever; an id's producers never get an epoch twice, nor an older one; once the faults end nothing is stuck.
+ever; what was answered to be prepared ends as its driver wants it and not before; an id's producers never
+get an epoch twice, nor an older one; once the faults end nothing is stuck.
 """
 
 from __future__ import annotations
@@ -35,14 +38,15 @@ RETRIABLE = {
 
 @dataclass(eq=False)
 class Txn:
-    """One transaction, as its producer sees it. `wanted`: the decision it asked for, `answered`: that it
-    heard of."""
+    """One transaction, as its producer sees it, or its driver once `is_prepared`, as it heard. `wanted`: the
+    decision it asked for, `answered`: that it heard of."""
 
     name: str
     producer: tuple[int, int]
     writes: list[tuple[tuple[str, int], int]] = field(default_factory=list)
     wanted: bool | None = None
     answered: bool | None = None
+    is_prepared: bool = False
 
 
 @dataclass(eq=False)
@@ -162,6 +166,46 @@ class Transactions(RuleBasedStateMachine):
             assert txn.wanted is not None
             txn.answered = txn.wanted
 
+    # --- drivers -----------------------------------------------------------------------------------------
+
+    @rule(who=st.integers(0, 2), is_lost=st.booleans())
+    def prepare(self, who: int, is_lost: bool) -> None:
+        """The producer goes: the next one of its kind begins anew."""
+        producer = self.producers[who]
+        txn = producer.txn
+        if producer.ids is None or txn is None or txn.wanted is not None or not txn.writes:
+            return
+        call = self.rig.prepare(txn.producer, txn.name)
+        txn.is_prepared = bool(call.answers) and call.code == 0 and not is_lost
+        producer.txn = producer.ids = None
+
+    @precondition(lambda self: any(txn.is_prepared for txn in self.txns))
+    @rule(data=st.data(), is_commit=st.booleans(), is_lost=st.booleans())
+    def a_driver_ends_what_is_prepared(self, data: Any, is_commit: bool, is_lost: bool) -> None:
+        """It is told so, or to come again."""
+        txn = data.draw(st.sampled_from([txn for txn in self.txns if txn.is_prepared]))
+        if txn.wanted is None:
+            txn.wanted = is_commit
+        call = self.rig.end(txn.producer, commit=txn.wanted, name=txn.name)
+        if call.answers and call.code not in RETRIABLE and not is_lost:
+            assert call.code == 0 or self._is_ended(txn), "a prepared transaction is gone"
+            txn.answered, txn.is_prepared = txn.wanted, False
+
+    def _is_ended(self, txn: Txn) -> bool:
+        """So that a retry is refused: the next producer has begun since."""
+        leaders = self.rig.leaders
+        return all(
+            value in (leaders[key].committed if txn.wanted else leaders[key].aborted)
+            for key, value in txn.writes
+        )
+
+    @precondition(lambda self: self.txns)
+    @rule(data=st.data())
+    def a_word_of_a_driver_arrives_late(self, data: Any) -> None:
+        """Of a driver that is no more: what it hits is prepared, for the next driver to find."""
+        txn = data.draw(st.sampled_from(self.txns))
+        self.rig.prepare(txn.producer, txn.name)
+
     @precondition(lambda self: any(txn.wanted is not None for txn in self.txns))
     @rule(data=st.data())
     def an_end_arrives_late(self, data: Any) -> None:
@@ -238,6 +282,13 @@ class Transactions(RuleBasedStateMachine):
                 if txn.answered is not None:
                     assert value not in (leader.aborted if txn.answered else leader.committed)
 
+    @invariant()
+    def what_is_prepared_is_open(self) -> None:
+        """Until its driver says how it ends, no partition is told anything."""
+        for txn in (txn for txn in self.txns if txn.is_prepared and txn.wanted is None):
+            for key, value in txn.writes:
+                assert value in self.rig.leaders[key].open[txn.producer[0]]
+
     def teardown(self) -> None:
         rig = self.rig
         rig.refuses = None
@@ -247,6 +298,16 @@ class Transactions(RuleBasedStateMachine):
             rig.leaders[key].refuses = 0
             rig.move(key, 1)
         rig.settle()
+        for txn in (txn for txn in self.txns if txn.is_prepared):
+            txn.wanted = txn.wanted is not False
+            call = rig.end(txn.producer, commit=txn.wanted, name=txn.name)
+            is_taken = call.code in (0, ConcurrentTransactionsError.code)
+            assert is_taken or self._is_ended(txn), "a prepared transaction is gone"
+            txn.answered = txn.wanted
+        for name in set(NAMES) & rig.shard._known.keys():  # of drivers that never heard of it
+            if rig.state(name) == "Prepared":
+                value = rig.known(name).value
+                rig.end((value.producer_id, value.producer_epoch), commit=False, name=name)
         rig.pass_time(60_000)
         rig.settle()
         assert all(not leader.open for leader in rig.leaders.values())

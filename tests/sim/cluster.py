@@ -69,6 +69,7 @@ class Plan:
     groups: str = (
         ""  # classic, modern or mixed: there are coordinators, groups and transactions, see txn_laws.py
     )
+    drivers: bool = False  # some transactions are prepared, and ended by others, later
 
     @classmethod
     def draw(cls, random: random.Random) -> Plan:
@@ -102,7 +103,7 @@ class Plan:
             groups=random.choice(("", "", "", "", "", "", "", "", "", "classic", "modern", "mixed")),
         )
         if plan.groups:  # four topics more than others have: the rest is kept small
-            plan = replace(plan, partitions=min(plan.partitions, 2), unclean=False)
+            plan = replace(plan, partitions=min(plan.partitions, 2), unclean=False, drivers=True)
         is_safe = plan.durability == "fsync" and (replication == 1 or min_isr > 1)
         if is_safe and random.random() < 0.5:
             plan = replace(plan, faults=(*plan.faults, BLACKOUT))

@@ -2,6 +2,7 @@
 
 Of each transactional id there is a `Seat`: it puts a new producer on when the one there has died or was
 fenced off, and sometimes although it is well; the one before then goes on as a zombie, until it is told.
+Some have their transaction prepared and go; a `Driver` ends it, when others want the id and its time is over.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from headrace.clients.producer.sequences import Identity
 from headrace.clients.producer.transactions import Transactions, TxnState
 from headrace.protocol.errors import KafkaError, TransactionAbortedError
 from headrace.protocol.messages.groups import TRANSACTION_KEY
-from headrace.protocol.messages.registry import END_TXN, INIT_PRODUCER_ID
-from headrace.protocol.messages.transactions import EndTxnRequest, InitProducerIdRequest
+from headrace.protocol.messages.registry import END_TXN, INIT_PRODUCER_ID, PREPARE_TXN
+from headrace.protocol.messages.transactions import EndTxnRequest, InitProducerIdRequest, PrepareTxnRequest
 from history import Outcome
-from sim_clients import SimProducer
+from sim_clients import SimClient, SimProducer
 from sim_scripts import CoordinatorLink, error_of, run, sleep
 
 if TYPE_CHECKING:
@@ -92,6 +93,9 @@ class TransactionalProducer(SimProducer):
             yield from sleep(self, self.random.randrange(1_000))
         if self.random.random() < 0.1:
             yield from sleep(self, self.random.randrange(2 * TIMEOUT_MS))
+        if self.cluster.plan.drivers and self.random.random() < 0.4:
+            yield from self._hand_over()
+            return
         wants_commit = self.random.random() < 0.75
         if wants_commit and self.transactions.state is TxnState.IN_TRANSACTION:
             yield from self._commit()
@@ -133,17 +137,21 @@ class TransactionalProducer(SimProducer):
 
     # --- ends ---------------------------------------------------------------------------------------------
 
+    def _hand_over(self) -> Steps:
+        """To a driver, if it can be prepared; if not nobody commits it. This producer goes."""
+        self._op.outcome = Outcome.FAIL
+        if self.transactions.state is TxnState.IN_TRANSACTION and (yield from self._store()):
+            identity = self._identity()
+            body = PrepareTxnRequest(self.transactional_id or "", *identity)
+            answer = yield from self._coordinator.insist(PREPARE_TXN, body, error_of, lambda: False)
+            if not isinstance(answer, KafkaError):
+                self.cluster.rules.marks["transaction prepared"] += 1
+                self._op.outcome = Outcome.INFO
+                self.seat.drive(self._op, identity)
+        self.transactions.fail(KafkaError("its work is done"))
+
     def _commit(self) -> Steps:
-        self.transactions.commit()
-        self.accumulator.seal_all()
-        live = self.accumulator.flush(self.world.now_ms)
-        self._poll()
-        yield from self._until(lambda: not any(batch in self.accumulator.live for batch in live))
-        if self.transactions.state is not TxnState.COMMITTING:
-            if self.transactions.is_open:
-                yield from self._abort()
-            else:
-                self._op.outcome = Outcome.FAIL
+        if not (yield from self._store()):
             return
         error = yield from self._finish(is_commit=True)
         if error is None:
@@ -154,6 +162,27 @@ class TransactionalProducer(SimProducer):
             yield from self._abort()
         else:
             self.cluster.rules.marks["outcome unknown"] += 1
+
+    def _store(self) -> Steps:
+        """Whether all of it is acknowledged; if not it is undone."""
+        self.transactions.commit()
+        self.accumulator.seal_all()
+        live = self.accumulator.flush(self.world.now_ms)
+        self._poll()
+        yield from self._until(lambda: not any(batch in self.accumulator.live for batch in live))
+        if self.transactions.state is not TxnState.COMMITTING:
+            if self.transactions.is_open:
+                yield from self._abort()
+            else:
+                self._op.outcome = Outcome.FAIL
+            return False
+        return True
+
+    def _identity(self) -> Identity:
+        assert self.sender.sequences is not None
+        identity = self.sender.sequences.identity
+        assert identity is not None
+        return identity
 
     def _abort(self) -> Steps:
         self.transactions.abort()
@@ -166,9 +195,7 @@ class TransactionalProducer(SimProducer):
 
     def _finish(self, *, is_commit: bool) -> Steps:
         """Have the transaction ended; None, or the error that no retry helps."""
-        assert self.sender.sequences is not None
-        identity = self.sender.sequences.identity
-        assert identity is not None
+        identity = self._identity()
         if self.transactions.has_begun or self.sender.counters.batches_sent != self._sent_before:
             body = EndTxnRequest(self.transactional_id or "", *identity, is_commit)
             answer = yield from self._coordinator.insist(END_TXN, body, error_of, lambda: False)
@@ -216,6 +243,26 @@ class TransactionalProducer(SimProducer):
             self._do(self.sender.give_up(self.transactions.error, self.world.now_ms))
 
 
+class Driver(SimClient):
+    """Ends what is prepared of one transactional id: as it decides, whatever comes, and in its own time."""
+
+    def __init__(self, seat: Seat) -> None:
+        super().__init__(seat.cluster, f"{seat.name}.driver")
+        self._seat = seat
+        self._coordinator = CoordinatorLink(self, TRANSACTION_KEY, seat.transactional_id)
+
+    def decide(self, op: Any, identity: Identity) -> Steps:
+        """One transaction."""
+        is_commit = self.random.random() < 0.75
+        yield from sleep(self, self.random.randrange(2 * TIMEOUT_MS))
+        op.outcome = Outcome.OK if is_commit else Outcome.FAIL
+        body = EndTxnRequest(self._seat.transactional_id, *identity, is_commit)
+        # That it is refused tells nothing: it may come again, when the next producer has begun.
+        yield from self._coordinator.insist(END_TXN, body, error_of, lambda: False)
+        self._seat.committed += is_commit
+        self._seat.deciding -= 1
+
+
 class Seat:
     """One transactional id. In the cluster it stands for its producers."""
 
@@ -228,6 +275,8 @@ class Seat:
         self.is_sending = True
         self.committed = 0
         self.producers: list[TransactionalProducer] = []
+        self.deciding = 0
+        self._driver = Driver(self)
 
     @property
     def acknowledged(self) -> int:
@@ -237,7 +286,8 @@ class Seat:
     @property
     def is_done(self) -> bool:
         """Whether nobody sends."""
-        return not self.is_sending and all(each.has_ended for each in self.producers)
+        has_ended = all(each.has_ended for each in self.producers)
+        return not self.is_sending and not self.deciding and has_ended
 
     def start(self) -> None:
         """The first producer begins."""
@@ -249,6 +299,11 @@ class Seat:
         """Whether this producer may begin another transaction; a zombie tries one now and then."""
         is_newest = producer is self.producers[-1]
         return self.is_sending and (is_newest or producer.random.random() < 0.5)
+
+    def drive(self, op: Any, identity: Identity) -> None:
+        """Its transaction is prepared."""
+        self.deciding += 1
+        run(self._driver.decide(op, identity))
 
     def take_over(self) -> None:
         """Somebody believes that the producer here is dead."""

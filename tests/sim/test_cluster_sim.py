@@ -36,6 +36,7 @@ MARKS = (
     "moved",
     "transaction committed",
     "transaction aborted",
+    "transaction prepared",
     "fenced off",
     "zombie",
     "offsets fetched",

@@ -16,9 +16,10 @@ from headrace.coordinators.group.offset_store import OffsetStore
 from headrace.coordinators.runtime.hosted_shard import HostedShard
 from headrace.coordinators.runtime.ports import NO_STAMP, Outcome
 from headrace.coordinators.txn import shard as txn_shard
+from headrace.coordinators.txn import transaction
 from headrace.coordinators.txn.markers import Markers
 from headrace.coordinators.txn.shard import TransactionShard
-from headrace.coordinators.txn.states import PREPARED
+from headrace.coordinators.txn.states import ENDING, state_of
 from headrace.storage_node.lease import Lease
 from headrace.storage_node.log.log_producers import LogProducers
 from headrace.storage_node.log.producer_state import Producer
@@ -96,7 +97,7 @@ def lets_zombies_end_transactions(patch: pytest.MonkeyPatch) -> None:
     """Whoever has the transactional id ends the transaction of whoever has it now."""
 
     def ended(before: Any, request: Any, *rest: Any, ended: Any = txn_shard.ended) -> Any:
-        if before is not None and before.state not in PREPARED:
+        if before is not None and before.state not in ENDING:
             value = before.value
             request = msgspec.structs.replace(
                 request, producer_id=value.producer_id, producer_epoch=value.producer_epoch
@@ -166,6 +167,11 @@ def never_times_out(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TransactionShard, "_is_overdue", lambda *_: False)
 
 
+def forgets_what_is_prepared(patch: pytest.MonkeyPatch) -> None:
+    """To a coordinator it is an open transaction as any: its time ends it, and the next producer."""
+    patch.setattr(transaction, "state_of", lambda status, **_: state_of(status))
+
+
 def gives_away_what_is_not_free(patch: pytest.MonkeyPatch) -> None:
     """The new protocol's coordinator does not wait until a partition was given up."""
 
@@ -208,6 +214,7 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[tuple[str, ...], Plan, in
     forgets_what_is_open: ((*HANGS, *WRONG, "CoordinatorState"), CLASSIC, 10),
     skips_markers_at_load: (("CoordinatorState", "OffsetsKept", "ExactlyOnce", *HANGS), CLASSIC, 10),
     never_times_out: (HANGS, QUIET, 10),
+    forgets_what_is_prepared: (WRONG, dataclasses.replace(QUIET, drivers=True), 5),
     gives_away_what_is_not_free: (("OneOwner", "ExactlyOnce"), MODERN, 10),
 }
 # Lately the seed that showed it soonest, where that was not the very first: it is tried first.

@@ -205,9 +205,10 @@ def test_transactions_are_shown(headrace: Run, fake: FakeAdminCluster) -> None:
     """List, describe, and who writes."""
     fake.know("a", 7, FIRST, SECOND)
     fake.open_transaction(FIRST, 7, start=2, last_ms=5_000)
-    assert shown(headrace, "txn", "list", "--state", "Ongoing", "--longer-than", "PT1S") == [
-        {"transactional_id": "a", "coordinator": 0, "producer_id": 7, "state": "Ongoing"}
-    ]
+    (row,) = shown(headrace, "txn", "list", "--state", "Ongoing", "--longer-than", "PT1S")
+    of_prepared = {"prepared": None, "prepared_s": None}
+    facts = {"transactional_id": "a", "coordinator": 0, "producer_id": 7, "state": "Ongoing"}
+    assert row == {**facts, **of_prepared}
     (row,) = shown(headrace, "txn", "describe", "a")
     assert (row["start"], row["partitions"]) == ("1970-01-01T00:00:05.000+00:00", ["t:0,1"])
     assert "t:0,1" in headrace("txn", "describe", "a")[1]
@@ -215,6 +216,24 @@ def test_transactions_are_shown(headrace: Run, fake: FakeAdminCluster) -> None:
     assert (code, "headrace txn list" in err) == (3, True)
     (row,) = shown(headrace, "txn", "producers", "t", "-p", "0")
     assert (row["producer_id"], row["start_offset"], row["last_sequence"]) == (7, 2, 7)
+
+
+def test_prepared_transactions_are_shown_and_ended(headrace: Run, fake: FakeAdminCluster) -> None:
+    """Since when; not as hanging, nor in one of their partitions. Whoever ends one is asked first."""
+    fake.know("a", 7, FIRST, SECOND, state="Prepared", prepared_ms=LONG_AGO_MS)
+    fake.open_transaction(FIRST, 7, start=2, last_ms=LONG_AGO_MS)
+    (row,) = shown(headrace, "txn", "list", "--state", "Prepared")
+    (described,) = shown(headrace, "txn", "describe", "a")
+    assert row["prepared"] == described["prepared"] is not None
+    assert row["prepared_s"] > 1_000
+    assert shown(headrace, "txn", "find-hanging", "--all") == []
+    place = ("-t", "t", "-p", "0", "--start-offset", "2", "--yes")
+    code, _, err = headrace("txn", "abort", *place)
+    assert (code, "'a' is Prepared there" in err, "txn abort-prepared" in err) == (1, True, True)
+    assert headrace("txn", "abort-prepared", "a")[0] == 130  # nobody says yes
+    assert headrace("txn", "abort-prepared", "a", "nowhere", "--yes")[0] == 4
+    assert fake.known["a"].state == "PrepareAbort"
+    assert headrace("txn", "abort-prepared", "a", "--yes")[0] == 1
 
 
 def test_hanging_transactions_are_found_and_ended(headrace: Run, fake: FakeAdminCluster) -> None:

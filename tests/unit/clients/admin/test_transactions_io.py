@@ -42,7 +42,7 @@ def test_transactions_are_listed_and_described() -> None:
         assert (asked.duration_ms, asked.transactional_id_pattern) == (1500, "b.*")
         await admin.list_transactions(longer_than=1)
         asked = fake.requests("ListTransactions")[-1]
-        assert asked.states == ("Ongoing", "PrepareCommit", "PrepareAbort")
+        assert asked.states == ("Ongoing", "Prepared", "PrepareCommit", "PrepareAbort")
         with pytest.raises(errors.ConfigError, match="PrepareCommit"):
             await admin.list_transactions(states=["ongong"])
         found = await admin.describe_transactions("b", "nowhere")
@@ -50,6 +50,28 @@ def test_transactions_are_listed_and_described() -> None:
             *("b", TransactionState.ONGOING, 1, 2, 3, 60_000, 5_000), (FIRST, SECOND)
         )
         assert isinstance(found.errors["nowhere"], errors.TransactionalIdNotFoundError)
+
+    play_admin(scenario, nodes=2)
+
+
+def test_what_is_prepared_is_shown_and_aborted() -> None:
+    """By its producer id and epoch, also when an answer is lost; nothing that is not prepared."""
+
+    async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
+        fake.know("a", 1, FIRST, state="Prepared", prepared_ms=7_000)
+        fake.know("b", 2)
+        fake.homes = {"a": 1}
+        admin = cluster.admin()
+        (listed,) = await admin.list_transactions(states=["prepared"])
+        assert listed == TransactionListing("a", 1, TransactionState.PREPARED, 1, 7_000)
+        assert (await admin.describe_transactions("a"))["a"].prepared_ms == 7_000
+        fake.fail_next("EndTxn", Fault(lost_reply=True))
+        found = await admin.abort_prepared("a", "b", "nowhere")
+        assert fake.known["a"].state == "PrepareAbort"
+        assert "a" not in found.errors
+        assert isinstance(found.errors["b"], errors.InvalidTxnStateError)
+        assert isinstance(found.errors["nowhere"], errors.TransactionalIdNotFoundError)
+        assert fake.known["b"].state == "Ongoing"
 
     play_admin(scenario, nodes=2)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from headrace.clients.admin.group_types import TransactionDescription, TransactionState
 from headrace.clients.pipeline.commits import (
     Decision,
     Gate,
-    check_all_live,
+    check_all_prepared,
     checked_batch,
     decoded,
     driver_id,
@@ -18,11 +17,13 @@ from headrace.clients.pipeline.commits import (
 )
 from headrace.clients.pipeline.written import PreparedWrite, WriteReport, Written
 from headrace.protocol.errors import (
+    ApiTimeoutError,
     ConfigError,
     CorruptMessageError,
+    InvalidProducerIdMappingError,
     InvalidTxnStateError,
     ProducerFencedError,
-    TransactionalIdNotFoundError,
+    UnsupportedVersionError,
 )
 from headrace.protocol.model import TopicPartition
 from hypothesis import given
@@ -34,10 +35,6 @@ REPORT = WriteReport(9, ((TopicPartition("t", 2), Written(9, 3, 40)),))
 
 def write(task: str = "3", query: str = "q", epoch: int = 5) -> PreparedWrite:
     return PreparedWrite(task, task_id(query, task), 77, epoch, REPORT)
-
-
-def described(state: str = "Ongoing", producer: int = 77, epoch: int = 5) -> TransactionDescription:
-    return TransactionDescription("x", TransactionState(state), 1, producer, epoch, 60_000, None, ())
 
 
 @given(NAMES, st.lists(NAMES, max_size=4, unique=True), st.integers(0, 2**63), st.booleans())
@@ -77,22 +74,27 @@ def test_what_is_no_decision(value: bytes) -> None:
         decoded("q", value)
 
 
-def test_all_transactions_must_be_open_as_they_were_prepared() -> None:
-    """The same producer at the same epoch; every fault is named, with the task."""
+def test_all_transactions_must_be_prepared() -> None:
+    """Every fault is named, with the task; who is too old for it is told apart."""
     good = write()
-    check_all_live([good], {good.transactional_id: described()})
-    for now in (
-        described("CompleteAbort", epoch=7),
-        described("Ongoing", epoch=6),
-        described("Ongoing", producer=78),
-        described("Empty"),
-        TransactionalIdNotFoundError("nobody knows it"),
+    check_all_prepared([good], {})
+    for error, says in (
+        (ProducerFencedError("epoch 5 is over"), "a later attempt of it has begun, or .*epoch 5 is over"),
+        (InvalidTxnStateError("it is Empty"), "a later attempt of it has begun, or .*it is Empty"),
+        (InvalidProducerIdMappingError("not the id's"), "a later attempt of it has begun, or"),
+        (ApiTimeoutError("nobody answers"), "nobody answers"),
     ):
-        with pytest.raises(InvalidTxnStateError, match="task 3"):
-            check_all_live([good], {good.transactional_id: now})
+        with pytest.raises(
+            InvalidTxnStateError, match=f"nothing of the batch is committed: task 3: .*{says}"
+        ):
+            check_all_prepared([write("2"), good], {good.transactional_id: error})
     many = [write(str(number)) for number in range(8)]
+    fenced = dict.fromkeys((each.transactional_id for each in many), ProducerFencedError("over"))
     with pytest.raises(InvalidTxnStateError, match=r"task 4: .*; and 3 more"):
-        check_all_live(many, {each.transactional_id: described("Empty") for each in many})
+        check_all_prepared(many, fenced)
+    old = {**fenced, many[7].transactional_id: UnsupportedVersionError("no PrepareTxn")}
+    with pytest.raises(UnsupportedVersionError, match="nodes are upgraded before drivers"):
+        check_all_prepared(many, old)
 
 
 def test_reports_add_up() -> None:

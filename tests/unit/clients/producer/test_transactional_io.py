@@ -492,3 +492,22 @@ def test_an_abort_takes_what_waits_in_line(play: Play) -> None:
         assert fake.values("t", 0) == [b"b"]
 
     playing(play, scenario)
+
+
+def test_the_last_answer_is_told_when_the_very_last_one_is_missing(play: Play) -> None:
+    """The last attempt has little time left: what the coordinator had said says more."""
+    asked: list[int] = []
+
+    def rule(ask: Ask) -> Fault | None:
+        if ask.api != "InitProducerId":
+            return None
+        asked.append(ask.number)
+        told = errors.ConcurrentTransactionsError("it is prepared")
+        return Fault(error=told) if len(asked) < 3 else Fault(silent=True)
+
+    async def scenario(fake: Any, producer: Any) -> None:
+        fake.rules.append(rule)
+        with pytest.raises(errors.ApiTimeoutError, match=r"did not answer.*its last answer: it is prepared"):
+            await producer.init_transactions()
+
+    playing(play, scenario, max_block_ms=1_000)

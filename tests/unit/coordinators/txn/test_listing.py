@@ -14,6 +14,7 @@ from headrace.protocol.messages.groups import TopicNamePartitions
 from headrace.protocol.messages.transactions import (
     DescribedTransaction,
     DescribeTransactionsRequest,
+    ListedTransaction,
     ListTransactionsRequest,
 )
 from txn_rig import TxnRig
@@ -61,6 +62,25 @@ def test_filters() -> None:
     assert listed(rig, states=("Ongoing",), producer_ids=(1000,)) == []
     assert listed(rig, states=("Ongoing",), duration_ms=59_999) == ["app:2"]
     assert listed(rig, states=("Ongoing",), duration_ms=60_000) == []
+
+
+def test_what_is_prepared() -> None:
+    """A state of its own, with the time since when; it is as old as its first partition."""
+    rig = rig_with_three()
+    value = rig.known("app:2").value
+    assert rig.prepare((1001, 0), "app:2").code == 0
+    since_ms = rig.moment.wall_ms
+    rig.pass_time(1_000)
+    assert listed(rig, states=("Prepared",)) == listed(rig, states=("Prepared",), duration_ms=60_999)
+    assert listed(rig, states=("Ongoing",)) == listed(rig, states=("Prepared",), duration_ms=61_000) == []
+    (row,) = rig.call(registry.LIST_TRANSACTIONS, ListTransactionsRequest(("Prepared",))).answer.transactions
+    assert row == ListedTransaction("app:2", 1001, "Prepared", since_ms)
+    (found,) = rig.call(
+        registry.DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(("app:2",))
+    ).answer.transactions
+    assert (found.state, found.start_ms, found.prepared_ms) == ("Prepared", value.start_ms, since_ms)
+    rig.end((1001, 0), commit=False, name="app:2")
+    assert rig.known("app:2").value.prepared_ms == -1
 
 
 def test_a_state_that_there_is_not() -> None:

@@ -475,8 +475,10 @@ def test_the_table_says_all_that_follows() -> None:
     resting = {TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT}
     assert before[TxnState.EMPTY] == before[TxnState.DEAD] == resting
     assert before[TxnState.ONGOING] == resting | {TxnState.ONGOING}
-    assert before[TxnState.PREPARE_COMMIT] == {TxnState.ONGOING}
-    assert before[TxnState.PREPARE_ABORT] == resting | {TxnState.ONGOING, TxnState.PREPARE_EPOCH_FENCE}
+    assert before[TxnState.PREPARED] == {TxnState.ONGOING}
+    assert before[TxnState.PREPARE_COMMIT] == {TxnState.ONGOING, TxnState.PREPARED}
+    is_open = {TxnState.ONGOING, TxnState.PREPARED}
+    assert before[TxnState.PREPARE_ABORT] == resting | is_open | {TxnState.PREPARE_EPOCH_FENCE}
     assert before[TxnState.COMPLETE_COMMIT] == {TxnState.PREPARE_COMMIT}
     assert before[TxnState.COMPLETE_ABORT] == {TxnState.PREPARE_ABORT}
     assert before[TxnState.PREPARE_EPOCH_FENCE] == {TxnState.ONGOING}

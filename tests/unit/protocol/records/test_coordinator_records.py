@@ -86,6 +86,7 @@ RECORDS = st.one_of(
         st.builds(
             TransactionValue,
             *(INT64, INT64, INT64, INT16, INT32, st.integers(-128, 127), TOPICS, INT64, INT64, INT16, INT16),
+            INT64,
         ),
     ),
 )

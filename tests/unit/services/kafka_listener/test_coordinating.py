@@ -270,6 +270,30 @@ def test_which_transactions_end_by_kip_890(version: int, bumps: bool) -> None:
     assert not bumps or plane.told(END, version).producer_epoch == 8
 
 
+def test_what_is_prepared_is_ongoing_to_kafkas_clients() -> None:
+    """They know no such state. Who asks for what is ongoing hears of it; no time ends it."""
+    plane = FakePlane(image((1, 1)))
+    plane.start(66, 2, replace(example_request(66, 2), state_filters=("Ongoing", "Empty")))
+    assert plane.asked[0].body.states == ("Ongoing", "Empty", "Prepared")
+    found = (
+        transactions.ListedTransaction("a", 7, "Prepared", 99),
+        transactions.ListedTransaction("b", 8, "Empty"),
+    )
+    plane.answer(transactions.ListTransactionsResponse(0, (), found))
+    told = plane.told(66, 2).transaction_states
+    assert [(each.transactional_id, each.transaction_state) for each in told] == [
+        ("a", "Ongoing"),
+        ("b", "Empty"),
+    ]
+    plane = FakePlane(image((1, 1)))
+    plane.start(65, 0, replace(example_request(65, 0), transactional_ids=(HERE,)))
+    described = transactions.DescribedTransaction(0, HERE, "Prepared", 60_000, 5_000, 7, 3, prepared_ms=9_000)
+    plane.answer(transactions.DescribeTransactionsResponse((described,)))
+    (one,) = plane.told(65, 0).transaction_states
+    assert (one.transaction_state, one.producer_id, one.producer_epoch) == ("Ongoing", 7, 3)
+    assert one.transaction_timeout == (2**31 - 1) * MS
+
+
 @pytest.mark.parametrize(
     ("api_key", "version", "field", "asked"),
     [

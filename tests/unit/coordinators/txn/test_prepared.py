@@ -1,0 +1,188 @@
+"""Prepared transactions: what ends them, and what does not."""
+
+from __future__ import annotations
+
+import pytest
+from headrace.coordinators.txn.states import TxnState, state_of
+from headrace.protocol.errors import (
+    ConcurrentTransactionsError,
+    InvalidProducerIdMappingError,
+    InvalidTxnStateError,
+    NotEnoughReplicasError,
+    ProducerFencedError,
+)
+from headrace.protocol.records.coordinator_records import decode_record
+from headrace.protocol.records.transaction_records import TransactionTopic
+from recount import check_transaction_census
+from txn_rig import TxnRig
+
+T0, T1 = ("t", 0), ("t", 1)
+FENCED, CONCURRENT = ProducerFencedError.code, ConcurrentTransactionsError.code
+WRONG_STATE, WRONG_ID = InvalidTxnStateError.code, InvalidProducerIdMappingError.code
+
+
+def rig_with_one() -> tuple[TxnRig, tuple[int, int]]:
+    """One record is written, its transaction is prepared."""
+    rig = TxnRig()
+    producer = rig.begun(timeout_ms=60_000)
+    assert rig.write(producer, T0, "x")
+    assert rig.prepare(producer).code == 0
+    assert rig.state() == "Prepared"
+    return rig, producer
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+@pytest.mark.parametrize("v2", [True, False])
+@pytest.mark.parametrize("moves", [True, False])
+def test_no_time_ends_it_but_its_driver_does(is_commit: bool, v2: bool, moves: bool) -> None:
+    """However long that takes, also at a coordinator that has only read of it; at the very producer id and
+    epoch."""
+    rig, producer = rig_with_one()
+    for _ in range(3):
+        rig.pass_time(30 * 24 * 3_600_000)
+        if moves:
+            rig.restart()
+    assert rig.state() == "Prepared"
+    assert rig.end((producer[0], 1), commit=is_commit, v2=v2).code == FENCED
+    assert rig.end((7, 0), commit=is_commit, v2=v2).code == WRONG_ID
+    assert rig.end(producer, commit=is_commit, v2=v2).code == 0
+    rig.settle()
+    leader = rig.leaders[T0]
+    assert (leader.committed, leader.aborted) == ((["x"], []) if is_commit else ([], ["x"]))
+    assert rig.end(producer, commit=is_commit, v2=v2).code == 0  # a retry
+    check_transaction_census(rig.shard)
+
+
+def test_the_next_producer_comes_again_until_it_has_ended() -> None:
+    """It neither fences nor aborts, whatever it knows, and is told why."""
+    rig, producer = rig_with_one()
+    for call in (rig.init(), rig.init(producer=producer)):
+        assert call.code == CONCURRENT
+        assert "is prepared" in str(call.answer)
+    assert rig.init(producer=(7, 0)).code == FENCED
+    assert rig.end(producer).code == 0
+    next_one = rig.init()
+    rig.settle()
+    assert rig.leaders[T0].committed == ["x"]
+    assert (next_one.answer.producer_id, next_one.answer.producer_epoch) == (producer[0], 2)
+
+
+def test_who_has_waited_for_an_end_hears_of_what_is_prepared_since() -> None:
+    """The producer was faster than those who were to take its id over."""
+    rig = TxnRig()
+    first = rig.begun()
+    rig.write(first, T0, "x")
+    rig.end(first)
+    held = [rig.init() for _ in range(3)]
+    rig.deliver()
+    second = (first[0], 1)
+    assert rig.write(second, T0, "y")
+    assert rig.prepare(second).code == 0
+    assert not any(call.answers for call in held)
+    rig.pass_time(0)
+    assert [call.code for call in held] == [CONCURRENT] * 3
+    assert rig.state() == "Prepared"
+
+
+def test_nothing_joins_it() -> None:
+    """No partition, no offsets of a group; a leader that asks about a batch hears the same. What is there
+    may be prepared again."""
+    rig, producer = rig_with_one()
+    size = len(rig.log)
+    for added in (rig.add(producer, T0), rig.add(producer, T1), rig.add(producer, T0, verify_only=True)):
+        assert added.error_code == WRONG_STATE
+        assert "is prepared" in added.error_detail
+    assert rig.add_offsets(producer).code == WRONG_STATE
+    assert rig.add((producer[0], 1), T0).error_code == FENCED
+    assert rig.prepare(producer).code == 0
+    assert len(rig.log) == size
+
+
+def test_what_cannot_be_prepared() -> None:
+    """What nobody has, what another producer has, what is not open, what has ended or ends."""
+    rig = TxnRig()
+    assert rig.prepare((1, 0), "nobody").code == WRONG_ID
+    producer = rig.begun()
+    assert rig.prepare(producer).code == WRONG_STATE
+    rig.write(producer, T0, "x")
+    assert rig.prepare((7, 0)).code == WRONG_ID
+    assert rig.prepare((producer[0], 1)).code == FENCED
+    rig.end(producer)
+    assert rig.prepare(producer).code == FENCED
+    assert rig.prepare((producer[0], 1)).code == WRONG_STATE
+    rig.settle()
+    assert rig.prepare(producer).code == FENCED
+    assert rig.prepare((producer[0], 1)).code == WRONG_STATE
+
+
+def test_what_has_timed_out_or_was_taken_over_is_told() -> None:
+    """The driver comes too late: nothing of the batch is decided yet."""
+    rig = TxnRig()
+    slow = rig.begun(timeout_ms=60_000)
+    rig.write(slow, T0, "x")
+    rig.pass_time(80_000)
+    assert rig.prepare(slow).code == FENCED
+    rig.settle()
+    fenced = rig.begun()
+    rig.write(fenced, T0, "y")
+    rig.init()
+    assert rig.prepare(fenced).code == FENCED
+
+
+def test_it_is_prepared_once_that_is_committed() -> None:
+    """A coordinator that takes over without it may still abort it, and nobody was told otherwise."""
+    rig = TxnRig()
+    producer = rig.begun()
+    rig.write(producer, T0, "x")
+    rig.refuses = NotEnoughReplicasError("one replica")
+    assert rig.prepare(producer).code == NotEnoughReplicasError.code
+    assert rig.state() == "Ongoing"
+    rig.refuses, rig.commits_at_once = None, False
+    call = rig.prepare(producer)
+    assert not call.answers
+    rig.restart(keeps=0)
+    assert rig.state() == "Ongoing"
+    rig.commits_at_once = True
+    assert rig.prepare(producer).code == 0
+
+
+def test_the_next_transaction_of_the_id_times_out_as_any() -> None:
+    """To be prepared is of one transaction alone."""
+    rig, producer = rig_with_one()
+    rig.end(producer)
+    rig.settle()
+    rig.write((producer[0], 1), T0, "y")
+    rig.pass_time(80_000)
+    rig.settle()
+    assert rig.leaders[T0].aborted == ["y"]
+
+
+def test_with_the_last_epoch_of_a_producer_id() -> None:
+    """The end brings the next producer id, as of any transaction."""
+    rig = TxnRig()
+    rig.put(1, 32_766, partitions=(TransactionTopic("t", (0,)),))
+    rig.leaders[T0].append(500, 32_766, "x")
+    assert rig.prepare((500, 32_766)).code == 0
+    call = rig.end((500, 32_766))
+    assert (call.answer.producer_id, call.answer.producer_epoch) == (1000, 0)
+    rig.settle()
+    assert rig.leaders[T0].committed == ["x"]
+
+
+def test_its_record_is_that_of_an_ongoing_one_with_a_tag_more() -> None:
+    """So whoever does not know of it reads it as open. Of other states the tag says nothing."""
+    rig, _ = rig_with_one()
+    decoded = decode_record(*rig.log[-1])
+    assert decoded is not None
+    assert (decoded[1].status, decoded[1].prepared_ms) == (1, rig.moment.wall_ms)
+    assert state_of(1, is_prepared=True) is TxnState.PREPARED
+    assert state_of(4, is_prepared=True) is TxnState.COMPLETE_COMMIT
+
+
+def test_it_is_never_forgotten() -> None:
+    """Ids that nobody uses are, after a week."""
+    rig, _ = rig_with_one()
+    rig.begun("other")
+    rig.pass_time(14 * 24 * 3_600_000)
+    assert list(rig.shard._known) == ["a"]
+    assert rig.shard.metrics().gauges["NumTransactionsPrepared"] == 1
