@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 WRITE_HIGH_BYTES = 64 * 1024
 # Bound: calls of one connection that are started before others have their turn, and for how long.
 TURN_CALLS = 32
-TURN_READS = 8  # that filled their room
+TURN_READS = 4  # that filled their room
 TURN_S = 0.002
 # Bound: how long a connection that is gone is remembered because it was to wait.
 MUTE_STEP_MS = 10_000
