@@ -17,6 +17,7 @@ class Sessions:
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
         self._last_contact_ms: dict[int, int] = {}
+        self._given_ms: dict[int, int] = {}  # by `extend`, since a node was heard
         self._seen: dict[int, int] = {}  # the metadata offset that each node has applied
         self._shutdown_offsets: dict[int, int] = {}
         self.cordoned: set[int] = set()  # nodes all of whose log dirs that work are cordoned
@@ -26,6 +27,7 @@ class Sessions:
     def touch(self, node_id: int, now_ms: int, metadata_offset: int = -1) -> None:
         """The node was heard, and has applied the metadata up to `metadata_offset`."""
         self._last_contact_ms[node_id] = now_ms
+        self._given_ms.pop(node_id, None)
         self._seen[node_id] = max(metadata_offset, self._seen.get(node_id, -1))
 
     def end(self, node_id: int) -> None:
@@ -43,6 +45,7 @@ class Sessions:
         """The session is over; does nothing if there is none."""
         for facts in (
             self._last_contact_ms,
+            self._given_ms,
             self._seen,
             self._shutdown_offsets,
             self.full_replicas,
@@ -71,13 +74,19 @@ class Sessions:
         return sorted(node_id for node_id in self._last_contact_ms if not self.is_live(node_id, now_ms))
 
     def extend(self, lost_ms: int) -> None:
-        """Move all deadlines: nobody could be heard while the controller itself stood still."""
+        """Move all deadlines: nobody could be heard while the controller itself stood still. Bound: a node
+        that is not heard between such times gets them for one session timeout; a controller that is always
+        late would never miss it."""
         for node_id in self._last_contact_ms:
-            self._last_contact_ms[node_id] += lost_ms
+            given_ms = self._given_ms.get(node_id, 0)
+            if given_ms < self._timeout_ms:
+                self._last_contact_ms[node_id] += lost_ms
+                self._given_ms[node_id] = given_ms + lost_ms
 
     def restart(self, node_ids: Iterable[int], now_ms: int) -> None:
         """Begin anew with these nodes, each as if heard now."""
         self._last_contact_ms = dict.fromkeys(node_ids, now_ms)
+        self._given_ms.clear()
 
     def __len__(self) -> int:
         return len(self._last_contact_ms)

@@ -37,6 +37,22 @@ def test_lost_time_is_given_back() -> None:
     assert not sessions.is_live(1, 600)
 
 
+def test_a_controller_that_is_always_late_misses_nodes_all_the_same() -> None:
+    """Each of its ticks gives 30 ms back, in a session of 100; whoever is heard meanwhile has all of them."""
+    sessions = Sessions(100)
+    sessions.restart([1, 2], 0)
+    now_ms = 0
+    while 1 in (expired := sessions.expired(now_ms)) or not expired:
+        assert now_ms <= 300, "a dead node is missed in the end"
+        now_ms += 30
+        sessions.extend(30)
+        if not now_ms % 90:
+            sessions.touch(1, now_ms)
+    assert expired == [2]
+    sessions.extend(1_000)  # one long stop is given back in whole
+    assert sessions.expired(now_ms + 1_000) == [2]
+
+
 def test_an_ended_session_stays_over_until_it_is_heard() -> None:
     """Time that is given back does not bring it back; a heartbeat does. Nobody is made up."""
     sessions = Sessions(100)
