@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from fault_workload import ENOUGH, Workload
+from fault_workload import Workload
 
 # HEADRACE_FAULT_SEEDS=20 plays twenty longer runs, HEADRACE_FAULT_SECONDS says how long the faults last.
 SEEDS = int(os.environ.get("HEADRACE_FAULT_SEEDS", "1"))
@@ -21,4 +21,4 @@ def test_no_anomaly_under_random_faults(seed: int) -> None:
     assert workload.complaints == [], workload.faults
     assert workload.history.anomalies() == {}, workload.faults
     acked = sum(send.offset is not None for process in workload.history.processes for send in process.sends)
-    assert acked > ENOUGH
+    assert acked > 100
