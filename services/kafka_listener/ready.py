@@ -36,6 +36,12 @@ class ReadyAnswer(NamedTuple):
         return b"".join((self.before, frame[4:8], self.behind))
 
 
+def _software(body: Any) -> tuple[str, str] | None:
+    if not hasattr(body, "client_software_name"):
+        return None  # of another kind, or of a version that does not say it
+    return body.client_software_name, body.client_software_version
+
+
 def key_of(frame: memoryview) -> bytes | None:
     """All of a request but its number; None if its answer is of no use to others."""
     if frame[0] or frame[1] not in _APIS or len(frame) > MAX_REQUEST_BYTES:
@@ -72,7 +78,7 @@ class ReadyAnswers:
             call.api,
             call.body,
             call.peer.client_id,
-            call.peer.software if call.api.key == API_VERSIONS else None,
+            _software(call.body),
             head[:4],
             head[8:] + body,
         )

@@ -3,6 +3,7 @@ asked the same (tests/oracle)."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import headrace
@@ -139,3 +140,19 @@ def test_offsets_of_partitions_that_do_not_exist_are_not_deleted(wire: Wire) -> 
         (TOPIC, 7): "unknown_topic_or_partition",
         ("no-such-topic", 0): "unknown_topic_or_partition",
     }
+
+
+def test_who_comes_later_hears_of_a_topic(wire: Wire) -> None:
+    """Clients that come, ask the same and go are answered alike, until there is something new to be said."""
+    for number in range(3):
+        name = f"later-{number}"
+        create(wire, 7, name)
+        assert until(partial(is_heard_of, wire, name), 30)
+        assert all(is_heard_of(wire, name) for _ in range(5))
+
+
+def is_heard_of(wire: Wire, name: str) -> bool:
+    """Among all topics, by who has just come."""
+    with Wire("{}:{}".format(*wire._socket.getpeername())) as other:
+        other.ask("api_versions", 3, client_software_name="a", client_software_version="1")
+        return name in {topic["name"] for topic in other.ask("metadata", 9, topics=None)["topics"]}

@@ -67,6 +67,23 @@ def test_what_may_be_different_the_next_time_is_not_ready() -> None:
     run(scenario)
 
 
+def test_who_does_not_say_a_name_gets_nobody_elses() -> None:
+    """ApiVersions of an old version, which asks before or after it says its name in a new one."""
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            first, second = await rig.client(), await rig.client()
+            first.send(API_VERSIONS, 3, client_software_name="x")
+            await first.answer(API_VERSIONS, 3)
+            for client in (first, second):
+                client.send(API_VERSIONS, 0)
+                await client.answer(API_VERSIONS, 0)
+            names = [connection.peer.software[0] for connection in rig.listener._connections]
+            assert sorted(names) == ["unknown", "x"]
+
+    run(scenario)
+
+
 def test_each_client_keeps_its_own_names() -> None:
     """Those that it says, with ApiVersions, and no other one's."""
 
