@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,7 @@ def loop(config: dict[str, Any]) -> None:
             kept = torch.load(Path(folder, f"rank-{rank}.pt"))
         seen = kept["seen"]
         iterator.load_state_dict(kept["shard"])
+    known = Path(config["folder"], "training", "checkpoint_manager_snapshot.json")  # Ray Train's own
     done = 0
     while iterator.epoch < EPOCHS:
         for batch in iterator:
@@ -81,6 +83,8 @@ def loop(config: dict[str, Any]) -> None:
                     )
                     ray.train.report({}, checkpoint=ray.train.Checkpoint.from_directory(folder))
             elif before is None and rank == 1 and done == 7:
+                while not known.exists():  # else the next attempt would begin anew, and end like this one
+                    threading.Event().wait(0.05)
                 os.kill(os.getpid(), signal.SIGKILL)
     torch.distributed.all_reduce(seen)
     if rank == 0:
