@@ -17,7 +17,7 @@ class Killed(Exception):
 
 
 @contextlib.contextmanager
-def one_node(**config: Any) -> Iterator[LocalCluster]:
+def pipeline_cluster(**config: Any) -> Iterator[LocalCluster]:
     """For all tests of a file, each with topics of its own; at the end nobody uses connections to it."""
     with local(**config) as started:
         yield started

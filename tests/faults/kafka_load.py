@@ -190,6 +190,22 @@ class Transactional(Sender):
         else:
             self.aborted.update(self._values)
 
+    def play(self, producer: Any, end: Callable[[Callable[..., Any]], None]) -> None:
+        """One transaction of a producer that blocks; `end` calls how it ends."""
+        producer.begin_transaction()
+        for value, partition in self.new_transaction():
+            self.send(producer, value, partition)
+            self.stopping.wait(PAUSE_S)
+        if self.is_to_commit():
+            end(producer.commit_transaction)
+            self.committed()
+        else:
+            end(producer.abort_transaction)
+
+    def send(self, producer: Any, value: bytes, partition: int) -> None:
+        """In the client's way."""
+        producer.send(self.topic, value, partition=partition)
+
     def another_life(self) -> None:
         self.deaths += 1
         assert self.deaths < LIVES, "no producer gets on"
@@ -202,16 +218,7 @@ class LibrdkafkaTransactions(Transactional):
         producer = self._begin()
         while not self.stopping.is_set():
             try:
-                producer.begin_transaction()
-                for value, partition in self.new_transaction():
-                    producer.produce(self.topic, value, partition=partition)
-                    self.stopping.wait(PAUSE_S)
-                    producer.poll(0)
-                if self.is_to_commit():
-                    _until_done(producer.commit_transaction)
-                    self.committed()
-                else:
-                    _until_done(producer.abort_transaction)
+                self.play(producer, _until_done)
             except KafkaException as error:
                 is_fatal = not error.args[0].txn_requires_abort()
                 if is_fatal or not _is_aborted(producer):
@@ -219,6 +226,10 @@ class LibrdkafkaTransactions(Transactional):
                     producer = self._begin()
                 else:
                     self.aborted.update(self._values)
+
+    def send(self, producer: Producer, value: bytes, partition: int) -> None:
+        producer.produce(self.topic, value, partition=partition)
+        producer.poll(0)
 
     def _begin(self) -> Producer:
         self.another_life()
@@ -272,15 +283,7 @@ class KafkaPythonTransactions(Transactional):
         producer = self._begin()
         while not self.stopping.is_set():
             try:
-                producer.begin_transaction()
-                for value, partition in self.new_transaction():
-                    producer.send(self.topic, value, partition=partition)
-                    self.stopping.wait(PAUSE_S)
-                if self.is_to_commit():
-                    in_time(producer.commit_transaction)
-                    self.committed()
-                else:
-                    in_time(producer.abort_transaction)
+                self.play(producer, in_time)
             except Exception:  # noqa: BLE001 - as above
                 self.broken()
                 self._end(producer)

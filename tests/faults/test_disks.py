@@ -76,11 +76,8 @@ def lead(cluster: FaultCluster, node: Server) -> None:
         )
 
 
-def test_s29_a_leader_whose_disk_is_full(make_cluster: Any, measured: Any, mount: Any) -> None:
-    """It hands over and leaves the ISR, producers go on with the two that have room; when there is room
-    again it catches up, without a restart."""
-    cluster = make_cluster()
-    cluster.create_topic("t", min_insync_replicas=2)
+def leader_on_a_small_disk(cluster: FaultCluster, mount: Any) -> Server:
+    """The first replica, begun anew there, in sync again and leading."""
     node = cluster.node(cluster.partition("t").replicas[0])
     node.kill()
     node.wipe()
@@ -88,12 +85,27 @@ def test_s29_a_leader_whose_disk_is_full(make_cluster: Any, measured: Any, mount
     node.start()
     cluster.until_in_sync("t")
     lead(cluster, node)
-    work = Workload(cluster, "t").start()
-    begun_s = time.monotonic()
-    filler = node.directory / "filler"
+    return node
+
+
+def fill(directory: Path) -> Path:
+    """The file that takes all the room there is."""
+    filler = directory / "filler"
     with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
         while True:
             file.write(bytes(1 << 16))
+    return filler
+
+
+def test_s29_a_leader_whose_disk_is_full(make_cluster: Any, measured: Any, mount: Any) -> None:
+    """It hands over and leaves the ISR, producers go on with the two that have room; when there is room
+    again it catches up, without a restart."""
+    cluster = make_cluster()
+    cluster.create_topic("t", min_insync_replicas=2)
+    node = leader_on_a_small_disk(cluster, mount)
+    work = Workload(cluster, "t").start()
+    begun_s = time.monotonic()
+    filler = fill(node.directory)
     cluster.until(lambda: cluster.leader("t") != node.id, "another node leads")
     cluster.until(lambda: node.id not in cluster.partition("t").isr, "it left the ISR")
     assert node.is_alive
@@ -111,17 +123,8 @@ def test_a_leader_whose_disk_is_full_under_kafkas_producers(make_cluster: Any, m
     """As above, by librdkafka over the listener, with and without transactions."""
     cluster = make_cluster(kafka=True)
     with KafkaLoad(cluster, Librdkafka, LibrdkafkaTransactions) as load:
-        node = cluster.node(cluster.partition("t").replicas[0])
-        node.kill()
-        node.wipe()
-        mount(node.directory)
-        node.start()
-        cluster.until_in_sync("t")
-        lead(cluster, node)
-        filler = node.directory / "filler"
-        with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
-            while True:
-                file.write(bytes(1 << 16))
+        node = leader_on_a_small_disk(cluster, mount)
+        filler = fill(node.directory)
         cluster.until(lambda: cluster.leader("t") != node.id, "another node leads")
         load.more()
         filler.unlink()

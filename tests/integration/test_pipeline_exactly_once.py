@@ -23,7 +23,7 @@ from headrace.clients.pipeline import (
 )
 from headrace.protocol.errors import ApiTimeoutError, InvalidTxnStateError, ProducerFencedError
 from markers import until_markers_are_written
-from pipeline_rig import Killed, one_node
+from pipeline_rig import Killed, pipeline_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +37,7 @@ BATCHES, TASKS = 5, 3
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     """One node for all histories, each with a topic and a query of its own."""
-    with one_node() as started:
+    with pipeline_cluster() as started:
         yield started
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from headrace import LocalCluster, NewTopic, local
+from headrace import LocalCluster, NewTopic
 from headrace.clients.pipeline import (
     Planner,
     PreparedWrite,
@@ -19,7 +19,6 @@ from headrace.clients.pipeline import (
     write_options,
 )
 from headrace.clients.pipeline.commits import task_id
-from headrace.clients.pipeline.pool_io import close_idle
 from headrace.protocol.errors import (
     ApiTimeoutError,
     InvalidTxnStateError,
@@ -28,10 +27,11 @@ from headrace.protocol.errors import (
 )
 from headrace.protocol.messages.registry import PREPARE_TXN
 from markers import until_markers_are_written
+from pipeline_rig import Killed, pipeline_cluster
 from waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from headrace.clients.pipeline.commits import Decision
 
@@ -41,17 +41,12 @@ SLOW_MS = "500"
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     """Three nodes, one of which may die; each test has topics and queries of its own."""
-    with local(
+    with pipeline_cluster(
         nodes=3,
         broker_session_timeout_ms=3_000,
         transaction_abort_timed_out_transaction_cleanup_interval_ms=50,
     ) as started:
         yield started
-        assert close_idle() == 0
-
-
-class Killed(Exception):
-    """The driver dies here."""
 
 
 def options(cluster: LocalCluster, topic: str, **given: str) -> Any:
@@ -91,6 +86,16 @@ def die_before(patch: pytest.MonkeyPatch, step: str, first: Callable[[], None] =
         raise Killed
 
     patch.setattr(Sink, step, die)
+
+
+def leave_prepared(
+    patch: pytest.MonkeyPatch, given: Any, query: str, writes: Sequence[PreparedWrite]
+) -> None:
+    """By a driver that dies before it decides."""
+    with patch.context() as patched, Sink(given, query) as sink:
+        die_before(patched, "_record")
+        with pytest.raises(Killed):
+            sink.commit(0, writes)
 
 
 def test_an_attempt_that_has_passed_the_gate_takes_nothing_from_what_is_decided(
@@ -170,10 +175,8 @@ def test_what_was_prepared_and_not_decided_is_undone_by_the_next_driver(
 ) -> None:
     """Nobody else would: readers would wait for ever. What tasks have open for the new one stays."""
     wanted = options(cluster, "undecided")
-    with monkeypatch.context() as patched, Sink(wanted, "undecided") as sink:
-        die_before(patched, "_record")
-        with pytest.raises(Killed):
-            sink.commit(0, [prepare(wanted, "undecided", f"{task}", task) for task in range(2)])
+    writes = [prepare(wanted, "undecided", f"{task}", task) for task in range(2)]
+    leave_prepared(monkeypatch, wanted, "undecided", writes)
     assert states(cluster, "undecided") == {"Prepared"}
     new = prepare(wanted, "undecided", "new", 2)
     with Sink(wanted, "undecided") as sink:
@@ -233,10 +236,7 @@ def test_an_admin_ends_what_no_driver_comes_back_for(
 ) -> None:
     """In all of its partitions; what is not prepared is left alone."""
     wanted = options(cluster, "gone")
-    with monkeypatch.context() as patched, Sink(wanted, "gone") as sink:
-        die_before(patched, "_record")
-        with pytest.raises(Killed):
-            sink.commit(0, [prepare(wanted, "gone", "x")])
+    leave_prepared(monkeypatch, wanted, "gone", [prepare(wanted, "gone", "x")])
     other = prepare(wanted, "gone too", "y")
     found = cluster.admin().abort_prepared(task_id("gone", 0), other.transactional_id, "nobody")
     assert set(found.errors) == {other.transactional_id, "nobody"}

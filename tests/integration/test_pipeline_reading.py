@@ -26,7 +26,7 @@ from headrace.clients.spark import group_progress_io
 from headrace.clients.spark.group_progress_io import GroupProgress
 from headrace.protocol.errors import DataLossError, UnknownTopicOrPartitionError
 from markers import until_markers_are_written
-from pipeline_rig import one_node
+from pipeline_rig import pipeline_cluster
 from waiting import wait_for
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     """One node for all tests of the file, each with topics of its own."""
-    with one_node(log_cleaner_backoff_ms=50, log_retention_ms=-1) as started:  # records are from 1970
+    with pipeline_cluster(log_cleaner_backoff_ms=50, log_retention_ms=-1) as started:  # records are from 1970
         yield started
 
 

@@ -28,7 +28,7 @@ from headrace.clients.spark import stream_io
 from headrace.clients.spark.reading_io import fetched
 from headrace.clients.spark.stream_offsets import from_spark, to_spark
 from headrace.protocol.errors import DataLossError
-from pipeline_rig import Killed, one_node
+from pipeline_rig import Killed, pipeline_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -43,7 +43,7 @@ ROUNDS, ROWS, MOST = 3, 20, 13
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     """One node for all tests, each with topics of its own."""
-    with one_node() as started:
+    with pipeline_cluster() as started:
         yield started
 
 

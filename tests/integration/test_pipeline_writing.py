@@ -35,7 +35,7 @@ from headrace.protocol.errors import (
     ProducerFencedError,
 )
 from markers import until_markers_are_written
-from pipeline_rig import Killed, one_node
+from pipeline_rig import Killed, pipeline_cluster
 from reading import to_the_end
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     """One node for all tests of the file, each with topics and queries of its own."""
-    with one_node(transaction_abort_timed_out_transaction_cleanup_interval_ms=50) as started:
+    with pipeline_cluster(transaction_abort_timed_out_transaction_cleanup_interval_ms=50) as started:
         yield started
 
 
