@@ -54,16 +54,16 @@ if TYPE_CHECKING:
         bytes_,
         connect,
         int64,
-        json,
-        msgpack,
         murmur2_sticky,
         quota_entity,
         subtract,
         utf8,
-        uuid,
     )
+    from .clients import json as json
+    from .clients import msgpack as msgpack
     from .clients import ray_data as ray_data
     from .clients import spark as spark
+    from .clients import uuid as uuid
     from .clients.arrow.layout import ARROW_SCHEMA as ARROW_SCHEMA
     from .protocol import errors
     from .protocol.errors import HeadraceError, KafkaError
@@ -71,6 +71,8 @@ if TYPE_CHECKING:
     from .services.local_io import LocalCluster, local
 
 _OTHER_HOMES = {
+    # Not in __all__: `from headrace import *` must not replace modules of these names.
+    **dict.fromkeys(("json", "msgpack", "uuid"), ".clients"),
     "HeadraceError": ".protocol.errors",
     "KafkaError": ".protocol.errors",
     "TopicPartition": ".protocol.model",
@@ -92,7 +94,7 @@ __all__ = [
     "BatchResult", "RecordFuture", "ProducerInterceptor", "murmur2_sticky",
     "NewTopic", "Resource", "Results", "append", "subtract", "EARLIEST", "LATEST", "MAX_TIMESTAMP",
     "ElectionType", "TopicPartitionReplica", "ANY_NAME", "quota_entity",
-    "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64", "uuid", "json", "msgpack",
+    "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64",
     "errors", "HeadraceError", "KafkaError",
 ]  # fmt: skip
 # ARROW_SCHEMA and spark are not among them: they need extras, and `from headrace import *` must work without

@@ -1,4 +1,5 @@
-"""What pyproject.toml cannot say: the modules of the hot path are compiled as they stand (docs/adr/0026)."""
+"""What pyproject.toml cannot say: the modules of the hot path are compiled as they stand (docs/adr/0026), and
+the README of a package has no relative links."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ from typing import Any
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-_HOT = runpy.run_path(str(Path(__file__).parent / "runtime" / "compiled_io.py"))
+_ROOT = Path(__file__).parent
+_HOT = runpy.run_path(str(_ROOT / "runtime" / "compiled_io.py"))
+_absolute_links = runpy.run_path(str(_ROOT / "services" / "long_description.py"))["absolute_links"]
 _built_of = _HOT["built_of"]
 # by the module's name, relative to this folder
 _SOURCES = {name: Path(*name.split(".")[1:]).with_suffix(".py") for name in sorted(_HOT["HOT_MODULES"])}
@@ -77,4 +80,8 @@ class BuildExt(build_ext):
         return str(Path(self.build_lib, self.get_ext_filename(ext_name)))
 
 
-setup(cmdclass={"build_ext": BuildExt})
+setup(
+    cmdclass={"build_ext": BuildExt},
+    long_description=_absolute_links((_ROOT / "README.md").read_text(encoding="utf-8")),
+    long_description_content_type="text/markdown",
+)

@@ -14,11 +14,13 @@ from typing import Any
 from . import cells, kafka_io, machine_io, partitions_io, results, startup_io
 from .children_io import ChildError, LostDataError
 from .group import BUDGET_FULL_S, BUDGET_QUICK_S, GOAL_MORE_S, KAFKA, Group
+from .overview import with_table
 from .page import goal_table, page, partition_lines, ratio_lines
 from .session_io import Session
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
+README = HERE.parent / "README.md"
 RESULTS = DOCS / "benchmarks" / "results.json"
 
 
@@ -54,7 +56,7 @@ def main() -> int:
         if not RESULTS.exists():
             print(f"there is no {RESULTS.relative_to(HERE.parent)}: run `make bench`", file=sys.stderr)
             return 1
-        write_page(json.loads(RESULTS.read_text()), DOCS)
+        write_pages(json.loads(RESULTS.read_text()))
         return 0
     try:
         return run(options)
@@ -100,8 +102,8 @@ def run(options: argparse.Namespace) -> int:
         return 0
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_text(results.dump(found))
-    write_page(json.loads(RESULTS.read_text()), DOCS)  # as --page will: from what was written
-    say(f"wrote {DOCS.name}/BENCHMARKS.md")
+    write_pages(json.loads(RESULTS.read_text()))  # as --page will: from what was written
+    say(f"wrote {DOCS.name}/BENCHMARKS.md and the table of {README.name}")
     return 0
 
 
@@ -147,6 +149,12 @@ def measure(options: argparse.Namespace, groups: list[Group], apart: set[str]) -
     mode = {"is_quick": is_quick, "seconds": round(time.monotonic() - STARTED), "left_out": left_out}
     found = results.assemble(runs, startup, {**facts, "machine": machine}, mode)
     return {**found, "partitions": partitions}
+
+
+def write_pages(found: dict[str, Any]) -> None:
+    """The page, its pictures, and the table of the README."""
+    write_page(found, DOCS)
+    README.write_text(with_table(README.read_text(), found))
 
 
 def write_page(found: dict[str, Any], folder: Path) -> None:

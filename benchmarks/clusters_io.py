@@ -11,9 +11,10 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headrace.runtime.ports_io import reserve_ports
 from headrace.runtime.waiting_io import until
 
-from . import kafka_cluster_io, kafka_io
+from . import kafka_cluster_io
 from .replicated import NODES
 from .systems_io import (
     LISTENERS,
@@ -64,7 +65,7 @@ class HeadraceCluster:
         self._controllers, self._ports = self._start_quorum()
         self._nodes: dict[int, Child] = {}
         self._addresses: dict[int, str] = {}
-        ports = kafka_io.free_ports(NODES) if listens else []
+        ports = reserve_ports(NODES) if listens else []
         self._kafka_addresses = {number: f"127.0.0.1:{port}" for number, port in enumerate(ports, 1)}
         self.kafka_bootstrap = ",".join(self._kafka_addresses.values())
         for number in range(1, NODES + 1):

@@ -12,13 +12,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from headrace.runtime.ports_io import reserve_ports
+
 from . import kafka_io
 from .kafka_io import (
     SERVER_JVM,
     STOP_TIMEOUT_S,
     KafkaNode,
     classpath,
-    free_ports,
     pinned,
     run_tool,
     wait_for_port,
@@ -49,7 +50,7 @@ class KafkaCluster:
         self._cores, self._jvm = None if cores is None else list(cores), jvm
         self._scratch = Path(tempfile.mkdtemp(prefix="headrace-kafka-"))
         self._nodes: dict[int, KafkaNode] = {}
-        ports = free_ports(2 * nodes)
+        ports = reserve_ports(2 * nodes)
         self._ports = {
             number: (ports[2 * number - 2], ports[2 * number - 1]) for number in range(1, nodes + 1)
         }

@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from . import kafka_io
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -108,6 +110,7 @@ def facts() -> dict[str, Any]:
         "transparent_hugepages": _text("/sys/kernel/mm/transparent_hugepage/enabled") or "not told",
         "python": platform.python_version(),
         "java": _java(),
+        "kafka": kafka_io.VERSION,
         "packages": {name: _version(name) for name in PACKAGES},
         "time": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         "commit": _commit(),

@@ -338,8 +338,6 @@ def machine_table(machine: dict[str, Any]) -> list[str]:
 
 def method(results: dict[str, Any]) -> str:
     """How it was measured, with the figures of this run."""
-    from .kafka_io import VERSION
-
     machine, before = results["machine"], results["preparation"]
     warm = before.get("kafka_warm_up")
     is_quick = results["mode"]["is_quick"]
@@ -349,7 +347,7 @@ def method(results: dict[str, Any]) -> str:
         members=MEMBERS, shared=SHARED_PARTITIONS, heartbeat=HEARTBEAT_MS,
         times=TIMES, small=METER_MOST[100], large=METER_MOST[1000], idle=IDLE, visitors=VISITORS, pace=PACE,
         kafka_after=LOAD_AFTER_S[KAFKA], headrace_after=LOAD_AFTER_S[HEADRACE],
-        kafka=VERSION, partitions=PARTITIONS, warm=warm_up(warm), touched=before.get("touched_gib"),
+        kafka=machine["kafka"], partitions=PARTITIONS, warm=warm_up(warm), touched=before.get("touched_gib"),
         touch_s=before.get("touch_s"), server_cores=_listed(machine["server_cores"]),
         client_cores=_listed(machine["client_cores"]), counts=unequal(is_quick=is_quick),
         goal_pairs=GOAL_PAIRS_QUICK if is_quick else GOAL_PAIRS_FULL,

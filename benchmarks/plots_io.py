@@ -1,4 +1,4 @@
-"""The pictures of docs/BENCHMARKS.md, small and the same for the same results."""
+"""The pictures of docs/BENCHMARKS.md and the README, small and the same for the same results."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from .cells import GROUPS
+from .overview import PANELS
 from .results import used
 
 if TYPE_CHECKING:
@@ -19,13 +20,14 @@ _TICKS = (0, 50, 90, 99, 99.9, 99.99)
 
 
 def write(results: dict[str, Any], folder: Path) -> None:
-    """ratios.svg and latency.svg."""
+    """ratios.svg, latency.svg and overview.svg."""
     import matplotlib as mpl
 
     mpl.use("svg")
     with mpl.rc_context(_OPTIONS):
         _ratios(results, folder / "ratios.svg")
         _latency(results, folder / "latency.svg")
+        _overview(results, folder / "overview.svg")
 
 
 def _ratios(results: dict[str, Any], path: Path) -> None:
@@ -81,6 +83,31 @@ def _latency(results: dict[str, Any], path: Path) -> None:
         panel.legend()
     for panel in panels.flat[len(groups) :]:
         panel.axis("off")
+    _save(figure, path)
+
+
+def _overview(results: dict[str, Any], path: Path) -> None:
+    """Million records/s of one node, medians: each way to produce and consume, one panel per record size."""
+    from matplotlib import pyplot as plt
+
+    figure, panels = plt.subplots(1, len(PANELS), figsize=(9, 2.6))
+    for panel, (title, bars) in zip(panels, PANELS, strict=True):
+        writing = bars[0][2]
+        places = [index + 0.6 * (group != writing) for index, (_, _, group, _) in enumerate(bars)]
+        for place, (_, system, group, cell) in zip(places, bars, strict=True):
+            found = used(results["runs"], group, cell).values()
+            rates = [run["records_per_s"] for run in found if "records_per_s" in run]
+            rate = statistics.median(rates) / 1e6 if rates else 0.0
+            panel.barh(place, rate, height=0.7, color=SYSTEM_COLORS[system])
+            panel.annotate(
+                f"{rate:.2f}", (rate, place), xytext=(3, 0), textcoords="offset points", va="center"
+            )
+        panel.set_yticks(places, [label for label, *_ in bars])
+        panel.invert_yaxis()
+        panel.margins(x=0.15)
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.set_title(title)
+        panel.set_xlabel("million records/s")
     _save(figure, path)
 
 

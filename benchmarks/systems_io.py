@@ -9,6 +9,7 @@ import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from headrace.runtime.ports_io import reserve_ports
 from headrace.runtime.waiting_io import until
 
 from . import kafka_io
@@ -197,7 +198,7 @@ class Kafka:
 
 def listening() -> dict[str, str]:
     """With it Kafka's clients reach a node of headrace, too."""
-    return {LISTENERS: f"{PLAINTEXT}127.0.0.1:{kafka_io.free_ports(1)[0]}"}
+    return {LISTENERS: f"{PLAINTEXT}127.0.0.1:{reserve_ports(1)[0]}"}
 
 
 def silent() -> logging.Logger:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..protocol.errors import ConfigError, NoClusterError
 from .cluster.network import Address
+from .foreign_names import refuse_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -25,7 +26,7 @@ def register_resolver(name: str, resolver: Resolver) -> None:
     """Add a way to find the cluster, tried in the order of registration; the same name replaces.
 
     It may block (it runs on a worker thread), is asked again whenever no known node answers, and returns
-    None when it does not apply.
+    None when it does not apply. A NoClusterError of it is raised if no other one finds a cluster.
     """
     _resolvers[name] = resolver
 
@@ -40,6 +41,7 @@ def explicit_bootstrap(bootstrap: str | Iterable[str] | None, environment: Mappi
 
     Errors: TypeError for what is neither text nor a sequence of texts.
     """
+    refuse_mapping(bootstrap, "Client")
     if bootstrap is not None and not isinstance(bootstrap, str):
         try:
             bootstrap = ",".join(bootstrap)
@@ -55,10 +57,17 @@ def resolve_bootstrap(explicit: str | None) -> tuple[Address, ...]:
     """
     if explicit is not None:
         return parse_addresses(explicit)
+    refusal: NoClusterError | None = None
     for resolver in list(_resolvers.values()):
-        found = resolver()
+        try:
+            found = resolver()
+        except NoClusterError as error:
+            refusal = refusal or error
+            continue
         if found:
             return parse_addresses(found)
+    if refusal is not None:
+        raise refusal
     tried = f" (asked: {', '.join(_resolvers)})" if _resolvers else ""
     raise NoClusterError(
         f"no cluster to connect to: pass bootstrap='host:port', set {VARIABLE}, or start one with"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..protocol.errors import ConfigError
 from ..runtime.config import KIB, MAX_INT, MAX_LONG, MIB, MINUTE, SECOND, Config, key, nearest_key
 from .durations import duration_ms
+from .foreign_names import advice_for
 from .producer_config import ProducerConfig as ProducerConfig
 from .producer_config import RequestConfig
 
@@ -246,8 +247,9 @@ def dotted(name: str, schemas: Iterable[type[Config]], *, is_keyword: bool = Fal
             known[real] = known[real.replace(".", "_")] = known[schema.field_of(real)] = real
     if name in known:
         return known[name]
+    advice = advice_for(name)
     hint = nearest_key(name, dict.fromkeys(known.values()), is_keyword=is_keyword)
-    raise ConfigError(f"unknown config key {name!r}{hint}")
+    raise ConfigError(f"unknown config key {name!r}{hint if advice is None else f'; {advice}'}")
 
 
 def given(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class ConnectionOptions(TypedDict, total=False):
@@ -29,12 +32,14 @@ class ProducerOptions(ConnectionOptions, total=False):
     transactional_id: str | None
     transaction_timeout_ms: int
     max_in_flight: int
+    max_in_flight_requests_per_connection: int
     retries: int
     delivery_timeout_ms: int
     buffer_memory: int
     max_block_ms: int
     max_request_size: int
     partitioner_adaptive: bool
+    partitioner_adaptive_partitioning_enable: bool
     partitioner_ignore_keys: bool
     request_timeout_ms: int
     retry_backoff_ms: int
@@ -54,9 +59,11 @@ class ConsumerOptions(ConnectionOptions, total=False):
     client_rack: str
     isolation_level: str
     group: str | None
+    group_id: str | None
     group_instance_id: str
     group_protocol: str
     group_remote_assignor: str
+    partition_assignment_strategy: str | Iterable[str]
     session_timeout_ms: int
     heartbeat_interval_ms: int
     max_poll_interval_ms: int

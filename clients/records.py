@@ -80,6 +80,8 @@ class Record(Protocol[K_co, V_co]):
     def headers(self) -> Headers: ...
     @property
     def leader_epoch(self) -> int: ...
+    def replace(self, **changes: Any) -> Record[Any, Any]:
+        """A record with other values for these attributes: records are immutable."""
 
 
 class PartitionInfo(NamedTuple):

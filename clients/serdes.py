@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid as _uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import msgpack as _msgpack
@@ -78,6 +79,27 @@ def _long_from(data: bytes) -> int:
     return int.from_bytes(data, "big", signed=True)
 
 
+def _json_dumps(value: Any) -> bytes:
+    data = msgspec.json.encode(value)
+    # msgspec writes numbers that JSON does not have as null: only then is there something to look for.
+    if b"null" in data:
+        _refuse_non_finite(msgspec.to_builtins(value))
+    return data
+
+
+def _refuse_non_finite(value: Any) -> None:
+    """Errors: ValueError for NaN and the infinities, also inside lists and dicts."""
+    todo = [value]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, float) and not isfinite(each):
+            raise ValueError(f"JSON has no {each!r}: send None, or a text, in its place")
+        if isinstance(each, dict):
+            todo += each.values()
+        elif isinstance(each, (list, tuple, set, frozenset)):
+            todo += each
+
+
 bytes_: Serde[bytes] = Serde("bytes_", _to_bytes, _same)
 utf8: Serde[str] = Serde("utf8", str.encode, bytes.decode)
 # 8 bytes big-endian, as Kafka's LongSerializer; text form as Kafka's UUIDSerializer
@@ -85,7 +107,7 @@ int64: Serde[int] = Serde("int64", lambda value: value.to_bytes(8, "big", signed
 uuid: Serde[_uuid.UUID] = Serde(
     "uuid", lambda value: str(value).encode(), lambda data: _uuid.UUID(data.decode())
 )
-json: Serde[Any] = Serde("json", msgspec.json.encode, msgspec.json.decode)
+json: Serde[Any] = Serde("json", _json_dumps, msgspec.json.decode)
 msgpack: Serde[Any] = Serde(
     "msgpack", _msgpack.packb, lambda data: _msgpack.unpackb(data, strict_map_key=False)
 )
@@ -175,10 +197,12 @@ def _checked_bytes(data: Any, topic: str, field: str) -> bytes | None:
         return data
     if isinstance(data, (bytearray, memoryview)):
         return bytes(data)
-    raise SerializationError(f"the {field} serializer for {topic!r} gave {type(data).__name__}, not bytes")
+    text = f"the {field} serializer for {topic!r} gave {type(data).__name__}, not bytes"
+    raise SerializationError(text, topic, field)
 
 
 def _cannot(what: str, topic: str, field: str, error: BaseException) -> SerializationError:
     if isinstance(error, SerializationError):
         return error
-    return SerializationError(f"cannot {what} the {field} for {topic!r}: {type(error).__name__}: {error}")
+    text = f"cannot {what} the {field} for {topic!r}: {type(error).__name__}: {error}"
+    return SerializationError(text, topic, field)

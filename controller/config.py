@@ -54,14 +54,15 @@ class ControllerConfig(GroupBounds):
         low=1,
         high=32_767,
         live=True,
-        doc="Replicas of a topic that does not say.",
+        doc="Replicas of a topic that does not say; `headrace up` sets 3, or as many as there are nodes.",
     )
     min_insync_replicas: int = key(
         "min.insync.replicas",
         1,
         low=1,
         high=MAX_INT,
-        doc="What a new cluster starts with as its cluster-wide min.insync.replicas; change it there later.",
+        doc="What a new cluster starts with as its cluster-wide min.insync.replicas; change it there later."
+        " `headrace up` sets 2 for three nodes and more.",
     )
     unclean_leader_election_enable: bool = key(
         "unclean.leader.election.enable",
@@ -113,7 +114,17 @@ class ControllerConfig(GroupBounds):
         1500,
         low=50,
         unit="ms",
-        doc="A storage node that was not heard for this long is fenced.",
+        doc="A storage node that sent no heartbeat for this long is fenced, unless its heartbeats were late "
+        "before: see broker.session.timeout.max.ms.",
+    )
+    broker_session_timeout_max_ms: int = key(
+        "broker.session.timeout.max.ms",
+        9 * SECOND,
+        low=50,
+        unit="ms",
+        doc="The longest session timeout of a node whose heartbeats were late in the last minute, as on a "
+        "busy machine: the heartbeat interval and three times the largest lateness. A value up to "
+        "broker.session.timeout.ms makes the timeout constant.",
     )
     reserved_broker_max_id: int = key(
         "reserved.broker.max.id", 1000, low=0, high=MAX_INT - 1, doc="Generated node ids start above this."

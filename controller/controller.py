@@ -19,6 +19,7 @@ from ..protocol.metadata.image import CLUSTER_DEFAULT
 from ..protocol.metadata.records import ConfigRecord, FormatRecord
 from ..protocol.metadata.replay import replay
 from ..runtime.config import SECOND
+from ..runtime.stalls import LONG_STALL_MS
 from .state import leaders, reassignments
 from .state.brokers import Brokers
 from .state.client_quotas import decide_quotas, describe_quotas
@@ -26,6 +27,7 @@ from .state.config_rules import ConfigSizes, live_config
 from .state.configs import MIN_ISR, Configs
 from .state.decision import Decision
 from .state.features import decide_features
+from .state.heartbeat_delays import HeartbeatDelays
 from .state.in_sync import decide_alter_partition
 from .state.laws import check_image
 from .state.mutation_quotas import MutationQuotas
@@ -38,10 +40,12 @@ if TYPE_CHECKING:
 
     from ..protocol.metadata.image import MetadataDelta, MetadataImage
     from ..protocol.metadata.records import MetadataRecord
+    from ..runtime.random_source import RandomSource
     from .config import ControllerConfig
-    from .state.decision import Randomness
     from .state.mutation_quotas import Charge
     from .state.standing import Standing
+
+    _Decide = Callable[[Any, int], Decision]  # of a request at a time in ms
 
 # However long sessions are: a node that asks for metadata waits two seconds for the answer to its long poll.
 MAX_TICK_MS = 250
@@ -51,11 +55,16 @@ class Controller:
     """Decides and applies. `image` has everything that was decided, durable already or not yet."""
 
     def __init__(
-        self, config: ControllerConfig, randomness: Randomness, image: MetadataImage, now_ms: int
+        self, config: ControllerConfig, randomness: RandomSource, image: MetadataImage, now_ms: int
     ) -> None:
         """Nodes that were active in `image` have one session timeout from `now_ms` to be heard."""
         self.image = image
-        self.sessions = Sessions(config.broker_session_timeout_ms)
+        delays = HeartbeatDelays(
+            config.broker_heartbeat_interval_ms,
+            config.broker_session_timeout_ms,
+            config.broker_session_timeout_max_ms,
+        )
+        self.sessions = Sessions(delays)
         self.sessions.restart(sorted(n for n, b in image.brokers.items() if not b.is_fenced), now_ms)
         # Twice the shell's period: longer than this between two ticks means that we stood still.
         self._stall_ms = 2 * tick_interval_ms(config)
@@ -65,14 +74,24 @@ class Controller:
         self._balance_due_ms = now_ms + self._balance_interval_ms
         self._unclean_due_ms = now_ms + self._config.unclean_leader_election_interval_ms
         self._brokers = Brokers(self._config, self.sessions)
+        self.notes = self._brokers.notes
         self._sizes = ConfigSizes(image, config.max_config_bytes)
         self._topics = Topics(self._config, randomness, self._sizes, self.sessions.cordoned)
         self._configs = Configs(config, self._sizes)
         self._mutations = MutationQuotas(config)
-        self._decide: dict[type, Callable[[Any, int], Decision]] = {
-            control.BrokerRegistrationRequest: self._decide_registration,
-            control.BrokerHeartbeatRequest: self._decide_heartbeat,
-            control.UnregisterBrokerRequest: self._decide_unregistration,
+        self._decide: dict[type, _Decide] = {
+            control.BrokerRegistrationRequest: _answered(
+                control.BrokerRegistrationResponse,
+                lambda r, now_ms: self._brokers.decide_registration(self.image, r, now_ms),
+            ),
+            control.BrokerHeartbeatRequest: _answered(
+                control.BrokerHeartbeatResponse,
+                lambda r, now_ms: self._brokers.decide_heartbeat(self.image, r, now_ms),
+            ),
+            control.UnregisterBrokerRequest: _answered(
+                control.UnregisterBrokerResponse,
+                lambda r, _: self._brokers.decide_unregistration(self.image, r),
+            ),
             control.CreateTopicsRequest: self._charged(self._topics.decide_create),
             control.DeleteTopicsRequest: self._charged(self._topics.decide_delete),
             control.CreatePartitionsRequest: self._charged(self._topics.decide_grow),
@@ -84,14 +103,33 @@ class Controller:
             quotas.DescribeClientQuotasRequest: (lambda r, _: describe_quotas(self.image, r)),
             quotas.AlterClientQuotasRequest: lambda r, _: decide_quotas(self.image, r),
             quotas.UpdateFeaturesRequest: lambda r, _: decide_features(self.image, r),
-            control.AlterPartitionRequest: self._decide_alter_partition,
-            control.ElectLeadersRequest: self._decide_elect_leaders,
-            control.AlterPartitionReassignmentsRequest: self._decide_reassign,
+            control.AlterPartitionRequest: _answered(
+                control.AlterPartitionResponse,
+                lambda r, _: decide_alter_partition(
+                    self._standing, r, self._config.max_partitions_per_request
+                ),
+            ),
+            control.ElectLeadersRequest: _answered(
+                control.ElectLeadersResponse,
+                lambda r, _: leaders.decide_elect_leaders(
+                    self._standing, r, self._config.max_partitions_per_request
+                ),
+            ),
+            control.AlterPartitionReassignmentsRequest: _answered(
+                control.AlterPartitionReassignmentsResponse,
+                lambda r, _: reassignments.decide_reassign(
+                    self._standing, r, self._config.max_partitions_per_request
+                ),
+            ),
             control.ListPartitionReassignmentsRequest: (
                 lambda r, _: reassignments.list_reassignments(self.image, r)
             ),
-            control.DrainNodeRequest: self._decide_drain,
-            AllocateProducerIdsRequest: self._decide_producer_ids,
+            control.DrainNodeRequest: _answered(
+                control.DrainNodeResponse, lambda r, _: self._brokers.decide_drain(self.image, r)
+            ),
+            AllocateProducerIdsRequest: _answered(
+                AllocateProducerIdsResponse, lambda r, _: decide_allocate(self.image, r)
+            ),
         }
 
     def decide(self, request: Any, now_ms: int) -> Decision:
@@ -109,23 +147,32 @@ class Controller:
         """The first records of a new cluster, or nothing if the log has begun."""
         if self.image.cluster_id:
             return ()
-        min_isr = self._config.min_insync_replicas
-        configs = () if min_isr == 1 else (ConfigRecord(*CLUSTER_DEFAULT, MIN_ISR, str(min_isr)),)
-        return (FormatRecord(cluster_id), *configs)
+        return (FormatRecord(cluster_id), _cluster_min_isr(self._config.min_insync_replicas))
 
     def decide_expiry(self, now_ms: int) -> tuple[MetadataRecord, ...]:
         """What time brings: records that fence one silent node, or elect some leaders. Apply them and ask
         again until there are none."""
         return (
-            self._brokers.decide_expiry(self.image, now_ms)
+            self._decide_elr_config()
+            or self._brokers.decide_expiry(self.image, now_ms)
             or self.decide_balance(now_ms)
             or self.decide_unclean(now_ms)
         )
+
+    def _decide_elr_config(self) -> tuple[MetadataRecord, ...]:
+        """The cluster-wide min.insync.replicas of a cluster whose metadata log has none: 1, the value in
+        force. Source: Kafka ConfigurationControlManager.java, maybeGenerateElrSafetyRecords; KIP-966."""
+        is_due = self.image.cluster_id and MIN_ISR not in self.image.configs.get(CLUSTER_DEFAULT, {})
+        return (_cluster_min_isr(1),) if is_due else ()
 
     def note_ended(self, incarnation_ids: Set[bytes]) -> None:
         """These processes of nodes have ended, says who supervises them: `decide_expiry` fences what they
         registered, and nothing that was registered by others, under the same node ids or not."""
         self._brokers.note_ended(self.image, incarnation_ids)
+
+    def note_disconnected(self, node_id: int, broker_epoch: int, now_ms: int) -> None:
+        """The connection on which a registered node sent its heartbeats has ended."""
+        self._brokers.note_disconnected(self.image, node_id, broker_epoch, now_ms)
 
     def decide_balance(self, now_ms: int) -> tuple[MetadataRecord, ...]:
         """Bring preferred leaders back, if that is due: at most MAX_ELECTIONS now, the rest a tick later."""
@@ -135,6 +182,8 @@ class Controller:
         elections = leaders.decide_balance(self._standing, percentage)
         records, wait_ms = self._bounded(elections, self._balance_interval_ms)
         self._balance_due_ms = now_ms + wait_ms
+        if records:
+            self.notes.moved(self.image, "balancing preferred leaders", records)
         return records
 
     def decide_unclean(self, now_ms: int) -> tuple[MetadataRecord, ...]:
@@ -153,6 +202,11 @@ class Controller:
         gap_ms = now_ms - self._last_tick_ms
         if gap_ms > self._stall_ms:
             self.sessions.extend(gap_ms)
+            if gap_ms >= LONG_STALL_MS:
+                self.notes.say(
+                    f"this controller stood still for {gap_ms} ms: the sessions of all nodes are extended",
+                    is_warning=True,
+                )
         self._last_tick_ms = now_ms
 
     def apply(self, base_offset: int, records: Sequence[MetadataRecord]) -> MetadataDelta:
@@ -192,63 +246,27 @@ class Controller:
         is_full = len(records) == leaders.MAX_ELECTIONS
         return records, tick_interval_ms(self._config) if is_full else interval_ms
 
-    def _charged(
-        self, decide: Callable[[MetadataImage, Any, Charge], Decision]
-    ) -> Callable[[Any, int], Decision]:
-        """By the quota of who asks."""
+    def _charged(self, decide: Callable[[MetadataImage, Any, Charge], Decision]) -> _Decide:
+        """By the quota of the client."""
         return lambda request, now_ms: decide(
             self.image, request, self._mutations.charge(self.image, request, now_ms)
         )
 
-    def _decide_registration(self, request: control.BrokerRegistrationRequest, now_ms: int) -> Decision:
-        try:
-            return self._brokers.decide_registration(self.image, request, now_ms)
-        except KafkaError as error:
-            return Decision((), control.BrokerRegistrationResponse(error.code, str(error)))
 
-    def _decide_heartbeat(self, request: control.BrokerHeartbeatRequest, now_ms: int) -> Decision:
-        try:
-            return self._brokers.decide_heartbeat(self.image, request, now_ms)
-        except KafkaError as error:
-            return Decision((), control.BrokerHeartbeatResponse(error.code, str(error)))
+def _answered(response: Callable[..., Any], decide: _Decide) -> _Decide:
+    """`decide`, with a KafkaError of the whole request made into its response."""
 
-    def _decide_unregistration(self, request: control.UnregisterBrokerRequest, _now_ms: int) -> Decision:
+    def guarded(request: Any, now_ms: int) -> Decision:
         try:
-            return self._brokers.decide_unregistration(self.image, request)
+            return decide(request, now_ms)
         except KafkaError as error:
-            return Decision((), control.UnregisterBrokerResponse(error.code, str(error)))
+            return Decision((), response(error_code=error.code, error_detail=str(error)))
 
-    def _decide_drain(self, request: control.DrainNodeRequest, _now_ms: int) -> Decision:
-        try:
-            return self._brokers.decide_drain(self.image, request)
-        except KafkaError as error:
-            return Decision((), control.DrainNodeResponse(error.code, str(error)))
+    return guarded
 
-    def _decide_alter_partition(self, request: control.AlterPartitionRequest, _now_ms: int) -> Decision:
-        try:
-            return decide_alter_partition(self._standing, request, self._config.max_partitions_per_request)
-        except KafkaError as error:
-            return Decision((), control.AlterPartitionResponse(error.code, str(error)))
 
-    def _decide_elect_leaders(self, request: control.ElectLeadersRequest, _now_ms: int) -> Decision:
-        try:
-            limit = self._config.max_partitions_per_request
-            return leaders.decide_elect_leaders(self._standing, request, limit)
-        except KafkaError as error:
-            return Decision((), control.ElectLeadersResponse(error.code, str(error)))
-
-    def _decide_reassign(self, request: control.AlterPartitionReassignmentsRequest, _now_ms: int) -> Decision:
-        try:
-            limit = self._config.max_partitions_per_request
-            return reassignments.decide_reassign(self._standing, request, limit)
-        except KafkaError as error:
-            return Decision((), control.AlterPartitionReassignmentsResponse(error.code, str(error)))
-
-    def _decide_producer_ids(self, request: AllocateProducerIdsRequest, _now_ms: int) -> Decision:
-        try:
-            return decide_allocate(self.image, request)
-        except KafkaError as error:
-            return Decision((), AllocateProducerIdsResponse(error.code, error_detail=str(error)))
+def _cluster_min_isr(value: int) -> ConfigRecord:
+    return ConfigRecord(*CLUSTER_DEFAULT, MIN_ISR, str(value))
 
 
 def tick_interval_ms(config: ControllerConfig) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import ray
 
@@ -20,16 +20,21 @@ from .config import ControllerConfig
 from .controller_io import ControllerServer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from ..protocol.records.control import VoterDescription
     from ..runtime.incarnation import Deaths
+
+T = TypeVar("T")
 
 CALL_TIMEOUT_S = 5.0
 
 
 class ControllerActor:
     """Control surface of one controller process. All calls are idempotent.
+
+    It has no coroutine methods: one alone would make Ray run all calls in an event loop of its own, one at a
+    time, and any call of Ray from the server's threads would be a blocking one inside an async actor.
 
     Errors: ConfigError from the constructor, which Ray reports as the death of the actor for good.
     """
@@ -50,11 +55,7 @@ class ControllerActor:
 
     def _note_ended(self, deaths: Deaths) -> None:
         """On the watch's thread. Errors: ClosedError, TimeoutError when the server cannot take it."""
-        self._host.call(self._forward(deaths), CALL_TIMEOUT_S)
-
-    async def _forward(self, deaths: Deaths) -> None:
-        # Order: on the server's thread, where the server was made.
-        self._server.note_ended(deaths)
+        self._host.call(_on_loop(lambda: self._server.note_ended(deaths)), CALL_TIMEOUT_S)
 
     def ready(self, timeout_s: float) -> tuple[str, int]:
         """The endpoint, once the controller serves. Errors: why it cannot start; ApiTimeoutError."""
@@ -70,18 +71,17 @@ class ControllerActor:
 
     def voter(self) -> tuple[VoterDescription, bool]:
         """This controller as a voter, and whether its disk is blank: whether it may be of a new quorum."""
-        return self._host.call(self._voter(), CALL_TIMEOUT_S)
-
-    async def _voter(self) -> tuple[VoterDescription, bool]:
-        return self._server.describe_voter(), self._server.is_blank
+        facts = _on_loop(lambda: (self._server.describe_voter(), self._server.is_blank))
+        return self._host.call(facts, CALL_TIMEOUT_S)
 
     def begin(self, voters: Sequence[VoterDescription]) -> None:
         """Begin the quorum; nothing happens if this controller is part of one already."""
-        self._host.call(self._begin(voters), CALL_TIMEOUT_S)
 
-    async def _begin(self, voters: Sequence[VoterDescription]) -> None:
-        if self._server.is_blank:
-            self._server.begin(voters)
+        def begin_if_blank() -> None:
+            if self._server.is_blank:
+                self._server.begin(voters)
+
+        self._host.call(_on_loop(begin_if_blank), CALL_TIMEOUT_S)
 
     def status(self) -> dict[str, Any]:
         """Facts for people, JSON-able; `state` is starting, running, stopping, stopped or failed."""
@@ -93,6 +93,11 @@ class ControllerActor:
         self._host.stop(timeout_s)
         if delete_data:
             shutil.rmtree(self._config.metadata_log_dir, ignore_errors=True)
+
+
+async def _on_loop(work: Callable[[], T]) -> T:
+    """For `ServerHost.call`: the server's state is used on the thread where the server was made."""
+    return work()
 
 
 def controller_name(index: int) -> str:

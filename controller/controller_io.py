@@ -20,9 +20,12 @@ from typing import TYPE_CHECKING, Any
 from ..protocol.errors import KafkaError, KafkaStorageError, NotControllerError
 from ..protocol.messages import registry
 from ..protocol.records.control import VoterSet
+from ..protocol.transport.listen_errors import listen_error
 from ..protocol.transport.router_io import Request, Router, RouterLimits, ServerIdentity
 from ..runtime.clock_io import monotonic_ms, wall_ms
+from ..runtime.limited_log_io import LimitedLog
 from ..runtime.shell_io import TaskOwner, require_assertions
+from ..runtime.stalls import StallMeter
 from ..storage_node.log.checkpoints import uuid_text
 from ..storage_node.log.files import make_directory_durably
 from ..storage_node.log.files_io import OsFiles
@@ -297,9 +300,12 @@ class ControllerServer:
 
     def _peer_gone(self, peer: Peer) -> None:
         self._readers.peer_gone(peer)
+        self._writer.peer_gone(peer)
 
     def _tick(self) -> None:
         now_ms = monotonic_ms()
+        if stall_ms := self._stalls.look(now_ms):
+            log.warning("controller %d stood still for %d ms", self.config.controller_id, stall_ms)
         self._readers.expire(now_ms)
         self._writer.tick(now_ms)
 
@@ -352,9 +358,11 @@ class ControllerServer:
         try:
             router = self._new_router(port)
             self.port = router.start()
-        except OSError:
+        except OSError as error:
+            server = f"controller {self.config.controller_id}"
             if self.config.listener_port or not port:
-                raise
+                raise listen_error(server, error) from error
+            log.warning("%s: %s: a free port is taken instead", server, error.strerror)
             router = self._new_router(0)
             self.port = router.start()
         self._router = router
@@ -406,6 +414,7 @@ class ControllerServer:
             on_publish=self._readers.on_news,
         )
         self._learn_cluster()
+        self._stalls = StallMeter(tick_interval_ms(config), now_ms)
         tasks.spawn(self._writer.run(), "controller-writer")
         tasks.spawn(router.run(), "controller-router")
         tasks.every(tick_interval_ms(config) / 1000, self._tick, "controller-tick")
@@ -414,12 +423,7 @@ class ControllerServer:
 
     async def _happens(self, event: asyncio.Event) -> None:
         """Wait for the event, or raise what ended this server before."""
-        waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(self._tasks.wait_stopping())]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        await self._tasks.unless_stopping(event.wait())
         if self._tasks.failure is not None:
             raise self._tasks.failure
 
@@ -433,7 +437,9 @@ class ControllerServer:
             max_queued_bytes=8 * request_bytes,
             max_response_bytes_pending=self.config.queued_max_response_bytes,
         )
-        return Router(self.config.listener_host, port, self._handle, SERVED, self._identity, limits)
+        router = Router(self.config.listener_host, port, self._handle, SERVED, self._identity, limits)
+        router.warn = LimitedLog(log).warning
+        return router
 
     async def _close_log(self, stored: MetadataLog) -> None:
         if self._is_killed:

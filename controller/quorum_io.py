@@ -79,6 +79,7 @@ class Quorum:
             events.BecameLeader: lambda _: listener.on_leader(),
             events.Resigned: lambda _: listener.on_resigned(),
             events.LeaderChanged: self._note_leader,
+            events.Campaigning: self._note_campaign,
             events.SetTimer: lambda e: self._set_timer(e.deadline_ms),
         }
 
@@ -186,12 +187,10 @@ class Quorum:
             self._guarded_step(events.ResponseReceived(correlation_id, response.body, response.frames))
 
     async def checkpoint(self) -> None:
-        """Remember how much is durable. Order: a follower's log may get shorter, so only a leader, whose log
-        does not, leaves this to the disk thread; if it resigned meanwhile, the file is written again."""
-        if self.is_leading:
-            await asyncio.get_running_loop().run_in_executor(self._disk, self._log.checkpoint)
-        if not self.is_leading and not self._is_over:
-            self._log.checkpoint()
+        """Remember how much is committed and durable, on the disk thread: a slow disk must not stop the loop.
+        Order: what is committed is never truncated, so the log cannot get shorter than the file says."""
+        upto = min(self._log.high_watermark, self._log.flushed_offset)
+        await asyncio.get_running_loop().run_in_executor(self._disk, self._log.checkpoint_committed, upto)
 
     def _guarded_step(self, event: events.Event) -> None:
         """From a callback, where nobody else would hear of a failure."""
@@ -250,5 +249,15 @@ class Quorum:
         self._timer = loop.call_later(delay_s, self._guarded_step, events.TimerFired())
 
     def _note_leader(self, effect: events.LeaderChanged) -> None:
-        who = f"controller {effect.leader_id} leads" if effect.leader_id >= 0 else "nobody is known to lead"
-        log.info("controller %d: %s in epoch %d", self.key.replica_id, who, effect.epoch)
+        leader = f"controller {effect.leader_id} leads" if effect.leader_id >= 0 else "no leader is known"
+        log.info(
+            "controller %d: %s in epoch %d (%s)", self.key.replica_id, leader, effect.epoch, effect.reason
+        )
+
+    def _note_campaign(self, effect: events.Campaigning) -> None:
+        log.info(
+            "controller %d asks for votes after epoch %d (%s)",
+            self.key.replica_id,
+            effect.epoch,
+            effect.reason,
+        )

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from .metrics import controller_metrics
-from .state.brokers import state_of
+from .state.broker_states import state_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,6 +14,7 @@ for are refused with NOT_CONTROLLER, so they did not run; the outcome of the oth
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     from ..protocol.metadata.image import MetadataImage
     from ..protocol.metadata.records import MetadataRecord
-    from ..protocol.transport.router_io import Request, Router
+    from ..protocol.transport.router_io import Peer, Request, Router
     from ..runtime.incarnation import Deaths
     from .controller import Controller
     from .metadata_feed import MetadataFeed
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
         def append(self, batches: tuple[bytes, ...]) -> None:
             """Write decisions to the log; `DecisionWriter.on_committed` tells when they count."""
 
+
+log = logging.getLogger("headrace.controller")
 
 # Bound: decisions that are appended together.
 MAX_GROUP = 200
@@ -126,6 +129,8 @@ class DecisionWriter:
         # Bound: incarnation ids of registered nodes. The core was not told of the new ones yet.
         self._ended: frozenset[bytes] = frozenset()
         self._newly_ended: frozenset[bytes] = frozenset()
+        # By node id the peer of its last heartbeat, and its broker epoch. Bound: nodes that were registered.
+        self._heartbeat_peers: dict[int, tuple[bytes, int]] = {}
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._urgent) + len(self._answers)
@@ -143,6 +148,8 @@ class DecisionWriter:
         if len(queue) >= self._max_waiting:
             raise ThrottlingQuotaExceededError(f"{self._max_waiting} requests are waiting for the controller")
         queue.append(_Waiting(request, monotonic_ms()))
+        if isinstance(request.body, BrokerHeartbeatRequest):
+            self._note_heartbeat_peer(request.body, request.peer)
         self.wake()
 
     def wake(self) -> None:
@@ -165,6 +172,21 @@ class DecisionWriter:
             self._ended = (self._ended & registered) | ended
             self._newly_ended |= ended
             self.wake()
+
+    def _note_heartbeat_peer(self, heartbeat: BrokerHeartbeatRequest, peer: Peer) -> None:
+        """Remember on which connection a registered node sends; heartbeats of other processes are refused."""
+        broker = self._feed.image.brokers.get(heartbeat.node_id)
+        if broker is not None and broker.broker_epoch == heartbeat.broker_epoch:
+            self._heartbeat_peers[heartbeat.node_id] = peer.key, heartbeat.broker_epoch
+
+    def peer_gone(self, peer: Peer) -> None:
+        """A connection has ended: if it is the one on which a node sent its last heartbeat, the session of
+        that node depends on another."""
+        for node_id, (key, broker_epoch) in list(self._heartbeat_peers.items()):
+            if key == peer.key:
+                del self._heartbeat_peers[node_id]
+                if self._core is not None:
+                    self._core.note_disconnected(node_id, broker_epoch, monotonic_ms())
 
     async def drained(self) -> None:
         """Wait until every queued request is answered."""
@@ -208,6 +230,8 @@ class DecisionWriter:
                 self._newly_ended = frozenset()
             while records := core.decide_expiry(monotonic_ms()):
                 self._record(core, records, now_ms)
+        for note in core.notes.take():
+            log.log(logging.WARNING if note.is_warning else logging.INFO, "%s", note.text)
         if self._group:
             batches, self._group = tuple(self._group), []
             self._quorum.append(batches)

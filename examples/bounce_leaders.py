@@ -9,6 +9,7 @@ Run: python examples/bounce_leaders.py
 from __future__ import annotations
 
 import itertools
+import logging
 import sys
 import threading
 import time
@@ -115,4 +116,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    logging.getLogger("headrace.controller").setLevel(
+        logging.ERROR
+    )  # it kills nodes: warnings of that are expected
     sys.exit(1 if main() else 0)

@@ -54,7 +54,17 @@ class ClosedError(HeadraceError):
 
 @dataclass(eq=False)
 class SerializationError(HeadraceError, ValueError):
-    """A key or value could not be turned into bytes, or back."""
+    """A key or value could not be turned into bytes, or back.
+
+    `field` is "key" or "value". For one that was read, `partition` and `offset` say where it lies (-1 where a
+    value was to be written), and `record` is the record as it came, with its bytes.
+    """
+
+    topic: str = ""
+    field: str = ""
+    partition: int = -1
+    offset: int = -1
+    record: Any = None
 
 
 @dataclass(eq=False)
@@ -72,6 +82,12 @@ class DeliveryTimeoutError(HeadraceError, TimeoutError):
 @dataclass(eq=False)
 class TransactionAbortedError(HeadraceError):
     """The transaction was aborted before the record was acknowledged."""
+
+
+@dataclass(eq=False)
+class BatchRefusedError(HeadraceError):
+    """The record is not wrong itself: it was not stored because other records of its batch were refused, and
+    it could not safely be sent without them (a transaction, or an earlier attempt that may be stored)."""
 
 
 @dataclass(eq=False)

@@ -8,8 +8,13 @@ Source: Kafka Errors.java.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from .client_errors import (
     ApiTimeoutError as ApiTimeoutError,
+)
+from .client_errors import (
+    BatchRefusedError as BatchRefusedError,
 )
 from .client_errors import (
     BufferExhaustedError as BufferExhaustedError,
@@ -159,8 +164,12 @@ class InvalidRequiredAcksError(KafkaError):
     code = 21
 
 
+@dataclass(eq=False)
 class InvalidTimestampError(KafkaError):
-    """A record's timestamp is outside the topic's bounds."""
+    """A record's timestamp is outside the topic's bounds. `record_errors`: (index in the batch, message) of
+    the wrong records (KIP-467)."""
+
+    record_errors: tuple[tuple[int, str], ...] = ()
 
     code = 32
 
@@ -307,8 +316,12 @@ class NoReassignmentInProgressError(KafkaError):
     code = 85
 
 
+@dataclass(eq=False)
 class InvalidRecordError(KafkaError):
-    """A record inside the batch is malformed, or a client sent what only servers may."""
+    """A record inside the batch is malformed, or a client sent what only servers may. `record_errors`:
+    (index in the batch, message) of the wrong records (KIP-467), empty if the batch as a whole is wrong."""
+
+    record_errors: tuple[tuple[int, str], ...] = ()
 
     code = 87
 
@@ -410,8 +423,7 @@ class LogDirNotFoundError(KafkaError):
 
 
 class IneligibleReplicaError(KafkaError):
-    """A replica that is fenced, shutting down, registered anew or without room may not be in the ISR; a
-    cordoned log dir, or a node that has no other, gets no new replica."""
+    """The replica may not join the ISR, or every log dir of the node is cordoned."""
 
     code = 107
 
@@ -444,6 +456,36 @@ class DuplicateResourceError(KafkaError):
     """A request names something twice."""
 
     code = 92
+
+
+class SecurityDisabledError(KafkaError):
+    """The cluster has no authorizer, so it has no ACLs."""
+
+    code = 54
+
+
+class DelegationTokenRequestNotAllowedError(KafkaError):
+    """Delegation tokens are given over authenticated connections only."""
+
+    code = 64
+
+
+class IllegalSaslStateError(KafkaError):
+    """A SASL request on a connection that does not use SASL."""
+
+    code = 34
+
+
+class UnsupportedSaslMechanismError(KafkaError):
+    """The SASL mechanism is unknown, or its credentials cannot be stored."""
+
+    code = 33
+
+
+class UnacceptableCredentialError(KafkaError):
+    """A SCRAM credential without a user name."""
+
+    code = 93
 
 
 ERRORS_BY_CODE: dict[int, type[KafkaError]] = {cls.code: cls for cls in KafkaError.__subclasses__()}

@@ -69,6 +69,7 @@ HOT_MODULES = frozenset(
         "storage_node.node_quotas",
         "storage_node.replica.appending",
         "storage_node.replica.fetch",
+        "storage_node.replica.leading",
         "storage_node.replica.partition",
         "storage_node.replica.produce",
         "storage_node.replica.reading",

@@ -7,12 +7,12 @@ with the nearest known name.
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, get_type_hints
 
 from ..protocol.errors import ConfigError
+from .nearest import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,6 +40,7 @@ class KeyFacts:
     choices: tuple[str, ...] | None
     live: bool
     is_sensitive: bool = False
+    default_of: str = ""  # the key of another configuration that this one is the default of
 
 
 def key(
@@ -59,8 +60,12 @@ def key(
     `live` keys may change while running. The value of a `sensitive` one is shown to nobody: not in errors,
     not in the repr, not in descriptions.
     """
-    facts = KeyFacts(name, doc, unit, low, high, choices, live, sensitive)
-    return field(default=default, metadata={"key": facts}, repr=not sensitive)
+    return declared(KeyFacts(name, doc, unit, low, high, choices, live, sensitive), default)
+
+
+def declared(facts: KeyFacts, default: Any) -> Any:
+    """Declare the config key of these facts as a dataclass field."""
+    return field(default=default, metadata={"key": facts}, repr=not facts.is_sensitive)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,8 +125,8 @@ def nearest_key(name: str, known: Iterable[str], *, is_keyword: bool = False) ->
     It is written as `name` is: with underscores where `name` has some, or where it is a keyword argument.
     """
     separator = "_" if is_keyword or ("_" in name and "." not in name) else "."
-    near = difflib.get_close_matches(name.replace("_", ".").lower(), list(known), n=1)
-    return f"; did you mean {near[0].replace('.', separator)!r}?" if near else ""
+    hint = did_you_mean(name.replace("_", "."), known)
+    return hint.replace(".", separator)
 
 
 def text_of(value: Any) -> str:

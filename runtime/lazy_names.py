@@ -6,25 +6,39 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .extras import missing_extra
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
 def lazy_names(
-    package: str, homes: Mapping[str, str], modules: Mapping[str, str] | None = None
+    package: str,
+    homes: Mapping[str, str],
+    modules: Mapping[str, str] | None = None,
+    extras: Mapping[str, str] | None = None,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """The package's `__getattr__` and `__dir__`.
 
     `homes` has the module, relative to the package, in which each name is; `modules` names that are modules
     themselves. Both name all that users may ask for, also what needs an extra and is not in `__all__`.
+    `extras` has, by module as in `homes`, the extra with the libraries that it imports: where one is missing,
+    the ImportError names the extra.
     """
-    known = modules or {}
+    known, needed = modules or {}, extras or {}
 
     def get(name: str) -> Any:
         if name in known:
             value: Any = import_module(known[name], package)
         elif name in homes:
-            value = getattr(import_module(homes[name], package), name)
+            try:
+                home = import_module(homes[name], package)
+            except ImportError as error:
+                if homes[name] not in needed:
+                    raise
+                public = package.replace(".clients.", ".")  # where users find it
+                raise missing_extra(error, f"{public}.{name}", needed[homes[name]]) from error
+            value = getattr(home, name)
         else:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         setattr(sys.modules[package], name, value)

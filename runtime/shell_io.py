@@ -87,6 +87,18 @@ class TaskOwner:
         """Wait for the first `stop` or failure; the tasks may still be running."""
         await self._has_news.wait()
 
+    async def unless_stopping(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run `work` to its end, or cancel it at the first `stop` or failure. Errors: those of `work`."""
+        tasks = [asyncio.ensure_future(work), asyncio.ensure_future(self._has_news.wait())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if tasks[0].done():
+                tasks[0].result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
     async def run(self) -> None:
         """Wait for `stop` or for the first failure, then end all tasks.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from ..protocol.errors import ConfigError, HeadraceError
+from ..protocol.errors import ConfigError, HeadraceError, NoClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,8 +25,8 @@ DEFAULT_CLUSTER = "default"
 _LEGAL_NAME = re.compile(r"[a-z0-9]([a-z0-9_.-]{0,61}[a-z0-9])?\Z")
 
 
-class UnknownClusterError(HeadraceError):
-    """No cluster of this name was started from this machine."""
+class UnknownClusterError(NoClusterError):
+    """No cluster of this name was started from this machine, or is on this Ray."""
 
 
 class OwnRayFacts(msgspec.Struct, frozen=True):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..protocol.errors import ConfigError
 from .cluster_files_io import DEFAULT_CLUSTER, UnknownClusterError, known_clusters, read_cluster_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 CLUSTER_VARIABLE = "HEADRACE_CLUSTER"
 NAMESPACE_PREFIX = "headrace-"
@@ -17,43 +19,55 @@ ASK_TIMEOUT_S = 2.0
 
 
 def discover() -> str | None:
-    """The bootstrap addresses of the cluster meant by HEADRACE_CLUSTER, or of the only one there is.
+    """The bootstrap addresses of the cluster that HEADRACE_CLUSTER names, or of the cluster `default`.
 
-    Inside a program that uses Ray, the cluster is looked for there first. None when there is none.
-    Errors: ConfigError when several clusters are there and none is named.
+    Inside a program that uses Ray, the cluster is looked for there first. None when no cluster is up, or when
+    this one has no address yet. Errors: as `chosen_cluster`.
     """
-    wanted = os.environ.get(CLUSTER_VARIABLE) or None
-    return _from_ray(wanted) or _from_files(wanted)
-
-
-def _from_files(wanted: str | None) -> str | None:
-    known = known_clusters()
-    name = wanted or (DEFAULT_CLUSTER if DEFAULT_CLUSTER in known else _only(known))
-    if name is None:
+    on_ray, in_files = _nodes_on_ray(), known_clusters()
+    known = sorted({*on_ray, *in_files})
+    if not known:
         return None
-    try:
-        return ",".join(read_cluster_file(name).bootstrap) or None
-    except UnknownClusterError:
-        return None
-
-
-def _from_ray(wanted: str | None) -> str | None:
-    """Ask the storage node actors of the Ray that this process is connected to, if it is."""
-    ray: Any = sys.modules.get("ray")
-    if ray is None or not ray.is_initialized():
-        return None
-    actors = [
-        (entry["namespace"].removeprefix(NAMESPACE_PREFIX), entry["name"], entry["namespace"])
-        for entry in ray.util.list_named_actors(all_namespaces=True)
-        if entry["namespace"].startswith(NAMESPACE_PREFIX) and entry["name"].startswith(NODE_PREFIX)
-    ]
-    clusters = sorted({cluster for cluster, _, _ in actors})
-    name = wanted or (DEFAULT_CLUSTER if DEFAULT_CLUSTER in clusters else _only(clusters))
-    handles = [ray.get_actor(actor, namespace) for cluster, actor, namespace in actors if cluster == name]
-    calls = [handle.endpoint.remote() for handle in handles]
-    ready, _ = ray.wait(calls, num_returns=len(calls), timeout=ASK_TIMEOUT_S) if calls else ([], [])
-    found = [answer for answer in (_answer(ray, call) for call in ready) if answer is not None]
+    name = chosen_cluster(os.environ.get(CLUSTER_VARIABLE), known, f"{CLUSTER_VARIABLE} or bootstrap=")
+    found = _endpoints(on_ray.get(name, ()))
+    if not found and name in in_files:
+        found = read_cluster_file(name).bootstrap
     return ",".join(found) or None
+
+
+def chosen_cluster(wanted: str | None, known: Iterable[str], ways: str) -> str:
+    """The name of the cluster that clients and commands use: `wanted`, or the default one. Never another one,
+    to which records could be written by mistake. `ways` says how to name another one.
+
+    Errors: UnknownClusterError, which names the clusters of `known`, when it is not among them.
+    """
+    name, names = wanted or DEFAULT_CLUSTER, sorted(known)
+    if name in names:
+        return name
+    text = f"no cluster {name!r} is up here"
+    raise UnknownClusterError(f"{text}; name another one with {ways}: {', '.join(names)}" if names else text)
+
+
+def _nodes_on_ray() -> dict[str, list[tuple[str, str]]]:
+    """Cluster -> (actor, namespace) of its storage nodes, on the Ray that this process is connected to, if it
+    is."""
+    ray: Any = sys.modules.get("ray")
+    found: dict[str, list[tuple[str, str]]] = {}
+    if ray is None or not ray.is_initialized():
+        return found
+    for entry in ray.util.list_named_actors(all_namespaces=True):
+        actor, namespace = entry["name"], entry["namespace"]
+        if namespace.startswith(NAMESPACE_PREFIX) and actor.startswith(NODE_PREFIX):
+            found.setdefault(namespace.removeprefix(NAMESPACE_PREFIX), []).append((actor, namespace))
+    return found
+
+
+def _endpoints(nodes: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """The addresses of those storage node actors that answer within ASK_TIMEOUT_S."""
+    ray: Any = sys.modules.get("ray")
+    calls = [ray.get_actor(actor, namespace).endpoint.remote() for actor, namespace in nodes]
+    ready, _ = ray.wait(calls, num_returns=len(calls), timeout=ASK_TIMEOUT_S) if calls else ([], [])
+    return tuple(answer for answer in (_answer(ray, call) for call in ready) if answer is not None)
 
 
 def _answer(ray: Any, call: Any) -> str | None:
@@ -62,11 +76,3 @@ def _answer(ray: Any, call: Any) -> str | None:
     except ray.exceptions.RayError:  # a node that starts, or is gone: the others will do
         return None
     return f"{host}:{port}"
-
-
-def _only(names: list[str]) -> str | None:
-    if len(names) > 1:
-        raise ConfigError(
-            f"several clusters are here ({', '.join(names)}): set {CLUSTER_VARIABLE} or pass bootstrap"
-        )
-    return names[0] if names else None

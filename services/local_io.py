@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakSet
 
+from ..clients.losses_io import log_loss, raise_first
+from ..clients.producer.partitioner import murmur2_sticky
+from ..clients.serdes import bytes_
 from ..controller.config import ControllerConfig
 from ..controller.controller_io import ControllerServer
 from ..controller.quorum.voter_changes import MAX_VOTERS
@@ -28,9 +31,20 @@ from .kafka_listener.assembly import new_kafka_listener
 from .server_config import of_node, scaled, split_config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    import re
+    from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
+    from typing import Unpack
 
+    from ..clients.consumer.incoming import OnDeserializeError
+    from ..clients.consumer.interceptors import SomeConsumerInterceptor
+    from ..clients.group.assignors import Assignor
+    from ..clients.group.listeners import SomeListener
+    from ..clients.options import AdminOptions, ConsumerOptions, ProducerOptions
+    from ..clients.producer.outgoing_io import SomeProducerInterceptor
+    from ..clients.producer.partitioner import Partitioner
+    from ..clients.records import K, V
+    from ..clients.serdes import Deserializer, Serializer
     from ..clients.sync.admin_io import Admin
     from ..clients.sync.consumer_io import Consumer
     from ..clients.sync.producer_io import Producer
@@ -44,6 +58,8 @@ log = logging.getLogger("headrace.local")
 START_TIMEOUT_S = 30.0
 CLIENTS_TIMEOUT_S = 10.0  # as at the exit of a process
 STOP_TIMEOUT_S = 30.0
+
+_BYTES: Any = bytes_
 
 
 class LocalCluster:
@@ -86,23 +102,68 @@ class LocalCluster:
         self._raise_if_over()
         return self._cores.kafka_bootstrap()
 
-    def producer(self, **options: Any) -> Producer[Any, Any]:
-        """A producer of this cluster; the options are those of `headrace.Producer`."""
+    def producer(
+        self,
+        *,
+        key: Serializer[K] = _BYTES,
+        value: Serializer[V] = _BYTES,
+        partitioner: Partitioner = murmur2_sticky,
+        interceptors: Iterable[SomeProducerInterceptor] = (),
+        config: Mapping[str, Any] | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> Producer[K, V]:
+        """A producer of this cluster; arguments as of `Producer`."""
         from ..clients.sync.producer_io import Producer
 
-        return self._kept(Producer(self.bootstrap, **options))
+        made = Producer(
+            self.bootstrap,
+            key=key,
+            value=value,
+            partitioner=partitioner,
+            interceptors=interceptors,
+            config=config,
+            **options,
+        )
+        return self._kept(made)
 
-    def consumer(self, *topics: str, **options: Any) -> Consumer[Any, Any]:
-        """A consumer of this cluster; the options are those of `headrace.Consumer`."""
+    def consumer(
+        self,
+        *topics: str,
+        key: Deserializer[K] = _BYTES,
+        value: Deserializer[V] = _BYTES,
+        iter_timeout: float | None = None,
+        on_deserialize_error: OnDeserializeError = "raise",
+        pattern: str | re.Pattern[str] | None = None,
+        listener: SomeListener | None = None,
+        assignors: Iterable[str | Assignor] | None = None,
+        interceptors: Iterable[SomeConsumerInterceptor] = (),
+        config: Mapping[str, Any] | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> Consumer[K, V]:
+        """A consumer of this cluster; arguments as of `Consumer`."""
         from ..clients.sync.consumer_io import Consumer
 
-        return self._kept(Consumer(*topics, bootstrap=self.bootstrap, **options))
+        made = Consumer(
+            *topics,
+            bootstrap=self.bootstrap,
+            key=key,
+            value=value,
+            iter_timeout=iter_timeout,
+            on_deserialize_error=on_deserialize_error,
+            pattern=pattern,
+            listener=listener,
+            assignors=assignors,
+            interceptors=interceptors,
+            config=config,
+            **options,
+        )
+        return self._kept(made)
 
-    def admin(self, **options: Any) -> Admin:
-        """An admin client of this cluster."""
+    def admin(self, *, config: Mapping[str, Any] | None = None, **options: Unpack[AdminOptions]) -> Admin:
+        """An admin client of this cluster; arguments as of `Admin`."""
         from ..clients.sync.admin_io import Admin
 
-        return self._kept(Admin(self.bootstrap, **options))
+        return self._kept(Admin(self.bootstrap, config=config, **options))
 
     def restart_node(self, index: int) -> None:
         """Stop storage node `index` (from 0) cleanly, unless it was killed; start it over the same files."""
@@ -138,13 +199,15 @@ class LocalCluster:
         """Close the clients that were made here, stop every server and remove a temporary data dir; safe to
         call again.
 
-        Errors: ClosedError when a server had failed before.
+        Errors: ClosedError when a server had failed before; else the first one of a client, as of its
+        `close`, after everything has stopped.
         """
         if self._is_closed:
             return
-        self._shut_down()
+        errors = self._shut_down()
         if self._cores.failure is not None:
             raise self._failed()
+        raise_first(errors)
 
     def __enter__(self) -> Self:
         return self
@@ -155,7 +218,8 @@ class LocalCluster:
         if error is None:
             self.close()
         else:
-            self._shut_down()  # the body's own error is the news; a server failure was logged
+            for lost in self._shut_down():  # the body's own error is the news; a server failure was logged
+                log_loss(lost)
 
     def _wait_ready(self) -> None:
         if not self._cores.settled.wait(START_TIMEOUT_S):
@@ -167,25 +231,28 @@ class LocalCluster:
         self._clients.add(client)
         return client
 
-    def _close_clients(self) -> None:
-        """Order: before the servers, or what they have to flush and to commit waits for nobody's answer."""
+    def _close_clients(self) -> list[BaseException]:
+        """Their errors. Order: before the servers, which have to answer what is flushed and committed."""
         ends_at = time.monotonic() + CLIENTS_TIMEOUT_S
+        errors: list[BaseException] = []
         for client in list(self._clients):
             try:
                 client.close(max(ends_at - time.monotonic(), 0))
-            except Exception:  # the user's callbacks raise what they like
-                log.exception("a client could not be closed")
+            except Exception as error:  # noqa: BLE001 - raised by `close`, when the servers have stopped
+                errors.append(error)
+        return errors
 
-    def _shut_down(self) -> None:
+    def _shut_down(self) -> list[BaseException]:
+        """Stop everything; the errors of clients."""
         self._is_closed = True
-        if self._cores.failure is None:
-            self._close_clients()
+        errors = self._close_clients() if self._cores.failure is None else []
         self._thread.wake(self._cores.closing.set)
         is_over = self._thread.join(STOP_TIMEOUT_S)
         if self._temporary is not None:
             self._temporary.cleanup()
         if not is_over:
             raise ApiTimeoutError(f"the local cluster did not stop within {STOP_TIMEOUT_S:.0f} s")
+        return errors
 
     def _raise_if_over(self) -> None:
         if self._is_closed:

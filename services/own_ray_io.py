@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from pathlib import Path
 import psutil
 
 from ..protocol.errors import HeadraceError
+from ..runtime.ports_io import reserve_ports
 from ..runtime.waiting_io import until
 
 START_TIMEOUT_S = 60.0
@@ -157,7 +157,7 @@ def _command(temp_dir: str) -> list[str]:
         "--head",
         "--block",
         "--port=0",
-        f"--ray-client-server-port={_free_port()}",  # the default, 10001, may be another Ray's
+        f"--ray-client-server-port={reserve_ports(1)[0]}",  # the default, 10001, may be another Ray's
         "--dashboard-agent-listen-port=0",
         f"--temp-dir={temp_dir}",
         "--include-dashboard=false",
@@ -192,12 +192,6 @@ def _make_temp_dir() -> str:
     if len(base) > MAX_TEMP_DIR_LENGTH - len("/hr-ray-12345678") or not _SHELL_SAFE.match(base):
         base = "/tmp"  # noqa: S108 - a short and plain path; mkdtemp makes a private folder
     return tempfile.mkdtemp(prefix="hr-ray-", dir=base)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _created_s(pid: int) -> float:

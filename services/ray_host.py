@@ -6,7 +6,7 @@ Nothing here is the truth about a cluster. Actors are found by their names in th
 
 from __future__ import annotations
 
-import shutil
+import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING, Any
 from ..protocol.errors import ConfigError, HeadraceError
 from ..runtime.waiting_io import let_pass, until
 from .cluster_files_io import (
+    DEFAULT_CLUSTER,
     ClusterFile,
     OwnRayFacts,
     UnknownClusterError,
     checked_name,
     cluster_lock,
     default_data_dir,
+    known_clusters,
     read_cluster_file,
     remove_cluster_file,
-    remove_empty_data_home,
     write_cluster_file,
 )
+from .data_dirs_io import check_unused, controllers_with_data, index_of, nodes_with_data, remove_data
 from .discovery import CONTROLLER_PREFIX, NAMESPACE_PREFIX, NODE_PREFIX
 from .own_ray_io import OwnRay, RayStartError, start_own_ray, stop_own_ray
 from .placement import PIN_SHARE, check_new, pins_of, without_machine
@@ -39,7 +41,7 @@ from .ray_session import (
     machine_addresses,
     wanted_address,
 )
-from .server_config import of_node, scaled, split_config
+from .server_config import changed_while_running, of_node, replicated, scaled, split_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -71,6 +73,7 @@ class UpOptions:
     data_dir: str | None = None
     ray_address: str | None = None
     disk_resource: str | None = None
+    machines: int | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float = READY_TIMEOUT_S
 
@@ -86,7 +89,7 @@ def up(options: UpOptions, report: Report) -> ClusterFile:
     with cluster_lock(options.cluster):
         before = _running_file(options.cluster, report)
         facts = _merged(options, before)
-        left_out = _nodes_with_data(facts.data_dir) - facts.nodes
+        left_out = nodes_with_data(facts.data_dir) - facts.nodes
         if left_out > 0:
             report(f"{facts.data_dir} has data of {left_out} more nodes, whose partitions stay offline")
         own = None
@@ -95,6 +98,7 @@ def up(options: UpOptions, report: Report) -> ClusterFile:
             own = start_own_ray()
             own_facts = OwnRayFacts(own.pid, own.created_s, own.temp_dir)
             facts = _with(facts, ray_address=own.address, own_ray=own_facts)
+        has_data = Path(facts.data_dir).exists()
         try:
             # Order: the file first, so that `down` can end what a killed `up` left behind.
             write_cluster_file(facts)
@@ -105,6 +109,9 @@ def up(options: UpOptions, report: Report) -> ClusterFile:
                 stop_own_ray(own)
             if before is None:
                 remove_cluster_file(options.cluster)
+            if not has_data:
+                # No client knew an address of these servers. What was there before stays, here and elsewhere.
+                remove_data(facts.data_dir)
             raise
     return facts
 
@@ -137,8 +144,8 @@ def status(cluster: str) -> dict[str, Any]:
         found = {name: _status_or_state(name, a) for name, a in gather(ray, calls, STATUS_TIMEOUT_S).items()}
         for name in set(names) & set(away):
             found[name] = {"name": name, "state": "waiting", "detail": f"no machine has {away[name]}"}
-    nodes = [found[name] for name in sorted(found, key=_index_of) if name.startswith(NODE_PREFIX)]
-    controllers = [found[name] for name in sorted(found, key=_index_of) if not name.startswith(NODE_PREFIX)]
+    nodes = [found[name] for name in sorted(found, key=index_of) if name.startswith(NODE_PREFIX)]
+    controllers = [found[name] for name in sorted(found, key=index_of) if not name.startswith(NODE_PREFIX)]
     result["controller"] = _active(controllers)
     result["controllers"], result["nodes"] = controllers, nodes
     result["prepared_transactions"] = sum(map(_prepared, nodes))
@@ -165,9 +172,16 @@ def _active(controllers: list[dict[str, Any]]) -> dict[str, Any] | None:
 def down(cluster: str, report: Report, *, delete_data: bool = False) -> list[str]:
     """Stop nodes, controller, and the Ray that was started for them; what could not stop cleanly.
 
-    Errors: UnknownClusterError; RayStartError when processes of our Ray outlive SIGKILL.
+    With `delete_data` the default data dir of a cluster that is not up is removed, if there is one.
+    Errors: UnknownClusterError; HeadraceError when a server still uses that dir; RayStartError when processes
+    of our Ray outlive SIGKILL.
     """
     with cluster_lock(cluster):
+        if delete_data and cluster not in known_clusters() and Path(default_data_dir(cluster)).exists():
+            check_unused(default_data_dir(cluster))
+            remove_data(default_data_dir(cluster))
+            report(f"removed {default_data_dir(cluster)}")
+            return []
         facts = read_cluster_file(cluster)
         troubles: list[str] = []
         if is_reachable(facts.ray_address):
@@ -179,8 +193,7 @@ def down(cluster: str, report: Report, *, delete_data: bool = False) -> list[str
             report("stopping our Ray")
             stop_own_ray(_own_ray(facts, facts.own_ray))
         if delete_data:
-            shutil.rmtree(facts.data_dir, ignore_errors=True)
-            remove_empty_data_home()
+            remove_data(facts.data_dir)
         remove_cluster_file(cluster)
     return troubles
 
@@ -211,11 +224,20 @@ def _merged(options: UpOptions, before: ClusterFile | None) -> ClusterFile:
     if before is None:
         data_dir = str(Path(options.data_dir or default_data_dir(options.cluster)).expanduser().absolute())
         address = wanted_address(options.ray_address) or ""
-        nodes, config = options.nodes or _nodes_with_data(data_dir) or DEFAULT_NODES, dict(options.config)
+        nodes, config = options.nodes or nodes_with_data(data_dir) or DEFAULT_NODES, dict(options.config)
         # A quorum needs its majority: as many controllers as there were, whatever was asked for.
-        controllers = max(options.controllers or 1, _controllers_with_data(data_dir))
+        controllers = max(options.controllers or 1, controllers_with_data(data_dir))
+        # `status` and `down` talk to this Ray as `up` did, also from a shell without the variable.
+        auth_mode = os.environ.get("RAY_AUTH_MODE") or "disabled"
         return ClusterFile(
-            options.cluster, address, (), nodes, data_dir, config=config, controllers=controllers
+            options.cluster,
+            address,
+            (),
+            nodes,
+            data_dir,
+            auth_mode=auth_mode,
+            config=config,
+            controllers=controllers,
         )
     controllers = options.controllers or before.controllers
     if controllers < before.controllers or (before.ray_address and controllers > before.controllers):
@@ -230,29 +252,16 @@ def _merged(options: UpOptions, before: ClusterFile | None) -> ClusterFile:
     is_running = bool(before.ray_address)
     changed = sorted(name for name, value in options.config.items() if before.config.get(name) != value)
     if is_running and changed:
-        raise ConfigError(f"cluster {before.cluster!r} runs already: take it down to change {changed[0]}")
+        raise _config_of_running(before.cluster, changed[0], options.config[changed[0]])
     if is_running and options.ray_address not in (None, FIND, before.ray_address):
         raise ConfigError(f"cluster {before.cluster!r} runs on the Ray at {before.ray_address}")
     return _with(before, nodes=nodes, controllers=controllers, config={**before.config, **options.config})
 
 
-def _nodes_with_data(data_dir: str) -> int:
-    """The highest index of a storage node that has a folder there: `up` after `down` starts as many."""
-    return _highest_index(data_dir, NODE_PREFIX)
-
-
-def _controllers_with_data(data_dir: str) -> int:
-    return _highest_index(data_dir, CONTROLLER_PREFIX)
-
-
-def _highest_index(data_dir: str, prefix: str) -> int:
-    names = [path.name for path in Path(data_dir).glob(f"{prefix}*")]
-    return max((_index_of(name)[0] for name in names), default=0)
-
-
 def _start_actors(options: UpOptions, facts: ClusterFile, report: Report) -> ClusterFile:
     namespace = namespace_of(facts.cluster)
     with joined(facts.ray_address, namespace, facts.auth_mode) as ray:
+        _wait_for_machines(ray, options.machines or 1, options.timeout_s, report)
         before = actor_names(ray, namespace)
         facts = _with_those_there(options, facts, before)
         resources = ray.cluster_resources()
@@ -272,9 +281,25 @@ def _start_actors(options: UpOptions, facts: ClusterFile, report: Report) -> Clu
         except BaseException:
             for name in set(actor_names(ray, namespace)) - set(before):
                 ray.kill(ray.get_actor(name, namespace), no_restart=True)
+            until(lambda: set(actor_names(ray, namespace)) <= set(before), GONE_TIMEOUT_S, POLL_S)
             raise
-    nodes = sorted((name for name in endpoints if name.startswith(NODE_PREFIX)), key=_index_of)
+    nodes = sorted((name for name in endpoints if name.startswith(NODE_PREFIX)), key=index_of)
     return _with(facts, bootstrap=tuple(endpoints[name] for name in nodes))
+
+
+def _wait_for_machines(ray: Any, machines: int, timeout_s: float, report: Report) -> None:
+    """Return once the Ray has so many machines: a server is tied to one of those that it has then.
+
+    Errors: StartError.
+    """
+    there = machine_addresses(ray)
+    if len(there) < machines:
+        report(f"waiting until Ray has {machines} machines; it has {len(there)}")
+    if not until(lambda: len(machine_addresses(ray)) >= machines, timeout_s, POLL_S):
+        there = machine_addresses(ray)
+        raise StartError(
+            f"Ray has {len(there)} of {machines} machines after {timeout_s:.0f} s: {', '.join(there)}"
+        )
 
 
 def _with_those_there(options: UpOptions, facts: ClusterFile, names: list[str]) -> ClusterFile:
@@ -284,12 +309,23 @@ def _with_those_there(options: UpOptions, facts: ClusterFile, names: list[str]) 
     if facts.bootstrap or not names:
         return facts  # the file knew of them, or there are none
     if options.config:
-        raise ConfigError(f"cluster {facts.cluster!r} runs already: its config cannot be changed by `up`")
+        raise _config_of_running(facts.cluster, *min(options.config.items()))
     if (options.nodes or there) < there:
         raise _too_few(facts.cluster, there)
     if controllers and options.controllers not in (None, controllers):
         raise _other_controllers(facts.cluster, controllers)
     return _with(facts, nodes=options.nodes or there, controllers=controllers or facts.controllers)
+
+
+def _config_of_running(cluster: str, name: str, value: Any) -> ConfigError:
+    live = changed_while_running(name)
+    remedy = f"take it down to change {name}"
+    if live is not None:
+        where = "" if cluster == DEFAULT_CLUSTER else f" --cluster {cluster}"
+        remedy = (
+            f"`headrace config alter{where} --cluster-wide --set {live}={value}` changes it while it runs"
+        )
+    return ConfigError(f"cluster {cluster!r} runs already: {remedy}")
 
 
 def _too_few(cluster: str, nodes: int) -> ConfigError:
@@ -313,6 +349,7 @@ def _create(ray: Any, facts: ClusterFile, pins: Mapping[str, str]) -> dict[str, 
     namespace = namespace_of(facts.cluster)
     node_config, controller_config = split_config(facts.config)
     node_config = scaled(node_config, facts.nodes)
+    controller_config = replicated(controller_config, facts.nodes)
     loopback = {"listener.host": "127.0.0.1"} if facts.own_ray is not None else {}
     data_dir = Path(facts.data_dir)
     # Order: only the first may be alone with an empty disk. A further one begins nothing, it joins.
@@ -338,7 +375,7 @@ def _names(facts: ClusterFile) -> tuple[list[str], list[str]]:
 
 def _pins(facts: ClusterFile, machines: list[str], disk_resource: str | None) -> dict[str, str]:
     controllers, nodes = _names(facts)
-    indices = {name: _index_of(name)[0] for name in (*controllers, *nodes)}
+    indices = {name: index_of(name)[0] for name in (*controllers, *nodes)}
     return pins_of({**indices, controllers[0]: 0}, facts.pins, machines, disk_resource)
 
 
@@ -373,7 +410,7 @@ def _begin_quorum(ray: Any, controllers: Mapping[str, Any]) -> None:
         if isinstance(answer, BaseException):
             raise StartError(f"{name} does not say whether its disk is empty: {_reason(answer)}")
     if all(is_blank for _, is_blank in answers.values()):
-        first = min(controllers, key=_index_of)
+        first = min(controllers, key=index_of)
         begun = controllers[first].begin.remote([voter for voter, _ in answers.values()])
         outcome = gather(ray, {first: begun}, STATUS_TIMEOUT_S)[first]
         if isinstance(outcome, BaseException):
@@ -448,11 +485,6 @@ def _status_or_state(name: str, answer: Any) -> dict[str, Any]:
     if isinstance(answer, BaseException):
         return {"name": name, "state": "silent", "detail": _reason(answer)}
     return dict(answer)
-
-
-def _index_of(name: str) -> tuple[int, str]:
-    digits = name.rpartition("-")[2]
-    return (int(digits) if digits.isdigit() else 0, name)
 
 
 def _own_ray(facts: ClusterFile, own: OwnRayFacts) -> OwnRay:

@@ -28,9 +28,10 @@ def plan_of(text: str) -> Plan:
         entries = json.loads(text)["partitions"]
         plan = {_place(entry): _replicas(entry) for entry in entries}
     except (ValueError, KeyError, TypeError) as error:
+        cause = f"{error} is missing" if isinstance(error, KeyError) else error
         raise ConfigError(
             'a plan is JSON like {"version": 1, "partitions": '
-            f'[{{"topic": "t", "partition": 0, "replicas": [1, 2]}}]}}: {error!r}'
+            f'[{{"topic": "t", "partition": 0, "replicas": [1, 2]}}]}}: {cause}'
         ) from error
     if not plan or len(plan) != len(entries):
         raise ConfigError("a plan names at least one partition, and none of them twice")

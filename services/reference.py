@@ -18,10 +18,11 @@ from ..clients.group import states as member_states
 from ..clients.producer import transactions
 from ..controller.config import ControllerConfig
 from ..controller.quorum import roles
-from ..controller.state import brokers, partition_states
+from ..controller.state import broker_states, partition_states
 from ..coordinators.group.classic_states import CLASSIC_TRANSITIONS, ClassicState
 from ..coordinators.group.consumer_group import GROUP_TRANSITIONS, GroupState
 from ..coordinators.group.consumer_member import MEMBER_TRANSITIONS, MemberState
+from ..coordinators.runtime.hosted_shard import SHARD_TRANSITIONS, ShardState
 from ..coordinators.txn import states as txn_states
 from ..protocol import errors
 from ..protocol.messages import envelope, registry
@@ -75,10 +76,15 @@ def config_page() -> str:
     for title, how, config in SECTIONS:
         parts.append(f"## {title}\n\n{how}\n")
         parts.append("| key | default | range | meaning |\n| --- | --- | --- | --- |")
-        values = config.defaults()
-        parts += [_row(facts, text_of(values[name])) for name, facts in config.keys().items()]
+        parts += [_line(row) for row in _config_rows(title, config)]
         parts.append("")
     return "\n".join(parts)
+
+
+def config_rows() -> list[dict[str, Any]]:
+    """Every key of every part: `part`, `key`, `default` as text, `unit`, `range` (`low..high` or choices),
+    `live` (may change while running) and `doc`."""
+    return [row for title, _, config in SECTIONS for row in _config_rows(title, config)]
 
 
 def errors_page() -> str:
@@ -135,13 +141,13 @@ def _type_name(kind: Any, inner: list[type]) -> str:
 def states_page() -> str:
     """docs/STATES.md: every state machine, drawn from its transition table."""
     parts = ["# States\n", "Made by `make docs` from the transition tables in the code.\n"]
-    parts.append("## A node id, as the controller holds it (`controller/state/brokers.py`)\n")
+    parts.append("## A node id, as the controller holds it (`controller/state/broker_states.py`)\n")
     arrows = [
         f"{state.value} --> {target.value}: {event.value.split(':')[0]}"
-        for state, events in brokers.TRANSITIONS.items()
+        for state, events in broker_states.TRANSITIONS.items()
         for event, target in events.items()
     ]
-    parts.append(_drawing(brokers.BrokerState.UNREGISTERED.value, arrows))
+    parts.append(_drawing(broker_states.BrokerState.UNREGISTERED.value, arrows))
     parts.append("## A controller in the quorum (`controller/quorum/roles.py`)\n")
     arrows = [
         f"{role.value} --> {target.value}: {event.value}"
@@ -158,6 +164,9 @@ def states_page() -> str:
     parts.append(_drawing(ClassicState.EMPTY.value, _labelled(CLASSIC_TRANSITIONS)))
     parts.append("## A transactional id, as its coordinator holds it (`coordinators/txn/states.py`)\n")
     parts.append(_drawing(txn_states.TxnState.EMPTY.value, _labelled(txn_states.TRANSITIONS)))
+    where = "(`coordinators/runtime/hosted_shard.py`)"
+    parts.append(f"## A partition of groups or transactional ids, as a coordinator holds it {where}\n")
+    parts.append(_drawing(ShardState.LOADING.value, _labelled(SHARD_TRANSITIONS)))
     where = "(`coordinators/group/consumer_group.py`)"
     parts.append(f"## A group of the new protocol, as its coordinator holds it {where}\n")
     parts.append(_drawing(GroupState.EMPTY.value, _labelled(GROUP_TRANSITIONS)))
@@ -216,11 +225,26 @@ def _drawing(first: str, arrows: list[str]) -> str:
     return "```mermaid\nstateDiagram-v2\n" + "".join(f"    {line}\n" for line in lines) + "```\n"
 
 
-def _row(facts: KeyFacts, default: str) -> str:
-    bounds = ", ".join(facts.choices) if facts.choices else _range(facts)
-    unit = f" {facts.unit}" if facts.unit and default else ""
-    live = " May change while running." if facts.live else ""
-    return f"| `{facts.name}` | {default}{unit} | {bounds} | {facts.doc}{live} |"
+def _config_rows(title: str, config: type[Config]) -> list[dict[str, Any]]:
+    values = config.defaults()
+    return [
+        {
+            "part": title,
+            "key": facts.name,
+            "default": text_of(values[name]),
+            "unit": facts.unit,
+            "range": ", ".join(facts.choices) if facts.choices else _range(facts),
+            "live": facts.live,
+            "doc": facts.doc,
+        }
+        for name, facts in config.keys().items()
+    ]
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    unit = f" {row['unit']}" if row["unit"] and row["default"] else ""
+    live = " May change while running." if row["live"] else ""
+    return f"| `{row['key']}` | {row['default']}{unit} | {row['range']} | {row['doc']}{live} |"
 
 
 def _range(facts: KeyFacts) -> str:

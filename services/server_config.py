@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..controller.config import ControllerConfig
 from ..protocol.errors import ConfigError
 from ..runtime.config import nearest_key
-from ..storage_node.config import NodeConfig
+from ..storage_node.config import CLUSTER_WIDE_KEYS, NodeConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ _HOST_SETS = {
     "controller.quorum.bootstrap.servers",
 }
 
-INTERNAL_REPLICAS = 3  # Kafka's default
+DURABLE_REPLICAS = 3  # Kafka's default for internal topics, and what its operators choose for all others
 
 
 def split_config(pairs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -55,12 +55,23 @@ def split_config(pairs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, An
 def scaled(node: Mapping[str, Any], nodes: int) -> dict[str, Any]:
     """The node config with as many replicas of the internal topics as a cluster of `nodes` can have, unless
     it says how many: Kafka's three could never be made in a smaller one."""
-    replicas = min(nodes, INTERNAL_REPLICAS)
+    replicas = min(nodes, DURABLE_REPLICAS)
     return {
         "offsets.topic.replication.factor": replicas,
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": min(2, replicas),
         **node,
+    }
+
+
+def replicated(controller: Mapping[str, Any], nodes: int) -> dict[str, Any]:
+    """The controller config of a cluster whose `nodes` fail one by one, unless it says otherwise: topics get
+    three replicas (as many as there are nodes, if these are fewer), and acks=all waits for all but one."""
+    replicas = min(nodes, DURABLE_REPLICAS)
+    return {
+        "default.replication.factor": replicas,
+        "min.insync.replicas": max(replicas - 1, 1),
+        **controller,
     }
 
 
@@ -78,6 +89,15 @@ def of_node(node: Mapping[str, Any], index: int, log_dir: str) -> dict[str, Any]
 def _with_own_port(address: str, index: int) -> str:
     head, _, port = address.rpartition(":")
     return f"{head}:{int(port) and int(port) + index - 1}"
+
+
+def changed_while_running(name: str) -> str | None:
+    """The dotted name of a key that `config alter --cluster-wide` changes; None if it needs a restart."""
+    for cls in (NodeConfig, ControllerConfig):
+        dotted = _dotted(cls, name)
+        if dotted is not None and (cls.keys()[dotted].live or dotted in CLUSTER_WIDE_KEYS):
+            return dotted
+    return None
 
 
 def _dotted(cls: type[Config], name: str) -> str | None:

@@ -19,12 +19,14 @@ from ..protocol.messages.control import (
 )
 from ..protocol.metadata.image import CLUSTER_DEFAULT, TOPIC_RESOURCE
 from .config_entries import Describer, existing
+from .logger_configs import describe_loggers, is_logger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..protocol.metadata.image import MetadataImage
     from .live_config import LiveConfig
+    from .logger_configs import Loggers
 
 MAX_RESOURCES = 1000  # Bound: of one request; each is described key by key
 
@@ -43,6 +45,7 @@ def answer_configs(
     node_id: int,
     request: DescribeConfigsRequest,
     of_cluster: DescribeConfigsResponse,
+    loggers: Loggers,
 ) -> DescribeConfigsResponse:
     """The descriptions in the order of the request, by the configuration of the node that answers."""
     describer = Describer(image.configs, request, live, node_id)
@@ -50,6 +53,9 @@ def answer_configs(
     for resource in request.resources:
         if _is_cluster(resource):
             results.extend(of_cluster.results[:1])
+            continue
+        if is_logger(resource):
+            results.append(describe_loggers(node_id, resource, loggers))
             continue
         try:
             entries = describer.resource(existing(image, resource))

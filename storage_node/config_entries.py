@@ -24,7 +24,7 @@ from ..protocol.metadata.image import (
 from ..protocol.model import MAX_TOPIC_NAME_LENGTH
 from ..runtime.config import MAX_INT, Config, text_of
 from .client_metrics_config import MAX_SUBSCRIPTION_NAME_LENGTH, ClientMetricsConfig
-from .config import CLUSTER_WIDE_KEYS, NodeConfig
+from .config import NodeConfig
 from .group_config import GROUP_KEY_SYNONYMS, MAX_GROUP_ID_LENGTH, GroupConfig
 from .log.config import RELATED_KEYS, LogConfig
 from .log.log_defaults import STAND_INS, TOPIC_KEY_SYNONYMS, effective_log_config
@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 SOURCE_TOPIC, SOURCE_NODE, SOURCE_CLUSTER, SOURCE_STATIC, SOURCE_DEFAULT = 1, 2, 3, 4, 5
 SOURCE_CLIENT_METRICS, SOURCE_GROUP = 7, 8
 BROKER_NAMES = {topic: broker for broker, topic in TOPIC_KEY_SYNONYMS.items()}
+# Topic keys whose built-in value is among their synonyms, as in Kafka: keys that a broker config is
+# the default of, unless Kafka derives that default from another broker config.
+_DERIVED = frozenset(("segment.ms", "segment.jitter.ms", "flush.ms"))
+_WITH_DEFAULT_SYNONYM = (BROKER_NAMES.keys() - _DERIVED) | {"unclean.leader.election.enable"}
 _TYPES: dict[Any, int] = {bool: 1, str: 2, int: 5, int | None: 5, float: 6}
 _INT, _LONG, _LIST, _PASSWORD = 3, 5, 7, 9
 
@@ -120,10 +124,7 @@ class Describer:
         for key, default in ClientMetricsConfig.defaults().items():
             mine = _level(own, key, SOURCE_CLIENT_METRICS)
             levels = [*mine, ConfigSynonym(key, text_of(default), SOURCE_DEFAULT)]
-            entry = self._entry(ClientMetricsConfig, key, levels, own)
-            # as Kafka: what is built in counts for nothing here
-            synonyms = tuple(mine) if self._request.include_synonyms else ()
-            entries.append(msgspec.structs.replace(entry, synonyms=synonyms))
+            entries.append(_without_default_synonym(self._entry(ClientMetricsConfig, key, levels, own)))
         return (*entries, *_unknown(own, ClientMetricsConfig.keys(), SOURCE_CLIENT_METRICS))
 
     def _topic(self, name: str) -> tuple[ConfigEntry, ...]:
@@ -131,15 +132,19 @@ class Describer:
         if not self._entries:
             for key, default in LogConfig.defaults().items():
                 self._inherited[key] = [*self._broker_levels(BROKER_NAMES.get(key, key), default)]
-                self._entries[key] = self._entry(LogConfig, key, self._inherited[key], {})
+                self._entries[key] = self._topic_entry(key, self._inherited[key], {})
         own = self._configs.get((TOPIC_RESOURCE, name), {})
         applied = self._applied(own)
         mine = {
-            key: self._entry(LogConfig, key, [*_level(applied, key, SOURCE_TOPIC), *levels], own)
+            key: self._topic_entry(key, [*_level(applied, key, SOURCE_TOPIC), *levels], own)
             for key, levels in self._inherited.items()
             if key in own
         }
         return (*{**self._entries, **mine}.values(), *_unknown(own, self._entries, SOURCE_TOPIC))
+
+    def _topic_entry(self, key: str, levels: list[ConfigSynonym], own: Mapping[str, str]) -> ConfigEntry:
+        entry = self._entry(LogConfig, key, levels, own)
+        return entry if key in _WITH_DEFAULT_SYNONYM else _without_default_synonym(entry)
 
     def _applied(self, own: Mapping[str, str]) -> Mapping[str, str]:
         """A topic's values without those that contradict what the answering node was started with."""
@@ -164,8 +169,7 @@ class Describer:
             if is_here:
                 levels += self._own_levels(key)
             if levels:
-                is_read_only = not facts.live or key in CLUSTER_WIDE_KEYS
-                entries.append(self._entry(NodeConfig, key, levels, own, is_read_only=is_read_only))
+                entries.append(self._entry(NodeConfig, key, levels, own, is_read_only=not facts.live))
         return (*entries, *_unknown(own, NodeConfig.keys(), SOURCE_NODE))
 
     def cluster(self, controller: Config) -> tuple[ConfigEntry, ...]:
@@ -255,6 +259,12 @@ def _file_levels(kind: type[Config], file: Config | None, name: str) -> list[Con
             levels.append(ConfigSynonym(each, text_of(value), SOURCE_STATIC))
     built_in = next((each for each in names if defaults[each] is not None), name)
     return [*levels, ConfigSynonym(built_in, text_of(defaults[built_in]), SOURCE_DEFAULT)]
+
+
+def _without_default_synonym(entry: ConfigEntry) -> ConfigEntry:
+    """The same entry without its built-in value among the synonyms."""
+    levels = tuple(level for level in entry.synonyms if level.source != SOURCE_DEFAULT)
+    return msgspec.structs.replace(entry, synonyms=levels)
 
 
 def _unknown(values: Mapping[str, str], known: Container[str], source: int) -> list[ConfigEntry]:

@@ -30,8 +30,12 @@ from ..protocol.messages.control import (
     FetchMetadataRequest,
     FetchMetadataResponse,
 )
+from ..protocol.metadata.records import FenceBrokerRecord
 from ..runtime.clock_io import monotonic_ms
+from ..runtime.limited_log_io import LimitedLog
+from ..runtime.stalls import StallMeter
 from . import membership as m
+from .heartbeat_times import HeartbeatTimes, own_records
 from .leader_search_io import ControllerLocators, ElectingError, LeaderSearch, fixed_locator
 from .log.losses import PreviousEnd
 from .replica.disk_trouble import DiskNews
@@ -57,7 +61,8 @@ SEARCH_SHARE = 0.8
 # Bound: forwarded requests under way; each holds a task and its request.
 MAX_FORWARDS = 500
 # Heartbeats, registration, ISR changes and the metadata poll share the connection with forwarded requests.
-_RESERVED_IN_FLIGHT = 4
+_RESERVED_IN_FLIGHT = 3 + m.MAX_HEARTBEATS
+LOOK_INTERVAL_MS = 100  # at the clock, to notice that the loop stood still
 
 
 @dataclass(slots=True)
@@ -116,11 +121,16 @@ class ControllerLink:
         self._identity = identity
         self._events = events
         self._tasks = tasks
+        self._log = LimitedLog(log)
         self._connection: Connection | None = None
         self._following: Connection | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._forwards = 0
         self._is_closed = False
+        now_ms = monotonic_ms()
+        self._heartbeats = HeartbeatTimes()
+        self._stalls = StallMeter(LOOK_INTERVAL_MS, now_ms)
+        self._answered_ms = now_ms  # when any request on the connection was answered
         self.is_active = asyncio.Event()  # set for good the first time that the node may lead
         self.has_left = asyncio.Event()
         self._is_connected = asyncio.Event()
@@ -136,6 +146,7 @@ class ControllerLink:
         if lost:
             names = ", ".join(map(str, lost[:10]))
             log.warning("cut, removed or exchanged while the node was down: %d logs: %s", len(lost), names)
+        self._tasks.every(LOOK_INTERVAL_MS / 1000, self._look_at_clock, "stalls of the loop")
         self._perform(self.membership.start())
 
     def ask_to_leave(self) -> None:
@@ -177,7 +188,7 @@ class ControllerLink:
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse | None:
         """Ask for changes of ISRs; None if nobody knows whether they were done."""
-        response = await self._ask(registry.ALTER_PARTITION, request, self._timeout_s)
+        response = await self._ask(registry.ALTER_PARTITION, request, self._timeout_s, waits_for_log=True)
         return None if response is None else response.body
 
     async def _forward(self, api: Api, body: bytes, timeout_s: float) -> Response:
@@ -269,7 +280,7 @@ class ControllerLink:
             self._submit(m.Disconnected(is_electing=True))
             return
         except HeadraceError as error:
-            log.warning("no controller is found: %r", error)
+            self._log.warning("no controller found", "no controller is found: %r", error)
             self._submit(m.Disconnected())
             return
         if self._is_closed:
@@ -277,6 +288,7 @@ class ControllerLink:
             return
         connection.on_close = lambda: self._lost(connection)
         self._connection = connection
+        self._answered_ms = monotonic_ms()
         self._is_connected.set()
         self._submit(m.Connected())
 
@@ -289,22 +301,80 @@ class ControllerLink:
         connection.close()
         self._submit(m.Disconnected())
 
-    async def _ask(self, api: Api, body: msgspec.Struct, timeout_s: float) -> Response | None:
-        """A request on the present connection; None if it failed, which gives the connection up."""
+    async def _ask(
+        self, api: Api, body: msgspec.Struct, timeout_s: float, *, waits_for_log: bool = False
+    ) -> Response | None:
+        """A request on the present connection; None if it failed, which gives the connection up.
+
+        `waits_for_log`: its answer comes after a flush of the metadata log. Such a request that times out
+        while others are answered says that the controllers' disks are slow: the connection is kept.
+        """
         connection = self._connection
         if connection is None:
             return None
         try:
             response = await connection.request(api, body, timeout_s=timeout_s)
+        except RequestTimedOutError as error:
+            if waits_for_log and monotonic_ms() - self._answered_ms < 1000 * self._timeout_s:
+                self._warn_of_slow_log(api)
+                return None
+            if self._connection is connection:
+                kind = f"{api.name} failed at the controller"
+                self._log.warning(kind, "%s failed at the controller: %r", api.name, error)
+            self._lost(connection)
+            return None
         except KafkaError as error:
             if self._connection is connection and not isinstance(error, (NetworkError, NotControllerError)):
-                log.warning("%s failed at the controller: %r", api.name, error)
+                kind = f"{api.name} failed at the controller"
+                self._log.warning(kind, "%s failed at the controller: %r", api.name, error)
             self._lost(connection)
             return None
         if response.body.error_code == NotControllerError.code:
             self._lost(connection)
             return None
+        self._answered_ms = monotonic_ms()
         return response
+
+    def _warn_of_slow_log(self, api: Api) -> None:
+        self._log.warning(
+            "no answer from the metadata log",
+            "no answer to %s within %g s, but to other requests: the controllers' disks are slow, or "
+            "most of the controllers are away",
+            api.name,
+            self._timeout_s,
+        )
+
+    def _look_at_clock(self) -> None:
+        if stall_ms := self._stalls.look(monotonic_ms()):
+            log.warning(
+                "node %d stood still for %d ms: no heartbeat was sent and no request answered meanwhile",
+                self._identity.node_id,
+                stall_ms,
+            )
+
+    def _note_own(self, response: FetchMetadataResponse) -> None:
+        """Log what the controller decided on this very process."""
+        if response.is_snapshot:
+            return
+        node_id, broker_epoch = self._identity.node_id, self.broker_epoch
+        for offset, record in own_records(response.base_offset, response.records, node_id, broker_epoch):
+            is_fence = isinstance(record, FenceBrokerRecord)
+            now_ms = monotonic_ms()
+            log.log(
+                logging.WARNING if is_fence and not self._is_leaving else logging.INFO,
+                "this node (node %d, broker epoch %d) was %s at metadata offset %d: %s; its event loop stood "
+                "still for up to %d ms",
+                node_id,
+                broker_epoch,
+                "fenced" if is_fence else "unfenced",
+                offset,
+                self._heartbeats.describe(now_ms),
+                self._stalls.longest_ms(now_ms),
+            )
+
+    @property
+    def _is_leaving(self) -> bool:
+        return self.membership.state in (m.MembershipState.LEAVING, m.MembershipState.LEFT)
 
     async def _register(self) -> None:
         me = self._identity
@@ -325,7 +395,8 @@ class ControllerLink:
         response = await self._ask(registry.BROKER_REGISTRATION, request, self._timeout_s)
         if response is not None:
             if response.body.error_code:
-                log.warning(
+                self._log.warning(
+                    "registration refused",
                     "the controller refused node %d: %r",
                     me.node_id,
                     error_from_code(response.body.error_code, response.body.error_detail),
@@ -344,9 +415,14 @@ class ControllerLink:
             full_replicas=news.full,
             cordoned_log_dirs=news.cordoned_dirs,
         )
-        response = await self._ask(registry.BROKER_HEARTBEAT, request, self._timeout_s)
+        connection = self._connection
+        self._heartbeats.sent(monotonic_ms())
+        response = await self._ask(registry.BROKER_HEARTBEAT, request, self._timeout_s, waits_for_log=True)
         if response is not None:
+            self._heartbeats.answered(sent_ms, monotonic_ms())
             self._submit(m.HeartbeatAnswered(response.body, sent_ms))
+        elif connection is not None and connection is self._connection:
+            self._submit(m.HeartbeatFailed())
 
     async def _follow(self) -> None:
         """Apply metadata as it comes, until this connection is given up."""
@@ -358,8 +434,12 @@ class ControllerLink:
             if response is None:
                 return
             if response.body.error_code:
-                log.warning("metadata: error %d %s", response.body.error_code, response.body.error_detail)
+                answer = response.body
+                self._log.warning(
+                    "FetchMetadata refused", "metadata: error %d %s", answer.error_code, answer.error_detail
+                )
                 self._lost(connection)
                 return
+            self._note_own(response.body)
             offset = await self._events.metadata(response.body)
             self._submit(m.MetadataApplied(offset))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .replica.cold_reads import ColdRead
     from .replica.list_offsets import OffsetLookup
     from .replica.partition import Partition, PartitionKey
+    from .replica.recompressor import QueuedBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,13 @@ class ReadCold:
     """Run the read on a thread that may wait for the disk; then `cold_read`."""
 
     read: ColdRead
+
+
+@dataclass(frozen=True, slots=True)
+class Recompress:
+    """Run the recompression of a batch on a thread; then `recompressed`."""
+
+    item: QueuedBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +178,7 @@ Effect = (
     | CheckpointStarts
     | LookUpOffsets
     | ReadCold
+    | Recompress
     | ReadForGuest
     | AdvisePages
     | CopyLog

@@ -12,17 +12,21 @@ from ..protocol.messages.control import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DescribeConfigsResponse,
+    IncrementalAlterConfigsResponse,
 )
-from ..protocol.messages.registry import DESCRIBE_CONFIGS
+from ..protocol.messages.registry import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from ..protocol.metadata.quotas import ANONYMOUS_USER
 from ..protocol.transport.wire import encode
 from ..runtime.clock_io import monotonic_ms
 from .config_answers import answer_configs, cluster_part
 from .gateway import OwnRequest
+from .logger_configs import alter_loggers, is_logger
+from .logger_levels_io import ProcessLoggers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..protocol.messages.control import AlterConfigs, IncrementalAlterConfigsRequest, ItemError
     from ..protocol.transport.peers import Request
     from ..runtime.shell_io import TaskOwner
     from .controller_link_io import ControllerLink
@@ -54,15 +58,49 @@ class Forwarder:
         self._core = core
         self._tasks = tasks
         self._perform = perform
+        self._loggers = ProcessLoggers()
 
     def start(self, request: Request) -> None:
         """Send the request on; it is answered later."""
         if self._tasks.is_stopping:
             self._replies.reply_error(request, NotControllerError("this node is stopping"))
             return
-        is_own = request.api.key == DESCRIBE_CONFIGS.key
-        work = self._describe_configs(request) if is_own else self._forward(request)
+        if request.api.key == DESCRIBE_CONFIGS.key:
+            work = self._describe_configs(request)
+        elif request.api.key == INCREMENTAL_ALTER_CONFIGS.key and _names_loggers(request.body):
+            work = self._alter_configs(request)
+        else:
+            work = self._forward(request)
         self._tasks.spawn(work, f"forward {request.api.name}")
+
+    async def _alter_configs(self, request: Request) -> None:
+        """Log levels are altered here, the other resources by the controller."""
+        body = request.body
+        others = tuple(each for each in body.resources if not is_logger(each.resource))
+        try:
+            found = IncrementalAlterConfigsResponse(())
+            if others:
+                part = encode(msgspec.structs.replace(body, resources=others))
+                found = (await self._link.forward(request.api, part, DEFAULT_TIMEOUT_MS / 1000)).body
+            rest = iter(found.results)
+            results = tuple(
+                self._altered_loggers(each, validate_only=body.validate_only)
+                if is_logger(each.resource)
+                else next(rest)
+                for each in body.resources
+            )
+            response = msgspec.structs.replace(found, results=results)
+            deadline_ms = monotonic_ms() + MAX_METADATA_LAG_MS
+            self._core.when_metadata_reaches(
+                response.metadata_offset, lambda: self._replies.reply(request, response), deadline_ms
+            )
+        except KafkaError as error:
+            self._replies.reply_error(request, error)
+        self._perform()
+
+    def _altered_loggers(self, alter: AlterConfigs, *, validate_only: bool) -> ItemError:
+        node_id = self._core.replicas.node_id
+        return alter_loggers(node_id, alter, self._loggers, validate_only=validate_only)
 
     async def _forward(self, request: Request) -> None:
         """Ask the controller, then wait until this node shows what was done there."""
@@ -94,7 +132,9 @@ class Forwarder:
 
             def answer() -> None:
                 node_id = core.replicas.node_id
-                response = answer_configs(core.image, core.config, node_id, request.body, of_cluster)
+                response = answer_configs(
+                    core.image, core.config, node_id, request.body, of_cluster, self._loggers
+                )
                 self._replies.reply(request, response)
 
             deadline_ms = monotonic_ms() + MAX_METADATA_LAG_MS
@@ -102,6 +142,10 @@ class Forwarder:
         except KafkaError as error:
             self._replies.reply_error(request, error)
         self._perform()
+
+
+def _names_loggers(body: IncrementalAlterConfigsRequest) -> bool:
+    return any(is_logger(each.resource) for each in body.resources)
 
 
 def _body_of(request: Any) -> bytes:

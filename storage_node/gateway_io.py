@@ -6,10 +6,11 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.errors import KafkaError, KafkaStorageError
+from ..protocol.transport.listen_errors import listen_error
 from .charges_io import OwnCharges
 from .effects import AskPeer
 from .gateway import BothPlanes
-from .log.listener_memory import remember_port, remembered_port
+from .log.listener_memory import file_of_listener, remember_port, remembered_port
 from .node_quotas import NodeQuotas
 
 if TYPE_CHECKING:
@@ -70,10 +71,13 @@ class GatewaySeat:
             self._charges.peer_gone(peer)
 
     def bind(self, core: StorageNode) -> tuple[ListenerEndpoint, ...]:
-        """Take the ports; what to register of them. Errors: OSError."""
+        """Take the ports; what to register of them. Errors: OSError, which names node and address."""
         self._core = core
         if self._gateway is not None:
-            self.endpoints = self._gateway.bind()
+            try:
+                self.endpoints = self._gateway.bind()
+            except OSError as error:
+                raise listen_error(f"node {self.node_id}", error) from error
         return self.endpoints
 
     async def start(self, replication: Replication, perform: Callable[[], None]) -> None:
@@ -151,20 +155,16 @@ class GatewaySeat:
 
     def remembered_port(self, name: str) -> int:
         """Of a listener in the node's last run, 0 if there was none."""
-        return remembered_port(self._files, self._directory, _file_of(name))
+        return remembered_port(self._files, self._directory, file_of_listener(name))
 
     def remember_port(self, name: str, port: int) -> None:
         """For the next run."""
         with contextlib.suppress(KafkaStorageError):  # the log manager judges disks, not this
-            remember_port(self._files, self._directory, port, _file_of(name))
+            remember_port(self._files, self._directory, port, file_of_listener(name))
 
     def fail(self, error: BaseException) -> None:
         """The gateway is broken: the node ends."""
         self._fail(error)
-
-
-def _file_of(listener: str) -> str:
-    return f"listener.{listener}.port"
 
 
 def _nothing() -> None:

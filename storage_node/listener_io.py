@@ -8,6 +8,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from ..protocol.errors import KafkaStorageError
+from ..protocol.transport.listen_errors import listen_error
 from ..protocol.transport.router_io import RouterLimits
 from .log.files_io import raise_descriptor_limit
 from .log.listener_memory import remember_port, remembered_port
@@ -43,7 +44,7 @@ def router_limits(config: NodeConfig) -> RouterLimits:
 
 def bind(config: NodeConfig, files: Files, new_router: Callable[[int], Router]) -> tuple[Router, int]:
     """A started router and its port: the configured one, or with port 0 that of the last run if it is still
-    free. Errors: OSError."""
+    free. Errors: OSError, which names node and address."""
     first_dir = config.log_dirs[0]
     port = config.listener_port or remembered_port(files, first_dir)
     router = new_router(port)
@@ -51,8 +52,12 @@ def bind(config: NodeConfig, files: Files, new_router: Callable[[int], Router]) 
         bound = router.start()
     except OSError as error:
         if config.listener_port or not port:
-            raise
-        log.info("port %d of the last run is taken (%s); another one is chosen", port, error)
+            raise listen_error(f"node {config.node_id}", error) from error
+        log.warning(
+            "node %d: %s: a free port is taken instead; clients with the old address find this node only"
+            " through the others",
+            *(config.node_id, error.strerror),
+        )
         router = new_router(0)
         bound = router.start()
     if not config.listener_port:

@@ -1,9 +1,10 @@
 """A storage node's standing with the controller: find it, register, stay alive, leave. Step shape, pure.
 
-Events come from the shell, which talks to the controller; effects tell it what to say next. At most one
-request of each kind is under way. The broker epoch outlives connections: after a lost one the node goes on
-with heartbeats, and registers again only when the controller no longer knows it. Source: Kafka
-BrokerLifecycleManager.
+Events come from the shell, which talks to the controller; effects tell it what to say next. One registration
+at a time; heartbeats go out every interval, whether the ones before are answered or not: the answer waits for
+the metadata log's disk, and a slow disk must not make a live node silent. The broker epoch outlives
+connections: after a lost one the node goes on with heartbeats, and registers again only when the controller
+no longer knows it. Source: Kafka BrokerLifecycleManager.
 
 Invariant: heartbeats and metadata fetches are asked for only while registered and connected.
 Invariant: `lease` is granted by nothing but answered heartbeats, from when they were sent.
@@ -87,6 +88,11 @@ class HeartbeatAnswered:
 
 
 @dataclass(frozen=True, slots=True)
+class HeartbeatFailed:
+    """There is no answer to a heartbeat in time; the connection is kept, because other answers come on it."""
+
+
+@dataclass(frozen=True, slots=True)
 class MetadataApplied:
     """The node's image now contains this offset."""
 
@@ -115,6 +121,7 @@ Event = (
     | Disconnected
     | RegistrationAnswered
     | HeartbeatAnswered
+    | HeartbeatFailed
     | MetadataApplied
     | StopAsked
     | NewsCame
@@ -198,6 +205,7 @@ _DUPLICATE_RETRY_MS = 100  # a restarted node waits for its own old session to r
 # Of the session that begins at the controller when it hears a heartbeat, which is after it was sent. The rest
 # is for clocks that do not run alike, and for a controller that does not know yet that another one leads.
 LEASE_SHARE = 1 / 3
+MAX_HEARTBEATS = 20  # Bound: heartbeats without an answer; later ones wait
 _LEAVE_RETRY_MS = 20  # a stopping node asks often: each question is small and the wait is the user's
 
 
@@ -229,8 +237,8 @@ class Membership:
         self.lease = Lease()
         self._failures = 0
         self._refused_since_ms: int | None = None
-        self._heartbeat_is_out = False
-        self._has_news = False  # since the heartbeat that is out
+        self._unanswered = 0  # heartbeats
+        self._has_news = False  # since the last heartbeat
 
     def start(self) -> tuple[Effect, ...]:
         """The first thing to do."""
@@ -248,6 +256,9 @@ class Membership:
                 effects = self._on_disconnected(now_ms, is_electing=is_electing)
             case RegistrationAnswered(response):
                 effects = self._on_registration(response, now_ms)
+            case HeartbeatFailed():
+                self._unanswered = max(0, self._unanswered - 1)
+                effects = ()
             case HeartbeatAnswered(response, sent_ms):
                 effects = self._on_heartbeat(response, sent_ms, now_ms)
             case MetadataApplied(offset):
@@ -271,7 +282,7 @@ class Membership:
     def _on_connected(self, now_ms: int) -> tuple[Effect, ...]:
         self.is_connected = True
         self._failures = 0
-        self._heartbeat_is_out = False
+        self._unanswered = 0
         if self.state is MembershipState.LEAVING:
             return self._heartbeat(now_ms)
         if self.broker_epoch < 0:
@@ -282,7 +293,7 @@ class Membership:
 
     def _on_disconnected(self, now_ms: int, *, is_electing: bool) -> tuple[Effect, ...]:
         self.is_connected = False
-        self._heartbeat_is_out = False
+        self._unanswered = 0
         if self.state not in (MembershipState.SEARCHING, MembershipState.LEAVING):
             self._become(MembershipState.SEARCHING)
         if is_electing:
@@ -325,7 +336,7 @@ class Membership:
     def _on_heartbeat(
         self, response: BrokerHeartbeatResponse, sent_ms: int, now_ms: int
     ) -> tuple[Effect, ...]:
-        self._heartbeat_is_out = False
+        self._unanswered = max(0, self._unanswered - 1)
         if self.state is MembershipState.LEAVING:
             # a refusal means that we are not registered any more: there is nothing left to leave
             if response.error_code or response.should_shutdown:
@@ -341,9 +352,7 @@ class Membership:
                 self._become(wanted)
             if not response.is_fenced and response.metadata_offset >= 0:
                 self.lease.granted(sent_ms, response.metadata_offset)
-        if self._has_news:
-            return self._heartbeat(now_ms)
-        return (SetTimer(HEARTBEAT_TIMER, now_ms + self._heartbeat_ms),)
+        return self._heartbeat(now_ms) if self._has_news and not self._unanswered else ()
 
     def _on_unknown(self, response: BrokerHeartbeatResponse) -> tuple[Effect, ...]:
         """The controller does not know this registration any more, or is of another cluster."""
@@ -362,16 +371,22 @@ class Membership:
         return ()
 
     def _heartbeat(self, now_ms: int) -> tuple[Effect, ...]:
-        if self._heartbeat_is_out or not self.is_connected:
+        """One heartbeat, and the time of the next."""
+        if not self.is_connected:
             return ()
-        self._heartbeat_is_out, self._has_news = True, False
-        return (SendHeartbeat(self.broker_epoch, self.state is MembershipState.LEAVING, now_ms),)
+        next_one = SetTimer(HEARTBEAT_TIMER, now_ms + self._heartbeat_ms)
+        if self._unanswered >= MAX_HEARTBEATS:
+            return (next_one,)
+        self._unanswered, self._has_news = self._unanswered + 1, False
+        return (SendHeartbeat(self.broker_epoch, self.state is MembershipState.LEAVING, now_ms), next_one)
 
     def _on_news(self, now_ms: int) -> tuple[Effect, ...]:
         """What is not told now, every later heartbeat tells."""
         if self.state not in (_S.FENCED, _S.ACTIVE):
             return ()
-        self._has_news = self._heartbeat_is_out
+        if self._unanswered:
+            self._has_news = True  # the next answer, or the next heartbeat, brings it
+            return ()
         return self._heartbeat(now_ms)
 
     # --- leaving and timers ----------------------------------------------------------------------------

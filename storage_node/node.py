@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from .replica.list_offsets import OffsetLookup
     from .replica.log_cleaner import CleaningJob
     from .replica.partition import Partition, PartitionKey
+    from .replica.recompressor import QueuedBatch, Recompressor
     from .replica.transactions import TransactionsHandler
     from .replies import Incoming, Replies
 
@@ -220,16 +221,18 @@ class StorageNode:
         self.replicas.flush_all()
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
-        """Ask for the flushes that flush.ms wants; look for what retention lets go, and now and then for
-        followers that lag. Called about each second."""
+        """Ask for the flushes that flush.ms wants; recompute high watermarks; look for segments that
+        retention deletes, and every half of replica.lag.time.max.ms for followers that lag. Called about
+        each second."""
         self.replicas.surroundings.now_ms = now_ms
         self.guest.note_time(now_ms, wall_ms)
         self.replicas.disks.look_for_room()
         self.replicas.moves.try_all_swaps()
         self.replicas.flush_overdue(now_ms)
+        self.replicas.leading.advance_all()
         if now_ms >= self._next_shrink_ms:
             self._next_shrink_ms = now_ms + self._shrink_every_ms
-            self.replicas.shrink_overdue(now_ms)
+            self.replicas.leading.shrink_overdue(now_ms)
         self.replicas.log_starts.step(now_ms, wall_ms)
         self._producer_expiry.step(now_ms, wall_ms)
         self._settle()
@@ -259,13 +262,13 @@ class StorageNode:
     def isr_answered(self, response: AlterPartitionResponse, now_ms: int) -> None:
         """A ProposeIsr effect was answered."""
         self.replicas.surroundings.now_ms = now_ms
-        self.replicas.isr_answered(response, now_ms)
+        self.replicas.leading.isr_answered(response, now_ms)
         self._settle()
 
     def isr_failed(self, now_ms: int) -> None:
         """A ProposeIsr effect was not answered: nobody knows whether it was done."""
         self.replicas.surroundings.now_ms = now_ms
-        self.replicas.isr_changes.failed(now_ms)
+        self.replicas.leading.isr_changes.failed(now_ms)
         self._settle()
 
     def checkpoints_begin(self, *, only_starts: bool = False) -> list[CheckpointTask]:
@@ -310,6 +313,10 @@ class StorageNode:
         """A ReadCold effect is done."""
         self._fetch.cold_read(read, now_ms)
         self._settle()
+
+    def recompressed(self, item: QueuedBatch, now_ms: int, wall_ms: int) -> None:
+        """A Recompress effect is done."""
+        self.answered(lambda: self.recompressor.finished(item, wall_ms), now_ms)
 
     def guest_read(self, read: GuestRead, now_ms: int) -> None:
         """A ReadForGuest effect is done."""
@@ -359,6 +366,11 @@ class StorageNode:
         if effects:
             self.replicas.effects = []
         return effects
+
+    @property
+    def recompressor(self) -> Recompressor:
+        """Batches that are recompressed before they are appended."""
+        return self._handlers.produce.recompressor
 
     @property
     def cold_reads(self) -> ColdReads:
@@ -446,8 +458,8 @@ class StorageNode:
         replicas, around = self.replicas, self.replicas.surroundings
         if replicas.fetchers:
             replicas.fetchers.send(around.broker_epoch, around.now_ms)
-        if replicas.isr_changes:
-            request = replicas.isr_changes.take(replicas.node_id, around.broker_epoch, around.now_ms)
+        if isr_changes := replicas.leading.isr_changes:
+            request = isr_changes.take(replicas.node_id, around.broker_epoch, around.now_ms)
             if request is not None:
                 replicas.effects.append(ProposeIsr(request))
 
@@ -457,7 +469,7 @@ class StorageNode:
         if self.replicas.is_replicating:
             deadlines += (
                 self.replicas.fetchers.next_deadline_ms(),
-                self.replicas.isr_changes.next_deadline_ms(),
+                self.replicas.leading.isr_changes.next_deadline_ms(),
             )
         earliest = min((deadline for deadline in deadlines if deadline is not None), default=None)
         if earliest is not None and (self._wake_at_ms is None or earliest < self._wake_at_ms):

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 from ..protocol.errors import ClosedError, KafkaStorageError
 from ..protocol.transport.router_io import Router, ServerIdentity
 from ..runtime.clock_io import monotonic_ms, wall_ms
+from ..runtime.limited_log_io import LimitedLog
 from ..runtime.shell_io import TaskOwner, require_assertions
 from .checkpoints_io import Checkpoints
 from .cleaner_io import CleanerThreads
 from .controller_link_io import ControllerLink, ControllerLocators, LinkEvents, NodeIdentity
+from .earlier_ports_io import adopt_registered_ports
 from .effects import (
     AdvisePages,
     AskPeer,
@@ -33,6 +35,7 @@ from .effects import (
     ProposeIsr,
     ReadCold,
     ReadForGuest,
+    Recompress,
     RemoveFiles,
     SendFetch,
     TellController,
@@ -59,12 +62,9 @@ if TYPE_CHECKING:
     from .config import NodeConfig
     from .gateway import GatewayFactory
     from .guest import GuestFactory
-    from .guest_host import GuestRead
     from .log.files import Files
-    from .log.future_log import FutureLog
-    from .replica.cold_reads import ColdRead
-    from .replica.list_offsets import OffsetLookup
-    from .replica.partition import Partition, PartitionKey
+    from .replica.partition import Partition
+    from .replica.recompressor import QueuedBatch
 
 log = logging.getLogger("headrace.storage_node")
 
@@ -94,6 +94,7 @@ class NodeServer:
         self._guest = guest
         self._files: Files = OsFiles() if files is None else files
         self._tasks = TaskOwner()
+        self._log = LimitedLog(log)
         self._manager = LogManager(
             self._files,
             config.log_dirs,
@@ -141,6 +142,10 @@ class NodeServer:
             self.node_id, self.cluster_id = await load_logs(
                 self._manager, self._workers, self._config.node_id
             )
+            await self._tasks.unless_stopping(
+                adopt_registered_ports(self._config, self._files, self.node_id, self._locate)
+            )
+            self._raise_if_stopped(self._is_ending())
             link = self._open()
             link.start()
             await self._until_active(link)
@@ -200,10 +205,13 @@ class NodeServer:
 
     async def _until_active(self, link: ControllerLink) -> None:
         """Wait for leave to lead, or for the end that comes instead."""
-        await self._happens(link.is_active)
+        await self._tasks.unless_stopping(link.is_active.wait())
+        self._raise_if_stopped(not link.is_active.is_set())
+
+    def _raise_if_stopped(self, is_stopped: bool) -> None:
         if self._tasks.failure is not None:
             raise self._tasks.failure
-        if not link.is_active.is_set():
+        if is_stopped:
             raise ClosedError("the node was stopped while it started")
 
     @property
@@ -228,7 +236,7 @@ class NodeServer:
         link = self._link
         if link is not None and not self._tasks.is_stopping:
             link.ask_to_leave()
-            await self._happens(link.has_left)
+            await self._tasks.unless_stopping(link.has_left.wait())
         try:
             await self._close_sockets()
             await self._end_jobs()
@@ -249,15 +257,6 @@ class NodeServer:
     def _is_ending(self) -> bool:
         """Whether a stop or an end has begun; ask again after each await."""
         return self._is_stopping or self._is_closed
-
-    async def _happens(self, event: asyncio.Event) -> None:
-        """Wait for `event`, or for the end of the node if that comes first."""
-        waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(self._tasks.wait_stopping())]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
 
     async def _release(self) -> None:
         """Let go of everything, once; later callers wait for the first."""
@@ -297,6 +296,7 @@ class NodeServer:
         host = self._config.listener_host
         router = Router(host, port, self._gateway.take, SERVED_APIS, self._identity, limits)
         router.on_peer_gone = self._on_peer_gone
+        router.warn = self._log.warning
         return router
 
     def _response_room(self) -> int:
@@ -342,7 +342,7 @@ class NodeServer:
             case CheckpointStarts():
                 assert self._checkpoints is not None, "made with the core"
                 self._checkpoints.start_writing_starts(self._tasks)
-            case LookUpOffsets() | ReadCold() | ReadForGuest() | AdvisePages() | CopyLog():
+            case LookUpOffsets() | ReadCold() | Recompress() | ReadForGuest() | AdvisePages() | CopyLog():
                 self._start_work(effect)
             case SendFetch() | ProposeIsr() | AskPeer() | EndTurn():
                 assert self._replication is not None, "made with the core"
@@ -353,24 +353,45 @@ class NodeServer:
             case WakeAt(deadline_ms):
                 self._set_timer(deadline_ms)
             case Note(level, text):
-                log.log(level, "node %d: %s", self.node_id, text)
+                self._log.log(level, text, "node %d: %s", self.node_id, text)
             case EndNode(error):
                 self._tasks.fail(error)
 
-    def _start_work(self, effect: LookUpOffsets | ReadCold | ReadForGuest | AdvisePages | CopyLog) -> None:
+    def _start_work(
+        self, effect: LookUpOffsets | ReadCold | Recompress | ReadForGuest | AdvisePages | CopyLog
+    ) -> None:
+        """Run slow work on a thread, then report it to the core. A node that is ending begins no read: its
+        clients are gone."""
+        core, workers = self._running_core(), self._workers
         match effect:
             case LookUpOffsets(lookup):
-                self._workers.look_up(lookup.run, lambda: self._looked_up(lookup))
-            case ReadCold(read):
-                self._read_cold(read)
-            case ReadForGuest(read=guest_read):
-                if not self._is_ending():
-                    self._workers.start(guest_read.run, lambda _error: self._guest_read(guest_read))
-            case AdvisePages(advice):
-                if not self._is_ending():
-                    self._workers.read_cold(advice.run)
+                workers.look_up(lookup.run, self._reporting(lambda: core.looked_up(lookup)))
+            case Recompress(item):
+                workers.recompress(item.run, self._reporting(lambda: self._recompressed(item)))
             case CopyLog(key, move):
-                self._workers.start(move.run, lambda _error: self._copied(key, move))
+                workers.start(move.run, self._reporting(lambda: core.copied(key, move)))
+            case _ if self._is_ending():
+                return
+            case ReadCold(read):
+                workers.read_cold(read.run, self._reporting(lambda: core.cold_read(read, monotonic_ms())))
+            case ReadForGuest(read=guest_read):
+                was_read = lambda: core.guest_read(guest_read, monotonic_ms())  # noqa: E731
+                workers.start(guest_read.run, self._reporting(was_read))
+            case AdvisePages(advice):
+                workers.read_cold(advice.run)
+
+    def _recompressed(self, item: QueuedBatch) -> None:
+        if not self._is_closed:  # a node that was killed appends nothing more
+            self._running_core().recompressed(item, monotonic_ms(), wall_ms())
+
+    def _reporting(self, report: Callable[[], None]) -> Callable[[KafkaStorageError | None], None]:
+        """For the end of work on a thread: `report` it to the core, and do what the core asks for."""
+
+        def done(_error: KafkaStorageError | None) -> None:
+            report()
+            self._perform()
+
+        return done
 
     def _set_timer(self, deadline_ms: int) -> None:
         if self._timer is not None:
@@ -413,27 +434,6 @@ class NodeServer:
                 remove()
 
         self._workers.purge(unless_stopping)
-
-    def _read_cold(self, read: ColdRead) -> None:
-        """Read on a thread, answer here. A node that is ending begins none: its clients are gone."""
-        if not self._is_ending():
-            self._workers.read_cold(read.run, lambda: self._was_read(read))
-
-    def _was_read(self, read: ColdRead) -> None:
-        self._running_core().cold_read(read, monotonic_ms())
-        self._perform()
-
-    def _guest_read(self, read: GuestRead) -> None:
-        self._running_core().guest_read(read, monotonic_ms())
-        self._perform()
-
-    def _copied(self, key: PartitionKey, move: FutureLog) -> None:
-        self._running_core().copied(key, move)
-        self._perform()
-
-    def _looked_up(self, lookup: OffsetLookup) -> None:
-        self._running_core().looked_up(lookup)
-        self._perform()
 
     def _tick(self) -> None:
         if self._is_stopping:

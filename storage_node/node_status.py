@@ -45,7 +45,7 @@ def status_of(
             ),
             **cleaner.metrics(replicas.surroundings.now_ms),
         },
-        "isr_changes_under_way": len(replicas.isr_changes),
+        "isr_changes_under_way": len(replicas.leading.isr_changes),
         "offline_partitions": sum(partition.state is PartitionState.OFFLINE for partition in partitions),
         "uncleanable_partitions": cleaner.set_aside,
         "parked_requests": parked,

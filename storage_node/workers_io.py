@@ -7,11 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..protocol.errors import KafkaStorageError
+from .replica.recompressor import RECOMPRESSION_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..runtime.shell_io import TaskOwner
+
+    Done = Callable[[KafkaStorageError | None], None]
 
 T = TypeVar("T")
 
@@ -36,6 +39,7 @@ class Workers:
         self._cold = ThreadPoolExecutor(cold_threads, thread_name_prefix="headrace-cold")
         self._sync = ThreadPoolExecutor(sync_threads, thread_name_prefix="headrace-sync")
         self._search = ThreadPoolExecutor(SEARCH_THREADS, thread_name_prefix="headrace-search")
+        self._recompress = ThreadPoolExecutor(RECOMPRESSION_THREADS, thread_name_prefix="headrace-recompress")
         self._purge = ThreadPoolExecutor(1, thread_name_prefix="headrace-purge")
         self._clean = ThreadPoolExecutor(CLEANER_THREADS, thread_name_prefix="headrace-clean")
         self._spare = ThreadPoolExecutor(spare_threads, thread_name_prefix="headrace-spare")
@@ -45,20 +49,24 @@ class Workers:
     def start(
         self,
         work: Callable[[], None],
-        done: Callable[[KafkaStorageError | None], None] | None = None,
+        done: Done | None = None,
         *,
         is_awaited: bool = False,
     ) -> None:
         """Run `work` on a thread, then `done` on the loop, unless everything was closed meanwhile."""
         self._start(self._sync if is_awaited else self._spare, work, done)
 
-    def look_up(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+    def look_up(self, work: Callable[[], None], done: Done) -> None:
         """As `start`, for a search that a client waits for; it raises nothing."""
-        self._start(self._search, work, lambda _error: done())
+        self._start(self._search, work, done)
 
-    def read_cold(self, work: Callable[[], None], done: Callable[[], None] | None = None) -> None:
+    def read_cold(self, work: Callable[[], None], done: Done | None = None) -> None:
         """As `start`, for a read from a disk that a client waits for, or advice on one; it raises nothing."""
-        self._start(self._cold, work, None if done is None else lambda _error: done())
+        self._start(self._cold, work, done)
+
+    def recompress(self, work: Callable[[], None], done: Done) -> None:
+        """As `start`, for a batch that a producer waits for; it raises nothing."""
+        self._start(self._recompress, work, done)
 
     def purge(self, work: Callable[[], None]) -> None:
         """Free space that nobody waits for."""
@@ -73,7 +81,7 @@ class Workers:
         self,
         threads: ThreadPoolExecutor,
         work: Callable[[], None],
-        done: Callable[[KafkaStorageError | None], None] | None,
+        done: Done | None,
     ) -> None:
         job = asyncio.get_running_loop().run_in_executor(threads, work)
         self._jobs.add(job)
@@ -115,5 +123,13 @@ class Workers:
     def close(self) -> None:
         """Let the threads go; results that are still to come are dropped."""
         self._is_closed = True
-        for threads in (self._sync, self._cold, self._search, self._purge, self._clean, self._spare):
+        for threads in (
+            self._sync,
+            self._cold,
+            self._search,
+            self._recompress,
+            self._purge,
+            self._clean,
+            self._spare,
+        ):
             threads.shutdown(wait=False, cancel_futures=True)

@@ -76,7 +76,8 @@ def page(results: dict[str, Any]) -> str:
     machine = results["machine"]
     connectors = ", ".join(f"{found.connector} for Spark {line}" for line, found in VERSIONS.items())
     method = METHOD.format(
-        kafka="4.1.0", servers=_listed(machine["server_cores"]), clients=_listed(machine["client_cores"]),
+        kafka=machine["kafka"], servers=_listed(machine["server_cores"]),
+        clients=_listed(machine["client_cores"]),
         partitions=PARTITIONS, size=SIZE, spread=SPREAD, connectors=connectors,
         candidates=len(CANDIDATES), tuned=_tuned(),
     )  # fmt: skip

@@ -1,8 +1,10 @@
 """The admin client's engine: builds requests, asks any node, turns answers into values or errors.
 
-Mutating calls are retried after errors that say that they did not run, or may not have. One whose answer was
-lost may have succeeded, and its retry then meets its own success, such as a topic that exists already: when
-what is there is what was asked for, the call has succeeded.
+Mutating calls are retried after errors that say that they did not run, or may not have. A node that does not
+answer is not waited for alone: the same request goes to another one (`MetadataService.ask_any`). So a request
+may be executed twice, and the later execution then meets the success of the earlier, such as a topic that
+exists already: when what is there is what was asked for, the call has succeeded. All other requests name the
+state to reach (a number of partitions, a value, an element of a list): a second execution changes nothing.
 """
 
 from __future__ import annotations
@@ -151,7 +153,8 @@ class AdminEngine:
             topic = found.get(name)
             if topic is None or topic.error_code:
                 code = 3 if topic is None else topic.error_code
-                outcomes[name] = error_from_code(code, f"topic {name!r}: {_text_of_code(code)}")
+                error = error_from_code(code, f"topic {name!r}: {_text_of_code(code)}")
+                outcomes[name] = await self._asking.named(name, error)
                 continue
             partitions = tuple(
                 _partition(name, part) for part in sorted(topic.partitions, key=lambda part: part.partition)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ...protocol.model import effective_min_isr
+from ..foreign_names import refuse_foreign
 
 if TYPE_CHECKING:
     from ...protocol.errors import KafkaError
@@ -67,6 +68,16 @@ class NewTopic:
     replication_factor: int | None = None
     configs: Mapping[str, Any] = field(default_factory=dict)
     assignments: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *_facts, **named):
+            """Errors: TypeError for a name of another client's, such as num_partitions, with ours."""
+            refuse_foreign({name: value for name, value in named.items() if name not in NAMES_OF_NEW_TOPIC})
+            return object.__new__(cls)
+
+
+NAMES_OF_NEW_TOPIC = tuple(each.name for each in fields(NewTopic))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +178,18 @@ class PartitionReassignment:
 
 @dataclass(frozen=True, slots=True)
 class DrainedNode:
-    """What a drained node still leads, because nobody else may lead it now."""
+    """What a drain leaves behind.
+
+    `leaders_left`: partitions that the node still leads, because no other replica may lead them now.
+    `below_min_isr`: partitions with a replica on the node whose ISR is smaller than min.insync.replicas, so
+    that producers with acks=all get NotEnoughReplicasError; `topics_below_min_isr`: up to 20 of their topics,
+    sorted.
+    """
 
     node_id: int
     leaders_left: int
+    below_min_isr: int = 0
+    topics_below_min_isr: tuple[str, ...] = ()
 
 
 class NodeState(StrEnum):

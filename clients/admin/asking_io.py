@@ -21,7 +21,7 @@ from ...protocol.errors import (
     error_from_code,
 )
 from ..cluster.backoff import Backoff
-from .admin_types import Results
+from .admin_types import Resource, Results
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
@@ -88,14 +88,15 @@ class Asking:
 
     async def ask_node(self, node_id: int, api: Api, request: Any, call: Call) -> Any:
         """One answer of one node, within half of the time that is left, so that others can be asked after it.
-        Errors: BrokerIdNotRegisteredError if it does not serve, those of `Network.request`."""
-        node = self.hub.metadata.view.nodes.get(node_id)
-        if node is None:
-            node = (await self.hub.metadata.refresh(call.deadline_ms)).nodes.get(node_id)
-        if node is None:
+        A silent node is given up when the metadata does not name it any more.
+        Errors: BrokerIdNotRegisteredError if it does not serve, those of `Hub.request`."""
+        nodes = self.hub.metadata.view.nodes
+        if node_id not in nodes:
+            nodes = (await self.hub.metadata.refresh(call.deadline_ms)).nodes
+        if node_id not in nodes:
             raise BrokerIdNotRegisteredError(f"node {node_id} is not registered, or fenced")
         timeout_ms = max(self.left_ms(call) // 2, 1)
-        return (await self.hub.network.request(node.address, api, request, timeout_ms=timeout_ms)).body
+        return await self.hub.request(node_id, api, request, timeout_ms=timeout_ms)
 
     async def one(self, name: str, ask: Callable[[], Awaitable[V | KafkaError]], call: Call) -> V:
         """What `ask` returns, asked again while that is a retriable error; another error is raised."""
@@ -129,7 +130,20 @@ class Asking:
                 break
             if left:
                 await asyncio.sleep(wait_ms / 1000)
-        return Results({key: outcomes[key] for key in keys})
+        return Results({key: await self.named(key, outcomes[key]) for key in keys})
+
+    async def named(self, key: object, outcome: Any) -> Any:
+        """`outcome`, or in place of an unknown topic an error that suggests another. `key` is its name, a
+        partition, or a Resource."""
+        if not isinstance(outcome, UnknownTopicOrPartitionError):
+            return outcome
+        if isinstance(key, Resource):
+            name = key.name if key.kind == "topic" else ""
+        else:
+            name = key if isinstance(key, str) else getattr(key, "topic", "")
+        if not name or name in await self.hub.metadata.topic_names():
+            return outcome  # the partition is unknown, or that node has no replica of it
+        return await self.hub.metadata.unknown_topic(name)
 
 
 def error_of(answer: Any) -> KafkaError | None:

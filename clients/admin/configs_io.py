@@ -89,13 +89,12 @@ class ConfigEngine:
 
         return await self._asking.retried(list(changes), ask, call)
 
-    async def list_resources(self, *, timeout: float | None) -> list[Resource]:
-        """Topics, nodes, groups and subscriptions with configs of their own; the one without a name is the
-        cluster."""
+    async def list_resources(self, *, configured_only: bool, timeout: float | None) -> list[Resource]:
+        """As `Admin.list_config_resources`; types that this client does not know are left out."""
         call = self._asking.call(timeout)
 
         async def ask() -> list[Resource] | KafkaError:
-            request = control.ListConfigResourcesRequest()
+            request = control.ListConfigResourcesRequest((), configured_only)
             response = await self._asking.ask(apis.LIST_CONFIG_RESOURCES, request, call)
             known = [each for each in response.resources if each.resource_type in _KINDS]
             return error_of(response) or [Resource(_KINDS[each.resource_type], each.name) for each in known]

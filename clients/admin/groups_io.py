@@ -19,6 +19,7 @@ from ...protocol.errors import (
 from ...protocol.messages import groups
 from ...protocol.messages import registry as apis
 from ...protocol.model import TopicPartition
+from ...runtime.nearest import did_you_mean
 from ..consumer.offsets_io import list_offsets
 from ..consumer.requests import READ_COMMITTED, READ_UNCOMMITTED
 from ..group.group_metadata import NO_GENERATION, OffsetAndMetadata
@@ -38,7 +39,7 @@ from .group_types import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from .asking_io import Asking
+    from .asking_io import Asking, Call
     from .coordinating_io import Coordinator
 
 Outcomes = dict[TopicPartition, KafkaError | None]
@@ -68,7 +69,9 @@ class GroupEngine:
         self, group_ids: Sequence[str], *, timeout: float | None
     ) -> Results[str, GroupDescription]:
         """Per group what it is, or why not."""
+        return await self._described(group_ids, self._asking.call(timeout))
 
+    async def _described(self, group_ids: Sequence[str], call: Call) -> Results[str, GroupDescription]:
         async def ask(at: Coordinator) -> GroupDescription | KafkaError:
             request = groups.ConsumerGroupDescribeRequest((at.key,))
             (found,) = (await at.ask(apis.CONSUMER_GROUP_DESCRIBE, request)).groups
@@ -76,9 +79,12 @@ class GroupEngine:
             if not isinstance(error, (GroupIdNotFoundError, UnsupportedVersionError)):
                 return error or _consumer_group(found, at.node_id)
             (classic,) = (await at.ask(apis.DESCRIBE_GROUPS, groups.DescribeGroupsRequest((at.key,)))).groups
-            return error_of(classic) or _classic_group(classic, at.node_id)
+            error = error_of(classic)
+            if isinstance(error, GroupIdNotFoundError):
+                return GroupIdNotFoundError(f"there is no group {at.key!r}, of either protocol")
+            return error or _classic_group(classic, at.node_id)
 
-        return await self._coordinating.each(group_ids, ask, self._asking.call(timeout))
+        return await self._coordinating.each(group_ids, ask, call)
 
     async def list_offsets(
         self,
@@ -134,10 +140,12 @@ class GroupEngine:
         group_id: str,
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
         *,
+        create: bool,
         timeout: float | None,
     ) -> Results[TopicPartition, None]:
         """Per partition None, or why not. Errors: of the group, as UnknownMemberIdError while it has
-        members; ValueError for a negative offset."""
+        members, or GroupIdNotFoundError unless `create`; ValueError for a negative offset."""
+        call = self._asking.call(timeout)
         entries = [_entry(tp, offset) for tp, offset in offsets.items()]
 
         async def ask(at: Coordinator) -> Outcomes | KafkaError:
@@ -149,7 +157,25 @@ class GroupEngine:
                 found.update(_outcomes(answer.results))
             return _retriable(found) or found
 
-        return Results(await self._coordinating.one(group_id, ask, self._asking.call(timeout)))
+        if not create:
+            await self._check_exists(group_id, call)
+        return Results(await self._coordinating.one(group_id, ask, call))
+
+    async def _check_exists(self, group_id: str, call: Call) -> None:
+        """Errors: GroupIdNotFoundError, with the nearest group that there is."""
+        error = (await self._described([group_id], call)).errors.get(group_id)
+        if isinstance(error, GroupIdNotFoundError):
+            try:
+                answers = await self._coordinating.everywhere(
+                    apis.LIST_GROUPS, groups.ListGroupsRequest((), ()), call
+                )
+                known = [each.group_id for answer in answers.values() for each in answer.groups]
+            except HeadraceError:
+                known = []
+            hint = did_you_mean(group_id, known)
+            raise GroupIdNotFoundError(f"no group {group_id!r}{hint}") from error
+        if error is not None:
+            raise error
 
     async def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None
@@ -178,8 +204,9 @@ class GroupEngine:
         self, group_id: str, instance_ids: Iterable[str] | None, reason: str, *, timeout: float | None
     ) -> Results[str, None]:
         """Per instance id, or with None per member id of all, None or why not. Errors: of the group."""
+        call = self._asking.call(timeout)
         if instance_ids is None:
-            described = await self.describe([group_id], timeout=timeout)
+            described = await self._described([group_id], call)
             leaving = [
                 groups.LeavingMember(member.member_id, member.group_instance_id, reason)
                 for member in described[group_id].members
@@ -203,7 +230,7 @@ class GroupEngine:
 
         if not leaving:
             return Results({})
-        return Results(await self._coordinating.one(group_id, ask, self._asking.call(timeout)))
+        return Results(await self._coordinating.one(group_id, ask, call))
 
 
 def _listing(group: groups.ListedGroup) -> GroupListing:

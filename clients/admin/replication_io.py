@@ -122,13 +122,15 @@ class ReplicationEngine:
         return await self._asking.one("the reassignments", ask, call)
 
     async def drain_node(self, node_id: int, *, drained: bool, timeout: float | None) -> DrainedNode:
-        """What the node still leads."""
+        """What the node still leads, and which topics stop taking acks=all."""
         call = self._asking.call(timeout)
 
         async def ask() -> DrainedNode | KafkaError:
             request = control.DrainNodeRequest(node_id, drained)
             response = await self._asking.ask(apis.DRAIN_NODE, request, call)
-            return error_of(response) or DrainedNode(node_id, response.leaders_left)
+            return error_of(response) or DrainedNode(
+                node_id, response.leaders_left, response.below_min_isr, response.topics_below_min_isr
+            )
 
         return await self._asking.one(f"node {node_id}", ask, call)
 

@@ -144,9 +144,15 @@ class AsyncAdmin:
             self._engine.configs.alter(wanted, validate_only=validate_only, timeout=timeout)
         )
 
-    async def list_config_resources(self, *, timeout: float | None = None) -> list[Resource]:
-        """The topics and nodes that have configs of their own; a broker without a name is the cluster."""
-        return await self._run(self._engine.configs.list_resources(timeout=timeout))
+    async def list_config_resources(
+        self, *, configured_only: bool = False, timeout: float | None = None
+    ) -> list[Resource]:
+        """All topics, the brokers that are not fenced, and the groups and client metrics subscriptions that
+        have configs, as Kafka lists them. `configured_only`: what has dynamic configs of its own, a broker
+        without a name being the cluster-wide defaults."""
+        return await self._run(
+            self._engine.configs.list_resources(configured_only=configured_only, timeout=timeout)
+        )
 
     async def describe_client_quotas(
         self, names: Mapping[str, Any] | None = None, *, strict: bool = False, timeout: float | None = None
@@ -217,7 +223,8 @@ class AsyncAdmin:
         self, node_id: int, *, drained: bool = True, timeout: float | None = None
     ) -> DrainedNode:
         """Have a node hand over what it leads while it goes on running, and keep it so; `drained=False` takes
-        that back. Call again to move what nobody else could take before."""
+        that back. Call again to move what no other replica could take before. The result says which topics
+        stop taking acks=all because of it."""
         return await self._run(self._engine.replication.drain_node(node_id, drained=drained, timeout=timeout))
 
     async def unregister_broker(self, node_id: int, *, timeout: float | None = None) -> None:
@@ -332,10 +339,14 @@ class AsyncAdmin:
         group_id: str,
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
         *,
+        create: bool = False,
         timeout: float | None = None,
     ) -> Results[TopicPartition, None]:
-        """Commit for a group that has no members; it need not exist. UnknownMemberIdError if it has some."""
-        return await self._run(self._engine.groups.alter_offsets(group_id, offsets, timeout=timeout))
+        """Commit for a group that has no members; with `create` also for one that does not exist yet.
+        Errors: UnknownMemberIdError if it has members, GroupIdNotFoundError."""
+        return await self._run(
+            self._engine.groups.alter_offsets(group_id, offsets, create=create, timeout=timeout)
+        )
 
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
@@ -437,6 +448,10 @@ class AsyncAdmin:
         self._cluster.remove(self)
         if self._owns_cluster:
             await self._cluster.close()
+
+    def forked(self) -> None:
+        """This process is a forked child: every further call fails with ClosedError."""
+        self._is_closed = True
 
     async def __aenter__(self) -> Self:
         return self

@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Any, Generic
 from ...protocol.errors import ApiTimeoutError, ClosedError, ConfigError, WakeupError
 from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ..config import ConsumerConfig
-from ..consumer.consumer_io import ConsumerEngine
-from ..consumer.incoming import bad_record_action, checked_offset, checked_topics, loads_of, timestamps_of
+from ..consumer.consumer_io import ConsumerEngine, limited_warning
+from ..consumer.incoming import (
+    bad_record_action,
+    checked_offset,
+    checked_topics,
+    loads_of,
+    named_partitions,
+    timestamps_of,
+)
 from ..consumer.interceptors import Interceptors
 from ..group.listeners import Callbacks
 from ..group.membership_io import CLOSE_TIMEOUT_S
@@ -30,10 +37,10 @@ if TYPE_CHECKING:
 
     from ...protocol.model import TopicPartition
     from ..arrow.reading import Reading
-    from ..consumer.incoming import OnDeserializeError
-    from ..consumer.interceptors import ConsumerInterceptor
+    from ..consumer.incoming import OnDeserializeError, SomePartitions
+    from ..consumer.interceptors import SomeConsumerInterceptor
     from ..group.assignors import Assignor
-    from ..group.listeners import RebalanceListener
+    from ..group.listeners import SomeListener
     from ..options import ConsumerOptions
     from ..records import TimestampLike
     from ..serdes import Deserializer
@@ -54,15 +61,18 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
         iter_timeout: float | None = None,
         on_deserialize_error: OnDeserializeError = "raise",
         pattern: str | re.Pattern[str] | None = None,
-        listener: RebalanceListener | None = None,
+        listener: SomeListener | None = None,
         assignors: Iterable[str | Assignor] | None = None,
-        interceptors: Iterable[ConsumerInterceptor] = (),
+        interceptors: Iterable[SomeConsumerInterceptor] = (),
         config: Mapping[str, Any] | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
         super().__init__()
         wanted = checked_topics(topics)
-        self._loads, self._on_bad = loads_of(key, value), bad_record_action(on_deserialize_error)
+        self._loads, self._on_bad = (
+            loads_of(key, value),
+            bad_record_action(on_deserialize_error, limited_warning()),
+        )
         self._iter_timeout, self._interceptors = iter_timeout, Interceptors(interceptors)
         attached = attach_async(bootstrap, ConsumerConfig, config, options)
         self._cluster, self.config, self._owns_cluster = attached
@@ -85,9 +95,9 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
         engine, most = self._engine, self._most(max_records)
         ends_at = self._now() + timeout
         while True:
-            await self._serve()
+            may_take = await self._serve(self._left(ends_at))
             self._news.clear()
-            records = engine.take(most)
+            records = engine.take(most) if may_take else []
             if records:
                 return records  # Order: before the next call, see `handed_out`
             left_s = self._left(ends_at)
@@ -104,9 +114,9 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
         self._engine.check_reading()
         ends_at = None if timeout is None else self._now() + timeout
         while True:
-            await self._serve()
+            may_take = await self._serve(None if ends_at is None else self._left(ends_at))
             self._news.clear()
-            chunk = engine.head()
+            chunk = engine.head() if may_take else None
             if chunk is None:
                 left_s = None if ends_at is None else self._left(ends_at)
                 if (left_s is not None and left_s <= 0) or engine.take_wakeup():
@@ -163,13 +173,16 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
 
     # --- assignment and position ------------------------------------------------------------------------
 
-    async def assign(self, tps: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions. Errors: ConfigError for a consumer made with topics."""
+    async def assign(self, *tps: SomePartitions) -> None:
+        """Read exactly these partitions, given as a list or as arguments.
+
+        Errors: ConfigError for a consumer made with topics.
+        """
         group = self._engine.group
         if self._topics or (group is not None and group.subscription is not None):
             raise ConfigError("this consumer reads its topics; make one without topics to assign")
         old = self._engine.assigned()
-        self._engine.assign(tps)
+        self._engine.assign(named_partitions(tps) or ())
         self._engine.watch_assigned(old)
 
     async def assignment(self, timeout: float | None = None) -> tuple[TopicPartition, ...]:
@@ -179,8 +192,8 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
 
     async def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
         """The offset of the next record to be handed out; looks it up if need be."""
-        await self._discover(timeout)
         ends_at = self._now() + self._timeout_s(timeout)
+        await self._discover(timeout)
         while True:
             self._news.clear()
             position, error = self._engine.state_of(tp, lambda state: (state.next_position(), state.error))
@@ -199,28 +212,28 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
         await self._discover(None)
         self._engine.change(lambda fetcher: fetcher.seek(tp, offset))
 
-    async def seek_to_beginning(self, *tps: TopicPartition) -> None:
+    async def seek_to_beginning(self, *tps: SomePartitions) -> None:
         """Go to the first record of these partitions, or of all."""
         await self._seek_by(EARLIEST_TIMESTAMP, tps)
 
-    async def seek_to_end(self, *tps: TopicPartition) -> None:
+    async def seek_to_end(self, *tps: SomePartitions) -> None:
         """Go behind the last record of these partitions, or of all."""
         await self._seek_by(LATEST_TIMESTAMP, tps)
 
-    async def seek_to_time(self, timestamp: TimestampLike, *tps: TopicPartition) -> None:
+    async def seek_to_time(self, timestamp: TimestampLike, *tps: SomePartitions) -> None:
         """Go to the first record at or after a time (ms or aware datetime), or to the end without one."""
         await self._seek_by(timestamp_to_ms(timestamp), tps)
 
-    async def pause(self, *tps: TopicPartition) -> None:
+    async def pause(self, *tps: SomePartitions) -> None:
         """Hand out nothing of these partitions (or of all); what was fetched ahead is kept."""
         await self._discover(None)
-        wanted = tps or await self.assignment()
+        wanted = await self._named(tps)
         self._engine.change(lambda fetcher: fetcher.pause(wanted))
 
-    async def resume(self, *tps: TopicPartition) -> None:
+    async def resume(self, *tps: SomePartitions) -> None:
         """Undo `pause` for these partitions, or for all."""
         await self._discover(None)
-        wanted = tps or await self.assignment()
+        wanted = await self._named(tps)
         self._engine.change(lambda fetcher: fetcher.resume(wanted))
         self._news.set()
 
@@ -234,7 +247,7 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
 
     async def beginning_offsets(
         self,
-        *tps: TopicPartition,
+        *tps: SomePartitions,
         timeout: float | None = None,
     ) -> dict[TopicPartition, int]:
         """The first offset of each partition (all that are read by default)."""
@@ -242,7 +255,7 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
 
     async def end_offsets(
         self,
-        *tps: TopicPartition,
+        *tps: SomePartitions,
         timeout: float | None = None,
     ) -> dict[TopicPartition, int]:
         """The offset behind the last readable record of each partition (all that are read by default)."""
@@ -293,6 +306,12 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
             self._made.fail(ClosedError("the consumer was closed"))
         if self._owns_cluster:
             await self._cluster.close()
+
+    def forked(self) -> None:
+        """This process is a forked child: every further call fails with ClosedError."""
+        self._is_closed = True
+        if self._made is not None:
+            self._made.forked()
 
     async def __aenter__(self) -> Self:
         self._engine.lag()  # starts it on this loop
@@ -369,7 +388,8 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
             is_first = not count
             if engine.attention and count:
                 return False  # what is there is handed out before the group changes anything
-            await self._serve()
+            if not await self._serve(None if ends_at is None else self._left(ends_at)):
+                return True
             count, is_ready = fill()
             if is_ready:
                 return False
@@ -399,16 +419,24 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
         if not self._engine.is_discovered():
             await self._engine.discover(self._deadline_ms(timeout))
 
-    async def _seek_by(self, timestamp: int, tps: tuple[TopicPartition, ...]) -> None:
-        for tp in tps or await self.assignment():
+    async def _named(
+        self, tps: tuple[SomePartitions, ...], timeout: float | None = None
+    ) -> tuple[TopicPartition, ...]:
+        """The partitions of a call; all that are read for no argument."""
+        named = named_partitions(tps)
+        return await self.assignment(timeout) if named is None else named
+
+    async def _seek_by(self, timestamp: int, tps: tuple[SomePartitions, ...]) -> None:
+        for tp in await self._named(tps):
             self._engine.change(lambda fetcher, tp=tp: fetcher.seek(tp, None, timestamp))  # type: ignore[misc]
 
     async def _edges(
         self,
         timestamp: int,
-        tps: tuple[TopicPartition, ...],
+        tps: tuple[SomePartitions, ...],
         timeout: float | None,
     ) -> dict[TopicPartition, int]:
-        wanted = tps or await self.assignment(timeout)
-        found = await self._engine.offsets(dict.fromkeys(wanted, timestamp), self._deadline_ms(timeout))
+        deadline_ms = self._deadline_ms(timeout)
+        wanted = await self._named(tps, timeout)
+        found = await self._engine.offsets(dict.fromkeys(wanted, timestamp), deadline_ms)
         return {tp: value.offset for tp, value in found.items()}

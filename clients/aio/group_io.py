@@ -6,9 +6,10 @@ import inspect
 from typing import TYPE_CHECKING, Generic
 
 from ...protocol.errors import ConfigError, HeadraceError
+from ..consumer.incoming import named_partitions
 from ..group.listeners import Callbacks
+from ..group.offsets_to_commit import no_group, offsets_to_commit
 from ..group.subscription import checked_subscription
-from ..group.wishes import no_group, offsets_to_commit
 from ..records import K, V
 
 if TYPE_CHECKING:
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
     from ...protocol.model import TopicPartition
     from ..config import ConsumerConfig
     from ..consumer.consumer_io import ConsumerEngine
+    from ..consumer.incoming import SomePartitions
     from ..group.group_metadata import GroupMetadata, OffsetAndMetadata
-    from ..group.listeners import RebalanceCallback, RebalanceListener
+    from ..group.listeners import RebalanceCallback, SomeListener
     from ..group.member import Work
     from ..group.membership_io import Membership
-    from ..group.wishes import Offsets
+    from ..group.offsets_to_commit import Offsets
     from ..records import Record
 
     Committed = dict[TopicPartition, OffsetAndMetadata]
@@ -45,7 +47,7 @@ class AsyncGroupFace(Generic[K, V]):
         topics: Iterable[str] | str = (),
         *,
         pattern: str | re.Pattern[str] | None = None,
-        listener: RebalanceListener | None = None,
+        listener: SomeListener | None = None,
         on_assigned: RebalanceCallback | None = None,
         on_revoked: RebalanceCallback | None = None,
         on_lost: RebalanceCallback | None = None,
@@ -128,11 +130,13 @@ class AsyncGroupFace(Generic[K, V]):
         return {tp: offset for tp, (_, offset) in self._engine.positions(finished=False).items()}
 
     async def committed(
-        self, *tps: TopicPartition, timeout: float | None = None
+        self, *tps: SomePartitions, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed for partitions (by default those that are read); None for nothing."""
         group = self._group
-        return await group.committed(tps or self._engine.assignment(), self._deadline_ms(timeout))
+        named = named_partitions(tps)
+        wanted = self._engine.assignment() if named is None else named
+        return await group.committed(wanted, self._deadline_ms(timeout))
 
     # --- inside -----------------------------------------------------------------------------------------
 
@@ -149,22 +153,24 @@ class AsyncGroupFace(Generic[K, V]):
             raise no_group()
         return self._engine.group
 
-    async def _serve(self) -> None:
-        """What the group has for the user's side to do. Errors: what the user must hear, or its callbacks
-        raise."""
+    async def _serve(self, left_s: float | None = None) -> bool:
+        """What the group has for the user's side to do; for the commit before a revocation it waits `left_s`
+        at most, and False says that it is not over: nothing may be handed out. Errors: what the user must
+        hear, or its callbacks raise."""
         if self._is_serving:
             raise HeadraceError("a rebalance callback cannot ask for records")
         engine = self._engine
         if engine.attention:
             engine.asked()  # the user is back: what it had is finished, and committed before it goes
         while engine.attention:
-            work = await self._group.begin()
+            work = await self._group.begin(left_s)
             if work is None:
-                return
+                return not self._group.is_committing
             try:
                 await self._tell(work)
             finally:
                 self._group.done()
+        return True
 
     async def _tell(self, work: Work) -> None:
         callback = self._callbacks.get(work.kind.value)

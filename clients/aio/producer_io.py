@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic
 
 from ...protocol.errors import (
-    BufferExhaustedError,
     ClosedError,
     FlushTimeoutError,
     HeadraceError,
     TransactionAbortableError,
     TransactionAbortedError,
-    UnknownTopicOrPartitionError,
 )
 from ...runtime.clock_io import wall_ms
 from ..config import ProducerConfig
+from ..losses_io import log_loss, raise_unless
+from ..producer.appending import NO_PARTITION, NO_ROOM, NO_TOPIC
 from ..producer.delivery_io import BatchResult, RecordFuture, until_done
-from ..producer.outgoing_io import OVERHEAD_BYTES, Outgoing, check_records, known_partition
+from ..producer.outgoing_io import Outgoing, check_records, known_partition
 from ..producer.partitioner import murmur2_sticky
-from ..producer.producer_io import NO_PARTITION, NO_ROOM, NO_TOPIC, ProducerEngine
+from ..producer.producer_io import ProducerEngine
 from ..records import K, PartitionInfo, ProducerRecord, RecordMetadata, V
 from ..serdes import bytes_
 from .cluster_io import attach_async
+from .lines_io import Lines, future_of
 from .transaction_io import AsyncTransactionalCalls
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from ..arrow.sending_io import ArrowData, Need
     from ..options import ProducerOptions
     from ..producer.delivery_io import Delivery
-    from ..producer.outgoing_io import Prepared, ProducerInterceptor
+    from ..producer.outgoing_io import SomeProducerInterceptor
     from ..producer.partitioner import Partitioner
     from ..records import HeadersLike, TimestampLike
     from ..serdes import Serializer
@@ -43,17 +44,6 @@ if TYPE_CHECKING:
 
 _BYTES: Any = bytes_
 YIELD_EVERY = 1000  # about a millisecond of work
-
-
-@dataclass(slots=True, eq=False)
-class _Waiting:
-    """A record that cannot be buffered yet: its topic is not known, or there is no room."""
-
-    prepared: Prepared
-    partition: int | None
-    future: asyncio.Future[RecordFuture]
-    deadline_ms: int
-    size_bytes: int
 
 
 class AsyncProducer(AsyncTransactionalCalls, Generic[K, V]):
@@ -71,7 +61,7 @@ class AsyncProducer(AsyncTransactionalCalls, Generic[K, V]):
         key: Serializer[K] = _BYTES,
         value: Serializer[V] = _BYTES,
         partitioner: Partitioner = murmur2_sticky,
-        interceptors: Iterable[ProducerInterceptor] = (),
+        interceptors: Iterable[SomeProducerInterceptor] = (),
         config: Mapping[str, Any] | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
@@ -79,11 +69,7 @@ class AsyncProducer(AsyncTransactionalCalls, Generic[K, V]):
         self._cluster, self.config, self._owns_cluster = attached
         self._outgoing = Outgoing(self.config, key, value, partitioner, interceptors, wall_ms)
         self._made: ProducerEngine | None = None
-        self._lines: dict[str, deque[_Waiting]] = {}  # by topic: what waits, in the order of the calls
-        self._line_tasks: dict[str, asyncio.Task[Any] | None] = {}
-        self._lines_ended_by: HeadraceError = ClosedError("the client was closed")
-        self._waiting_bytes = 0
-        self._room = asyncio.Event()
+        self._lines: Lines  # made with the engine
         self._is_closed = False
         self._cluster.add(self)
 
@@ -121,9 +107,10 @@ class AsyncProducer(AsyncTransactionalCalls, Generic[K, V]):
         """
         check_records(records)
         outcomes: list[RecordFuture | asyncio.Future[RecordFuture]] = []
+        self._check_open()
         for number, item in enumerate(records):
             if self._lines:
-                await self._until_room()
+                await self._lines.until_room()
             elif number % YIELD_EVERY == YIELD_EVERY - 1:
                 await asyncio.sleep(0)  # the loop has others to serve, and batches to send
             outcomes.append(self._send_or_fail(topic, item))
@@ -155,7 +142,7 @@ class AsyncProducer(AsyncTransactionalCalls, Generic[K, V]):
         if sending.needs_records:
             return await self.send_many(topic, sending.records())
         while topic in self._lines:  # what was sent before comes first
-            await self._line_ended()
+            await self._lines.until_one_ended()
         steps, answer, deadline_ms = sending.steps(engine), None, 0
         while True:
             try:
@@ -165,7 +152,7 @@ class AsyncProducer(AsyncTransactionalCalls, Generic[K, V]):
                 await until_done(result.deliveries())
                 return result
             if need.is_first:
-                deadline_ms = self._deadline_ms()
+                deadline_ms = self._lines.deadline_ms()
             answer = await self._meet(engine, topic, need, deadline_ms)
 
     async def drain(self) -> None:
@@ -173,12 +160,12 @@ class AsyncProducer(AsyncTransactionalCalls, Generic[K, V]):
 
         Errors: BufferExhaustedError after max.block.ms.
         """
-        self._engine.metrics()  # a closed producer has nothing to wait for, and says so
+        self._check_open()
         try:
             async with asyncio.timeout(self.config.max_block_ms / 1000):
-                await self._until_room()
+                await self._lines.until_room()
         except TimeoutError:
-            raise self._no_room() from None
+            raise self._lines.no_room() from None
 
     async def flush(self, timeout: float | None = None) -> None:
         """Send everything now and wait until it is acknowledged or has failed; `timeout` in seconds.
@@ -190,11 +177,11 @@ class AsyncProducer(AsyncTransactionalCalls, Generic[K, V]):
         left: list[tuple[Delivery, int]] = []
         try:
             async with asyncio.timeout(timeout):
-                await self._enter_lines()
+                await self._lines.until_buffered()
                 left = self._made.flush()
                 await until_done([delivery for delivery, _ in left])
         except TimeoutError:
-            waiting = sum(len(line) for line in self._lines.values())
+            waiting = self._lines.counts().total()
             remaining = waiting + sum(count for delivery, count in left if not delivery.is_done)
             text = f"{remaining} records are still on their way after {timeout} s"
             raise FlushTimeoutError(text, remaining) from None
@@ -202,7 +189,7 @@ class AsyncProducer(AsyncTransactionalCalls, Generic[K, V]):
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
         """The partitions of a topic. Errors: UnknownTopicOrPartitionError, ApiTimeoutError."""
         engine = self._engine
-        await engine.load_topic(topic, self._deadline_ms())
+        await engine.load_topic(topic, self._lines.deadline_ms())
         return engine.partitions(topic)
 
     def metrics(self) -> dict[str, float]:
@@ -218,42 +205,73 @@ class AsyncProducer(AsyncTransactionalCalls, Generic[K, V]):
         try:
             if self._made is not None and self._made.transactions is not None:
                 await self._made.transactions.close(timeout)
-            await self.flush(None if ends_at is None else max(ends_at - now(), 0))
-        except FlushTimeoutError:
-            pass  # the futures tell
-        finally:
-            self._is_closed = True
-            self._cluster.remove(self)
-            if self._made is not None:
-                self._made.fail(ClosedError("the producer was closed"))
-                await self._end_lines(ClosedError("the producer was closed"))
-            if self._owns_cluster:
-                await self._cluster.close()
+            with contextlib.suppress(FlushTimeoutError):  # what is left is counted below
+                await self.flush(None if ends_at is None else max(ends_at - now(), 0))
+        except BaseException:
+            lost = await self._end(timeout)
+            if lost is not None:
+                log_loss(lost)
+            raise
+        lost = await self._end(timeout)
+        if lost is not None:
+            raise lost
+
+    def forked(self) -> None:
+        """This process is a forked child: every further call fails with ClosedError."""
+        self._is_closed = True
+        if self._made is not None:
+            self._made.forked()
+            self._lines.over()
 
     async def __aenter__(self) -> Self:
-        self._engine.metrics()  # starts it on this loop
+        self._check_open()  # starts it on this loop
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        try:
+            await self.close()
+        except Exception as lost:  # noqa: BLE001 - raised, or logged behind the block's own
+            raise_unless(error, lost)
 
     # --- inside -----------------------------------------------------------------------------------------
 
+    def _check_open(self) -> None:
+        """Errors: ClosedError; HeadraceError on another event loop than that of the first use."""
+        assert self._engine is not None
+
+    async def _end(self, timeout: float | None) -> BaseException | None:
+        """Everything without an outcome fails with ClosedError; what `close` raises."""
+        if self._is_closed:  # closed twice at the same time
+            return None
+        self._is_closed, lost = True, None
+        self._cluster.remove(self)
+        try:
+            if self._made is not None:
+                lost = self._made.end(self._lines.counts(), timeout)
+                await self._lines.end(ClosedError("the producer was closed"))
+                self._lines.over()
+        finally:
+            if self._owns_cluster:
+                await self._cluster.close()
+        return lost
+
     @property
     def _engine(self) -> ProducerEngine:
+        hub = self._cluster.hub  # raises on another event loop than the first, and after a fork
         if self._is_closed:
             raise ClosedError("the producer was closed")
-        hub = self._cluster.hub  # raises on another event loop than the first
         if self._made is None:
             outgoing = self._outgoing
             self._made = ProducerEngine(
                 hub, self.config, outgoing.partitioner, None, is_plain=outgoing.is_plain
             )
-            self._made.add_room_listener(self._room.set)
+            self._lines = Lines(self._made, hub, self.config, outgoing)
             if self._made.transactions is not None:
                 outgoing.on_failed = self._made.transactions.on_error
+            else:
+                outgoing.losses = self._made.losses
         return self._made
 
     def _send(
@@ -261,9 +279,9 @@ class AsyncProducer(AsyncTransactionalCalls, Generic[K, V]):
     ) -> None:
         buffered = self._buffer(topic, record)
         if isinstance(buffered, RecordFuture):
-            buffered.add_done_callback(lambda done: _settle(outcome, done))
+            buffered.add_done_callback(lambda done: self._settle(outcome, done))
         else:
-            buffered.add_done_callback(lambda entered: _pass_on(outcome, entered))
+            buffered.add_done_callback(lambda entered: self._pass_on(outcome, entered))
 
     def _send_or_fail(self, topic: str, item: Any) -> RecordFuture | asyncio.Future[RecordFuture]:
         record: ProducerRecord[Any, Any]
@@ -317,88 +335,12 @@ class AsyncProducer(AsyncTransactionalCalls, Generic[K, V]):
     ) -> RecordFuture | asyncio.Future[RecordFuture]:
         prepared = self._outgoing.prepare(topic, record.key, record.value, record.headers, record.timestamp)
         key, value, headers, timestamp_ms = prepared
-        if topic not in self._lines:
+        lines = self._lines
+        if topic not in lines:
             found = engine.append(topic, key, value, headers, record.partition, timestamp_ms)
             if not isinstance(found, str):
-                return _future(found, prepared)
-        size_bytes = len(key or b"") + len(value or b"") + OVERHEAD_BYTES
-        if self._waiting_bytes + size_bytes > self.config.buffer_memory:
-            raise self._no_room()
-        waiting = _Waiting(
-            prepared,
-            record.partition,
-            asyncio.get_running_loop().create_future(),
-            self._deadline_ms(),
-            size_bytes,
-        )
-        self._waiting_bytes += size_bytes
-        if topic in self._lines:
-            self._lines[topic].append(waiting)
-        else:
-            self._lines[topic] = deque([waiting])
-            self._line_tasks[topic] = self._cluster.hub.tasks.spawn(self._serve_line(topic))
-        return waiting.future
-
-    async def _serve_line(self, topic: str) -> None:
-        """Buffer what waits for one topic, in order, until nothing does."""
-        line, engine = self._lines[topic], self._made
-        assert engine is not None
-        try:
-            while line:
-                waiting = line[0]
-                try:
-                    found = await self._append_when_possible(engine, topic, waiting)
-                except (HeadraceError, TypeError, ValueError) as error:
-                    self._outgoing.tell_failed(error)
-                    if not waiting.future.done():
-                        waiting.future.set_exception(error)
-                else:
-                    if not waiting.future.done():
-                        waiting.future.set_result(_future(found, waiting.prepared))
-                line.popleft()
-                self._waiting_bytes -= waiting.size_bytes
-        finally:
-            self._close_line(topic)
-
-    def _close_line(self, topic: str) -> None:
-        del self._line_tasks[topic]
-        for waiting in self._lines.pop(topic):  # cancelled: the client ends, or the transaction
-            self._waiting_bytes -= waiting.size_bytes
-            if not waiting.future.done():
-                waiting.future.set_exception(self._lines_ended_by)
-        self._room.set()
-
-    async def _append_when_possible(
-        self, engine: ProducerEngine, topic: str, waiting: _Waiting
-    ) -> tuple[Delivery, int]:
-        key, value, headers, timestamp_ms = waiting.prepared
-        while True:
-            found = engine.append(topic, key, value, headers, waiting.partition, timestamp_ms)
-            if not isinstance(found, str):
-                return found
-            if found == NO_ROOM:
-                await self._wait_for_room(engine, waiting.deadline_ms)
-                continue
-            least = 0
-            if found == NO_PARTITION:
-                least = (waiting.partition or 0) + 1
-                if least < 1:
-                    raise UnknownTopicOrPartitionError(f"partition {waiting.partition} of {topic!r}")
-            await engine.load_topic(topic, waiting.deadline_ms, least)
-
-    async def _wait_for_room(self, engine: ProducerEngine, deadline_ms: int) -> None:
-        left_ms = deadline_ms - self._cluster.hub.now_ms()
-        if left_ms <= 0:
-            raise self._no_room()
-        engine.raise_waiting()
-        try:
-            self._room.clear()
-            async with asyncio.timeout(left_ms / 1000):
-                await self._room.wait()
-        except TimeoutError:
-            raise self._no_room() from None
-        finally:
-            engine.lower_waiting()
+                return future_of(found, prepared)
+        return lines.add(topic, prepared, record.partition)
 
     async def _meet(
         self, engine: ProducerEngine, topic: str, need: Need, deadline_ms: int
@@ -406,7 +348,7 @@ class AsyncProducer(AsyncTransactionalCalls, Generic[K, V]):
         """Wait for what `send_arrow` lacks; the error if that does not come."""
         try:
             if need.lacks == NO_ROOM:
-                await self._wait_for_room(engine, deadline_ms)
+                await self._lines.wait_for_room(deadline_ms)
             elif need.lacks in (NO_TOPIC, NO_PARTITION):
                 least = 0 if need.partition is None else need.partition + 1
                 await engine.load_topic(topic, deadline_ms, least)
@@ -417,43 +359,6 @@ class AsyncProducer(AsyncTransactionalCalls, Generic[K, V]):
         except HeadraceError as error:
             return error
         return None
-
-    async def _until_room(self) -> None:
-        while self._lines or (self._made is not None and not self._made.has_room()):
-            if self._lines:
-                await self._line_ended()
-            else:
-                self._room.clear()
-                await self._room.wait()
-
-    async def _end_lines(self, error: HeadraceError) -> None:
-        """What still waits in line fails."""
-        self._lines_ended_by = error
-        tasks = [task for task in self._line_tasks.values() if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for topic in list(self._lines):  # its task was cancelled before it began
-            self._close_line(topic)
-
-    async def _enter_lines(self) -> None:
-        while self._lines:
-            await self._line_ended()
-
-    async def _line_ended(self) -> None:
-        """Wait until what waits in the lines now is buffered. Not gather: that would cancel them with us."""
-        last = [line[-1].future for line in self._lines.values() if line]
-        if last:
-            await asyncio.wait(last)
-        await asyncio.sleep(0)  # the lines' tasks end
-
-    def _deadline_ms(self) -> int:
-        return self._cluster.hub.now_ms() + self.config.max_block_ms
-
-    def _no_room(self) -> BufferExhaustedError:
-        return BufferExhaustedError(
-            f"the buffer ({self.config.buffer_memory} bytes) is full; await drain() between sends"
-        )
 
     def _watch_later(
         self, topic: str, record: ProducerRecord[Any, Any], waited: asyncio.Future[RecordFuture]
@@ -470,28 +375,39 @@ class AsyncProducer(AsyncTransactionalCalls, Generic[K, V]):
         partition = known_partition(record.partition)
         self._outgoing.acknowledge(RecordMetadata(topic, partition, -1, -1, -1, -1), error)
 
+    def _settle(self, outcome: asyncio.Future[RecordMetadata], done: RecordFuture) -> None:
+        metadata, error = done.outcome()
+        if error is not None:
+            self._fail(outcome, error)
+        elif not outcome.done():
+            outcome.set_result(metadata)
 
-def _future(found: tuple[Delivery, int], prepared: Prepared) -> RecordFuture:
-    key, value, _, timestamp_ms = prepared
-    key_size, value_size = -1 if key is None else len(key), -1 if value is None else len(value)
-    return RecordFuture(found[0], found[1], timestamp_ms, key_size, value_size)
+    def _pass_on(
+        self, outcome: asyncio.Future[RecordMetadata], entered: asyncio.Future[RecordFuture]
+    ) -> None:
+        error = entered.exception()
+        if error is not None:
+            self._fail(outcome, error)
+        else:
+            entered.result().add_done_callback(lambda done: self._settle(outcome, done))
+
+    def _fail(self, outcome: asyncio.Future[RecordMetadata], error: BaseException) -> None:
+        if not outcome.done():  # the user may have given up waiting
+            outcome.set_exception(error)
+            if isinstance(error, TransactionAbortableError | TransactionAbortedError):
+                outcome.exception()  # the end of the transaction reports it; mark it as retrieved
+        if self._outgoing.losses is not None:
+            self._outgoing.losses.add(_Sent(outcome, error), 1)
 
 
-def _settle(outcome: asyncio.Future[RecordMetadata], done: RecordFuture) -> None:
-    if outcome.done():  # the user gave up waiting
-        return
-    metadata, error = done.outcome()
-    if error is None:
-        outcome.set_result(metadata)
-    else:
-        outcome.set_exception(error)
-        if isinstance(error, TransactionAbortableError | TransactionAbortedError):
-            outcome.exception()  # the end of the transaction tells; nobody has to look here as well
+@dataclass(slots=True, eq=False)
+class _Sent:
+    """The outcome of one record that has failed: an `Outcome`."""
 
+    future: asyncio.Future[RecordMetadata]
+    error: BaseException | None
 
-def _pass_on(outcome: asyncio.Future[RecordMetadata], entered: asyncio.Future[RecordFuture]) -> None:
-    error = entered.exception()
-    if error is None:
-        entered.result().add_done_callback(lambda done: _settle(outcome, done))
-    elif not outcome.done():
-        outcome.set_exception(error)
+    @property
+    def is_reported(self) -> bool:
+        """Whether the future was awaited or asked, which asyncio notes by turning off its own log line."""
+        return not (self.future.cancelled() or getattr(self.future, "_log_traceback", False))

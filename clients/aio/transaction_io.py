@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
     from ..arrow.sending_io import ArrowData
     from ..group.group_metadata import GroupMetadata
-    from ..group.wishes import Offsets
+    from ..group.offsets_to_commit import Offsets
     from ..producer.delivery_io import BatchResult
     from ..producer.producer_io import ProducerEngine
     from ..producer.transactional_io import TransactionalHalf
     from ..producer.transactions import PreparedTransaction
     from ..records import HeadersLike, ProducerRecord, Record, RecordMetadata, TimestampLike
     from .consumer_io import AsyncConsumer
+    from .lines_io import Lines
     from .producer_io import AsyncProducer
 
 
@@ -34,16 +35,10 @@ class AsyncTransactionalCalls:
     """The calls of a producer that are about transactions. Each takes up to max.block.ms; one that ends with
     ApiTimeoutError is to be called again."""
 
+    _lines: Lines
+
     @property
     def _engine(self) -> ProducerEngine:
-        raise NotImplementedError
-
-    async def _enter_lines(self) -> None:
-        """Wait until nothing waits in line."""
-        raise NotImplementedError
-
-    async def _end_lines(self, error: HeadraceError) -> None:
-        """What still waits in line fails."""
         raise NotImplementedError
 
     async def init_transactions(self) -> None:
@@ -76,7 +71,7 @@ class AsyncTransactionalCalls:
         outcome is not known (call again), InvalidTxnStateError, ProducerFencedError.
         """
         half = self._half
-        await self._enter_lines()
+        await self._lines.until_buffered()
         await half.commit()
 
     async def prepare_transaction(self) -> PreparedTransaction:
@@ -85,8 +80,9 @@ class AsyncTransactionalCalls:
 
         Errors: as `commit_transaction`. Source: KIP-939.
         """
-        await self._enter_lines()
-        return await self._half.prepare()
+        half = self._half
+        await self._lines.until_buffered()
+        return await half.prepare()
 
     async def abort_transaction(self) -> None:
         """Undo the open transaction: readers of committed data see nothing of it.
@@ -96,7 +92,7 @@ class AsyncTransactionalCalls:
         try:
             await self._half.abort()
         finally:  # what still waits in line must not come into the next one
-            await self._end_lines(TransactionAbortedError("the transaction was aborted"))
+            await self._lines.end(TransactionAbortedError("the transaction was aborted"))
 
     def transaction(self) -> AsyncTransaction[Any, Any]:
         """`async with producer.transaction() as txn:`: commits at the end, aborts on an exception."""

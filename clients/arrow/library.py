@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from ...runtime.extras import missing_extra
+
 try:
     import pyarrow as pa
     import pyarrow.compute as pc
 except ImportError as error:
-    raise ImportError(
-        "Arrow tables need pyarrow, which is not installed here: pip install 'headrace[arrow]'",
-        name="pyarrow",
-    ) from error
+    raise missing_extra(error, "Arrow tables", "arrow") from error
 
 __all__ = ["pa", "pc"]

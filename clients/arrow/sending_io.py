@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...protocol.errors import TransactionAbortableError
 from ...protocol.records.codec import active_codec
-from ..producer.producer_io import NO_PARTITION, NO_TOPIC
+from ..producer.appending import NO_PARTITION, NO_TOPIC
 from ..records import ProducerRecord
 from .library import pc
 from .pieces_io import Group, Piece, Rules, Spread, ready_pieces
@@ -59,6 +60,7 @@ class ArrowSend:
             max(config.batch_size, 1),
             active_codec(),
         )
+        self._has_failed_rows = False
         self._error: HeadraceError | None = None  # it stayed full once: no use to wait again for each piece
         self._may_grow = True  # False: it was waited for more partitions, once, in vain
         self._pieces: list[PieceResult] = []
@@ -129,6 +131,12 @@ class ArrowSend:
                 runs, lacks = engine.append_rows(
                     self._topic, piece.columns, piece.rows, start, group.end, partition, now_ms
                 )
+            except TransactionAbortableError as error:
+                if not self._has_failed_rows:
+                    raise
+                # Because of the failed row, which the IO thread may or may not have heard of by now.
+                self._error = error
+                break
             except (TypeError, ValueError) as error:  # this row alone
                 self._fail(result, -1 if partition is None else partition, 1, error)
                 start += 1
@@ -146,6 +154,7 @@ class ArrowSend:
             self._fail(result, failed, group.end - start, self._error)
 
     def _fail(self, result: PieceResult, partition: int, count: int, error: BaseException) -> None:
+        self._has_failed_rows = True
         self._outgoing.tell_failed(error)
         result.add_failed(self._topic, partition, count, error)
 

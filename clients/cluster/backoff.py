@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .chance import Chance
+    from ...runtime.random_source import RandomSource
 
 JITTER = 0.2  # Source: Kafka ExponentialBackoff in CommonClientConfigs
 
@@ -13,7 +13,7 @@ JITTER = 0.2  # Source: Kafka ExponentialBackoff in CommonClientConfigs
 class Backoff:
     """Waits that double from `base_ms` to `max_ms`, each 20 % shorter or longer by chance."""
 
-    def __init__(self, base_ms: int, max_ms: int, random: Chance) -> None:
+    def __init__(self, base_ms: int, max_ms: int, random: RandomSource) -> None:
         self._base_ms, self._max_ms, self._random = base_ms, max(base_ms, max_ms), random
 
     def wait_ms(self, failures: int) -> int:

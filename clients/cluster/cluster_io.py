@@ -19,6 +19,7 @@ from ...protocol.errors import ApiTimeoutError, ClosedError, HeadraceError
 from ...runtime.loop_thread_io import LoopThread
 from ..bootstrap import explicit_bootstrap, parse_addresses, resolve_bootstrap
 from ..config import ConnectionConfig, resolve
+from ..losses_io import raise_first, report_at_exit
 from .environment_io import environment
 from .hub_io import Hub, MakeHub, zmq_hub
 
@@ -136,15 +137,27 @@ class ClusterIo:
         self._clients.pop(client, None)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Close all clients, flushing the producers, then the connections and the thread."""
+        """Close all clients, flushing the producers, then the connections and the thread.
+
+        Errors: the first one of a client, after everything is closed; the others are logged. After an
+        interrupt nothing more is flushed, but what that loses is logged.
+        """
         ends_at = None if timeout_s is None else time.monotonic() + timeout_s
-        for client in list(self._clients):
-            client.close(None if ends_at is None else max(ends_at - time.monotonic(), 0))
-        _open.discard(self)
-        if self._failure is None and self._stop is not None:
-            self._thread.wake(self._stop.set)
-            self._failure = ClosedError("the client was closed")
-            self._thread.join(CLOSE_TIMEOUT_S)
+        errors: list[BaseException] = []
+        try:
+            for client in list(self._clients):
+                try:
+                    client.close(None if ends_at is None else max(ends_at - time.monotonic(), 0))
+                except BaseException as error:  # noqa: BLE001 - raised below, after the others
+                    ends_at = ends_at if isinstance(error, Exception) else time.monotonic()
+                    errors.append(error)
+        finally:
+            _open.discard(self)
+            if self._failure is None and self._stop is not None:
+                self._thread.wake(self._stop.set)
+                self._failure = ClosedError("the client was closed")
+                self._thread.join(CLOSE_TIMEOUT_S)
+        raise_first(errors)
 
     def forked(self) -> None:
         """In a forked child."""
@@ -174,7 +187,10 @@ _open: set[ClusterIo] = set()
 def _close_at_exit() -> None:
     ends_at = time.monotonic() + EXIT_FLUSH_S
     for cluster in list(_open):
-        cluster.close(max(ends_at - time.monotonic(), 0))
+        try:
+            cluster.close(max(ends_at - time.monotonic(), 0))
+        except Exception as lost:  # noqa: BLE001 - the process ends: nothing could catch it
+            report_at_exit(lost)
 
 
 def _after_fork_in_child() -> None:

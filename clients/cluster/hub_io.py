@@ -123,6 +123,34 @@ class Hub:
             self._silence.ended(ask.pending)
             raise
 
+    async def request(
+        self,
+        node_id: int,
+        api: Api,
+        body: Any,
+        *,
+        timeout_ms: int,
+        wait_ms: int = 0,
+        stakes: Callable[[], Iterable[Stake]] = tuple,
+    ) -> Any:
+        """`submit`, and the body of its answer: ends early when the node is silent and left the cluster, or
+        leads none of the `stakes` any more. Errors: as `submit`."""
+        answered: asyncio.Future[Any] = self.loop.create_future()
+
+        def on_done(reply: Reply | None, error: KafkaError | None) -> None:
+            if answered.done():
+                return
+            if reply is None:
+                assert error is not None
+                answered.set_exception(error)
+            else:
+                answered.set_result(reply.body)
+
+        self.submit(
+            *(node_id, api, body), timeout_ms=timeout_ms, on_done=on_done, wait_ms=wait_ms, stakes=stakes
+        )
+        return await answered
+
     async def close(self) -> None:
         """End the tasks and the connections; engines that are still there fail with ClosedError."""
         self._fail(ClosedError("the client was closed"))

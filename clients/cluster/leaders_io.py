@@ -15,6 +15,8 @@ from ...protocol.errors import (
     UnknownTopicOrPartitionError,
     error_from_code,
 )
+from .silence import Stake
+from .tasks_io import owned_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from ...protocol.model import TopicPartition
     from .backoff import Backoff
     from .hub_io import Hub
-    from .network import Address
 
 V = TypeVar("V")
 R = TypeVar("R")
@@ -83,7 +84,8 @@ class _Asking(Generic[V, R]):
         await self._check_topics()
         failures = 0
         while self._left:
-            await asyncio.gather(*(self._ask(*group) for group in self._groups().items()))
+            asked = [owned_task(self._ask(*group)) for group in self._groups().items()]
+            await asyncio.gather(*asked)
             if not self._left:
                 break
             failures += 1
@@ -118,29 +120,36 @@ class _Asking(Generic[V, R]):
             self._found[tp] = error
             del self._left[tp]
 
-    def _groups(self) -> dict[Address, list[tuple[TopicPartition, Any]]]:
+    def _groups(self) -> dict[int, list[tuple[TopicPartition, Stake]]]:
+        """What is left, by the node that leads it now."""
         view = self._hub.metadata.view
-        groups: dict[Address, list[tuple[TopicPartition, Any]]] = {}
-        for tp, wanted in self._left.items():
+        groups: dict[int, list[tuple[TopicPartition, Stake]]] = {}
+        for tp in self._left:
             leader = view.leader_of(tp.topic, tp.partition)
             if leader is None:
                 self._last[tp] = LeaderNotAvailableError(f"{tp} has no leader now")
                 continue
             topic_id, node_id, epoch = leader
-            entry = self._question.entry(topic_id, tp.partition, wanted, epoch)
-            groups.setdefault(view.nodes[node_id].address, []).append((tp, entry))
+            groups.setdefault(node_id, []).append((tp, Stake(tp.topic, topic_id, tp.partition, epoch)))
         return groups
 
-    async def _ask(self, address: Address, group: list[tuple[TopicPartition, Any]]) -> None:
+    async def _ask(self, node_id: int, group: list[tuple[TopicPartition, Stake]]) -> None:
         timeout_ms = min(self._request_timeout_ms, max(self._deadline_ms - self._hub.now_ms(), 1))
-        body = self._question.body(tuple(entry for _, entry in group), timeout_ms)
+        stakes = [stake for _, stake in group]
+        entries = tuple(
+            self._question.entry(stake.topic_id, tp.partition, self._left[tp], stake.leader_epoch)
+            for tp, stake in group
+        )
+        body = self._question.body(entries, timeout_ms)
         try:
-            reply = await self._hub.network.request(address, self._question.api, body, timeout_ms=timeout_ms)
+            response = await self._hub.request(
+                *(node_id, self._question.api, body), timeout_ms=timeout_ms, stakes=lambda: stakes
+            )
         except KafkaError as error:
             for tp, _ in group:
                 self._settle(tp, error)
             return
-        for (tp, _), answer in zip(group, self._question.answers(reply.body), strict=False):
+        for (tp, _), answer in zip(group, self._question.answers(response), strict=False):
             if answer.error_code:
                 detail = getattr(answer, "error_detail", "")
                 self._settle(tp, error_from_code(answer.error_code, detail))

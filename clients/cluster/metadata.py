@@ -70,6 +70,11 @@ class ClusterView:
             return None
         return found.topic_id, view.leader, view.leader_epoch
 
+    def partitions_of(self, topic: str) -> tuple[PartitionView, ...]:
+        """By number; empty for a topic that is not in the view."""
+        found = self.topics.get(topic)
+        return () if found is None else found.partitions
+
     def has_moved_from(
         self, node_id: int, topic: str, topic_id: bytes, partition: int, leader_epoch: int
     ) -> bool:

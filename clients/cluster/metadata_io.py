@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...protocol.errors import (
     ApiTimeoutError,
     ClosedError,
     ConfigError,
     HeadraceError,
-    InvalidTopicError,
     KafkaError,
     LeaderNotAvailableError,
     NetworkError,
@@ -26,11 +25,14 @@ from ...protocol.messages.data import MetadataRequest, MetadataResponse
 from ...protocol.messages.registry import METADATA
 from ...protocol.model import topic_name_fault
 from ..bootstrap import resolve_bootstrap
+from ..topic_names import check_topic_name, no_topic
 from .backoff import Backoff
-from .metadata import ClusterView, TopicView
+from .hedging_io import Hedged
+from .metadata import UNKNOWN_TOPIC, ClusterView, TopicView
+from .tasks_io import owned_task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Coroutine, Iterable
     from random import Random
 
     from ...protocol.messages.envelope import Api
@@ -39,12 +41,21 @@ if TYPE_CHECKING:
 
     Listener = Callable[[ClusterView], None]
 
+R = TypeVar("R")
+
 log = logging.getLogger("headrace.client.metadata")
 
 REFRESH_TIMEOUT_MS = 5_000  # one attempt
 # A node that hangs must not hide those that answer: another is asked as well after this, and so on.
 HEDGE_MS = 500
-MAX_ASKED_AT_ONCE = 3
+# The same for other requests, which may take longer: the controller writes and replicates what they change.
+REQUEST_HEDGE_MS = 2_000
+# Bound: addresses of earlier nodes that are remembered, the newest.
+MAX_EARLIER_NODES = 32
+# Names of all topics are asked for to suggest one: a slow answer must not hold up the error, and many errors
+# cause one request.
+NAMES_TIMEOUT_MS = 500
+NAMES_MAX_AGE_MS = 10_000
 # After a refresh the next one waits this long, so that many stale partitions cause one request.
 MIN_REFRESH_INTERVAL_MS = 100
 MAX_BACKOFF_MS = 1_000
@@ -73,6 +84,13 @@ class MetadataService:
         self.max_age_ms, self._now_ms, self._random, self._tasks = max_age_ms, now_ms, random, tasks
         self._backoff = Backoff(MIN_REFRESH_INTERVAL_MS, MAX_BACKOFF_MS, random)
         self.ask_last: frozenset[Address] = frozenset()  # nodes that are known not to answer now
+        self._unanswered: set[Address] = set()  # nodes of the view that were late to answer the last request
+        self._earlier: dict[Address, None] = {}  # of nodes of earlier views, the newest last
+        self._resolving: asyncio.Task[tuple[Address, ...]] | None = None
+        self._names: tuple[int, frozenset[str]] = (
+            0,
+            frozenset(),
+        )  # of all topics, and when they were asked for
         self._met = asyncio.Event()  # some node has answered, if only that it knows nothing yet
         self.told_offset = -1  # of the newest metadata that any answer of `ask_any` spoke of
         self._topics: dict[str, int] = {}  # name -> how many clients want it
@@ -82,7 +100,7 @@ class MetadataService:
         self._wanted = asyncio.Event()
         self._urgent = asyncio.Event()
         self._failures = 0
-        self._last_error: HeadraceError | None = None
+        self.last_error: HeadraceError | None = None  # of the last refresh
         self._closed: BaseException | None = None
 
     def start(self) -> None:
@@ -92,6 +110,8 @@ class MetadataService:
     def close(self, reason: BaseException) -> None:
         """Fail everyone who waits; the task is ended by its owner."""
         self._closed = reason
+        if self._resolving is not None:
+            self._resolving.cancel()
         self._finish_waiters(reason)
 
     def add_listener(self, listener: Listener) -> None:
@@ -159,8 +179,8 @@ class MetadataService:
             async with asyncio.timeout(max(deadline_ms - self._now_ms(), 0) / 1000):
                 await waiter
         except TimeoutError:
-            cause = f": {self._last_error}" if self._last_error is not None else ""
-            raise ApiTimeoutError(f"no fresh metadata in time{cause}") from self._last_error
+            cause = f": {self.last_error}" if self.last_error is not None else ""
+            raise ApiTimeoutError(f"no fresh metadata in time{cause}") from self.last_error
         finally:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
@@ -180,9 +200,9 @@ class MetadataService:
                 return
             tried = ", ".join(map(str, await self._bootstrap_addresses()))
             raise NoClusterError(
-                f"no cluster answers at {tried}, tried for {timeout_ms / 1000:g} s ({self._last_error}):"
+                f"no cluster answers at {tried}, tried for {timeout_ms / 1000:g} s ({self.last_error}):"
                 " is it up? `headrace status` tells of one on Ray; bootstrap.servers names its addresses"
-            ) from self._last_error
+            ) from self.last_error
 
     async def topic(self, name: str, deadline_ms: int, *, min_partitions: int = 0) -> TopicView:
         """A topic with at least `min_partitions`; it must be watched. Waits a little for a topic that was
@@ -205,12 +225,38 @@ class MetadataService:
             if self._now_ms() >= grace_ends_ms:
                 break
         if found is None:
-            code = self.view.missing.get(name, UnknownTopicOrPartitionError.code)
-            raise error_from_code(code, topic_name_fault(name) or f"there is no topic {name!r}")
+            raise await self.unknown_topic(
+                name, self.view.missing.get(name, UnknownTopicOrPartitionError.code)
+            )
         if len(found.partitions) < min_partitions:
             count = len(found.partitions)
             raise UnknownTopicOrPartitionError(f"topic {name!r} has partitions 0..{count - 1}")
         return found
+
+    async def unknown_topic(self, name: str, code: int = UNKNOWN_TOPIC) -> KafkaError:
+        """The error for a topic that does not exist, with the nearest one that this client may see.
+
+        Waits NAMES_TIMEOUT_MS at most for the names.
+        """
+        is_legal = topic_name_fault(name) is None
+        return error_from_code(code, no_topic(name, await self.topic_names() if is_legal else ()))
+
+    async def topic_names(self) -> frozenset[str]:
+        """All topics that this client may see, as of NAMES_MAX_AGE_MS ago; none when no node answers."""
+        now_ms = self._now_ms()
+        names_ms, names = self._names
+        if not names or now_ms - names_ms > NAMES_MAX_AGE_MS:
+            try:
+                reply = await self.ask_any(
+                    *(METADATA, MetadataRequest(None)),
+                    deadline_ms=now_ms + NAMES_TIMEOUT_MS,
+                    attempt_ms=NAMES_TIMEOUT_MS,
+                )
+            except HeadraceError:
+                return names
+            names = frozenset(topic.name for topic in reply.body.topics if not topic.error_code)
+            self._names = now_ms, names
+        return names
 
     async def ask_any(
         self,
@@ -221,50 +267,100 @@ class MetadataService:
         attempt_ms: int,
         on_lost: Callable[[], None] | None = None,
     ) -> Reply:
-        """One request to whichever node answers, one after the other, each within `attempt_ms`.
+        """One request that any node can answer. A node that does not answer within REQUEST_HEDGE_MS is not
+        waited for alone: the next one is asked as well, and the first answer counts.
 
-        `on_lost` hears of each attempt without an answer: it may have been executed.
+        So a request may be executed twice. `on_lost` is called before that can happen, and after each attempt
+        that ended without an answer: the outcome of a later attempt may then be a trace of an earlier one,
+        such as TOPIC_ALREADY_EXISTS, and the caller has to look what is there.
 
         Errors: ApiTimeoutError with the last cause; the error of the response's header when it is not
         retriable.
         """
+
+        if not self.view.nodes:
+            self.refresh_soon()  # the next request may need more nodes than the bootstrap names
+        ask = partial(self._ask_once, api, body, deadline_ms, attempt_ms, on_lost)
         failures = 0
+        reply: Reply | HeadraceError = NetworkError("no node answered")
         while True:
-            failure: KafkaError | None = None
-            for address in await self._candidates():
-                left_ms = deadline_ms - self._now_ms()
-                if left_ms <= 0:
-                    break
-                try:
-                    timeout_ms = min(left_ms, attempt_ms)
-                    reply = await self._network.request(address, api, body, timeout_ms=timeout_ms)
-                except KafkaError as error:
-                    if not error.retriable:
-                        raise
-                    if on_lost is not None and isinstance(error, (NetworkError, RequestTimedOutError)):
-                        on_lost()
-                    failure = error
-                else:
-                    self.told_offset = max(self.told_offset, getattr(reply.body, "metadata_offset", -1))
-                    return reply
+            try:
+                async with asyncio.timeout(max(deadline_ms - self._now_ms(), 0) / 1000):
+                    reply = await self._hedged(ask, REQUEST_HEDGE_MS, partial(self._late_request, on_lost))
+            except TimeoutError:
+                raise ApiTimeoutError(f"{api.name}: no node answered in time: {reply}") from None
+            if not isinstance(reply, HeadraceError):
+                self.told_offset = max(self.told_offset, getattr(reply.body, "metadata_offset", -1))
+                return reply
+            if not isinstance(reply, KafkaError) and not self.view.nodes:
+                raise reply  # there is no address to ask
             failures += 1
             self.refresh_soon()  # the nodes may have moved
             wait_ms = self._backoff.wait_ms(failures)
             if self._now_ms() + wait_ms >= deadline_ms:
-                raise ApiTimeoutError(f"{api.name}: no node answered in time: {failure}") from failure
+                raise ApiTimeoutError(f"{api.name}: no node answered in time: {reply}") from reply
             await asyncio.sleep(wait_ms / 1000)
 
-    async def _candidates(self) -> list[Address]:
-        """All known nodes in random order, or those of the bootstrap when there are none."""
+    async def _ask_once(
+        self,
+        api: Api,
+        body: Any,
+        deadline_ms: int,
+        attempt_ms: int,
+        on_lost: Callable[[], None] | None,
+        address: Address,
+    ) -> Reply | KafkaError:
+        timeout_ms = min(max(deadline_ms - self._now_ms(), 1), attempt_ms)
+        try:
+            reply = await self._network.request(address, api, body, timeout_ms=timeout_ms)
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            if on_lost is not None and isinstance(error, (NetworkError, RequestTimedOutError)):
+                on_lost()
+            return error
+        self._unanswered.discard(address)
+        return reply
+
+    def _late_request(self, on_lost: Callable[[], None] | None, addresses: list[Address]) -> None:
+        self._late(addresses)
+        self.refresh_soon()  # they may have been fenced
+        if on_lost is not None:
+            on_lost()
+
+    async def _hedged(
+        self,
+        ask: Callable[[Address], Coroutine[Any, Any, R | KafkaError]],
+        hedge_ms: int,
+        hedged: Callable[[list[Address]], None],
+    ) -> R | HeadraceError:
+        """`Hedged.first` over the known nodes in random order, those that did not answer lately last; then
+        the bootstrap addresses and the nodes of earlier views."""
         known = [node.address for node in self.view.nodes.values()]
         self._random.shuffle(known)
-        known.sort(key=self.ask_last.__contains__)
-        return known if known else await self._bootstrap_addresses()
+        known.sort(key=lambda address: address in self.ask_last or address in self._unanswered)
+        return await Hedged(known, ask, hedge_ms=hedge_ms, more=self._other_addresses, hedged=hedged).first()
+
+    def _late(self, addresses: list[Address]) -> None:
+        self._unanswered.update(addresses)
+
+    async def _other_addresses(self) -> list[Address]:
+        """Where nodes may be that the view does not name: it may be stale, or they may have moved."""
+        try:
+            return [*await self._bootstrap_addresses(), *self._earlier]
+        except HeadraceError:
+            if not self._earlier:
+                raise
+            return list(self._earlier)
 
     async def _bootstrap_addresses(self) -> list[Address]:
         if self._bootstrap is not None:
             return list(resolve_bootstrap(self._bootstrap))
-        return list(await asyncio.to_thread(resolve_bootstrap, None))
+        # Bound: a resolver may block for long; one thread waits for it, however many questions do.
+        if self._resolving is None or self._resolving.done():
+            self._resolving = owned_task(asyncio.to_thread(resolve_bootstrap, None))
+            self._resolving.add_done_callback(_mark_retrieved)
+        return list(await asyncio.shield(self._resolving))
 
     async def _run(self) -> None:
         while True:
@@ -273,7 +369,7 @@ class MetadataService:
             self._urgent.clear()
             serving, self._waiters = self._waiters, []
             error = await self._refresh_once()
-            self._last_error = error
+            self.last_error = error
             if error is None:
                 self._failures = 0
                 self._settle(serving, None)
@@ -308,39 +404,14 @@ class MetadataService:
             return
 
     async def _refresh_once(self) -> HeadraceError | None:
-        """Ask the known nodes, then others; the last error when none answered."""
+        """Ask the known nodes, and others; the last error when none answered."""
         try:
-            known = await self._candidates()
-            failure = await self._refresh_from(known)
-            if failure is not None and self.view.nodes:
-                # every node that was known may have moved
-                fallback = [address for address in await self._bootstrap_addresses() if address not in known]
-                failure = await self._refresh_from(fallback) if fallback else failure
+            outcome = await self._hedged(self._ask, HEDGE_MS, self._late)
         except HeadraceError as error:
             return error
-        return failure
+        return outcome if isinstance(outcome, HeadraceError) else None
 
-    async def _refresh_from(self, addresses: list[Address]) -> HeadraceError | None:
-        """The first good answer counts. A node that hangs delays it by HEDGE_MS; more are asked then."""
-        left, under_way = deque(addresses), set[asyncio.Task[HeadraceError | None]]()
-        failure: HeadraceError | None = NetworkError("no node is known")
-        try:
-            while failure is not None and (left or under_way):
-                if left and len(under_way) < MAX_ASKED_AT_ONCE:
-                    under_way.add(asyncio.create_task(self._ask(left.popleft())))
-                hedge_s = HEDGE_MS / 1000 if left and len(under_way) < MAX_ASKED_AT_ONCE else None
-                done, under_way = await asyncio.wait(
-                    under_way, timeout=hedge_s, return_when=asyncio.FIRST_COMPLETED
-                )
-                outcomes = [task.result() for task in done]
-                failure = None if None in outcomes else outcomes[-1] if outcomes else failure
-        finally:
-            for task in under_way:
-                task.cancel()
-            await asyncio.gather(*under_way, return_exceptions=True)
-        return failure
-
-    async def _ask(self, address: Address) -> HeadraceError | None:
+    async def _ask(self, address: Address) -> MetadataResponse | KafkaError:
         request = MetadataRequest(None if self._all_wanted else tuple(sorted(self._topics)))
         try:
             reply = await self._network.request(address, METADATA, request, timeout_ms=REFRESH_TIMEOUT_MS)
@@ -348,8 +419,10 @@ class MetadataService:
             log.debug("no metadata from %s: %s", address, error)
             return error
         self._met.set()
-        if self._accept(reply.body, is_of_all=request.topics is None):
-            return None
+        self._unanswered.discard(address)
+        response: MetadataResponse = reply.body
+        if self._accept(response, is_of_all=request.topics is None):
+            return response
         return LeaderNotAvailableError(f"{address} does not know the cluster yet")
 
     def _accept(self, response: MetadataResponse, *, is_of_all: bool) -> bool:
@@ -364,9 +437,17 @@ class MetadataService:
     def _publish(self, view: ClusterView) -> None:
         if view is self.view:
             return
+        self._remember_nodes(view)
         self.view = view
         for listener in list(self._listeners):
             listener(view)
+
+    def _remember_nodes(self, view: ClusterView) -> None:
+        now = {node.address for node in view.nodes.values()}
+        before = {node.address: None for node in self.view.nodes.values()}
+        earlier = [address for address in (self._earlier | before) if address not in now]
+        self._earlier = dict.fromkeys(earlier[-MAX_EARLIER_NODES:])
+        self._unanswered &= now
 
     def _settle(self, waiters: list[asyncio.Future[None]], error: BaseException | None) -> None:
         for waiter in waiters:
@@ -382,15 +463,18 @@ class MetadataService:
         self._settle(waiters, error if isinstance(error, HeadraceError) else ClosedError(str(error)))
 
 
+def _mark_retrieved(resolving: asyncio.Task[tuple[Address, ...]]) -> None:
+    """A failure that came after every question was answered is not one that nobody looked at."""
+    if not resolving.cancelled():
+        resolving.exception()
+
+
 def plain_name(topic: str) -> str:
     """A topic's name as messages can carry it: not of a subclass of str (an enum, one of NumPy's).
 
-    Errors: TypeError for what is not text, InvalidTopicError for what is not Unicode.
+    Errors: TypeError for what is not text, InvalidTopicError for a name that no topic can have.
     """
     if not isinstance(topic, str):
         raise TypeError(f"a topic is given by its name, not {topic!r}")
-    try:
-        topic.encode()
-    except UnicodeEncodeError:
-        raise InvalidTopicError(f"a topic's name is text, not {topic!r}") from None
+    check_topic_name(topic)
     return str.__str__(topic)

@@ -13,6 +13,7 @@ from ...protocol.errors import ClosedError, KafkaError, NetworkError, RequestTim
 from ...protocol.transport.dealer_io import Connection
 from .backoff import Backoff
 from .network import Reply
+from .tasks_io import owned_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -173,7 +174,7 @@ class ZmqNetwork:
         if slot.opening is None:
             if self._now_ms() < slot.retry_at_ms:
                 raise NetworkError(f"{address} is not tried again yet: {slot.last_error}")
-            slot.opening = asyncio.get_running_loop().create_task(self._open(address, slot))
+            slot.opening = owned_task(self._open(address, slot))
             slot.opening.add_done_callback(_mark_retrieved)
         try:
             # shielded: several requests may wait for one connection, and one may give up earlier

@@ -1,12 +1,29 @@
-"""Background tasks with an owner: their failure is never silent, and closing ends them."""
+"""Background tasks with an owner: their failure is never silent, and closing ends them.
+
+`asyncio.run` cancels all tasks of its loop before it shuts the loop's generators down. A client has to flush
+after that, so its own tasks are not among those: only their owner cancels them.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+
+T = TypeVar("T")
+
+
+def owned_task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """A task on the running loop that `asyncio.all_tasks` does not list; its owner must hold and end it.
+
+    Source: "Extending", in Python's documentation of asyncio.
+    """
+    task = asyncio.get_running_loop().create_task(work)
+    asyncio._unregister_task(task)  # noqa: SLF001 - documented for implementations of tasks
+    return task
 
 
 class Tasks:
@@ -22,7 +39,7 @@ class Tasks:
         if self._is_closed:
             work.close()
             return None
-        task = asyncio.get_running_loop().create_task(work)
+        task = owned_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task

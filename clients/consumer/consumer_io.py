@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...protocol.errors import ClosedError, ConfigError, HeadraceError
@@ -14,6 +15,7 @@ from ...protocol.messages.registry import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER
 from ...protocol.model import EARLIEST_TIMESTAMP
 from ...protocol.records.codec import active_codec
 from ...runtime.freed_memory import keep_freed_memory
+from ...runtime.limited_log_io import LimitedLog
 from ..cluster.backoff import Backoff
 from ..group.joining_io import join_group
 from .effects import (
@@ -54,6 +56,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 log = logging.getLogger("headrace.client.consumer")
+
+
+def limited_warning() -> Callable[[str, str], None]:
+    """Logs (kind, text) for one consumer; of texts of one kind that follow each other one per interval."""
+    return LimitedLog(log).warning
+
 
 NO_INTERCEPTORS = Interceptors()
 APIS = {SendFetch: FETCH, SendLookup: LIST_OFFSETS, SendEpochs: OFFSET_FOR_LEADER_EPOCH}
@@ -105,7 +113,8 @@ class ConsumerEngine(HandingOut):
         self._listeners: list[Callable[[], None]] = []
         self._assigned: tuple[TopicPartition, ...] = ()
         self.is_waiting = False  # the user waits for news
-        self._wake_is_sent = self._woken = False
+        self._wake_is_sent = False
+        self._wakeups: deque[None] = deque(maxlen=1)  # appended to without a lock: see `wakeup`
         self._timer: asyncio.TimerHandle | None = None
         self._failure: HeadraceError | None = None
         keep_freed_memory()
@@ -121,12 +130,11 @@ class ConsumerEngine(HandingOut):
     def wait(self, timeout_s: float | None) -> bool:
         """Wait in the user's thread for news; True when woken by `wakeup`, False for everything else."""
         with self._news:
-            if not self._woken and self._failure is None and not self._has_news():
+            if not self._wakeups and self._failure is None and not self._has_news():
                 self.is_waiting = True
                 self._news.wait(timeout_s)
                 self.is_waiting = False
-            woken, self._woken = self._woken, False
-            return woken
+        return self.take_wakeup()
 
     def wait_for_change(self, timeout_s: float) -> None:
         """Wait in the user's thread for the next answer, at most `timeout_s`."""
@@ -135,17 +143,18 @@ class ConsumerEngine(HandingOut):
             self._news.wait(min(max(timeout_s, 0), 0.05))
 
     def wakeup(self) -> None:
-        """End the wait that is going on, or else the next one, early."""
-        with self._news:
-            self._woken = True
-            self._news.notify_all()
-        self._wake_loop(self._tell)
+        """End the wait that is going on, or else the next one, early. Takes no lock: a signal handler may
+        call it in a thread that holds ours."""
+        self._wakeups.append(None)
+        self._wake_loop(self._tell_wakeup)
 
     def take_wakeup(self) -> bool:
         """Whether `wakeup` was called since the last look."""
-        with self._lock:
-            woken, self._woken = self._woken, False
-            return woken
+        try:
+            self._wakeups.pop()
+        except IndexError:
+            return False
+        return True
 
     def assign(self, tps: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; those that were read before go on where they are.
@@ -383,6 +392,11 @@ class ConsumerEngine(HandingOut):
         # Order: an interrupt in between sends it twice; the other way round it would never be sent.
         self._wake_loop(self._pump)
         self._wake_is_sent = True
+
+    def _tell_wakeup(self) -> None:
+        with self._news:
+            self._news.notify_all()
+        self._tell()
 
     def _tell(self) -> None:
         for listener in list(self._listeners):

@@ -266,7 +266,7 @@ class Fetcher:
         assert self.buffered_bytes == sum(state.buffered_bytes for state in self.states.values())
         for state in self.states.values():
             assert state.buffered_bytes == sum(chunk.size_bytes for chunk in state.chunks)
-            assert sorted(self._turn) == sorted(self.states)
+        assert sorted(self._turn) == sorted(self.states)
 
     # --- requests ---------------------------------------------------------------------------------------
 

@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from ...protocol.errors import ConfigError, SerializationError
 from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from ..config import RESET_BY_DURATION
 from ..durations import duration_ms
+from ..foreign_names import refuse_mapping
 from ..records import timestamp_to_ms
 from ..serdes import deserializer, is_plain_bytes
+from ..topic_names import check_topic_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
-    from ..records import TimestampLike
+    from ..records import Record, TimestampLike
     from .handout import Loads, OnBadRecord
 
-log = logging.getLogger("headrace.client.consumer")
+# One partition, or a list of them: methods take several of the former, or one of the latter.
+SomePartitions: TypeAlias = TopicPartition | Iterable[TopicPartition]
 
-# "raise", "skip" (logged), or a callable that gets the record as it came and the error, and returns the
-# record to hand out, or None to skip it.
-OnDeserializeError = Literal["raise", "skip"] | Callable[[Any, SerializationError], Any]
+
+class BadRecordHandler(Protocol):
+    """Decides on a record whose key or value cannot be deserialized; called where the user reads."""
+
+    def __call__(self, record: Record[bytes, bytes], error: SerializationError, /) -> Any:
+        """The record to hand out in its place, such as `record.replace(value=...)`; None to skip it.
+
+        `record` is as it came, with the bytes of key and value; `error` names topic, partition, offset and
+        field. An error that it raises is raised to the reader, and the position stays at the record."""
+
+
+# "raise" (the position stays at the record), "skip" (with a WARNING line), or a handler.
+OnDeserializeError = Literal["raise", "skip"] | BadRecordHandler
 
 
 def loads_of(key: Any, value: Any) -> tuple[Loads | None, Loads | None]:
@@ -34,38 +46,65 @@ def loads_of(key: Any, value: Any) -> tuple[Loads | None, Loads | None]:
     )
 
 
-def bad_record_action(choice: Any) -> OnBadRecord | None:
-    """What on_deserialize_error asks for; None to raise. Errors: ConfigError."""
+def bad_record_action(choice: Any, warn: Callable[[str, str], None]) -> OnBadRecord | None:
+    """What on_deserialize_error asks for; None to raise. `warn` logs (kind, text). Errors: ConfigError."""
     if choice == "raise":
         return None
     if choice == "skip":
-        return _skip
+        return _skipping(warn)
     if callable(choice):
         action: OnBadRecord = choice
         return action
     raise ConfigError(f"on_deserialize_error must be 'raise', 'skip' or a callable, not {choice!r}")
 
 
-def _skip(_record: Any, error: SerializationError) -> None:
-    log.warning("skipped: %s", error)
+def _skipping(warn: Callable[[str, str], None]) -> OnBadRecord:
+    def skip(_record: Any, error: SerializationError) -> None:
+        warn("records skipped", f"skipped: {error}")
+
+    return skip
 
 
 def checked_topics(topics: Iterable[Any]) -> tuple[str, ...]:
-    """Topic names, each once. Errors: ConfigError for what is not text (a list instead of its items)."""
+    """Topic names, each once.
+
+    Errors: ConfigError for what is not text (a list instead of its items), InvalidTopicError for a name that
+    no topic can have.
+    """
     names: dict[str, None] = {}
     for topic in topics:
+        refuse_mapping(topic, "Consumer")
         if not isinstance(topic, str):
             raise ConfigError(f"topics are given by name, each as an argument of its own, not {topic!r}")
+        check_topic_name(topic)
         names[topic] = None
     return tuple(names)
 
 
+def named_partitions(given: tuple[SomePartitions, ...]) -> tuple[TopicPartition, ...] | None:
+    """Partitions given as arguments of their own, or as one list of them, each once; None for no argument.
+
+    Errors: as `checked_partitions`.
+    """
+    if not given:
+        return None
+    first: Any = given[0]
+    is_list = len(given) == 1 and isinstance(first, Iterable) and not isinstance(first, str)
+    if is_list and not (isinstance(first, tuple) and first and isinstance(first[0], str)):
+        return checked_partitions(first)
+    return checked_partitions(given)
+
+
 def checked_partitions(tps: Iterable[Any]) -> tuple[TopicPartition, ...]:
-    """Partitions, each once; a plain (topic, partition) will do. Errors: TypeError for anything else."""
+    """Partitions, each once; a plain (topic, partition) will do.
+
+    Errors: TypeError for anything else, InvalidTopicError for a name that no topic can have.
+    """
     wanted: dict[TopicPartition, None] = {}
     for tp in tps:
         match tp:
             case (str(topic), int(partition)):
+                check_topic_name(topic)
                 wanted[TopicPartition(topic, partition)] = None
             case _:
                 raise TypeError(f"partitions are given as TopicPartition(topic, partition), not {tp!r}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ..user_code import call_user, hooks_of
 
@@ -18,24 +18,36 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace.client")
 
 
-class ConsumerInterceptor(Protocol):
-    """Sees every record of a consumer, and its commits; each method may be left out. What it raises is
-    logged, and the consumer goes on."""
+class OnConsume(Protocol):
+    """An interceptor with `on_consume`."""
 
     def on_consume(self, records: list[Record[Any, Any]]) -> Iterable[Record[Any, Any]] | None:
         """Records of one partition, in their order, that are handed out next: the ones to hand out of them,
-        None for all. They may be changed, but stay at their offsets. Called where the user reads, behind the
-        deserialisers."""
+        None for all. `record.replace` makes others to hand out in their place, at the same offsets. Called
+        where the user reads, behind the deserialisers."""
 
-    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+
+class OnCommit(Protocol):
+    """An interceptor with `on_commit`."""
+
+    def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Any:
         """These were committed, by the user or by auto-commit, not by a transaction. Called on the IO thread
         (asyncio: on the loop); must not block."""
+
+
+class ConsumerInterceptor(OnConsume, OnCommit, Protocol):
+    """Sees every record of a consumer, and its commits. What it raises is logged, and the consumer goes on.
+    Each method may be left out: see `SomeConsumerInterceptor`."""
+
+
+# What `interceptors=` takes: objects with at least one of the methods.
+SomeConsumerInterceptor: TypeAlias = OnConsume | OnCommit
 
 
 class Interceptors:
     """Those of one consumer, in their order."""
 
-    def __init__(self, interceptors: Iterable[ConsumerInterceptor] = ()) -> None:
+    def __init__(self, interceptors: Iterable[SomeConsumerInterceptor] = ()) -> None:
         self._on_consume, self._on_commit = hooks_of(interceptors, "on_consume", "on_commit")
 
     @property

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from .assignors import Assignor, Topic
 
 S = MemberState
-BEATING = (S.GIVING_UP, S.SYNCING, S.TAKING_OVER, S.STABLE)
+BEATING = (S.REVOKING, S.SYNCING, S.ADOPTING, S.STABLE)
 
 
 class ClassicMember(MemberCore):
@@ -205,12 +205,12 @@ class ClassicMember(MemberCore):
     def on_done(self, now_ms: int) -> tuple[Effect, ...]:
         """The user's side has done its work."""
         work = self._done()
-        if self.state is S.GIVING_UP:
+        if self.state is S.REVOKING:
             self._prepare()
-        elif self.state is S.TAKING_OVER and work.kind is WorkKind.REVOKED:
+        elif self.state is S.ADOPTING and work.kind is WorkKind.REVOKED:
             self._join_again("others get what was given up")
             self._take_over()
-        elif self.state is S.TAKING_OVER:
+        elif self.state is S.ADOPTING:
             self._become(S.STABLE)
         return self.poll(now_ms)
 
@@ -248,7 +248,7 @@ class ClassicMember(MemberCore):
         else:
             kind, gone = WorkKind.REVOKED, self.owned
         self.work = Work(kind, gone) if gone else None
-        self._become(S.GIVING_UP if gone else S.JOINING)
+        self._become(S.REVOKING if gone else S.JOINING)
 
     def _join(self) -> Ask:
         assert self._topics is not None, "somebody wants to be a member"
@@ -367,7 +367,7 @@ class ClassicMember(MemberCore):
         self._assignor.on_assigned(assignment, self.generation_id)
         self._share = tuple(sorted(tp for tp in assignment.partitions if tp.topic in topics))
         self._heard_at_ms = now_ms
-        self._become(S.TAKING_OVER)
+        self._become(S.ADOPTING)
         self._take_over()
         return self.poll(now_ms)
 
@@ -396,7 +396,7 @@ class ClassicMember(MemberCore):
     def _beat_refused(self, error: KafkaError, now_ms: int) -> tuple[Effect, ...]:
         if isinstance(error, RebalanceInProgressError):
             self._heard_at_ms, self._failures = now_ms, 0
-            if self.state in (S.STABLE, S.TAKING_OVER):
+            if self.state in (S.STABLE, S.ADOPTING):
                 self._join_again("the group rebalances")
             return self.poll(now_ms)
         if isinstance(error, (UnknownMemberIdError, IllegalGenerationError)):
@@ -412,7 +412,7 @@ class ClassicMember(MemberCore):
         self._reset()
         self._prepare()
         if self.is_working:
-            self._become(S.GIVING_UP)
+            self._become(S.REVOKING)
         return self.poll(now_ms)
 
     def _fail(self, error: HeadraceError) -> tuple[Effect, ...]:

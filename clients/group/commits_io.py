@@ -1,9 +1,9 @@
-"""Commits of one consumer: one request at a time, in the order in which they were asked for.
+"""The offset commits of one consumer: one OffsetCommit request at a time, in the order of the calls.
 
-What is asked for while one is under way is merged into the next: the later offset of a partition counts. So
-an older offset never overwrites a newer one, and many small commits cost few requests. A commit waits while
-the member joins or syncs, and goes out under the generation that follows, if its partitions are still the
-member's; otherwise it fails.
+Commits that are submitted while a request is in flight are merged into the next request; for each partition
+the offset that was submitted last counts. So an older offset never overwrites a newer one, and many small
+commits take few requests. A commit waits while the member joins or syncs. It is sent under the next
+generation if its partitions are still assigned to the member, and fails with CommitFailedError otherwise.
 """
 
 from __future__ import annotations
@@ -43,24 +43,25 @@ NOT_A_MEMBER = (UnknownMemberIdError, IllegalGenerationError, FencedMemberEpochE
 
 
 class Standing(NamedTuple):
-    """How the member stands as far as commits go."""
+    """What a commit needs to know of the membership."""
 
     metadata: GroupMetadata
-    may_commit: bool  # False: it is between two generations
-    # Its partitions, each with the number of the take-over; None: they were assigned by hand.
+    may_commit: bool  # False: the member is between two generations
+    # The assigned partitions, each with the count of its assignments; None: assigned by `assign`.
     owned: Mapping[TopicPartition, int] | None
     error: HeadraceError | None = None
 
 
-class _Wish(NamedTuple):
+class _PendingCommit(NamedTuple):
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
     deadline_ms: int
     done: asyncio.Future[dict[TopicPartition, OffsetAndMetadata]]
-    owned: Mapping[TopicPartition, int] | None  # when it was wished
+    owned: Mapping[TopicPartition, int] | None  # at the time of `submit`
 
 
 class Committer:
-    """The commits of one consumer, on its loop. `refused` is told when the group does not know the member."""
+    """The commits of one consumer. Runs on its event loop. Calls `refused` when the coordinator does not know
+    the member."""
 
     def __init__(
         self,
@@ -73,56 +74,68 @@ class Committer:
     ) -> None:
         self._hub, self._link, self._backoff, self._figures = hub, link, backoff, figures
         self._standing, self._refused = standing, refused
-        self._wishes: list[_Wish] = []
+        self._queue: list[_PendingCommit] = []
         self._is_running = False
         self._changed = asyncio.Event()
         self._closed: HeadraceError | None = None
+        self._last: KafkaError | None = None  # the error after which the request in flight is a retry
 
     def standing_changed(self) -> None:
-        """Commits that wait may go on."""
+        """Wake commits that wait for a membership change."""
         self._changed.set()
 
     def submit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline_ms: int
     ) -> asyncio.Future[dict[TopicPartition, OffsetAndMetadata]]:
-        """Commit these, behind what was submitted before.
+        """Queue a commit of these offsets behind the earlier ones.
 
-        Errors, in the future: CommitFailedError when a partition is not the member's any more,
-        FencedInstanceIdError, ApiTimeoutError at the deadline, ClosedError, and whatever the coordinator says
-        that no retry helps.
+        Errors, in the future: CommitFailedError when a partition is no longer assigned to the member,
+        FencedInstanceIdError, ApiTimeoutError at the deadline, also while an earlier commit is in flight,
+        ClosedError, and any error of the coordinator that is not retriable. After ApiTimeoutError the offsets
+        may still be committed.
         """
         done: asyncio.Future[dict[TopicPartition, OffsetAndMetadata]] = self._hub.loop.create_future()
         if self._closed is not None:
             done.set_exception(self._closed)
         else:
-            self._wishes.append(_Wish(offsets, deadline_ms, done, self._standing().owned))
+            commit = _PendingCommit(offsets, deadline_ms, done, self._standing().owned)
+            self._queue.append(commit)
+            left_s = max(deadline_ms - self._hub.now_ms(), 0) / 1000
+            expiry = self._hub.loop.call_later(left_s, self._expire, commit)
+            done.add_done_callback(lambda _: expiry.cancel())
             if not self._is_running and self._hub.tasks.spawn(self._run()) is not None:
                 self._is_running = True
         return done
 
     def all_ended(self, deadline_ms: int) -> asyncio.Future[dict[TopicPartition, OffsetAndMetadata]] | None:
-        """Done when all that was submitted has ended, in whatever way; None: it has."""
+        """A future that is done when all earlier commits have ended; None if none is pending."""
         return self.submit({}, deadline_ms) if self._is_running else None
 
     def close(self) -> None:
-        """What has not gone out fails."""
+        """Fail all commits that were not sent."""
         self._closed = ClosedError("the consumer was closed")
         self._changed.set()
-        wishes, self._wishes = self._wishes, []
-        for wish in wishes:
-            _settle(wish, self._closed)
+        commits, self._queue = self._queue, []
+        for commit in commits:
+            _settle(commit, self._closed)
+
+    def _expire(self, commit: _PendingCommit) -> None:
+        last = self._last
+        error = ApiTimeoutError("the offsets were not committed in time" + (f": {last}" if last else ""))
+        error.__cause__ = last
+        _settle(commit, error)
 
     async def _run(self) -> None:
         try:
-            while self._wishes:
-                await self._settled(max(wish.deadline_ms for wish in self._wishes))
-                wishes, self._wishes = self._wishes, []
-                await self._commit(wishes)
+            while self._queue:
+                await self._settled(max(commit.deadline_ms for commit in self._queue))
+                commits, self._queue = self._queue, []
+                await self._commit(commits)
         finally:
             self._is_running = False
 
     async def _settled(self, deadline_ms: int) -> None:
-        """Wait until the member is of a generation, or of none."""
+        """Wait until the member is not between two generations."""
         while not self._standing().may_commit and self._closed is None:
             self._changed.clear()
             left_ms = deadline_ms - self._hub.now_ms()
@@ -134,55 +147,51 @@ class Committer:
             except TimeoutError:
                 return
 
-    async def _commit(self, wishes: list[_Wish]) -> None:
+    async def _commit(self, commits: list[_PendingCommit]) -> None:
         failures = 0
-        last: KafkaError | None = None
+        self._last = None
         while True:
-            wishes = self._still_good(wishes, last)
-            if not wishes:
+            commits = self._still_valid(commits)
+            if not commits:
                 return
-            offsets = {tp: offset for wish in wishes for tp, offset in wish.offsets.items()}
+            offsets = {tp: offset for commit in commits for tp, offset in commit.offsets.items()}
             metadata = self._standing().metadata
-            error = await self._attempt(offsets, metadata, max(wish.deadline_ms for wish in wishes))
+            error = await self._attempt(offsets, metadata, max(commit.deadline_ms for commit in commits))
             if error is None or not self._may_retry(error, metadata):
-                for wish in wishes:
-                    _settle(wish, error)
+                for commit in commits:
+                    _settle(commit, error)
                 return
-            last = error if isinstance(error, KafkaError) else last
+            self._last = error if isinstance(error, KafkaError) else self._last
             failures += 1
             self._changed.clear()
-            left_ms = min(wish.deadline_ms for wish in wishes) - self._hub.now_ms()
+            left_ms = min(commit.deadline_ms for commit in commits) - self._hub.now_ms()
             wait_ms = min(self._backoff.wait_ms(failures), max(left_ms, 0))
             try:
                 async with asyncio.timeout(wait_ms / 1000):
                     await self._changed.wait()
             except TimeoutError:
                 pass
-            await self._settled(max(wish.deadline_ms for wish in wishes))
+            await self._settled(max(commit.deadline_ms for commit in commits))
 
-    def _still_good(self, wishes: list[_Wish], last: KafkaError | None) -> list[_Wish]:
+    def _still_valid(self, commits: list[_PendingCommit]) -> list[_PendingCommit]:
         standing, now_ms = self._standing(), self._hub.now_ms()
-        good: list[_Wish] = []
-        for wish in wishes:
-            gone = [tp for tp in wish.offsets if not _is_kept(tp, wish.owned, standing.owned)]
+        valid: list[_PendingCommit] = []
+        for commit in commits:
+            gone = [tp for tp in commit.offsets if not _is_kept(tp, commit.owned, standing.owned)]
             if self._closed is not None or standing.error is not None:
-                _settle(wish, self._closed or standing.error)
+                _settle(commit, self._closed or standing.error)
             elif gone:
-                _settle(wish, CommitFailedError(f"{gone[0]} is not assigned to this member (any more)"))
-            elif not standing.may_commit or wish.deadline_ms <= now_ms:
-                error = ApiTimeoutError(
-                    "the offsets were not committed in time" + (f": {last}" if last else "")
-                )
-                error.__cause__ = last
-                _settle(wish, error)
-            else:
-                good.append(wish)
-        return good
+                _settle(commit, CommitFailedError(f"{gone[0]} is not assigned to this member (any more)"))
+            elif not standing.may_commit or commit.deadline_ms <= now_ms:
+                self._expire(commit)
+            elif not commit.done.done():
+                valid.append(commit)
+        return valid
 
     async def _attempt(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], metadata: GroupMetadata, deadline_ms: int
     ) -> HeadraceError | None:
-        """One request; the error that counts most, of all partitions."""
+        """Send one request. Returns the error of any partition, a non-retriable one first."""
         if not offsets:
             return None
         request = OffsetCommitRequest(
@@ -212,9 +221,9 @@ class Committer:
         if isinstance(error, (*NOT_A_MEMBER, StaleMemberEpochError, FencedInstanceIdError)):
             standing = self._standing()
             if standing.owned is None:
-                return False  # the group has members, and this is none
+                return False  # assigned by `assign`, and the group has members
             if standing.metadata == metadata and not isinstance(error, StaleMemberEpochError):
-                self._refused(error)  # and the next look at the standing says what that means
+                self._refused(error)  # the next Standing has the result
             return True
         if not isinstance(error, KafkaError):
             return False
@@ -226,17 +235,18 @@ class Committer:
 def _is_kept(
     tp: TopicPartition, then: Mapping[TopicPartition, int] | None, now: Mapping[TopicPartition, int] | None
 ) -> bool:
-    """Whether a partition was the member's all the time: if not, another may have read on meanwhile."""
+    """Whether the partition stayed assigned to the member. If not, another member may have read and committed
+    further meanwhile."""
     if then is None or now is None:
         return then is now
     return tp in now and then.get(tp) == now[tp]
 
 
-def _settle(wish: _Wish, error: HeadraceError | None) -> None:
-    if wish.done.done():
+def _settle(commit: _PendingCommit, error: HeadraceError | None) -> None:
+    if commit.done.done():
         return
     if error is None:
-        wish.done.set_result(dict(wish.offsets))
+        commit.done.set_result(dict(commit.offsets))
     else:
-        wish.done.set_exception(error)
-        wish.done.exception()  # whoever does not look was not interested
+        commit.done.set_exception(error)
+        commit.done.exception()  # marks it as retrieved: the caller may ignore the future

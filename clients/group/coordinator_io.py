@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ...protocol.messages.envelope import Api
     from ..cluster.backoff import Backoff
     from ..cluster.hub_io import Hub
-    from ..cluster.network import Reply
 
 # An answer that may take minutes (a join) counts as missing after this: if the node left the cluster
 # meanwhile, it is asked of another.
@@ -58,25 +57,12 @@ class CoordinatorLink:
         """
         node_id = await self._find(deadline_ms)
         left_ms = max(deadline_ms - self._hub.now_ms(), 1)
-        told: asyncio.Future[Any] = self._hub.loop.create_future()
-
-        def on_done(reply: Reply | None, error: KafkaError | None) -> None:
-            if told.done():
-                return
-            if reply is None:
-                assert error is not None
-                told.set_exception(error)
-            else:
-                told.set_result(reply.body)
-
-        self._hub.submit(
-            *(node_id, api, body),
-            timeout_ms=min(left_ms, timeout_ms or self._request_timeout_ms),
-            on_done=on_done,
-            wait_ms=min(wait_ms, MAX_WAIT_MS),
-        )
         try:
-            return await told
+            return await self._hub.request(
+                *(node_id, api, body),
+                timeout_ms=min(left_ms, timeout_ms or self._request_timeout_ms),
+                wait_ms=min(wait_ms, MAX_WAIT_MS),
+            )
         except KafkaError:
             if node_id == self._node_id:
                 self.forget()

@@ -19,18 +19,34 @@ RebalanceCallback: TypeAlias = "Callable[[Any, tuple[TopicPartition, ...]], Awai
 NAMES = ("on_assigned", "on_revoked", "on_lost")
 
 
-class RebalanceListener(Protocol):
-    """Hears of rebalances where the user reads: inside `poll` or an iteration, never on the IO thread; each
-    method may be left out. With an asyncio consumer they may be coroutine functions."""
+class OnAssigned(Protocol):
+    """A listener with `on_assigned`."""
 
     def on_assigned(self, consumer: Any, partitions: tuple[TopicPartition, ...]) -> Any:
         """These are new, perhaps none; nothing of them was handed out yet, so this is where to seek."""
 
+
+class OnRevoked(Protocol):
+    """A listener with `on_revoked`."""
+
     def on_revoked(self, consumer: Any, partitions: tuple[TopicPartition, ...]) -> Any:
         """These go to others when this returns; what is finished of them can still be committed."""
 
+
+class OnLost(Protocol):
+    """A listener with `on_lost`."""
+
     def on_lost(self, consumer: Any, partitions: tuple[TopicPartition, ...]) -> Any:
         """Others may have these already: commits fail."""
+
+
+class RebalanceListener(OnAssigned, OnRevoked, OnLost, Protocol):
+    """Called at rebalances where the user reads: inside `poll` or an iteration, never on the IO thread. With
+    an asyncio consumer the methods may be coroutine functions. Each may be left out: see `SomeListener`."""
+
+
+# What `listener=` takes: an object with at least one of the methods.
+SomeListener: TypeAlias = OnAssigned | OnRevoked | OnLost
 
 
 class Callbacks:

@@ -21,6 +21,7 @@ from ...protocol.errors import (
 from ...protocol.messages.groups import OffsetFetchGroup, OffsetFetchRequest, TopicNamePartitions
 from ...protocol.messages.registry import OFFSET_FETCH
 from ...protocol.model import TopicPartition
+from ...runtime.limited_log_io import LimitedLog
 from ..consumer.positions import await_start, start, start_failed, still_awaiting, versions
 from .assignors import Topic
 from .commits_io import Committer, Standing
@@ -46,6 +47,8 @@ log = logging.getLogger("headrace.client.group")
 
 # Bound: how long the end of a consumer takes when nobody answers. Source: Kafka's Consumer.java.
 CLOSE_TIMEOUT_S = 30.0
+# How long any `poll` may wait for the commit before a revocation, so that a loop of `poll(0)` goes on.
+MIN_COMMIT_WAIT_MS = 500
 
 
 class Membership:
@@ -60,10 +63,13 @@ class Membership:
             hub, core.config.group_id, backoff, request_timeout_ms=config.request_timeout_ms
         )
         self._figures = GroupFigures()
+        self._log = LimitedLog(log)
         self._committer = Committer(
             *(hub, self._link, backoff, self._standing, self._commit_refused, self._figures)
         )
         self._working_since_ms = 0
+        self._begun: Work | None = None  # what the user's side was given to do
+        self._finishing: asyncio.Task[None] | None = None  # the commit that has to end before it
         self.auto_commits = config.enable_auto_commit  # until transactions do it
         self.subscription: Subscription | None = None
         self._watched: tuple[str, ...] = ()
@@ -156,8 +162,12 @@ class Membership:
 
     # --- the user's side --------------------------------------------------------------------------------
 
-    async def begin(self) -> Work | None:
-        """What the user's side has to do now; again until `done`. Errors: what the user must hear."""
+    async def begin(self, timeout_s: float | None) -> Work | None:
+        """What the user's side has to do now; again until `done`. Errors: what the user must hear.
+
+        Before partitions are revoked finished work is committed. That is waited for up to `timeout_s`, but at
+        least MIN_COMMIT_WAIT_MS: None then, with `is_committing`, and the next call goes on waiting.
+        """
         core = self._core
         core.polled(self._hub.now_ms())
         self.pump()
@@ -169,18 +179,30 @@ class Membership:
         work = core.begin()
         if work is None:
             return None
-        self._working_since_ms = self._hub.now_ms()
-        if work.kind is WorkKind.ASSIGNED:
-            self._take(work.partitions)
-        elif work.kind is WorkKind.REVOKED and self.auto_commits:
-            await self._commit_finished(self._hub.now_ms() + self.config.api_timeout_ms)
-        return work
+        if work is not self._begun:
+            self._begun, self._finishing = work, None
+            self._working_since_ms = self._hub.now_ms()
+            if work.kind is WorkKind.ASSIGNED:
+                self._take(work.partitions)
+            elif work.kind is WorkKind.REVOKED and self.auto_commits:
+                deadline_ms = self._hub.now_ms() + self.config.api_timeout_ms
+                self._finishing = self._hub.tasks.spawn(self._commit_finished(deadline_ms))
+        if self._finishing is not None:
+            wait_s = None if timeout_s is None else max(timeout_s, MIN_COMMIT_WAIT_MS / 1000)
+            await asyncio.wait([self._finishing], timeout=wait_s)
+        return None if self.is_committing else work
+
+    @property
+    def is_committing(self) -> bool:
+        """Whether partitions cannot be revoked yet, because finished work is being committed."""
+        return self._finishing is not None and not self._finishing.done()
 
     def done(self) -> None:
         """It has done it."""
         core = self._core
         if core.work is None:
             return
+        self._begun = self._finishing = None
         now_ms = self._hub.now_ms()
         core.polled(now_ms)
         self._figures.worked(core.work.kind, self._working_since_ms, now_ms)
@@ -288,7 +310,12 @@ class Membership:
             if isinstance(outcome, KafkaError) and not outcome.retriable:
                 self._engine.change(partial(start_failed, awaited=left, error=outcome))
                 return
-            log.warning("no committed offsets of %r yet: %s", self._core.config.group_id, outcome)
+            self._log.warning(
+                "no committed offsets",
+                "no committed offsets of %r yet: %s",
+                self._core.config.group_id,
+                outcome,
+            )
             left = self._engine.change(partial(still_awaiting, awaited=left))
 
     async def _commit_finished(self, deadline_ms: int) -> None:
@@ -334,7 +361,7 @@ class Membership:
             return
         future = self._commit_news(self._hub.now_ms() + self.config.api_timeout_ms)
         if future is not None:
-            future.add_done_callback(_log_failure)
+            future.add_done_callback(self._log_failure)
         self._arm_commit()
 
     def _standing(self) -> Standing:
@@ -402,7 +429,7 @@ class Membership:
         except HeadraceError as error:
             if self._is_closed or self._hub.failure is not None:
                 return
-            log.warning("group %r: %s", self._core.config.group_id, error)
+            self._log.warning("group error", "group %r: %s", self._core.config.group_id, error)
             effects = self._core.on_failure(ask, CoordinatorNotAvailableError(str(error)), now_ms())
         else:
             self._figures.asked(ask.api, began_ms, now_ms())
@@ -420,9 +447,8 @@ class Membership:
             try:
                 await metadata.refresh(self._hub.now_ms() + self.config.api_timeout_ms)
             except HeadraceError as error:
-                log.warning(
-                    "the leader of group %r has no fresh metadata: %s", self._core.config.group_id, error
-                )
+                text = "the leader of group %r has no fresh metadata: %s"
+                self._log.warning("no fresh metadata", text, self._core.config.group_id, error)
         view = metadata.view
         racks = {node.node_id: node.rack for node in view.nodes.values()}
         topics = {
@@ -466,9 +492,8 @@ class Membership:
         )
         self.pump()
 
-
-def _log_failure(done: Committing) -> None:
-    if done.cancelled() or isinstance(done.exception(), ClosedError):
-        return
-    if (error := done.exception()) is not None:
-        log.warning("auto-commit failed: %s", error)
+    def _log_failure(self, done: Committing) -> None:
+        if done.cancelled() or isinstance(done.exception(), ClosedError):
+            return
+        if (error := done.exception()) is not None:
+            self._log.warning("auto-commit failed", "auto-commit failed: %s", error)

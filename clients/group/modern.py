@@ -106,9 +106,9 @@ class ModernMember(MemberCore):
         if work.kind is WorkKind.ASSIGNED:
             self._ids |= self._taking
         self._ids = {tp: topic_id for tp, topic_id in self._ids.items() if tp in self.owned}
-        if self.state is S.GIVING_UP and not self.is_member:
+        if self.state is S.REVOKING and not self.is_member:
             self._begin_anew()
-        elif self.state in (S.GIVING_UP, S.TAKING_OVER):
+        elif self.state in (S.REVOKING, S.ADOPTING):
             self._beat_at_ms = 0
             self._reconcile()
         return self.poll(now_ms)
@@ -200,12 +200,12 @@ class ModernMember(MemberCore):
         }
         if gone:
             self.work = Work(WorkKind.REVOKED, gone)
-            self._become(S.GIVING_UP)
+            self._become(S.REVOKING)
         elif new or self._is_first:
             self._taking = new
             self._is_first = False
             self.work = Work(WorkKind.ASSIGNED, tuple(sorted(new)))
-            self._become(S.TAKING_OVER)
+            self._become(S.ADOPTING)
         else:
             self.work = None
             is_told = self._told is not None and self._told.owned == self._owned_by_id()
@@ -277,10 +277,10 @@ class ModernMember(MemberCore):
     def _begin_anew(self) -> None:
         """Join; what is owned still from an earlier life is lost first."""
         if self.is_working:
-            self._become(S.GIVING_UP)  # what the user's side began goes on; then again
+            self._become(S.REVOKING)  # what the user's side began goes on; then again
         elif self.owned:
             self.work = Work(WorkKind.LOST, self.owned)
-            self._become(S.GIVING_UP)
+            self._become(S.REVOKING)
         else:
             self._beat_at_ms = 0 if not self._failures else self._beat_at_ms
             self._become(S.JOINING)

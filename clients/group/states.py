@@ -1,4 +1,4 @@
-"""Where a member of a group stands, and what leads from where to where. Values only."""
+"""The states of a group member on the client, and the transitions between them. Values only."""
 
 from __future__ import annotations
 
@@ -6,75 +6,75 @@ from enum import Enum
 
 
 class MemberState(Enum):
-    """Where a member stands; the classic protocol and the new one each use some of them."""
+    """The state of a member. The classic and the new protocol each use a part of them."""
 
-    UNJOINED = "unjoined"  # does not want to be a member, or begins as soon as it can
-    GIVING_UP = "giving_up"  # waits until the user's side has given up partitions
-    JOINING = "joining"  # asks to be a member (again)
-    SYNCING = "syncing"  # classic: a member of a generation, waits for its share
-    TAKING_OVER = "taking_over"  # waits until the user's side has taken its new share over
-    ACKNOWLEDGING = "acknowledging"  # new protocol: tells the coordinator what it has now
+    UNJOINED = "unjoined"  # not subscribed, or about to join
+    REVOKING = "revoking"  # waits until the consumer has released the revoked partitions
+    JOINING = "joining"  # sends JoinGroup, or the first ConsumerGroupHeartbeat
+    SYNCING = "syncing"  # classic: waits for its assignment of this generation
+    ADOPTING = "adopting"  # waits until the consumer has adopted its new assignment
+    ACKNOWLEDGING = "acknowledging"  # new protocol: reports the owned partitions
     STABLE = "stable"
-    LATE = "late"  # left, because the user did not ask for records for max.poll.interval.ms
-    FAILED = "failed"  # the user has to hear an error first
+    LATE = "late"  # left the group: no poll within max.poll.interval.ms
+    FAILED = "failed"  # an error that the next poll raises
 
 
 S = MemberState
 CLASSIC_TRANSITIONS: dict[MemberState, dict[MemberState, str]] = {
-    S.UNJOINED: {S.JOINING: "topics are subscribed", S.GIVING_UP: "something is owned still"},
-    S.GIVING_UP: {
-        S.JOINING: "given up",
-        S.LATE: "the user does not come",
+    S.UNJOINED: {S.JOINING: "topics subscribed", S.REVOKING: "partitions still owned"},
+    S.REVOKING: {
+        S.JOINING: "revoked partitions released",
+        S.LATE: "max.poll.interval.ms exceeded",
         S.UNJOINED: "unsubscribed",
-        S.FAILED: "refused",
+        S.FAILED: "request refused",
     },
     S.JOINING: {
         S.SYNCING: "joined",
-        S.GIVING_UP: "not a member any more",
-        S.LATE: "the user does not come",
+        S.REVOKING: "membership lost",
+        S.LATE: "max.poll.interval.ms exceeded",
         S.UNJOINED: "unsubscribed",
-        S.FAILED: "refused",
+        S.FAILED: "request refused",
     },
     S.SYNCING: {
-        S.TAKING_OVER: "got a share",
+        S.ADOPTING: "assignment received",
         S.JOINING: "the group rebalances again",
-        S.GIVING_UP: "not a member any more",
-        S.LATE: "the user does not come",
+        S.REVOKING: "membership lost",
+        S.LATE: "max.poll.interval.ms exceeded",
         S.UNJOINED: "unsubscribed",
-        S.FAILED: "refused",
+        S.FAILED: "request refused",
     },
-    S.TAKING_OVER: {
-        S.STABLE: "taken over",
-        S.GIVING_UP: "not a member any more",
-        S.JOINING: "not a member any more, and nothing is owned",
-        S.LATE: "the user does not come",
+    S.ADOPTING: {
+        S.STABLE: "assignment adopted",
+        S.REVOKING: "membership lost",
+        S.JOINING: "membership lost, no partitions owned",
+        S.LATE: "max.poll.interval.ms exceeded",
         S.UNJOINED: "unsubscribed",
-        S.FAILED: "refused",
+        S.FAILED: "request refused",
     },
     S.STABLE: {
         S.JOINING: "the group rebalances",
-        S.GIVING_UP: "the group rebalances, eager; or not a member any more",
-        S.LATE: "the user does not come",
+        S.REVOKING: "eager rebalance, or membership lost",
+        S.LATE: "max.poll.interval.ms exceeded",
         S.UNJOINED: "unsubscribed",
-        S.FAILED: "refused",
+        S.FAILED: "request refused",
     },
-    S.LATE: {S.JOINING: "the user is back", S.GIVING_UP: "the user is back", S.UNJOINED: "unsubscribed"},
+    S.LATE: {S.JOINING: "polled again", S.REVOKING: "polled again", S.UNJOINED: "unsubscribed"},
     S.FAILED: {
-        S.JOINING: "the user has heard it",
-        S.GIVING_UP: "the user has heard it",
+        S.JOINING: "error raised",
+        S.REVOKING: "error raised",
         S.UNJOINED: "unsubscribed",
     },
 }
 
 _BUSY: dict[MemberState, str] = {
-    S.GIVING_UP: "the target lacks something, or not a member any more",
-    S.TAKING_OVER: "the target has more",
-    S.ACKNOWLEDGING: "has what the target says",
-    S.STABLE: "has what the target says, and has told it",
-    S.JOINING: "not a member any more",
-    S.LATE: "the user does not come",
+    S.REVOKING: "partitions revoked by the target assignment, or membership lost",
+    S.ADOPTING: "partitions added by the target assignment",
+    S.ACKNOWLEDGING: "assignment complete",
+    S.STABLE: "assignment complete and reported",
+    S.JOINING: "membership lost",
+    S.LATE: "max.poll.interval.ms exceeded",
     S.UNJOINED: "unsubscribed",
-    S.FAILED: "refused",
+    S.FAILED: "request refused",
 }
 
 
@@ -83,16 +83,16 @@ def _but(state: MemberState) -> dict[MemberState, str]:
 
 
 MODERN_TRANSITIONS: dict[MemberState, dict[MemberState, str]] = {
-    S.UNJOINED: {S.JOINING: "topics are subscribed", S.GIVING_UP: "something is owned still"},
-    S.JOINING: {S.ACKNOWLEDGING: "joined", S.UNJOINED: "unsubscribed", S.FAILED: "refused"},
+    S.UNJOINED: {S.JOINING: "topics subscribed", S.REVOKING: "partitions still owned"},
+    S.JOINING: {S.ACKNOWLEDGING: "joined", S.UNJOINED: "unsubscribed", S.FAILED: "request refused"},
     S.ACKNOWLEDGING: _but(S.ACKNOWLEDGING),
-    S.GIVING_UP: _but(S.GIVING_UP),
-    S.TAKING_OVER: _but(S.TAKING_OVER),
+    S.REVOKING: _but(S.REVOKING),
+    S.ADOPTING: _but(S.ADOPTING),
     S.STABLE: _but(S.STABLE),
-    S.LATE: {S.JOINING: "the user is back", S.GIVING_UP: "the user is back", S.UNJOINED: "unsubscribed"},
+    S.LATE: {S.JOINING: "polled again", S.REVOKING: "polled again", S.UNJOINED: "unsubscribed"},
     S.FAILED: {
-        S.JOINING: "the user has heard it",
-        S.GIVING_UP: "the user has heard it",
+        S.JOINING: "error raised",
+        S.REVOKING: "error raised",
         S.UNJOINED: "unsubscribed",
     },
 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...protocol.errors import ConfigError
 from ...protocol.model import INTERNAL_TOPICS
 from ..consumer.incoming import checked_topics
-from .wishes import no_group
+from .offsets_to_commit import no_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

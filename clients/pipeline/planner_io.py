@@ -185,7 +185,8 @@ class Planner:
         try:
             return subscribed(wanted, found, is_lax=is_lax)
         except UnknownTopicOrPartitionError:
-            return subscribed(wanted, await self._places_of_all(io, names), is_lax=is_lax)
+            found = await self._places_of_all(io, names)
+            return subscribed(wanted, found, is_lax=is_lax, known=await io.hub.metadata.topic_names())
 
     async def _places_of(self, io: ClusterIo, names: Iterable[str] | None, expected: Position) -> Places:
         """What some node says of topics; what all of them do, if that is not as expected."""

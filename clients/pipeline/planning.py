@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import ConfigError, DataLossError, UnknownTopicOrPartitionError
 from ...protocol.model import NO_OFFSET, TopicPartition
+from ..topic_names import no_topic
 from .commits import COMMITS_TOPIC
 from .offsets import EARLIEST, LATEST, Offsets, Position, position_of
 from .plans import PLANS_TOPIC
@@ -83,11 +84,18 @@ def refuse_another_topic(loss: Loss) -> None:
         raise DataLossError(f"{loss}. The next plan reads the new one")
 
 
-def subscribed(subscription: Subscription, places: Places, *, is_lax: bool = False) -> Places:
+def subscribed(
+    subscription: Subscription, places: Places, *, is_lax: bool = False, known: Iterable[str] = ()
+) -> Places:
     """What is to be read of the partitions that there are; patterns match whole names, as in Java.
 
-    Errors: UnknownTopicOrPartitionError for what was named and is not there, unless `is_lax`.
+    Errors: UnknownTopicOrPartitionError for what was named and is not there, unless `is_lax`; for a topic it
+    names the nearest one of those that are `known`.
     """
+    topics = {tp.topic for tp in places}
+    unknown = [name for name in _topics_of(subscription) if name not in topics]
+    if unknown and not is_lax:
+        raise UnknownTopicOrPartitionError("; ".join(no_topic(name, known) for name in unknown))
     if subscription.pattern is not None:
         matches = re.compile(subscription.pattern).fullmatch
         return {tp: at for tp, at in places.items() if tp.topic not in _OUR_TOPICS and matches(tp.topic)}
@@ -96,10 +104,6 @@ def subscribed(subscription: Subscription, places: Places, *, is_lax: bool = Fal
         if missing and not is_lax:
             raise UnknownTopicOrPartitionError(f"assign names what there is not: {_names(missing)}")
         return {tp: places[tp] for tp in subscription.partitions if tp in places}
-    topics = {tp.topic for tp in places}
-    unknown = [name for name in subscription.topics if name not in topics]
-    if unknown and not is_lax:
-        raise UnknownTopicOrPartitionError(f"there is no topic {', '.join(map(repr, unknown))}")
     return {tp: at for tp, at in places.items() if tp.topic in subscription.topics}
 
 
@@ -221,6 +225,11 @@ def narrowing(filters: Filters, by_time: Mapping[TopicPartition, int]) -> Narrow
 def loss_error(losses: Iterable[Loss]) -> DataLossError:
     """What to raise for losses under failOnDataLoss."""
     return DataLossError("; ".join(map(str, losses)) + ". To read what is left, set failOnDataLoss to false")
+
+
+def _topics_of(subscription: Subscription) -> list[str]:
+    """The topics that it names, in order."""
+    return list(dict.fromkeys([*subscription.topics, *(tp.topic for tp in subscription.partitions)]))
 
 
 def _names(tps: Iterable[TopicPartition]) -> str:

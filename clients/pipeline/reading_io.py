@@ -53,6 +53,7 @@ log = logging.getLogger("headrace.client.pipeline")
 MAX_ROWS = 65_536
 # How often a read that waits looks whether there is still something to wait for.
 LOOK_S = 0.5
+_LOOKS_FOR_TOPIC = 3  # Bound: refreshes, a retry backoff apart, before a range counts as one of a lost topic
 # What a row is taken to have at most when a short range says how much to ask for at first.
 _ROW_BYTES = 1024
 _LEAST_FETCH_BYTES = 64 << 10
@@ -167,6 +168,7 @@ class _RangeReader:
 
         async def make() -> ConsumerEngine:
             keep_topics(io, cut.topic)
+            await self._view_as_planned()
             engine = ConsumerEngine(io.hub, config, (), (None, None), None, is_threaded=True)
             engine.assign([cut.tp])
             engine.watch_assigned([])
@@ -174,6 +176,17 @@ class _RangeReader:
             return engine
 
         self._engine = io.call(make())
+
+    async def _view_as_planned(self) -> None:
+        """Refresh shared metadata that knows another topic of this name than the plan. It may be older than
+        the plan, which was made by another process: then the topic was created again before the plan, not
+        after it. A node may be behind too, so more than one answer is asked for. Errors: ApiTimeoutError."""
+        cut, metadata = self._cut, self._io.hub.metadata
+        for _ in range(_LOOKS_FOR_TOPIC):
+            known = metadata.view.topics.get(cut.topic)
+            if not cut.topic_id or known is None or known.topic_id == cut.topic_id:
+                return
+            await metadata.refresh(self._deadline_ms())
 
     def batches(self, shape: _Shape, max_rows: int) -> Iterator[Any]:
         """The rows from the position on. Errors: as `fetch_arrow`; those in LOST leave the position at what

@@ -6,6 +6,7 @@ once a task prepares: its rows lie in a transaction that stays open, and the dri
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,8 @@ def write_arrow(batches: Iterable[Any], options: WriteOptions) -> WriteReport:
         try:
             return _write(producer, batches, options)
         finally:
-            producer.close(0)
+            with contextlib.suppress(HeadraceError):  # the first error of a row is raised, not this
+                producer.close(0)
 
 
 def prepare_arrow(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from ...protocol.records.codec import BatchBuilder, Header
     from ...protocol.records.header import Buffer
-    from ..cluster.chance import Chance
+    from ...runtime.random_source import RandomSource
     from ..cluster.metadata import ClusterView
     from .lanes import Lane, Lanes, Slot
     from .sequences import Stamp
@@ -127,7 +127,7 @@ class Accumulator:
         limits: AccumulatorLimits,
         new_builder: Callable[[int], BatchBuilder],  # max bytes -> builder
         new_delivery: Callable[[PartitionQueue], Any],
-        random: Chance,
+        random: RandomSource,
         lanes: Lanes | None = None,
     ) -> None:
         self._lanes = LockedLanes() if lanes is None else lanes

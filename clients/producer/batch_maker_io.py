@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.records.header import Compression
 from .delivery_io import Delivery
-from .splitting import split_batch
+from .splitting import split_batch, without_records
 
 if TYPE_CHECKING:
     from ...protocol.records.codec import BatchBuilder, RecordCodec
@@ -33,6 +33,14 @@ class BatchMaker:
     def split(self, batch: Batch, max_bytes: int) -> list[Batch]:
         """Its records in smaller batches."""
         return split_batch(batch, max_bytes, self._codec, self.builder, self._hand_over)
+
+    def without(self, batch: Batch, record_errors: dict[int, BaseException]) -> Batch:
+        """Its records without those that the leader refused, which get their errors."""
+        rest = self.delivery(batch.queue)
+        part = without_records(batch, record_errors, self._codec, self.builder, rest)
+        whole: Delivery = batch.delivery
+        whole.refuse_records(record_errors, rest)
+        return part
 
     def _hand_over(self, batch: Batch, first_indexes: list[int]) -> list[Any]:
         parts = [self.delivery(batch.queue) for _ in first_indexes]

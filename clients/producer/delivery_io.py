@@ -10,7 +10,7 @@ import asyncio
 import os
 import threading
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -38,28 +38,39 @@ os.register_at_fork(after_in_child=_new_lock)
 class Delivery:
     """The outcome of one batch. Resolved once, on the IO thread; read and waited for from any thread.
 
-    After a split the outcome is that of `parts`: (index of the first record, delivery).
+    After a split the outcome is that of `parts`: (index of the first record, delivery). Records that the
+    leader refused have errors of their own in `record_errors`, by index; `parts` then counts without them.
     """
 
     __slots__ = (
-        "_callbacks", "_event", "base_offset", "error", "io_thread", "is_done", "log_append_time_ms",
-        "partition", "parts", "topic",
+        "_callbacks", "_event", "base_offset", "error", "io_thread", "is_done", "is_reported",
+        "log_append_time_ms", "partition", "parts", "record_errors", "topic",
     )  # fmt: skip
 
     def __init__(self, topic: str, partition: int, io_thread: int | None) -> None:
         self.topic, self.partition = topic, partition
         self.io_thread = io_thread  # its ident; waiting there would wait for itself. None: an asyncio user
         self.is_done = False
+        self.is_reported = False  # a caller has asked why it failed
         self.base_offset = self.log_append_time_ms = -1
         self.error: BaseException | None = None
         self.parts: list[tuple[int, Delivery]] | None = None
+        self.record_errors: dict[int, BaseException] | None = None  # rising indexes
         self._event: threading.Event | None = None
         self._callbacks: list[Callable[[], None]] | None = None
 
-    def resolve(self, base_offset: int, log_append_time_ms: int, error: BaseException | None) -> None:
-        """Set the outcome and call back. Later outcomes are ignored: the first one was told to the user."""
+    def resolve(
+        self,
+        base_offset: int,
+        log_append_time_ms: int,
+        error: BaseException | None,
+        record_errors: dict[int, BaseException] | None = None,
+    ) -> None:
+        """Set the outcome and call back; `record_errors` go before `error`. Later outcomes are ignored: the
+        first one was told to the user."""
         if self.is_done:
             return
+        self.record_errors = record_errors
         self.base_offset, self.log_append_time_ms, self.error = base_offset, log_append_time_ms, error
         self._finish()
 
@@ -76,6 +87,11 @@ class Delivery:
 
         for _, part in parts:
             part.add_callback(one_is_done)
+
+    def refuse_records(self, record_errors: dict[int, BaseException], rest: Delivery) -> None:
+        """The leader refused these records; the others are sent again, and have the outcome of `rest`."""
+        self.record_errors = record_errors
+        self.split([(0, rest)])
 
     def add_callback(self, callback: Callable[[], None]) -> None:
         """Call on the IO thread when done, or at once when it is."""
@@ -102,14 +118,27 @@ class Delivery:
         event = self._event_unless_done()
         return event is None or event.wait(timeout_s)
 
+    def report(self) -> None:
+        """A caller has asked why a record failed: neither this outcome nor those of its parts are lost."""
+        self.is_reported = True
+        for _, part in self.parts or ():
+            part.report()
+
     def has_succeeded(self) -> bool:
         """Whether every record of the batch was acknowledged."""
+        if self.record_errors:
+            return False
         if self.parts is not None:
             return all(part.has_succeeded() for _, part in self.parts)
         return self.is_done and self.error is None
 
     def outcome(self, index: int) -> tuple[int, int, BaseException | None]:
         """(offset, log append time or -1, error) of the record at `index`; only when done."""
+        if self.record_errors:
+            if index in self.record_errors:
+                return -1, -1, self.record_errors[index]
+            if self.parts is not None:
+                index -= bisect_left(list(self.record_errors), index)
         if self.parts is not None:
             first, part = next(pair for pair in reversed(self.parts) if pair[0] <= index)
             return part.outcome(index - first)
@@ -188,6 +217,17 @@ class RecordFuture:
         """Both halves at once; with an error the offset is -1. Errors: ApiTimeoutError."""
         return self._get(timeout)
 
+    def peek(self) -> tuple[RecordMetadata, BaseException | None]:
+        """`outcome` of a record that is done, for those who are not its sender: `close` still raises an error
+        that only they have seen."""
+        delivery = self.delivery
+        offset, append_ms, error = delivery.outcome(self._index)
+        timestamp = self._timestamp if append_ms < 0 else append_ms
+        metadata = RecordMetadata(
+            delivery.topic, delivery.partition, offset, timestamp, self._key_size, self._value_size
+        )
+        return metadata, error
+
     def __repr__(self) -> str:
         return self._text()
 
@@ -204,16 +244,29 @@ class RecordFuture:
             raise ApiTimeoutError(
                 f"the record was not acknowledged within {timeout} s; it is still on its way"
             )
-        offset, append_ms, error = delivery.outcome(self._index)
-        timestamp = self._timestamp if append_ms < 0 else append_ms
-        metadata = RecordMetadata(
-            delivery.topic, delivery.partition, offset, timestamp, self._key_size, self._value_size
-        )
+        metadata, error = self.peek()
+        if error is not None:
+            delivery.report()
         return metadata, error
 
 
 if not TYPE_CHECKING:
     RecordFuture = compiled_twin(RecordFuture)
+
+
+class RefusedRecords:
+    """Records of a batch that the leader refused while the others are sent again; see `Losses`."""
+
+    __slots__ = ("_delivery", "error")
+
+    def __init__(self, delivery: Delivery, record_errors: dict[int, BaseException]) -> None:
+        self._delivery = delivery
+        self.error = record_errors[min(record_errors)]
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether a caller has asked why a record of the batch failed."""
+        return self._delivery.is_reported
 
 
 class FailedFuture(RecordFuture):

@@ -10,10 +10,10 @@ from .sender import Sender
 from .sequences import Sequences
 
 if TYPE_CHECKING:
-    from ..cluster.chance import Chance
+    from ...runtime.random_source import RandomSource
     from ..config import ProducerConfig
     from .accumulator import Accumulator
-    from .sender import Split
+    from .sender import Split, Without
 
 
 def limits_of(config: ProducerConfig) -> AccumulatorLimits:
@@ -28,13 +28,16 @@ def limits_of(config: ProducerConfig) -> AccumulatorLimits:
     )
 
 
-def sender_of(config: ProducerConfig, accumulator: Accumulator, split: Split, random: Chance) -> Sender:
+def sender_of(
+    config: ProducerConfig, accumulator: Accumulator, split: Split, without: Without, random: RandomSource
+) -> Sender:
     """The sending half."""
     is_transactional = config.transactional_id is not None
     return Sender(
         accumulator,
         Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random),
         split,
+        without,
         acks=config.acks_number,
         retries=config.retries,
         max_in_flight=config.max_in_flight,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ...protocol.errors import MessageTooLargeError
 from ..records import Headers, ProducerRecord, RecordMetadata, normalize_headers, timestamp_to_ms
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from ..config import ProducerConfig
+    from ..losses_io import Losses
     from ..records import HeadersLike, TimestampLike
     from .partitioner import Partitioner
 
@@ -34,16 +35,28 @@ Dumps = Callable[[str, Any, Headers], "bytes | None"]
 Prepared = tuple["bytes | None", "bytes | None", Headers, int]
 
 
-class ProducerInterceptor(Protocol):
-    """Sees every record of a producer; each method may be left out. What it raises is logged, and the record
-    goes on. Source: KIP-42."""
+class OnSend(Protocol):
+    """An interceptor with `on_send`."""
 
     def on_send(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any] | None:
         """The record to send instead, before it is serialised, None for this one; called in the sender's
         thread."""
 
-    def on_acknowledgement(self, metadata: RecordMetadata, error: BaseException | None) -> None:
+
+class OnAcknowledgement(Protocol):
+    """An interceptor with `on_acknowledgement`."""
+
+    def on_acknowledgement(self, metadata: RecordMetadata, error: BaseException | None) -> Any:
         """The outcome; with an error the offset is -1. Called on the IO thread; must not block."""
+
+
+class ProducerInterceptor(OnSend, OnAcknowledgement, Protocol):
+    """Sees every record of a producer. What it raises is logged, and the record goes on. Each method may be
+    left out: see `SomeProducerInterceptor`. Source: KIP-42."""
+
+
+# What `interceptors=` takes: objects with at least one of the methods.
+SomeProducerInterceptor: TypeAlias = OnSend | OnAcknowledgement
 
 
 class Outgoing:
@@ -55,7 +68,7 @@ class Outgoing:
         key: Any,
         value: Any,
         partitioner: Partitioner,
-        interceptors: Iterable[ProducerInterceptor],
+        interceptors: Iterable[SomeProducerInterceptor],
         wall_ms: Callable[[], int],
     ) -> None:
         if not callable(partitioner):
@@ -69,6 +82,8 @@ class Outgoing:
         self.wall_ms = wall_ms
         # Told of each record that was never buffered: a transaction cannot be committed without it.
         self.on_failed: Callable[[BaseException], None] | None = None
+        # Of a producer without transactions.
+        self.losses: Losses | None = None
 
     @property
     def is_plain(self) -> bool:
@@ -121,9 +136,13 @@ class Outgoing:
     def failed(self, topic: str, item: Any, error: BaseException) -> RecordFuture:
         """The outcome of a record that was never buffered."""
         self.tell_failed(error)
-        if not isinstance(item, ProducerRecord):
-            return FailedFuture(topic, -1, error)
-        return FailedFuture(item.topic or topic, known_partition(item.partition), error)
+        if isinstance(item, ProducerRecord):
+            future = FailedFuture(item.topic or topic, known_partition(item.partition), error)
+        else:
+            future = FailedFuture(topic, -1, error)
+        if self.losses is not None:
+            self.losses.add(future.delivery, 1)
+        return future
 
     def tell_failed(self, error: BaseException) -> None:
         """A record was not buffered."""
@@ -145,7 +164,7 @@ class Outgoing:
 
     def watch(self, future: RecordFuture) -> None:
         """Tell all interceptors when the record is done."""
-        future.add_done_callback(lambda done: self.acknowledge(*done.outcome()))
+        future.add_done_callback(lambda done: self.acknowledge(*done.peek()))
 
     def _check_size(self, topic: str, size: int, headers: Headers) -> None:
         for name, value in headers:

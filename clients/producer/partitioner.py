@@ -13,12 +13,13 @@ from itertools import accumulate
 from operator import index
 from typing import TYPE_CHECKING
 
+from ...protocol.errors import InvalidPartitionsError
 from ...protocol.records.codec import active_codec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..cluster.chance import Chance
+    from ...runtime.random_source import RandomSource
 
 # (topic, key bytes, number of partitions) -> partition, or None for the sticky choice
 Partitioner = Callable[[str, bytes | None, int], int | None]
@@ -44,6 +45,25 @@ def partition_number(given: object) -> int:
         ) from None
 
 
+def choice_of(own: Partitioner | None, *, ignore_keys: bool) -> Partitioner:
+    """Key and partition count to a partition by the caller's own partitioner, checked; None: the default one.
+
+    Errors: InvalidPartitionsError for a partition that the topic does not have; what `own` raises.
+    """
+
+    def by_key(_topic: str, key: bytes | None, count: int) -> int | None:
+        return None if key is None or ignore_keys else positive_hash(key) % count
+
+    def by_own(topic: str, key: bytes | None, count: int) -> int | None:
+        assert own is not None
+        chosen = own(topic, key, count)
+        if chosen is not None and not 0 <= chosen < count:
+            raise InvalidPartitionsError(f"the partitioner chose {chosen} of {count} partitions of {topic!r}")
+        return chosen
+
+    return by_key if own is None else by_own
+
+
 class StickyChoice:
     """The sticky partition of one topic.
 
@@ -53,7 +73,7 @@ class StickyChoice:
 
     __slots__ = ("_bytes_left", "_random", "_stick_bytes", "partition")
 
-    def __init__(self, stick_bytes: int, random: Chance) -> None:
+    def __init__(self, stick_bytes: int, random: RandomSource) -> None:
         self._stick_bytes, self._bytes_left, self._random = stick_bytes, 0, random
         self.partition = -1
 

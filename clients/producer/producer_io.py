@@ -6,50 +6,71 @@ user's thread; the loop is woken once per batch.
 
 from __future__ import annotations
 
-import logging
 import threading
+from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import ClosedError, HeadraceError, InvalidPartitionsError, KafkaError
+from ...protocol.errors import ClosedError, HeadraceError, KafkaError
 from ...protocol.messages.registry import PRODUCE
 from ...protocol.records.codec import active_codec
 from ..cluster.metadata_io import plain_name
+from ..losses_io import (
+    Losses,
+    Unfinished,
+    counts_of,
+    counts_without_outcome,
+    record_count,
+    undelivered,
+)
 from ..records import PartitionInfo
-from .accumulator import Accumulator, Batch, PartitionQueue
+from .accumulator import Accumulator
+from .appending import (
+    NO_PARTITION,
+    NO_TOPIC,
+    append_run,
+    append_runs,
+    append_slowly,
+    joining_columns,
+    joining_values,
+)
 from .batch_maker_io import BatchMaker
-from .delivery_io import Delivery
+from .delivery_io import Delivery, RefusedRecords
+from .effects import (
+    AskIdentity,
+    Effect,
+    RecordsRefused,
+    RefreshMetadata,
+    Resolve,
+    RoomMade,
+    SendProduce,
+    TakeHint,
+)
 from .figures import figures
-from .giving_way_io import GiveWay, Turn
+from .gil_yield_io import GilYield, Turn
 from .identity_io import new_identity
 from .lanes import LockedLanes, new_lanes
 from .making import limits_of, sender_of
 from .outgoing_io import OVERHEAD_BYTES
-from .partitioner import Partitioner, murmur2_sticky, partition_number, positive_hash
+from .partitioner import Partitioner, choice_of, murmur2_sticky, partition_number
 from .requests import frames_of, request_of, stakes_of
 from .room_io import Room
-from .sender import AskIdentity, Effect, RefreshMetadata, Resolve, RoomMade, SendProduce, TakeHint
 from .transactional_io import TransactionalHalf
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from ...protocol.records.codec import BatchBuilder, Columns
+    from ...protocol.records.codec import Columns
     from ...protocol.records.header import Buffer
     from ..cluster.hub_io import Hub
     from ..cluster.metadata import ClusterView
     from ..cluster.network import Reply
     from ..config import ProducerConfig
     from ..records import Headers
-    from .accumulator import Join
-
-log = logging.getLogger("headrace.client.producer")
-
-NO_TOPIC, NO_PARTITION, NO_ROOM = "topic", "partition", "room"
-
-# (delivery, index of the first in it, how many)
-Runs = list[tuple[Delivery, int, int]]
+    from .accumulator import Batch, Join
+    from .appending import Runs
 
 
 class ProducerEngine:
@@ -70,25 +91,31 @@ class ProducerEngine:
     ) -> None:
         self._hub, self.config, self._io_thread = hub, config, io_thread
         self._partitioner = None if partitioner is murmur2_sticky else partitioner
-        self._ignore_keys = config.partitioner_ignore_keys
+        self._choose = choice_of(self._partitioner, ignore_keys=config.partitioner_ignore_keys)
         codec, self._now_ms = active_codec(), hub.now_ms
         self._acks = config.acks_number
         is_common = is_plain and self._partitioner is None
         most_bytes = config.max_request_size - OVERHEAD_BYTES
-        self.lanes = new_lanes(codec, most_bytes, self._ignore_keys) if is_common else LockedLanes()
+        self.lanes = (
+            new_lanes(codec, most_bytes, config.partitioner_ignore_keys) if is_common else LockedLanes()
+        )
         maker = BatchMaker(codec, config, io_thread)
         self._accumulator = Accumulator(
             limits_of(config), maker.builder, maker.delivery, hub.random, self.lanes
         )
-        self._sender = sender_of(config, self._accumulator, maker.split, hub.random)
+        self._sender = sender_of(config, self._accumulator, maker.split, maker.without, hub.random)
         self._topics = self._accumulator.topics
         self._lock = threading.Lock()
         turn = Turn(self._lock)
-        self._way = None if io_thread is None else GiveWay(hub.loop, turn)
+        self._gil_yield = None if io_thread is None else GilYield(hub.loop, turn)
         # How the loop takes the lock.
-        self._turn: AbstractContextManager[Any] = self._lock if self._way is None else turn
+        self._turn: AbstractContextManager[Any] = self._lock if self._gil_yield is None else turn
         self._room = Room(hub.loop, self._lock, self._turn, self._accumulator, config.buffer_memory)
         self._room_listeners: list[Callable[[], None]] = []
+        self.losses = Losses()
+        # Only of a user's loop: the clients on one of ours are closed at exit.
+        left = partial(counts_without_outcome, self._accumulator.live)
+        self._unfinished = Unfinished(left if io_thread is None else dict)
         self._wake_is_sent = False
         self._timer: asyncio.TimerHandle | None = None
         self._failure: HeadraceError | None = None
@@ -141,14 +168,15 @@ class ProducerEngine:
             if index < 0:
                 if partition is None:  # closing a batch is what moves the sticky choice
                     queue = accumulator.sticky_queue(queues)
-                found = self._append_slowly(queue, timestamp_ms, key, value, headers)
+                record = key, value, headers
+                found = append_slowly(accumulator, queue, self._now_ms(), timestamp_ms, record)
             else:
-                if accumulator.needs_wake and not self._wake_is_sent:
-                    self._wake()
                 assert batch is not None
                 found = batch.delivery, index
+            if accumulator.needs_wake and not self._wake_is_sent:
+                self._wake()
         if accumulator.has_grown:
-            self._give_way()
+            self._yield_gil()
         return found
 
     def append_values(
@@ -158,11 +186,7 @@ class ProducerEngine:
 
         Shape and errors: as `append_rows`. Not for custom partitioners.
         """
-
-        def join(builder: BatchBuilder, position: int, stop_bytes: int) -> int:
-            return builder.append_values(timestamp_ms, values, position, stop_bytes)
-
-        return self._append_runs(topic, join, start, len(values), None)
+        return self._append_runs(topic, joining_values(values, timestamp_ms), start, len(values), None)
 
     def append_rows(
         self,
@@ -182,10 +206,7 @@ class ProducerEngine:
         row that fits no batch; what is wrong with it is raised by the next call, which starts with it. Not
         for custom partitioners. Errors: what ended the producer; TypeError, ValueError.
         """
-
-        def join(builder: BatchBuilder, position: int, stop_bytes: int) -> int:
-            return builder.append_columns(columns, timestamp_ms, rows, position, end, stop_bytes)
-
+        join = joining_columns(columns, rows, end, timestamp_ms)
         return self._append_runs(topic, join, start, end, partition)
 
     def wait_for_room(self, timeout_s: float) -> bool:
@@ -218,7 +239,7 @@ class ProducerEngine:
             batches = self._accumulator.flush(self._now_ms())
             if batches and not self._wake_is_sent and self._failure is None:
                 self._wake()
-            return [(batch.delivery, _count(batch)) for batch in batches]
+            return [(batch.delivery, record_count(batch)) for batch in batches]
 
     def spread(self, topic: str) -> tuple[int, list[int]] | None:
         """See `Accumulator.spread`."""
@@ -227,8 +248,7 @@ class ProducerEngine:
 
     def partitions(self, topic: str) -> list[PartitionInfo]:
         """The partitions of a topic that was loaded, as the metadata has them."""
-        found = self._hub.metadata.view.topics.get(topic)
-        views = enumerate(found.partitions if found is not None else ())
+        views = enumerate(self._hub.metadata.view.partitions_of(topic))
         return [PartitionInfo(topic, n, v.leader, v.leader_epoch, v.replicas, v.isr) for n, v in views]
 
     def metrics(self) -> dict[str, float]:
@@ -243,6 +263,7 @@ class ProducerEngine:
         self._lock = threading.Lock()
         self._failure = ClosedError("this producer belongs to the parent process; make a new one after fork")
         self._refusal = self._failure
+        self._unfinished.over()
 
     # --- on the loop ------------------------------------------------------------------------------------
 
@@ -272,6 +293,11 @@ class ProducerEngine:
         """Whether a new batch may be started now."""
         return self._accumulator.has_room()
 
+    def why_full(self) -> str:
+        """What the oldest record in the buffer waits for."""
+        with self._lock:
+            return self._sender.oldest_cause()
+
     def lower_waiting(self) -> None:
         """Undo one `hurry_locked` of an asyncio caller."""
         with self._lock:
@@ -282,11 +308,29 @@ class ProducerEngine:
         with self._lock:
             self.hurry_locked()
 
+    def end(self, waiting: Mapping[str, int], timeout_s: float | None) -> BaseException | None:
+        """Close the producer: what has no outcome fails with ClosedError. `waiting`: records by topic that
+        never reached it. Gives the error for `close` to raise: that records were not acknowledged within
+        `timeout_s`, or the first delivery error that no future has reported; None if nothing is lost."""
+        first = self.losses.first()
+        dropped = self._end(ClosedError("the producer was closed")) + Counter(waiting)
+        if self.transactions is not None:  # what was open is aborted, and all else was told by their end
+            return None
+        if dropped:
+            lost = undelivered(dropped, timeout_s)
+            lost.__cause__ = first
+            return lost
+        return first
+
     def fail(self, reason: HeadraceError) -> None:
         """End now: what has no outcome fails with `reason`."""
+        self._end(reason)
+
+    def _end(self, reason: HeadraceError) -> Counter[str]:
+        """End with `reason`; how many records of which topic had no outcome."""
         with self._lock:
             if self._failure is not None:
-                return
+                return Counter()
             self._failure = self._refusal = reason
             if self.transactions is not None:
                 self.transactions.fail(reason)
@@ -298,6 +342,8 @@ class ProducerEngine:
             self._hub.metadata.unwatch(self._topics)
         self._hub.leave(self)
         self._perform(effects)
+        self._unfinished.over()
+        return counts_of(effect.batch for effect in effects if isinstance(effect, Resolve))
 
     def _refuse(self, reason: HeadraceError | None) -> None:
         if self._failure is None:
@@ -318,7 +364,8 @@ class ProducerEngine:
             self._wake_is_sent = False
             if self._failure is not None:
                 return
-            effects = self._sender.poll(self._hub.metadata.view, max(self._now_ms(), reached_ms))
+            metadata = self._hub.metadata
+            effects = self._sender.poll(metadata.view, max(self._now_ms(), reached_ms), metadata.last_error)
             due_ms = self._sender.next_due_ms()
             self._room.tell(is_over=False)  # what was taken is charged what it is, and no more
         self._arm(due_ms)
@@ -335,7 +382,7 @@ class ProducerEngine:
             self._timer = self._hub.loop.call_later(delay_s, self._pump, due_ms)
 
     def _perform(self, effects: tuple[Effect, ...]) -> None:
-        has_room = False
+        has_room, metadata = False, self._hub.metadata
         for effect in effects:
             if isinstance(effect, SendProduce):
                 self._send(effect)
@@ -343,19 +390,28 @@ class ProducerEngine:
                 self._hub.tasks.spawn(self._identify())
             elif isinstance(effect, Resolve):
                 delivery: Delivery = effect.batch.delivery
-                delivery.resolve(effect.base_offset, effect.log_append_time_ms, effect.error)
-                if effect.error is not None and self.transactions is not None:
-                    self.transactions.on_error(effect.error, of_batch=True)
+                delivery.resolve(
+                    effect.base_offset, effect.log_append_time_ms, effect.error, effect.record_errors
+                )
+                if effect.error is not None:
+                    self._failed(delivery, effect.batch, effect.error)
+            elif isinstance(effect, RecordsRefused):
+                errors = effect.record_errors
+                self.losses.add(RefusedRecords(effect.batch.delivery, errors), len(errors))
             elif isinstance(effect, RoomMade):
                 has_room = True
             elif isinstance(effect, RefreshMetadata):
-                self._hub.metadata.refresh_soon()
+                metadata.refresh_soon()
             elif isinstance(effect, TakeHint):
-                self._hub.metadata.take_hint(
-                    effect.topic, effect.partition, effect.leader, effect.leader_epoch
-                )
+                metadata.take_hint(effect.topic, effect.partition, effect.leader, effect.leader_epoch)
         if has_room:
             self._tell_room()
+
+    def _failed(self, delivery: Delivery, batch: Batch, error: BaseException) -> None:
+        if self.transactions is not None:
+            self.transactions.on_error(error, of_batch=True)
+        else:
+            self.losses.add(delivery, batch.count)
 
     async def _identify(self) -> None:
         try:
@@ -404,23 +460,14 @@ class ProducerEngine:
     def _append_runs(
         self, topic: str, join: Join, start: int, end: int, partition: int | None
     ) -> tuple[Runs, str | None]:
-        runs: Runs = []
-        while start < end:
-            try:
-                # The lock is held for one run at a time: the IO thread wants it too.
-                found = self._append_run(topic, join, start, end, partition)
-            except (HeadraceError, TypeError, ValueError):  # what joined before has to be told
-                if not runs:
-                    raise
-                break
-            if isinstance(found, str):
-                return runs, found
-            if found[2]:
-                runs.append(found)
-                start += found[2]
+        def append(start: int) -> tuple[Delivery, int, int] | str:
+            # The lock is held for one run at a time: the IO thread wants it too.
+            found = self._append_run(topic, join, start, end, partition)
             if self._accumulator.has_grown:
-                self._give_way()
-        return runs, None
+                self._yield_gil()
+            return found
+
+        return append_runs(append, start, end)
 
     def _append_run(
         self, topic: str, join: Join, start: int, end: int, partition: int | None
@@ -436,63 +483,16 @@ class ProducerEngine:
                 return NO_PARTITION
             try:
                 queue = accumulator.queue_of(queues, partition)
-                if queue.open is None and not accumulator.open_batch(queue, self._now_ms()):
-                    return NO_ROOM
-                batch = queue.open
-                assert batch is not None
-                try:
-                    first, position = accumulator.append_run(queue, join, start, end)
-                finally:
-                    accumulator.drop_if_empty(queue)
-                return batch.delivery, first, position - start
+                return append_run(accumulator, queue, self._now_ms(), join, start, end)
             finally:
                 if accumulator.needs_wake and not self._wake_is_sent:
                     self._wake()
 
-    def _give_way(self) -> None:
+    def _yield_gil(self) -> None:
         self._accumulator.has_grown = False
-        if self._way is not None:
-            self._way.step()
-
-    def _choose(self, topic: str, key: bytes | None, count: int) -> int | None:
-        if self._partitioner is None:
-            return None if key is None or self._ignore_keys else positive_hash(key) % count
-        chosen = self._partitioner(topic, key, count)
-        if chosen is not None and not 0 <= chosen < count:
-            raise InvalidPartitionsError(f"the partitioner chose {chosen} of {count} partitions of {topic!r}")
-        return chosen
-
-    def _append_slowly(
-        self,
-        queue: PartitionQueue,
-        timestamp_ms: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-    ) -> tuple[Delivery, int] | str:
-        """Append to a queue whose open batch is missing or full."""
-        accumulator, index = self._accumulator, -1
-        batch = queue.open
-        if batch is not None:
-            index = accumulator.try_append(queue, timestamp_ms, key, value, headers)
-        if index < 0:
-            if not accumulator.open_batch(queue, self._now_ms()):
-                return NO_ROOM
-            batch = queue.open
-            try:
-                index = accumulator.try_append(queue, timestamp_ms, key, value, headers)
-            finally:
-                if index < 0:  # the codec refused the record
-                    accumulator.drop_if_empty(queue)
-        if accumulator.needs_wake and not self._wake_is_sent:
-            self._wake()
-        assert batch is not None
-        return batch.delivery, index
+        if self._gil_yield is not None:
+            self._gil_yield.step()
 
     def _wake(self) -> None:
         self._wake_is_sent = True
         self._wake_loop(self._pump)
-
-
-def _count(batch: Batch) -> int:
-    return batch.builder.count if batch.is_open and batch.builder is not None else batch.count

@@ -11,7 +11,7 @@ from ..cluster.silence import Stake
 if TYPE_CHECKING:
     from ...protocol.records.header import Buffer
     from .accumulator import Batch
-    from .sender import SendProduce
+    from .effects import SendProduce
 
 
 def request_of(

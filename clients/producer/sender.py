@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ...protocol.errors import (
     ConcurrentTransactionsError,
@@ -27,6 +27,19 @@ from ...protocol.errors import (
     UnknownProducerIdError,
     error_from_code,
 )
+from .causes import cause_of
+from .effects import (
+    AskIdentity,
+    Effect,
+    RecordsRefused,
+    RefreshMetadata,
+    Resolve,
+    RoomMade,
+    SendProduce,
+    TakeHint,
+    Target,
+)
+from .refused_records import reason_of, record_errors_of
 from .transactions import wait_after
 
 if TYPE_CHECKING:
@@ -49,62 +62,8 @@ _NOT_STORED = (
     ThrottlingQuotaExceededError,
 )
 Split = Callable[["Batch", int], "list[Batch]"]  # (batch, max bytes) -> its records in smaller batches
-
-
-class Target(NamedTuple):
-    """Where one batch of a request goes, as known when it was sent."""
-
-    topic_id: bytes
-    partition: int
-    leader_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class SendProduce:
-    """Effect: send these batches in one request; report `on_response` or `on_failure` with its id."""
-
-    request_id: int
-    node_id: int
-    batches: tuple[Batch, ...]
-    targets: tuple[Target, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Resolve:
-    """Effect: the batch has its outcome."""
-
-    batch: Batch
-    base_offset: int = -1
-    log_append_time_ms: int = -1
-    error: BaseException | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TakeHint:
-    """Effect: a node named a newer leader."""
-
-    topic: str
-    partition: int
-    leader: int
-    leader_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class RefreshMetadata:
-    """Effect: the view is stale, or lacks a leader that a batch waits for."""
-
-
-@dataclass(frozen=True, slots=True)
-class RoomMade:
-    """Effect: memory was given back; callers that wait for room may try again."""
-
-
-@dataclass(frozen=True, slots=True)
-class AskIdentity:
-    """Effect: a producer id is needed; report it by `on_identity`."""
-
-
-Effect = SendProduce | Resolve | TakeHint | RefreshMetadata | RoomMade | AskIdentity
+# (batch, errors by the index of the record) -> the other records of the batch
+Without = Callable[["Batch", "dict[int, BaseException]"], "Batch"]
 
 
 @dataclass(slots=True)
@@ -128,6 +87,7 @@ class Sender:
     accumulator: Accumulator
     backoff: Backoff
     split: Split
+    without: Without
     acks: int
     retries: int
     max_in_flight: int
@@ -143,9 +103,14 @@ class Sender:
     _is_asking: bool = False  # for a producer id
     _given_up: HeadraceError | None = None
     _next_id: int = 0
+    _metadata_error: BaseException | None = None
 
-    def poll(self, view: ClusterView, now_ms: int) -> tuple[Effect, ...]:
-        """Everything that can be done now: expire what is too old, send what is ready."""
+    def poll(
+        self, view: ClusterView, now_ms: int, metadata_error: BaseException | None = None
+    ) -> tuple[Effect, ...]:
+        """Everything that can be done now: expire what is too old, send what is ready. `metadata_error`: why
+        the last refresh of the metadata failed."""
+        self._metadata_error = metadata_error
         is_news = self._must_look or view is not self.accumulator.view
         self.accumulator.view, self._must_look = view, False
         self.accumulator.needs_wake = False
@@ -159,6 +124,21 @@ class Sender:
         while sends := self._drain(view, now_ms, effects):
             effects += sends
         return tuple(effects)
+
+    def cause_of(self, batch: Batch) -> str:
+        """Why a batch is not acknowledged yet."""
+        has_identity = self.sequences is None or self.sequences.identity is not None
+        view = self.accumulator.view
+        assert view is not None, "polled"
+        in_flight = self.in_flight.values()
+        return cause_of(batch, view, in_flight, self._metadata_error, has_identity=has_identity)
+
+    def oldest_cause(self) -> str:
+        """Why the batch that has waited longest is not acknowledged yet; empty where none waits."""
+        batch = next(iter(self.accumulator.live), None)
+        if batch is None or self.accumulator.view is None:
+            return ""
+        return f"{batch.queue.topic.name}-{batch.queue.partition} waits: {self.cause_of(batch)}"
 
     def next_due_ms(self) -> int | None:
         """When `poll` should be called although nothing was reported; None for never."""
@@ -308,12 +288,11 @@ class Sender:
                 self.sequences.failed(batch)
                 self._settle(batch.queue, now_ms)
             waited_ms = now_ms - batch.created_ms
-            cause = f"; last error: {batch.last_error}" if batch.last_error is not None else ""
             error = DeliveryTimeoutError(
                 f"{batch.queue.topic.name}-{batch.queue.partition}: not acknowledged within {waited_ms} ms"
-                f" and {batch.attempts} attempts{cause}"
+                f" and {batch.attempts} attempts; {self.cause_of(batch)}"
             )
-            error.__cause__ = batch.last_error
+            error.__cause__ = batch.last_error or self._metadata_error
             self.counters.records_failed += batch.count
             effects += (Resolve(batch, error=error), RoomMade())
         return effects
@@ -342,7 +321,12 @@ class Sender:
         queue = batch.queue
         if answer.leader_id >= 0:
             effects.append(TakeHint(queue.topic.name, queue.partition, answer.leader_id, answer.leader_epoch))
-        self._retry_or_fail(batch, error_from_code(answer.error_code, answer.error_detail), now_ms, effects)
+        error = error_from_code(answer.error_code, answer.error_detail)
+        record_errors = record_errors_of(answer, error, batch.count)
+        if record_errors and batch in self.accumulator.live and not batch.is_expired:
+            self._records_refused(batch, error, record_errors, now_ms, effects)
+        else:
+            self._retry_or_fail(batch, error, now_ms, effects)
 
     def _succeed(
         self, batch: Batch, base_offset: int, append_ms: int, now_ms: int, effects: list[Effect]
@@ -355,13 +339,49 @@ class Sender:
         if not batch.is_expired:
             effects.append(Resolve(batch, base_offset, append_ms))
 
-    def _fail(self, batch: Batch, error: HeadraceError, now_ms: int, effects: list[Effect]) -> None:
+    def _fail(
+        self,
+        batch: Batch,
+        error: BaseException,
+        now_ms: int,
+        effects: list[Effect],
+        record_errors: dict[int, BaseException] | None = None,
+    ) -> None:
         if self.sequences is not None and batch.stamp is not None:
             self.sequences.failed(batch)
         self._release(batch, now_ms)
         if not batch.is_expired:
             self.counters.records_failed += batch.count
-            effects.append(Resolve(batch, error=error))
+            effects.append(Resolve(batch, error=error, record_errors=record_errors))
+
+    def _records_refused(
+        self,
+        batch: Batch,
+        error: HeadraceError,
+        record_errors: dict[int, BaseException],
+        now_ms: int,
+        effects: list[Effect],
+    ) -> None:
+        """The leader stored nothing of the batch because of these records (KIP-467): they fail, the others
+        are sent again without them.
+
+        Not in a transaction, which must be aborted anyway, and not if an earlier attempt of an idempotent
+        batch may be stored: renumbered, its records could be stored twice. Then the others fail too.
+        """
+        sequences = self.sequences
+        is_safe = sequences is None or not (sequences.is_transactional or batch.is_in_doubt)
+        if not is_safe or len(record_errors) == batch.count or self._given_up is not None:
+            reason = reason_of(record_errors, batch.count, error)
+            self._fail(batch, reason, now_ms, effects, record_errors)
+            return
+        self.counters.records_failed += len(record_errors)
+        self.counters.batches_retried += 1
+        part = self.without(batch, record_errors)
+        effects.append(RecordsRefused(batch, record_errors))
+        if sequences is not None:
+            sequences.shortened(batch, part)
+        self.accumulator.replace(batch, [part])
+        self._settle(batch.queue, now_ms)
 
     def _retry_or_fail(self, batch: Batch, error: HeadraceError, now_ms: int, effects: list[Effect]) -> None:
         if error.refresh_metadata:

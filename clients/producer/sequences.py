@@ -164,6 +164,19 @@ class Sequences:
             part.stamp = batch.stamp._replace(base_sequence=number & MAX_SEQUENCE)
             number += part.count
 
+    def shortened(self, batch: Batch, part: Batch) -> None:
+        """`part`, the batch without refused records, takes its place and its first numbers.
+
+        No attempt of the batch was stored, so no number stands for two records. If a later batch has its
+        numbers already, a gap is left before it, which the leader finds when that batch comes.
+        """
+        assert not self.is_transactional, "a transaction with a refused record has failed"
+        track = self._tracks[batch.queue]
+        track.under_way[track.under_way.index(batch)] = part
+        part.number, part.turn, part.stamp = batch.number, batch.turn, batch.stamp
+        if track.next_number == batch.number + batch.count:
+            track.next_number = part.number + part.count
+
     def renumber(self) -> list[PartitionQueue]:
         """Number anew what waits for it and can be. Gives the queues that this may concern."""
         done, before = [], self.identity

@@ -1,13 +1,15 @@
-"""Splits a batch that the server found too large into smaller ones. Source: KIP-126."""
+"""Batches made of the records of another one: the parts of a batch that was too large, and what is left of a
+batch without the records that the leader refused. Source: KIP-126, KIP-467."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...protocol.records.settings import INT32_MAX
 from .accumulator import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from ...protocol.records.codec import BatchBuilder, RecordCodec
 
@@ -33,13 +35,32 @@ def split_batch(
             builders.append(new_builder(max_bytes))
             first_indexes.append(index)
             builders[-1].append(*facts)
-    parts = []
-    for builder, delivery in zip(builders, hand_over(batch, first_indexes), strict=True):
-        part = Batch(batch.queue, delivery, batch.created_ms, batch.deadline_ms)
-        part.builder, part.is_open = builder, False
-        part.count, part.size_bytes = builder.count, builder.size_bytes
-        part.told_bytes = part.size_bytes  # the sticky choice has counted these bytes already
-        part.attempts, part.last_error = batch.attempts, batch.last_error
-        part.is_in_doubt = batch.is_in_doubt
-        parts.append(part)
-    return parts
+    deliveries = hand_over(batch, first_indexes)
+    return [_part(batch, builder, delivery) for builder, delivery in zip(builders, deliveries, strict=True)]
+
+
+def without_records(
+    batch: Batch,
+    refused: Container[int],
+    codec: RecordCodec,
+    new_builder: Callable[[int], BatchBuilder],
+    delivery: object,
+) -> Batch:
+    """The records of `batch` whose indexes are not `refused`, in order, in one closed batch with the creation
+    time, deadline and retry count of the whole. At least one is left."""
+    assert batch.data is not None, "only a batch that was sent can be refused"
+    builder = new_builder(INT32_MAX)
+    for index, record in enumerate(codec.decode(batch.data)):
+        if index not in refused:
+            builder.append(record.timestamp, record.key, record.value, record.headers)
+    return _part(batch, builder, delivery)
+
+
+def _part(batch: Batch, builder: BatchBuilder, delivery: object) -> Batch:
+    part = Batch(batch.queue, delivery, batch.created_ms, batch.deadline_ms)
+    part.builder, part.is_open = builder, False
+    part.count, part.size_bytes = builder.count, builder.size_bytes
+    part.told_bytes = part.size_bytes  # the sticky choice has counted these bytes already
+    part.attempts, part.last_error = batch.attempts, batch.last_error
+    part.is_in_doubt = batch.is_in_doubt
+    return part

@@ -24,7 +24,7 @@ from ...protocol.messages.transactions import EndTxnRequest, InitProducerIdReque
 from ..cluster.backoff import Backoff
 from ..group.coordinator_io import CoordinatorLink, is_moved
 from ..group.group_metadata import GroupMetadata
-from ..group.wishes import offsets_to_commit
+from ..group.offsets_to_commit import offsets_to_commit
 from .delivery_io import until_done
 from .sequences import Identity
 from .transactions import PreparedTransaction, Transactions, TxnState, wait_after
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from ...protocol.messages.envelope import Api
     from ..cluster.hub_io import Hub
     from ..config import ProducerConfig
-    from ..group.wishes import Offsets
-    from .sender import Effect, Sender
+    from ..group.offsets_to_commit import Offsets
+    from .effects import Effect
+    from .sender import Sender
 
 
 class TransactionalHalf:

@@ -35,10 +35,12 @@ _HOMES = {
     "write": ".writing_io",
 }
 
+_EXTRAS = {**dict.fromkeys(_HOMES.values(), "ray-data"), ".torch_io": "torch"}
+
 __all__ = [
     "read", "write", "stream", "sharded", "Stream", "Shards", "ShardIterator", "TopicDatasource",
     "TopicDatasink",
 ]  # fmt: skip
 # TorchDataset is not among them: it needs torch
 
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES, extras=_EXTRAS)

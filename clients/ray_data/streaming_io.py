@@ -278,6 +278,6 @@ class Stream:
             shared_cluster(self._options.bootstrap, self._options.client) as cluster,
             Admin(cluster) as admin,
         ):
-            found = admin.alter_group_offsets(self._group, notes)
+            found = admin.alter_group_offsets(self._group, notes, create=True)
             if self._options.fail_on_data_loss or not self._are_deleted(admin, found.errors):
                 found.raise_for_errors()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+from ...runtime.extras import missing_extra
 from ..arrow.library import pa
 
 
@@ -23,7 +24,7 @@ def as_torch(table: Any) -> dict[str, Any]:
     try:
         import torch
     except ImportError as error:
-        raise ImportError("tensors need torch, which is not installed here", name="torch") from error
+        raise missing_extra(error, "tensors", "torch") from error
     found = {}
     for name in table.schema.names:
         column = table.column(name)

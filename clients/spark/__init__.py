@@ -27,6 +27,8 @@ _HOMES = {
     "write_batch": ".writing_io",
 }
 
+_EXTRAS = dict.fromkeys(_HOMES.values(), "spark")
+
 __all__ = ["HeadraceDataSource", "Stream", "read", "register", "session", "stream", "write", "write_batch"]
 
-__getattr__, __dir__ = lazy_names(__name__, _HOMES)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES, extras=_EXTRAS)

@@ -40,7 +40,7 @@ class GroupProgress:
                 shared_cluster(self._options.bootstrap, self._options.client) as cluster,
                 Admin(cluster) as admin,
             ):
-                admin.alter_group_offsets(group_id, news, timeout=TIMEOUT_S).raise_for_errors()
+                admin.alter_group_offsets(group_id, news, create=True, timeout=TIMEOUT_S).raise_for_errors()
         except (HeadraceError, TimeoutError) as error:
             self._not_before_s = time.monotonic() + PAUSE_S
             log.warning("the progress of the stream is not told to group %r: %s", group_id, error)

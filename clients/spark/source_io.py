@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.extras import missing_extra
+
 try:
     from pyspark.sql.datasource import DataSource
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow  # noqa: F401  # the newest used
 except ImportError as error:
-    raise ImportError(
-        "format('headrace') needs PySpark 4.2 or newer: pip install headrace[spark]. On PySpark 3.5 there are"
-        " headrace.spark.read, write, write_batch and stream",
-        name=error.name,
-    ) from error
+    purpose = (
+        "format('headrace') needs PySpark 4.2 or newer (on PySpark 3.5 take headrace.spark.read, write,"
+        " write_batch and stream)"
+    )
+    raise missing_extra(error, purpose, "spark") from error
 
 from ...protocol.errors import ConfigError
 from ..pipeline.source_options import read_options

@@ -122,9 +122,15 @@ class Admin:
         wanted = dict(zip(resources_of(changes), changes.values(), strict=True))
         return self._run(self._engine.configs.alter(wanted, validate_only=validate_only, timeout=timeout))
 
-    def list_config_resources(self, *, timeout: float | None = None) -> list[Resource]:
-        """The topics and nodes that have configs of their own; a broker without a name is the cluster."""
-        return self._run(self._engine.configs.list_resources(timeout=timeout))
+    def list_config_resources(
+        self, *, configured_only: bool = False, timeout: float | None = None
+    ) -> list[Resource]:
+        """All topics, the brokers that are not fenced, and the groups and client metrics subscriptions that
+        have configs, as Kafka lists them. `configured_only`: what has dynamic configs of its own, a broker
+        without a name being the cluster-wide defaults."""
+        return self._run(
+            self._engine.configs.list_resources(configured_only=configured_only, timeout=timeout)
+        )
 
     def describe_client_quotas(
         self, names: Mapping[str, Any] | None = None, *, strict: bool = False, timeout: float | None = None
@@ -187,7 +193,8 @@ class Admin:
 
     def drain_node(self, node_id: int, *, drained: bool = True, timeout: float | None = None) -> DrainedNode:
         """Have a node hand over what it leads while it goes on running, and keep it so; `drained=False` takes
-        that back. Call again to move what nobody else could take before."""
+        that back. Call again to move what no other replica could take before. The result says which topics
+        stop taking acks=all because of it."""
         return self._run(self._engine.replication.drain_node(node_id, drained=drained, timeout=timeout))
 
     def unregister_broker(self, node_id: int, *, timeout: float | None = None) -> None:
@@ -295,10 +302,12 @@ class Admin:
         group_id: str,
         offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
         *,
+        create: bool = False,
         timeout: float | None = None,
     ) -> Results[TopicPartition, None]:
-        """Commit for a group that has no members; it need not exist. UnknownMemberIdError if it has some."""
-        return self._run(self._engine.groups.alter_offsets(group_id, offsets, timeout=timeout))
+        """Commit for a group that has no members; with `create` also for one that does not exist yet.
+        Errors: UnknownMemberIdError if it has members, GroupIdNotFoundError."""
+        return self._run(self._engine.groups.alter_offsets(group_id, offsets, create=create, timeout=timeout))
 
     def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None

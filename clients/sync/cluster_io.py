@@ -7,16 +7,30 @@ from typing import TYPE_CHECKING, Any
 from ..cluster.cluster_io import ClusterIo
 from ..cluster.hub_io import MakeHub, zmq_hub
 from ..config import ClientConfigs, given
+from ..losses_io import raise_unless
+from ..producer.partitioner import murmur2_sticky
+from ..serdes import bytes_
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterable, Mapping
     from types import TracebackType
     from typing import Self, Unpack
 
-    from ..options import ConnectionOptions
+    from ..consumer.incoming import OnDeserializeError
+    from ..consumer.interceptors import SomeConsumerInterceptor
+    from ..group.assignors import Assignor
+    from ..group.listeners import SomeListener
+    from ..options import AdminOptions, ConnectionOptions, ConsumerOptions, ProducerOptions
+    from ..producer.outgoing_io import SomeProducerInterceptor
+    from ..producer.partitioner import Partitioner
+    from ..records import K, V
+    from ..serdes import Deserializer, Serializer
     from .admin_io import Admin
     from .consumer_io import Consumer
     from .producer_io import Producer
+
+_BYTES: Any = bytes_
 
 
 class Cluster:
@@ -35,26 +49,72 @@ class Cluster:
     ) -> None:
         self.io = ClusterIo(bootstrap, given(config, options, ClientConfigs), make_hub)
 
-    def producer(self, **options: Any) -> Producer[Any, Any]:
+    def producer(
+        self,
+        *,
+        key: Serializer[K] = _BYTES,
+        value: Serializer[V] = _BYTES,
+        partitioner: Partitioner = murmur2_sticky,
+        interceptors: Iterable[SomeProducerInterceptor] = (),
+        config: Mapping[str, Any] | None = None,
+        **options: Unpack[ProducerOptions],
+    ) -> Producer[K, V]:
         """A producer on this cluster; arguments as of `Producer`."""
         from .producer_io import Producer
 
-        return Producer(self, **options)
+        return Producer(
+            self,
+            key=key,
+            value=value,
+            partitioner=partitioner,
+            interceptors=interceptors,
+            config=config,
+            **options,
+        )
 
-    def consumer(self, *topics: str, **options: Any) -> Consumer[Any, Any]:
+    def consumer(
+        self,
+        *topics: str,
+        key: Deserializer[K] = _BYTES,
+        value: Deserializer[V] = _BYTES,
+        iter_timeout: float | None = None,
+        on_deserialize_error: OnDeserializeError = "raise",
+        pattern: str | re.Pattern[str] | None = None,
+        listener: SomeListener | None = None,
+        assignors: Iterable[str | Assignor] | None = None,
+        interceptors: Iterable[SomeConsumerInterceptor] = (),
+        config: Mapping[str, Any] | None = None,
+        **options: Unpack[ConsumerOptions],
+    ) -> Consumer[K, V]:
         """A consumer on this cluster; arguments as of `Consumer`."""
         from .consumer_io import Consumer
 
-        return Consumer(*topics, bootstrap=self, **options)
+        return Consumer(
+            *topics,
+            bootstrap=self,
+            key=key,
+            value=value,
+            iter_timeout=iter_timeout,
+            on_deserialize_error=on_deserialize_error,
+            pattern=pattern,
+            listener=listener,
+            assignors=assignors,
+            interceptors=interceptors,
+            config=config,
+            **options,
+        )
 
-    def admin(self, **options: Any) -> Admin:
+    def admin(self, *, config: Mapping[str, Any] | None = None, **options: Unpack[AdminOptions]) -> Admin:
         """An admin client on this cluster; arguments as of `Admin`."""
         from .admin_io import Admin
 
-        return Admin(self, **options)
+        return Admin(self, config=config, **options)
 
     def close(self, timeout: float | None = None) -> None:
-        """Close all clients of this cluster, flushing producers, within `timeout` seconds."""
+        """Close all clients of this cluster, flushing producers, within `timeout` seconds.
+
+        Errors: the first of theirs, after everything is closed; the others are logged.
+        """
         self.io.close(timeout)
 
     def __enter__(self) -> Self:
@@ -63,7 +123,10 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except Exception as lost:  # noqa: BLE001 - raised, or logged behind the block's own
+            raise_unless(error, lost)
 
 
 def connect(

@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Any, Generic
 from ...protocol.errors import ApiTimeoutError, ClosedError, ConfigError, WakeupError
 from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ..config import ConsumerConfig
-from ..consumer.consumer_io import ConsumerEngine
-from ..consumer.incoming import bad_record_action, checked_offset, checked_topics, loads_of, timestamps_of
+from ..consumer.consumer_io import ConsumerEngine, limited_warning
+from ..consumer.incoming import (
+    bad_record_action,
+    checked_offset,
+    checked_topics,
+    loads_of,
+    named_partitions,
+    timestamps_of,
+)
 from ..consumer.interceptors import Interceptors
 from ..group.listeners import Callbacks
 from ..group.membership_io import CLOSE_TIMEOUT_S
@@ -31,10 +38,10 @@ if TYPE_CHECKING:
 
     from ...protocol.model import TopicPartition
     from ..arrow.reading import Reading
-    from ..consumer.incoming import OnDeserializeError
-    from ..consumer.interceptors import ConsumerInterceptor
+    from ..consumer.incoming import OnDeserializeError, SomePartitions
+    from ..consumer.interceptors import SomeConsumerInterceptor
     from ..group.assignors import Assignor
-    from ..group.listeners import RebalanceListener
+    from ..group.listeners import SomeListener
     from ..options import ConsumerOptions
     from ..records import TimestampLike
     from ..serdes import Deserializer
@@ -65,15 +72,15 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
         iter_timeout: float | None = None,
         on_deserialize_error: OnDeserializeError = "raise",
         pattern: str | re.Pattern[str] | None = None,
-        listener: RebalanceListener | None = None,
+        listener: SomeListener | None = None,
         assignors: Iterable[str | Assignor] | None = None,
-        interceptors: Iterable[ConsumerInterceptor] = (),
+        interceptors: Iterable[SomeConsumerInterceptor] = (),
         config: Mapping[str, Any] | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
         super().__init__()
         wanted = checked_topics(topics)
-        loads, on_bad = loads_of(key, value), bad_record_action(on_deserialize_error)
+        loads, on_bad = loads_of(key, value), bad_record_action(on_deserialize_error, limited_warning())
         seeing = Interceptors(interceptors)
         self._iter_timeout = iter_timeout
         self._io, self.config, self._owns_cluster = attach(bootstrap, ConsumerConfig, config, options)
@@ -113,8 +120,8 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
         most = self._most(max_records)
         ends_at = time.monotonic() + timeout
         while True:
-            self._serve()
-            records = self._engine.take(most)
+            may_take = self._serve(ends_at - time.monotonic())
+            records = self._engine.take(most) if may_take else []
             if records:
                 return records  # Order: before the next call, see `handed_out`
             left_s = ends_at - time.monotonic()
@@ -129,8 +136,8 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
         self._engine.check_reading()
         ends_at = None if timeout is None else time.monotonic() + timeout
         while True:
-            self._serve()
-            chunk = engine.head()
+            left_s = None if ends_at is None else ends_at - time.monotonic()
+            chunk = engine.head() if self._serve(left_s) else None
             if chunk is None:
                 left_s = None if ends_at is None else ends_at - time.monotonic()
                 if (left_s is not None and left_s <= 0) or engine.wait(left_s):
@@ -186,12 +193,15 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
 
     # --- assignment and position ------------------------------------------------------------------------
 
-    def assign(self, tps: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions. Errors: ConfigError for a consumer made with topics."""
+    def assign(self, *tps: SomePartitions) -> None:
+        """Read exactly these partitions, given as a list or as arguments.
+
+        Errors: ConfigError for a consumer made with topics.
+        """
         group = self._engine.group
         if self._topics or (group is not None and group.subscription is not None):
             raise ConfigError("this consumer reads its topics; make one without topics to assign")
-        old, wanted = self._engine.assigned(), list(tps)
+        old, wanted = self._engine.assigned(), named_partitions(tps) or ()
 
         async def assign_on_loop() -> None:
             self._engine.assign(wanted)
@@ -212,8 +222,8 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
 
         Errors: NoOffsetError under auto.offset.reset=none, ApiTimeoutError, ConfigError when not assigned.
         """
-        self._discover(timeout)
         ends_at = time.monotonic() + self._timeout_s(timeout)
+        self._discover(timeout)
         while True:
             position, error = self._engine.state_of(tp, lambda state: (state.next_position(), state.error))
             if position is not None:
@@ -231,28 +241,28 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
         self._discover(None)
         self._engine.change(lambda fetcher: fetcher.seek(tp, offset))
 
-    def seek_to_beginning(self, *tps: TopicPartition) -> None:
+    def seek_to_beginning(self, *tps: SomePartitions) -> None:
         """Go to the first record of these partitions, or of all."""
         self._seek_by(EARLIEST_TIMESTAMP, tps)
 
-    def seek_to_end(self, *tps: TopicPartition) -> None:
+    def seek_to_end(self, *tps: SomePartitions) -> None:
         """Go behind the last record of these partitions, or of all."""
         self._seek_by(LATEST_TIMESTAMP, tps)
 
-    def seek_to_time(self, timestamp: TimestampLike, *tps: TopicPartition) -> None:
+    def seek_to_time(self, timestamp: TimestampLike, *tps: SomePartitions) -> None:
         """Go to the first record at or after a time (ms or aware datetime), or to the end without one."""
         self._seek_by(timestamp_to_ms(timestamp), tps)
 
-    def pause(self, *tps: TopicPartition) -> None:
+    def pause(self, *tps: SomePartitions) -> None:
         """Hand out nothing of these partitions (or of all); what was fetched ahead is kept."""
         self._discover(None)
-        wanted = tps or self.assignment()
+        wanted = self._named(tps)
         self._engine.change(lambda fetcher: fetcher.pause(wanted))
 
-    def resume(self, *tps: TopicPartition) -> None:
+    def resume(self, *tps: SomePartitions) -> None:
         """Undo `pause` for these partitions, or for all."""
         self._discover(None)
-        wanted = tps or self.assignment()
+        wanted = self._named(tps)
         self._engine.change(lambda fetcher: fetcher.resume(wanted))
 
     def paused(self) -> tuple[TopicPartition, ...]:
@@ -264,12 +274,12 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
     # --- facts ------------------------------------------------------------------------------------------
 
     def beginning_offsets(
-        self, *tps: TopicPartition, timeout: float | None = None
+        self, *tps: SomePartitions, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """The first offset of each partition (all that are read by default)."""
         return self._edges(EARLIEST_TIMESTAMP, tps, timeout)
 
-    def end_offsets(self, *tps: TopicPartition, timeout: float | None = None) -> dict[TopicPartition, int]:
+    def end_offsets(self, *tps: SomePartitions, timeout: float | None = None) -> dict[TopicPartition, int]:
         """The offset behind the last readable record of each partition (all that are read by default)."""
         return self._edges(LATEST_TIMESTAMP, tps, timeout)
 
@@ -362,7 +372,8 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
             is_first = not count
             if engine.attention and count:
                 return False  # what is there is handed out before the group changes anything
-            self._serve()
+            if not self._serve(None if ends_at is None else ends_at - time.monotonic()):
+                return True
             count, is_ready = fill()
             if is_ready:
                 return False
@@ -391,8 +402,15 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
         if not self._engine.is_discovered():
             self._io.call(self._engine.discover(self._deadline_ms(timeout)))
 
-    def _seek_by(self, timestamp: int, tps: tuple[TopicPartition, ...]) -> None:
-        for tp in tps or self.assignment():
+    def _named(
+        self, tps: tuple[SomePartitions, ...], timeout: float | None = None
+    ) -> tuple[TopicPartition, ...]:
+        """The partitions of a call; all that are read for no argument."""
+        named = named_partitions(tps)
+        return self.assignment(timeout) if named is None else named
+
+    def _seek_by(self, timestamp: int, tps: tuple[SomePartitions, ...]) -> None:
+        for tp in self._named(tps):
             self._engine.change(lambda fetcher, tp=tp: fetcher.seek(tp, None, timestamp))  # type: ignore[misc]
 
     def _offsets(
@@ -401,8 +419,9 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
         return self._io.call(self._engine.offsets(wanted, self._deadline_ms(timeout)))
 
     def _edges(
-        self, timestamp: int, tps: tuple[TopicPartition, ...], timeout: float | None
+        self, timestamp: int, tps: tuple[SomePartitions, ...], timeout: float | None
     ) -> dict[TopicPartition, int]:
-        wanted = tps or self.assignment(timeout)
-        found = self._offsets(dict.fromkeys(wanted, timestamp), timeout)
+        ends_at = time.monotonic() + self._timeout_s(timeout)
+        wanted = self._named(tps, timeout)
+        found = self._offsets(dict.fromkeys(wanted, timestamp), max(ends_at - time.monotonic(), 0))
         return {tp: value.offset for tp, value in found.items()}

@@ -6,9 +6,10 @@ import concurrent.futures
 from typing import TYPE_CHECKING, Generic
 
 from ...protocol.errors import ConfigError, HeadraceError
+from ..consumer.incoming import named_partitions
 from ..group.listeners import Callbacks
+from ..group.offsets_to_commit import no_group, offsets_to_commit
 from ..group.subscription import checked_subscription
-from ..group.wishes import no_group, offsets_to_commit
 from ..records import K, V
 
 if TYPE_CHECKING:
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
     from ..cluster.cluster_io import ClusterIo
     from ..config import ConsumerConfig
     from ..consumer.consumer_io import ConsumerEngine
+    from ..consumer.incoming import SomePartitions
     from ..group.group_metadata import GroupMetadata, OffsetAndMetadata
-    from ..group.listeners import RebalanceCallback, RebalanceListener
+    from ..group.listeners import RebalanceCallback, SomeListener
     from ..group.member import Work
     from ..group.membership_io import Membership
-    from ..group.wishes import Offsets
+    from ..group.offsets_to_commit import Offsets
     from ..records import Record
 
     Committed = dict[TopicPartition, OffsetAndMetadata]
@@ -48,7 +50,7 @@ class GroupFace(Generic[K, V]):
         topics: Iterable[str] | str = (),
         *,
         pattern: str | re.Pattern[str] | None = None,
-        listener: RebalanceListener | None = None,
+        listener: SomeListener | None = None,
         on_assigned: RebalanceCallback | None = None,
         on_revoked: RebalanceCallback | None = None,
         on_lost: RebalanceCallback | None = None,
@@ -174,10 +176,11 @@ class GroupFace(Generic[K, V]):
         return {tp: offset for tp, (_, offset) in self._engine.positions(finished=False).items()}
 
     def committed(
-        self, *tps: TopicPartition, timeout: float | None = None
+        self, *tps: SomePartitions, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed for partitions (by default those that are read); None for nothing."""
-        wanted = tps or self._engine.assignment()
+        named = named_partitions(tps)
+        wanted = self._engine.assignment() if named is None else named
         return self._io.call(self._group.committed(wanted, self._deadline_ms(timeout)))
 
     # --- inside -----------------------------------------------------------------------------------------
@@ -191,22 +194,24 @@ class GroupFace(Generic[K, V]):
             raise no_group()
         return self._engine.group
 
-    def _serve(self) -> None:
-        """What the group has for the user's side to do. Errors: what the user must hear, or its callbacks
-        raise."""
+    def _serve(self, left_s: float | None = None) -> bool:
+        """What the group has for the user's side to do; for the commit before a revocation it waits `left_s`
+        at most, and False says that it is not over: nothing may be handed out. Errors: what the user must
+        hear, or its callbacks raise."""
         if self._is_serving:
             raise HeadraceError("a rebalance callback cannot ask for records")
         engine = self._engine
         if engine.attention:
             engine.asked()  # the user is back: what it had is finished, and committed before it goes
         while engine.attention:
-            work = self._io.call(self._group.begin())
+            work = self._io.call(self._group.begin(left_s))
             if work is None:
-                return
+                return not self._group.is_committing
             try:
                 self._tell(work)
             finally:
                 self._io.call(self._done())
+        return True
 
     async def _done(self) -> None:
         self._group.done()

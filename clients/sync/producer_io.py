@@ -16,10 +16,12 @@ from ...protocol.errors import (
 )
 from ...runtime.clock_io import wall_ms
 from ..config import ProducerConfig
+from ..losses_io import log_loss, raise_unless
+from ..producer.appending import NO_PARTITION, NO_ROOM, NO_TOPIC
 from ..producer.delivery_io import BatchResult, RecordFuture, Run
 from ..producer.outgoing_io import Outgoing, check_records, known_partition
 from ..producer.partitioner import murmur2_sticky
-from ..producer.producer_io import NO_PARTITION, NO_ROOM, NO_TOPIC, ProducerEngine
+from ..producer.producer_io import ProducerEngine
 from ..records import K, PartitionInfo, ProducerRecord, RecordMetadata, V
 from ..serdes import bytes_
 from .attach_io import attach
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from ..cluster.cluster_io import ClusterIo
     from ..options import ProducerOptions
     from ..producer.delivery_io import Delivery
-    from ..producer.outgoing_io import Prepared, ProducerInterceptor
+    from ..producer.outgoing_io import Prepared, SomeProducerInterceptor
     from ..producer.partitioner import Partitioner
     from ..records import HeadersLike, TimestampLike
     from ..serdes import Serializer
@@ -58,7 +60,7 @@ class Producer(TransactionalCalls, Generic[K, V]):
         key: Serializer[K] = _BYTES,
         value: Serializer[V] = _BYTES,
         partitioner: Partitioner = murmur2_sticky,
-        interceptors: Iterable[ProducerInterceptor] = (),
+        interceptors: Iterable[SomeProducerInterceptor] = (),
         config: Mapping[str, Any] | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
@@ -79,6 +81,8 @@ class Producer(TransactionalCalls, Generic[K, V]):
         if self._engine.transactions is not None:
             send_any = self._send_in_transaction
             self._outgoing.on_failed = self._record_failed
+        else:
+            self._outgoing.losses = self._engine.losses
         send = self._engine.lanes.bind(send_any)
         if type(self).send is Producer.send:
             self.send = send  # type: ignore[method-assign]
@@ -240,7 +244,12 @@ class Producer(TransactionalCalls, Generic[K, V]):
 
     def close(self, timeout: float | None = None) -> None:
         """Flush, then end; an open transaction is aborted instead. What is not acknowledged within `timeout`
-        seconds, delivery.timeout.ms by default, fails with ClosedError."""
+        seconds, delivery.timeout.ms by default, fails with ClosedError. Everything is released in any case,
+        and a second call does nothing.
+
+        Errors: FlushTimeoutError with the number of records that were not acknowledged; else the first
+        delivery error that no future has reported.
+        """
         if self._is_closed:
             return
         self._io.check_may_block()
@@ -250,14 +259,16 @@ class Producer(TransactionalCalls, Generic[K, V]):
             if self._engine.transactions is not None:
                 with contextlib.suppress(ClosedError):
                     self._io.call(self._engine.transactions.close(timeout))
-            with contextlib.suppress(FlushTimeoutError):  # the futures tell
+            with contextlib.suppress(FlushTimeoutError):  # what is left is counted below
                 self.flush(None if ends_at is None else max(ends_at - time.monotonic(), 0))
-        finally:
-            self._io.remove(self)
-            with contextlib.suppress(ClosedError):
-                self._io.call(self._end())
-            if self._owns_cluster:
-                self._io.close()
+        except BaseException:
+            lost = self._end(timeout)
+            if lost is not None:
+                log_loss(lost)
+            raise
+        lost = self._end(timeout)
+        if lost is not None:
+            raise lost
 
     def forked(self) -> None:
         """This process is a forked child: every further call fails with ClosedError."""
@@ -270,10 +281,24 @@ class Producer(TransactionalCalls, Generic[K, V]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except Exception as lost:  # noqa: BLE001 - raised, or logged behind the block's own
+            raise_unless(error, lost)
 
-    async def _end(self) -> None:
-        self._engine.fail(ClosedError("the producer was closed"))
+    def _end(self, timeout: float | None) -> BaseException | None:
+        """Everything without an outcome fails with ClosedError; what `close` raises."""
+        self._io.remove(self)
+        try:
+            return self._io.call(self._end_on_loop(timeout))
+        except ClosedError:  # the IO thread has ended, and every record with it
+            return self._engine.losses.first()
+        finally:
+            if self._owns_cluster:
+                self._io.close()
+
+    async def _end_on_loop(self, timeout: float | None) -> BaseException | None:
+        return self._engine.end({}, timeout)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -378,7 +403,8 @@ class Producer(TransactionalCalls, Generic[K, V]):
             )
         if not self._engine.wait_for_room(left_s):
             raise BufferExhaustedError(
-                f"the buffer ({self.config.buffer_memory} bytes) was full for {self.config.max_block_ms} ms"
+                f"the buffer ({self.config.buffer_memory} bytes) was full for {self.config.max_block_ms} ms;"
+                f" {self._engine.why_full()}"
             )
 
     def _load(self, topic: str, partition: int | None, left_s: float) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..arrow.sending_io import ArrowData
     from ..cluster.cluster_io import ClusterIo
     from ..group.group_metadata import GroupMetadata
-    from ..group.wishes import Offsets
+    from ..group.offsets_to_commit import Offsets
     from ..producer.delivery_io import BatchResult, RecordFuture
     from ..producer.producer_io import ProducerEngine
     from ..producer.transactional_io import TransactionalHalf

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...protocol.records.header import Buffer
+    from ...runtime.random_source import RandomSource
     from ..config import ControllerConfig
-    from ..state.decision import Randomness
     from .metadata_log import MetadataLog
 
 
@@ -32,7 +32,7 @@ class Context:
         key: ReplicaKey,
         endpoint: Endpoint,
         log: MetadataLog,
-        random: Randomness,
+        random: RandomSource,
         wall_offset_ms: int,
     ) -> None:
         self.config = config

@@ -7,7 +7,7 @@ between any two of them is a crash that lost messages.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -134,10 +134,19 @@ class Resigned:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    """Who leads now, -1 for nobody that is known."""
+    """The id of the leader, -1 while none is known; `reason` is in words, for the log."""
 
     leader_id: int
     epoch: int
+    reason: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Campaigning:
+    """This controller asks for votes because of `reason`; for the log."""
+
+    epoch: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,4 +156,15 @@ class SetTimer:
     deadline_ms: int
 
 
-Effect = Send | Reply | Flush | Committed | LoadSnapshot | BecameLeader | Resigned | LeaderChanged | SetTimer
+Effect = (
+    Send
+    | Reply
+    | Flush
+    | Committed
+    | LoadSnapshot
+    | BecameLeader
+    | Resigned
+    | LeaderChanged
+    | Campaigning
+    | SetTimer
+)

@@ -1,8 +1,10 @@
 """A follower or observer: fetches the metadata log of one leader, and goes back where it differs.
 
 One request at a time: a fetch goes out only when everything that the log has is flushed, so its offset says
-what is durable here, and nothing is cut while a flush runs. A follower that is behind the start of the
-leader's log fetches a snapshot first, piece by piece. Source: KIP-595, KIP-630, KIP-853, KIP-1186.
+what is durable here, and nothing is cut while a flush runs. While a flush takes long, a fetch from the
+durable part keeps leader and follower from taking each other for dead; its answer changes nothing. A follower
+that is behind the start of the leader's log fetches a snapshot first, piece by piece. Source: KIP-595,
+KIP-630, KIP-853, KIP-1186.
 """
 
 from __future__ import annotations
@@ -58,6 +60,23 @@ def fetch_request(context: Context, max_wait_ms: int) -> QuorumFetchRequest:
     )
 
 
+def keep_alive_request(context: Context) -> QuorumFetchRequest:
+    """A fetch for what comes after the durable part of this controller's log, whose answer is not
+    appended."""
+    log = context.log
+    return QuorumFetchRequest(
+        cluster_id=context.cluster_id,
+        replica_id=context.key.replica_id,
+        directory_id=context.key.directory_id,
+        leader_epoch=context.epoch,
+        fetch_offset=log.flushed_offset,
+        last_fetched_epoch=log.epoch_of(log.flushed_offset - 1) if log.flushed_offset else 0,
+        high_watermark=log.high_watermark,
+        max_bytes=0,
+        max_wait_ms=0,
+    )
+
+
 class Following:
     """Follows one leader in one epoch."""
 
@@ -66,6 +85,8 @@ class Following:
         self.leader_id = leader_id
         self.has_fetched = False  # the leader has answered in this epoch
         self.deadline_ms = self._deadline_ms(now_ms)  # the leader is lost then
+        self._given_ms = 0  # by `give_back`, since the leader last answered
+        self._keep_alive_at_ms = now_ms
         self._leader_high_watermark = 0
         self._snapshot: SnapshotId | None = None  # being fetched
         self._position = 0
@@ -76,8 +97,12 @@ class Following:
         """Keep one fetch under way."""
         context, timeout_ms = self._context, self._context.config.quorum_fetch_timeout_ms
         context.flush()
-        if context.is_flushing or now_ms < self._retry_at_ms:
+        if now_ms < self._retry_at_ms:
             return
+        if context.is_flushing:
+            self._keep_alive(now_ms)
+            return
+        self._keep_alive_at_ms = now_ms + timeout_ms // 4
         if self._snapshot is not None:
             context.requests.send(self.leader_id, self._snapshot_request(self._snapshot), now_ms)
         else:
@@ -99,9 +124,20 @@ class Following:
         wait_ms = self._context.config.quorum_fetch_timeout_ms // 4
         self.deadline_ms = min(self.deadline_ms, now_ms + wait_ms + self._context.random.randrange(wait_ms))
 
-    def on_fetch(self, response: QuorumFetchResponse, frames: Sequence[Buffer], now_ms: int) -> None:
+    def give_back(self, lost_ms: int) -> None:
+        """This controller stood still for so long. Bound: one fetch timeout without an answer of the leader;
+        a controller that is always late would never miss it."""
+        if self._given_ms < self._context.config.quorum_fetch_timeout_ms:
+            self._given_ms += lost_ms
+            self.deadline_ms += lost_ms
+
+    def on_fetch(
+        self, sent: Sent, response: QuorumFetchResponse, frames: Sequence[Buffer], now_ms: int
+    ) -> None:
         """The leader answered a fetch, without an error."""
         self._heard(now_ms)
+        if self._context.is_flushing or sent.body.fetch_offset != self._context.log.end_offset:
+            return  # of a keep-alive: the log must not change now, or has what came
         if response.diverging_epoch >= 0:
             self._truncate(response.diverging_epoch, response.diverging_end_offset, now_ms)
             return
@@ -142,13 +178,27 @@ class Following:
 
     def next_deadline_ms(self, now_ms: int) -> int:
         """When `poll` has something to do."""
-        later = [at for at in (self._ask_at_ms, self._retry_at_ms) if at > now_ms]
+        alarms = [self._ask_at_ms, self._retry_at_ms]
+        if self._context.is_flushing:
+            alarms.append(self._keep_alive_at_ms)
+        later = [at for at in alarms if at > now_ms]
         return min([self.deadline_ms, *later])
 
     # --- inside -----------------------------------------------------------------------------------------
 
+    def _keep_alive(self, now_ms: int) -> None:
+        """The disk is slow: fetch from what is durable, so that neither fetch timeout passes."""
+        if now_ms < self._keep_alive_at_ms or self._snapshot is not None:
+            return
+        timeout_ms = self._context.config.quorum_fetch_timeout_ms
+        self._keep_alive_at_ms = now_ms + timeout_ms // 4
+        self._context.requests.send(
+            self.leader_id, keep_alive_request(self._context), now_ms, timeout_ms // 2
+        )
+
     def _heard(self, now_ms: int) -> None:
         self.has_fetched = True
+        self._given_ms = 0
         self.deadline_ms = self._deadline_ms(now_ms)
 
     def _deadline_ms(self, now_ms: int) -> int:

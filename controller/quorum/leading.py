@@ -51,6 +51,7 @@ class Progress:
     last_fetch_ms: int = NEVER
     last_caught_up_ms: int = NEVER
     greet_at_ms: int = NEVER  # of a voter: when to say again who leads
+    given_ms: int = 0  # in which the leader stood still, since the last fetch
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +175,14 @@ class Leading:
                 progress.greet_at_ms = now_ms + self._greet_ms
                 self._greet(key, now_ms)
 
+    def give_back(self, lost_ms: int) -> None:
+        """This leader stood still for so long, and could receive no fetch. Bound: one fetch timeout per voter
+        without a fetch of it; a leader that is always late would never resign."""
+        for key in self._others():
+            progress = self._progress_of(key)
+            if progress.given_ms < self._context.config.quorum_fetch_timeout_ms:
+                progress.given_ms += lost_ms
+
     def close(self) -> None:
         """The epoch is over for this leader: whoever waits is told."""
         for fetch in self._parked.values():
@@ -196,7 +205,8 @@ class Leading:
         needed = len(context.voters) // 2 + 1 - (1 if context.is_voter else 0)
         if needed <= 0:
             return None
-        heard = [max(self._progress_of(key).last_fetch_ms, self._start_ms) for key in self._others()]
+        others = [self._progress_of(key) for key in self._others()]
+        heard = [max(each.last_fetch_ms, self._start_ms) + each.given_ms for each in others]
         return sorted(heard, reverse=True)[needed - 1] + context.config.quorum_fetch_timeout_ms * 3 // 2
 
     def next_deadline_ms(self) -> int | None:
@@ -252,7 +262,7 @@ class Leading:
 
     def _heard(self, key: ReplicaKey, now_ms: int) -> Progress:
         progress = self._progress_of(key)
-        progress.last_fetch_ms = now_ms
+        progress.last_fetch_ms, progress.given_ms = now_ms, 0
         progress.greet_at_ms = now_ms + self._greet_ms
         return progress
 

@@ -368,6 +368,12 @@ class MetadataLog:
         if offset != self._checkpointed_offset:
             self._write_checkpoint(offset)
 
+    def checkpoint_committed(self, offset: int) -> None:
+        """Remember that everything below `offset` is committed and durable. Any thread, one call at a
+        time."""
+        if offset > self._checkpointed_offset:
+            self._write_checkpoint(offset)
+
     def close(self) -> None:
         """Flush, remember how much is durable, and let go of the files. After a failure, only let go."""
         if self._log.is_offline:

@@ -43,8 +43,8 @@ from .voters import ReplicaKey, keys_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...runtime.random_source import RandomSource
     from ..config import ControllerConfig
-    from ..state.decision import Randomness
     from .events import Effect, Event
     from .following import Following
     from .leading import Leading
@@ -62,7 +62,7 @@ class Raft(Standing):
         key: ReplicaKey,
         endpoint: Endpoint,
         log: MetadataLog,
-        random: Randomness,
+        random: RandomSource,
         *,
         bootstrap_servers: int = 0,
         now_ms: int,
@@ -108,6 +108,7 @@ class Raft(Standing):
 
         Errors: KafkaStorageError from the disk; this object must not be used after one.
         """
+        self._give_back_stall(now_ms)
         self._handlers[type(event)](event, now_ms)
         self._poll(now_ms)
         self._set_timer(now_ms, has_fired=isinstance(event, TimerFired))
@@ -150,7 +151,7 @@ class Raft(Standing):
         elif body.error_code != NO_ERROR or not is_of_epoch:
             self.context.requests.back_off(sent, now_ms)
         elif isinstance(sent.body, quorum.QuorumFetchRequest):
-            following.on_fetch(body, event.frames, now_ms)
+            following.on_fetch(sent, body, event.frames, now_ms)
 
     # --- requests in ------------------------------------------------------------------------------------
 

@@ -23,12 +23,12 @@ class Role(Enum):
 class RoleEvent(Enum):
     """What may change the role."""
 
-    HIGHER_EPOCH = "heard of a higher epoch"
-    LEADER_FOUND = "heard of the leader"
+    HIGHER_EPOCH = "another controller has a higher epoch"
+    LEADER_FOUND = "the leader was found"
     VOTED = "voted for another"
     ELECTION_TIMEOUT = "election timeout"
-    FETCH_TIMEOUT = "fetch timeout"
-    LEADER_LOST = "leader lost or resigned"
+    FETCH_TIMEOUT = "fetch timeout: no answer of the leader"
+    LEADER_LOST = "the leader resigned or its process ended"
     PRE_VOTE_WON = "would be elected"
     PRE_VOTE_LOST = "would not be elected"
     ONLY_VOTER = "is the only voter"

@@ -14,7 +14,7 @@ from ...protocol.model import NO_NODE
 from ...runtime.config import MAX_INT
 from .context import Context
 from .election import Votes
-from .events import LeaderChanged, Resigned, SetTimer
+from .events import Campaigning, LeaderChanged, Resigned, SetTimer
 from .following import Following, fetch_request
 from .leading import Leading
 from .quorum_state import QuorumState
@@ -22,10 +22,13 @@ from .roles import Role, RoleEvent, next_role
 from .voters import ReplicaKey
 
 if TYPE_CHECKING:
+    from ...runtime.random_source import RandomSource
     from ..config import ControllerConfig
-    from ..state.decision import Randomness
     from .metadata_log import MetadataLog
     from .voters import Endpoint
+
+
+STALL_MS = 100  # a timer that is later than this means that the process stood still
 
 
 class Standing:
@@ -37,7 +40,7 @@ class Standing:
         key: ReplicaKey,
         endpoint: Endpoint,
         log: MetadataLog,
-        random: Randomness,
+        random: RandomSource,
         *,
         bootstrap_servers: int = 0,
         now_ms: int,
@@ -81,6 +84,18 @@ class Standing:
         return self.leading is not None and self.leading.is_active
 
     # --- time -------------------------------------------------------------------------------------------
+
+    def _give_back_stall(self, now_ms: int) -> None:
+        """A timer that comes late means that this controller stood still and could receive nothing meanwhile:
+        that is no silence of the others."""
+        lost_ms = now_ms - self._timer_ms
+        if self._timer_ms < 0 or lost_ms < STALL_MS:
+            return
+        self._timer_ms = now_ms  # Order: given back once
+        if self.following is not None:
+            self.following.give_back(lost_ms)
+        elif self.leading is not None:
+            self.leading.give_back(lost_ms)
 
     def _poll(self, now_ms: int) -> None:
         """Do what time, or what just happened, has made due."""
@@ -136,6 +151,7 @@ class Standing:
             deadlines.append(self._election_at_ms)
         known = [deadline for deadline in deadlines if deadline is not None]
         if not known:
+            self._timer_ms = -1
             return
         deadline_ms = max(min(known), now_ms + 1)
         if deadline_ms != self._timer_ms or has_fired:
@@ -181,7 +197,9 @@ class Standing:
             leading.close()
             context.effects.append(Resigned(before[1]))
         if before != (leader_id, epoch):
-            context.effects.append(LeaderChanged(leader_id, epoch))
+            context.effects.append(LeaderChanged(leader_id, epoch, event.value))
+        if role is Role.PROSPECTIVE:
+            context.effects.append(Campaigning(epoch, event.value))
         self._seek_at_ms = now_ms
 
     def _persist(self) -> None:

@@ -10,14 +10,12 @@ records.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import (
     BrokerIdNotRegisteredError,
     DuplicateBrokerRegistrationError,
-    InconsistentClusterIdError,
     InvalidRequestError,
     OffsetOutOfRangeError,
     StaleBrokerEpochError,
@@ -34,17 +32,18 @@ from ...protocol.messages.control import (
 )
 from ...protocol.metadata.records import (
     BrokerRegistrationChangeRecord,
-    FenceBrokerRecord,
     MetadataRecord,
     NextNodeIdRecord,
     PartitionChangeRecord,
     RegisterBrokerRecord,
-    UnfenceBrokerRecord,
-    UnregisterBrokerRecord,
 )
 from ...protocol.model import NO_NODE
 from ...runtime.config import MAX_INT
+from .broker_states import BrokerEvent, BrokerState, move, next_state
 from .decision import Decision
+from .draining import below_min_isr, stops_acks_all
+from .node_notes import NodeNotes, named, why_silent
+from .registration import check_registration, differs, lost_keys, registration_before
 from .standing import (
     DISK_FAILED,
     DRAINED,
@@ -67,71 +66,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Set
 
     from ...protocol.metadata.image import BrokerRegistration, MetadataImage
-    from ...protocol.model import ListenerEndpoint
     from ..config import ControllerConfig
     from .sessions import Sessions
-
-ID_BYTES = 16
-MAX_HOST_LENGTH = 255  # Bound: what DNS allows for a name
-MAX_RACK_LENGTH = 255
-MAX_LISTENERS = 16  # Bound: networks of one machine, with room
-MAX_LOG_DIRS = 100  # Bound: disks of one machine, with room
-
-
-class BrokerState(Enum):
-    """What the controller holds of a node id."""
-
-    UNREGISTERED = "unregistered"
-    FENCED = "fenced"
-    ACTIVE = "active"
-    SHUTTING_DOWN = "shutting_down"
-
-
-class BrokerEvent(Enum):
-    """What may move a node from one state to another."""
-
-    REGISTERED = "registered"
-    CAUGHT_UP = "caught up with the metadata log"
-    CAUGHT_UP_DRAINED = "caught up, still drained"
-    SHUTDOWN_BEGUN = "asked to shut down, or drained"
-    RESUMED = "drain taken back"
-    FENCED = "fenced: silent, asked for it, ready to end, or started anew"
-    UNREGISTERED = "removed for good"
-
-
-TRANSITIONS: dict[BrokerState, dict[BrokerEvent, BrokerState]] = {
-    BrokerState.UNREGISTERED: {BrokerEvent.REGISTERED: BrokerState.FENCED},
-    BrokerState.FENCED: {
-        BrokerEvent.REGISTERED: BrokerState.FENCED,
-        BrokerEvent.CAUGHT_UP: BrokerState.ACTIVE,
-        BrokerEvent.CAUGHT_UP_DRAINED: BrokerState.SHUTTING_DOWN,
-        BrokerEvent.UNREGISTERED: BrokerState.UNREGISTERED,
-    },
-    BrokerState.ACTIVE: {
-        BrokerEvent.SHUTDOWN_BEGUN: BrokerState.SHUTTING_DOWN,
-        BrokerEvent.FENCED: BrokerState.FENCED,
-    },
-    BrokerState.SHUTTING_DOWN: {
-        BrokerEvent.RESUMED: BrokerState.ACTIVE,
-        BrokerEvent.FENCED: BrokerState.FENCED,
-    },
-}
-
-
-def state_of(image: MetadataImage, node_id: int) -> BrokerState:
-    """The state that the image gives a node id."""
-    broker = image.brokers.get(node_id)
-    if broker is None:
-        return BrokerState.UNREGISTERED
-    if broker.is_fenced:
-        return BrokerState.FENCED
-    return BrokerState.SHUTTING_DOWN if broker.in_controlled_shutdown else BrokerState.ACTIVE
-
-
-def next_state(state: BrokerState, event: BrokerEvent) -> BrokerState:
-    """Where `event` leads from `state`. Errors: AssertionError if the table does not allow it: a bug."""
-    assert event in TRANSITIONS[state], f"{event} is not possible in state {state}"
-    return TRANSITIONS[state][event]
 
 
 @dataclass(slots=True)
@@ -140,6 +76,7 @@ class Brokers:
 
     config: ControllerConfig
     sessions: Sessions
+    notes: NodeNotes = field(default_factory=NodeNotes)
 
     def decide_registration(
         self, image: MetadataImage, request: BrokerRegistrationRequest, now_ms: int
@@ -149,10 +86,10 @@ class Brokers:
         Errors: InconsistentClusterIdError, DuplicateBrokerRegistrationError while another process with this
         node id is live, InvalidRequestError.
         """
-        _check_registration(image, request)
+        check_registration(image, request)
         if len(request.lost_replicas) > self.config.max_partitions:
             raise InvalidRequestError(f"{len(request.lost_replicas)} replicas, more than the cluster has")
-        before = _registration_before(image, request)
+        before = registration_before(image, request)
         node_id = before.node_id if before is not None else request.node_id
         records: list[MetadataRecord] = []
         if node_id < 0:
@@ -168,6 +105,9 @@ class Brokers:
             records.extend(self._ended(image, before, request))
             self.sessions.forget(node_id)
         kept = before if is_same_process else None
+        # Another process before this one is fenced by now, by the records above or earlier.
+        state = BrokerState.UNREGISTERED if before is None else BrokerState.FENCED
+        begins_fenced = next_state(state, BrokerEvent.REGISTERED) is BrokerState.FENCED
         record = RegisterBrokerRecord(
             node_id=node_id,
             incarnation_id=request.incarnation_id,
@@ -176,15 +116,21 @@ class Brokers:
             rack=request.rack,
             log_dir_ids=request.log_dir_ids,
             broker_epoch=kept.broker_epoch if kept else image.offset + 1 + len(records),
-            is_fenced=kept.is_fenced if kept else True,
+            is_fenced=kept.is_fenced if kept else begins_fenced,
             in_controlled_shutdown=kept.in_controlled_shutdown if kept else False,
             previous_epoch=kept.previous_epoch if kept else max(request.previous_broker_epoch, -1),
             listeners=request.listeners,
             offline_replicas=kept.offline_replicas if kept else (),
         )
-        if kept is None or _differs(kept, record):
+        if kept is None or differs(kept, record):
             records.append(record)
-        self.sessions.touch(node_id, now_ms)
+            self.notes.moved(
+                image,
+                f"registering node {node_id} at {request.host}:{request.port} as broker epoch "
+                f"{record.broker_epoch}, {_process_before(before, request)}",
+                records,
+            )
+        self.sessions.register(node_id, now_ms)
         return Decision(tuple(records), self._registered(image, node_id, record.broker_epoch))
 
     def _registered(
@@ -234,7 +180,10 @@ class Brokers:
         if request.want_shutdown and (broker.is_fenced or request.want_fence):
             return self._end(image, broker)
         if request.want_fence or has_no_disk:
-            return Decision(tuple(self._fencing(image, broker)), BrokerHeartbeatResponse(0, is_fenced=True))
+            why = "all its log dirs are offline" if has_no_disk else "it asks for it"
+            return Decision(
+                tuple(self._fencing(image, broker, why)), BrokerHeartbeatResponse(0, is_fenced=True)
+            )
         if request.want_shutdown:
             return self._shut_down(image, broker)
         is_behind = broker.is_fenced and request.metadata_offset < broker.broker_epoch
@@ -259,7 +208,9 @@ class Brokers:
         if not others or not (broker.in_controlled_shutdown or leads_any(image, node_id)):
             return self._end(image, broker)
         moved = list(changes(self.standing(image).without(node_id), SHUTTING_DOWN, node_id))
-        records = [*_flagged(image, broker, in_controlled_shutdown=True), *moved]
+        records = [*_flagged(broker, in_controlled_shutdown=True), *moved]
+        if records:
+            self.notes.moved(image, f"controlled shutdown of {named(broker)}", records)
         needed = self.sessions.shutdown_offset(node_id, image.offset + len(records), is_moved=bool(moved))
         if self.sessions.lowest_seen(others) < needed:
             return Decision(tuple(records), BrokerHeartbeatResponse(0, is_fenced=False))
@@ -267,7 +218,7 @@ class Brokers:
 
     def _end(self, image: MetadataImage, broker: BrokerRegistration) -> Decision:
         """The node may end now. Its next process need not wait until this session runs out."""
-        records = self._fencing(image, broker)
+        records = self._fencing(image, broker, "its controlled shutdown is complete")
         self.sessions.forget(broker.node_id)
         return Decision(tuple(records), BrokerHeartbeatResponse(0, is_fenced=True, should_shutdown=True))
 
@@ -296,9 +247,15 @@ class Brokers:
             if request.is_drained:
                 standing, reason = self.standing(image, drained=node_id), DRAINED
             moved = list(changes(standing, reason, node_id))
-        records = (*_flagged(image, broker, in_controlled_shutdown=request.is_drained), *moved)
+        records = (*_flagged(broker, in_controlled_shutdown=request.is_drained), *moved)
         left = led_by(image, node_id) + sum(_gain(image, node_id, change) for change in moved)
-        reply = DrainNodeResponse(0, leaders_left=left, metadata_offset=image.offset + len(records))
+        below, topics = below_min_isr(self.standing(image), node_id, moved) if request.is_drained else (0, ())
+        if records:
+            what = "draining" if request.is_drained else "ending the drain of"
+            self.notes.moved(image, f"{what} {named(broker)}", records)
+        if records and below:
+            self.notes.say(stops_acks_all(named(broker), below, topics), is_warning=True)
+        reply = DrainNodeResponse(0, "", left, image.offset + len(records), below, topics)
         return Decision(records, reply)
 
     def decide_unregistration(self, image: MetadataImage, request: UnregisterBrokerRequest) -> Decision:
@@ -319,9 +276,8 @@ class Brokers:
                 f"node {broker.node_id} holds replicas of {held} partitions; reassign them first"
             )
         self.sessions.forget(broker.node_id)
-        next_state(state_of(image, broker.node_id), BrokerEvent.UNREGISTERED)
-        record = UnregisterBrokerRecord(broker.node_id, broker.broker_epoch)
-        return Decision((record,), UnregisterBrokerResponse(0))
+        self.notes.say(f"unregistering {named(broker)}")
+        return Decision((move(broker, BrokerEvent.UNREGISTERED),), UnregisterBrokerResponse(0))
 
     def note_ended(self, image: MetadataImage, incarnation_ids: Set[bytes]) -> None:
         """These processes have ended: whatever they registered is not waited for any longer. A process that
@@ -333,11 +289,17 @@ class Brokers:
     def decide_expiry(self, image: MetadataImage, now_ms: int) -> tuple[MetadataRecord, ...]:
         """Fence one node whose session ran out, and forget the sessions of fenced ones. Call until empty."""
         for node_id in self.sessions.expired(now_ms):
-            self.sessions.forget(node_id)
-            broker = image.brokers.get(node_id)
-            if broker is not None and not broker.is_fenced:
-                return tuple(self._fencing(image, broker))
+            broker, silence = image.brokers.get(node_id), self.sessions.silence(node_id, now_ms)
+            self.sessions.run_out(node_id)
+            if broker is not None and not broker.is_fenced and silence is not None:
+                return tuple(self._fencing(image, broker, why_silent(silence), is_warning=True))
         return ()
+
+    def note_disconnected(self, image: MetadataImage, node_id: int, broker_epoch: int, now_ms: int) -> None:
+        """The connection on which this registration of the node sent its heartbeats has ended."""
+        broker = image.brokers.get(node_id)
+        if broker is not None and broker.broker_epoch == broker_epoch:
+            self.sessions.disconnected(node_id, now_ms)
 
     def standing(self, image: MetadataImage, drained: int = NO_NODE) -> Standing:
         """How the nodes stand now; `drained` is one that will not get leadership any more."""
@@ -356,8 +318,14 @@ class Brokers:
             cordoned=sessions.cordoned,
         )
 
-    def _fencing(self, image: MetadataImage, broker: BrokerRegistration) -> list[MetadataRecord]:
-        return [] if broker.is_fenced else self._leaving(image, broker, FENCED)
+    def _fencing(
+        self, image: MetadataImage, broker: BrokerRegistration, why: str, *, is_warning: bool = False
+    ) -> list[MetadataRecord]:
+        if broker.is_fenced:
+            return []
+        records = self._leaving(image, broker, FENCED)
+        self.notes.moved(image, f"fencing {named(broker)}: {why}", records, is_warning=is_warning)
+        return records
 
     def _ended(
         self, image: MetadataImage, before: BrokerRegistration, request: BrokerRegistrationRequest
@@ -368,7 +336,7 @@ class Brokers:
         ended_in_order = {before.broker_epoch, before.previous_epoch} - {-1}
         if request.previous_broker_epoch not in ended_in_order:
             return self._leaving(image, before, LOST_RECORDS)
-        lost = _lost_keys(image, request)
+        lost = lost_keys(image, request)
         if before.is_fenced:
             return [*changes_of(self.standing(image), LOST_RECORDS, before.node_id, lost)]
         return self._leaving(image, before, FENCED, lost)
@@ -383,65 +351,28 @@ class Brokers:
         node_id = broker.node_id
         records: list[MetadataRecord] = []
         if not broker.is_fenced:
-            next_state(state_of(image, node_id), BrokerEvent.FENCED)
-            records.append(FenceBrokerRecord(node_id, broker.broker_epoch))
+            records.append(move(broker, BrokerEvent.FENCED))
         records.extend(changes(self.standing(image).without(node_id), reason, node_id, lost))
         return records
 
     def _unfencing(self, image: MetadataImage, broker: BrokerRegistration) -> list[MetadataRecord]:
         node_id, is_drained = broker.node_id, broker.in_controlled_shutdown
         event = BrokerEvent.CAUGHT_UP_DRAINED if is_drained else BrokerEvent.CAUGHT_UP
-        next_state(state_of(image, node_id), event)
-        unfence = UnfenceBrokerRecord(node_id, broker.broker_epoch)
-        return [unfence, *changes(self.standing(image).including(node_id), UNFENCED, node_id)]
+        records: list[MetadataRecord] = [move(broker, event)]
+        records.extend(changes(self.standing(image).including(node_id), UNFENCED, node_id))
+        drained = ", still drained" if is_drained else ""
+        self.notes.moved(image, f"unfencing {named(broker)}{drained}", records)
+        return records
 
 
-def _check_registration(image: MetadataImage, request: BrokerRegistrationRequest) -> None:
-    if request.cluster_id and request.cluster_id != image.cluster_id:
-        raise InconsistentClusterIdError(
-            f"the node's disk belongs to cluster {request.cluster_id[:64]!r}, this is {image.cluster_id!r}"
-        )
-    if request.node_id < -1:
-        raise InvalidRequestError(f"node id {request.node_id}")
-    ids = (request.incarnation_id, *request.log_dir_ids)
-    if any(len(each) != ID_BYTES for each in ids) or len(ids) > MAX_LOG_DIRS + 1:
-        raise InvalidRequestError(f"ids have {ID_BYTES} bytes, and a node at most {MAX_LOG_DIRS} log dirs")
-    if not 1 <= len(request.host) <= MAX_HOST_LENGTH or not 1 <= request.port <= 65_535:
-        raise InvalidRequestError(f"endpoint {request.host[:MAX_HOST_LENGTH]!r}:{request.port}")
-    if len(request.listeners) > MAX_LISTENERS or not all(map(_is_endpoint, request.listeners)):
-        raise InvalidRequestError(f"{len(request.listeners)} listeners, or one whose address is none")
-    if request.rack is not None and len(request.rack) > MAX_RACK_LENGTH:
-        raise InvalidRequestError(f"a rack's name has at most {MAX_RACK_LENGTH} characters")
-
-
-def _is_endpoint(listener: ListenerEndpoint) -> bool:
-    lengths = range(1, MAX_HOST_LENGTH + 1)
-    return len(listener.name) in lengths and len(listener.host) in lengths and 1 <= listener.port <= 65_535
-
-
-def _registration_before(
-    image: MetadataImage, request: BrokerRegistrationRequest
-) -> BrokerRegistration | None:
-    """What is registered under the node id; or, if an id is to be generated, what this very process got when
-    it asked before and the answer was lost."""
-    if request.node_id >= 0:
-        return image.brokers.get(request.node_id)
-    same = (b for b in image.brokers.values() if b.incarnation_id == request.incarnation_id)
-    return next(same, None)
-
-
-def _lost_keys(image: MetadataImage, request: BrokerRegistrationRequest) -> frozenset[ReplicaKey]:
-    """What the node says that it lost, of what exists. A topic that was made anew under its name since has
-    the node in no ISR or ELR yet."""
-    topics = image.topics
-    return frozenset(
-        (topics[name].topic_id, number) for name, number in request.lost_replicas if name in topics
-    )
-
-
-def _differs(broker: BrokerRegistration, record: RegisterBrokerRecord) -> bool:
-    registered = (broker.host, broker.port, broker.rack, broker.log_dir_ids, broker.listeners)
-    return registered != (record.host, record.port, record.rack, record.log_dir_ids, record.listeners)
+def _process_before(before: BrokerRegistration | None, request: BrokerRegistrationRequest) -> str:
+    if before is None:
+        return "the first process of this node"
+    if before.incarnation_id == request.incarnation_id:
+        return "the same process with other facts"
+    if request.previous_broker_epoch in {before.broker_epoch, before.previous_epoch} - {-1}:
+        return f"whose process before, epoch {before.broker_epoch}, ended in order"
+    return f"whose process before, epoch {before.broker_epoch}, ended without a controlled shutdown"
 
 
 def _with_disks(
@@ -481,15 +412,13 @@ def _gain(image: MetadataImage, node_id: int, change: PartitionChangeRecord) -> 
     return (change.leader == node_id) - (before == node_id)
 
 
-def _flagged(
-    image: MetadataImage, broker: BrokerRegistration, *, in_controlled_shutdown: bool
-) -> list[MetadataRecord]:
+def _flagged(broker: BrokerRegistration, *, in_controlled_shutdown: bool) -> list[MetadataRecord]:
     """The record that the node is or is not on its way out, if that is news."""
     if broker.in_controlled_shutdown == in_controlled_shutdown:
         return []
     if not broker.is_fenced:
-        event = BrokerEvent.SHUTDOWN_BEGUN if in_controlled_shutdown else BrokerEvent.RESUMED
-        next_state(state_of(image, broker.node_id), event)
+        return [move(broker, BrokerEvent.SHUTDOWN_BEGUN if in_controlled_shutdown else BrokerEvent.RESUMED)]
+    # It stays fenced; the flag counts when it has caught up: CAUGHT_UP_DRAINED.
     return [
         BrokerRegistrationChangeRecord(
             broker.node_id, broker.broker_epoch, in_controlled_shutdown=in_controlled_shutdown

@@ -16,6 +16,7 @@ from ...protocol.errors import (
     InvalidConfigError,
     InvalidRequestError,
     KafkaError,
+    UnsupportedVersionError,
 )
 from ...protocol.messages.control import (
     AlterConfigs,
@@ -30,7 +31,16 @@ from ...protocol.messages.control import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from ...protocol.metadata.image import CLUSTER_DEFAULT, GROUP_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from ...protocol.metadata.image import (
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    CLUSTER_DEFAULT,
+    GROUP_RESOURCE,
+    RESOURCE_TYPES,
+    TOPIC_RESOURCE,
+    MetadataImage,
+)
 from ...protocol.metadata.records import ConfigRecord, MetadataRecord, PartitionChangeRecord
 from ...protocol.model import effective_min_isr
 from ...runtime.config import text_of
@@ -143,6 +153,9 @@ class Configs:
         key = existing(image, alter.resource)
         before = inheritance.of(key)
         after = changed_configs(before, alter.changes, keys_of(key))
+        if key == CLUSTER_DEFAULT and MIN_ISR in before and MIN_ISR not in after:
+            # the controller elects by this value: a node's own file, which it cannot see, must not replace it
+            raise InvalidConfigError(f"the cluster-wide {MIN_ISR} cannot be removed, only set")
         names = [name for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name)]
         if key[0] == GROUP_RESOURCE:
             live_config(self.own, image).check_group({each: after[each] for each in names if each in after})
@@ -166,10 +179,20 @@ class Configs:
         return Decision((), DescribeConfigsResponse(tuple(results), image.offset))
 
     def list_resources(self, image: MetadataImage, request: ListConfigResourcesRequest) -> Decision:
-        """Which resources have configs of their own."""
-        wanted = request.resource_types
-        found = [ConfigResource(*key) for key in sorted(image.configs) if not wanted or key[0] in wanted]
-        return Decision((), ListConfigResourcesResponse(NO_ERROR, "", tuple(found)))
+        """The resources of the types that the request names, of all types if it names none.
+
+        Errors: UNSUPPORTED_VERSION in the answer for a type without configs. Source: KIP-1142; Kafka
+        KafkaApis.scala, handleListConfigResources.
+        """
+        unknown = [each for each in request.resource_types if each not in RESOURCE_TYPES]
+        if unknown:
+            error = UnsupportedVersionError(f"resource type {unknown[0]} has no configs")
+            return Decision((), ListConfigResourcesResponse(error.code, str(error)))
+        configured = set(image.configs)
+        keys = configured if request.is_configured_only else _resources(image, configured)
+        types = request.resource_types or RESOURCE_TYPES
+        found = tuple(ConfigResource(*key) for key in sorted(keys) if key[0] in types)
+        return Decision((), ListConfigResourcesResponse(NO_ERROR, "", found))
 
     def _check_count(self, count: int) -> None:
         limit = self.own.max_topics_per_request
@@ -202,6 +225,15 @@ def _min_isr_changes(standing: Standing, changed: list[ConfigRecord]) -> Iterato
                 record = change_partition(topic.topic_id, number, partition, Wish(), rules)
             if record is not None:
                 yield record
+
+
+def _resources(image: MetadataImage, configured: set[tuple[int, str]]) -> set[tuple[int, str]]:
+    """Every topic, every node that is not fenced with its loggers, and the groups and subscriptions to client
+    metrics that have configs: those exist by them."""
+    nodes = [str(node_id) for node_id, broker in image.brokers.items() if not broker.is_fenced]
+    found = {(TOPIC_RESOURCE, name) for name in image.topics}
+    found |= {(kind, node) for kind in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE) for node in nodes}
+    return found | {key for key in configured if key[0] in (GROUP_RESOURCE, CLIENT_METRICS_RESOURCE)}
 
 
 def _check_first(seen: set[tuple[int, str]], resource: ConfigResource) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from ...protocol.metadata.records import MetadataRecord
@@ -13,13 +13,3 @@ class Decision(NamedTuple):
 
     records: tuple[MetadataRecord, ...]
     reply: Any  # the response struct of the request
-
-
-class Randomness(Protocol):
-    """What placement and ids need of a generator; `random.Random` and `SystemRandom` have it."""
-
-    def randrange(self, stop: int, /) -> int:
-        """A number from 0 to `stop` - 1."""
-
-    def randbytes(self, n: int, /) -> bytes:
-        """`n` random bytes."""

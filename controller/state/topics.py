@@ -46,7 +46,7 @@ from ...protocol.metadata.records import (
 from ...protocol.model import MAX_TOPIC_NAME_LENGTH, topic_metric_name, topic_name_fault
 from ...storage_node.log.names import METADATA_TOPIC
 from .config_rules import ConfigSizes, Inheritance, checked_configs
-from .decision import Decision, Randomness
+from .decision import Decision
 from .mutation_quotas import FREE, Charge
 from .placement import UsableNode, check_not_cordoned, place
 from .reassignments import MAX_REPLICATION_FACTOR
@@ -55,6 +55,7 @@ from .standing import active_nodes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set
 
+    from ...runtime.random_source import RandomSource
     from ..config import ControllerConfig
 
 DEFAULT = -1  # in a request: take the cluster's default
@@ -87,7 +88,7 @@ class Topics:
     """Decides about topics. Changes nothing but its generator of random numbers."""
 
     config: ControllerConfig
-    randomness: Randomness
+    randomness: RandomSource
     sizes: ConfigSizes
     cordoned: Set[int] = frozenset()  # nodes that get no new replicas, as they are at each decision
 

@@ -98,7 +98,7 @@ class ClassicConsumers:
         draft.assign(self._members.assignor_names)
         draft.reconcile(member_id, owned, draft.group.members[member_id].epoch)
         after = draft.group.members[member_id]
-        outcome = Outcome(draft.records)
+        outcome = Outcome(draft.decided())
         if can_downgrade(draft.group, (), self._around.config.now):
             outcome.records += self._members.downgrade(draft.group, (), now)
         outcome.answer(

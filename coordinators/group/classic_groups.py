@@ -27,9 +27,9 @@ if TYPE_CHECKING:
         SyncGroupRequest,
     )
     from ..runtime.ports import Now, Record, Surroundings, Token
-    from .census import Census
     from .facts import GroupFacts
     from .group import Group
+    from .group_state_counts import GroupStateCounts
 
 
 class ClassicGroups:
@@ -41,9 +41,9 @@ class ClassicGroups:
         around: Surroundings,
         partition: int,
         facts: GroupFacts,
-        census: Census,
+        state_counts: GroupStateCounts,
     ) -> None:
-        self.rebalances = Rebalances(groups, around, census)
+        self.rebalances = Rebalances(groups, around, state_counts)
         self._groups = groups
         self._around = around
         self._facts = facts

@@ -15,6 +15,7 @@ from ...protocol.errors import InvalidRegularExpressionError
 from ...runtime.regex import MAX_WORK, compile_regex
 from .assignors import ASSIGNORS
 from .assignors.model import MemberSpec
+from .consumer_group import GROUP_TRANSITIONS
 from .consumer_member import MEMBER_TRANSITIONS, Member, MemberState
 from .reconciliation import next_step
 
@@ -37,6 +38,7 @@ class ConsumerDraft:
         self.group = group
         self.records: list[Record] = records or []
         self._topics = topics
+        self._before = group
         self._is_copy = False
 
     def write(self, record: Record) -> None:
@@ -46,6 +48,12 @@ class ConsumerDraft:
             self._is_copy = True
         self.records.append(record)
         self.group.apply(record)
+
+    def decided(self) -> list[Record]:
+        """The records, once the decision is whole; by them the group takes a step of GROUP_TRANSITIONS."""
+        before, after = self._before.state, self.group.state
+        assert after is before or after in GROUP_TRANSITIONS[before], f"{after} does not follow {before}"
+        return self.records
 
     # --- members ----------------------------------------------------------------------------------------
 

@@ -29,8 +29,8 @@ from .consumer_group import ConsumerGroup
 from .consumer_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, Member
 from .consumer_requests import check_request, is_full, is_leaving, owned_by
 from .group import fenced_instance
+from .heartbeat_pacing import HeartbeatPacing
 from .migration import check_upgrade, upgrade
-from .pace import Pace
 from .reconciliation import is_part_of
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class ConsumerHeartbeats:
         self._members = members
         self._around = members.around
         self.topics_changed_at = members.around.image.offset  # metadata offset: topics came or went
-        self._pace = Pace()
+        self._pacing = HeartbeatPacing()
         self._checked: dict[str, tuple[int, int]] = {}  # soft: group -> image and epoch whose topics agree
 
     def heartbeat(self, body: ConsumerGroupHeartbeatRequest, token: Token, now: Now) -> Outcome:
@@ -65,7 +65,7 @@ class ConsumerHeartbeats:
         draft.assign(self._members.assignor_names)
         draft.reconcile(member_id, owned, known_epoch)
         after = draft.group.members[member_id]
-        interval_ms = self._pace.interval_ms(
+        interval_ms = self._pacing.interval_ms(
             body.group_id,
             before=epoch_before,
             epoch=draft.group.epoch,
@@ -79,7 +79,7 @@ class ConsumerHeartbeats:
         reported = self._members.reported.get((body.group_id, member_id), {})
         has_all_told = reported == after.assigned and not after.pending
         is_told = is_full(body) or known_epoch != after.epoch or not has_all_told
-        outcome = Outcome(draft.records)
+        outcome = Outcome(draft.decided())
         self._members.end_classic_waits(draft.group, outcome, now)
         outcome.answer(
             token,
@@ -194,7 +194,7 @@ class ConsumerHeartbeats:
             draft = self._members.draft(group)
             draft.move(left_for_now(member, STATIC_LEAVE_EPOCH))
             self._members.begin_session(body.group_id, draft.group.members[member.member_id], now)
-            outcome = Outcome(draft.records)
+            outcome = Outcome(draft.decided())
         else:
             outcome = self._members.take_out(group, [member.member_id], now)
         outcome.answer(token, ConsumerGroupHeartbeatResponse(0, body.member_id, body.member_epoch))
@@ -203,7 +203,7 @@ class ConsumerHeartbeats:
     def forget(self, group_id: str) -> None:
         """The group is gone."""
         self._checked.pop(group_id, None)
-        self._pace.forget(group_id)
+        self._pacing.forget(group_id)
 
 
 def _own_static_member(found: Member | None, body: ConsumerGroupHeartbeatRequest) -> Member:

@@ -141,7 +141,7 @@ class ConsumerMembers:
         else:
             draft = self.draft(group)
             draft.remove(member_ids)
-            records = draft.records
+            records = draft.decided()
         members = [group.members[member_id] for member_id in member_ids]
         for member in members:
             self.forget(group.group_id, member.member_id)

@@ -22,9 +22,9 @@ from .classic_states import ClassicState
 
 if TYPE_CHECKING:
     from ..runtime.ports import Now, Surroundings, Token
-    from .census import Census
     from .classic_member import ClassicMember
     from .group import Group
+    from .group_state_counts import GroupStateCounts
 
 # A new member cannot heartbeat while it waits, and a client that gave up and came back waits under another
 # id: one that waits for longer is taken for such a ghost. Source: Kafka's constant.
@@ -36,10 +36,12 @@ MIN_WAIT_MS = 1_000
 class Rebalances:
     """Sessions and rebalances of the classic groups among `groups`."""
 
-    def __init__(self, groups: dict[str, Group], around: Surroundings, census: Census) -> None:
+    def __init__(
+        self, groups: dict[str, Group], around: Surroundings, state_counts: GroupStateCounts
+    ) -> None:
         self._groups = groups
         self._around = around
-        self._census = census
+        self._state_counts = state_counts
 
     def _group(self, group_id: str) -> ClassicGroup | None:
         group = self._groups.get(group_id)
@@ -86,7 +88,7 @@ class Rebalances:
         answer_sync_error(member, gone, outcome)
         self.end_session(group.group_id, member.member_id)
         group.remove(member.member_id)
-        self._census.changed(group.group_id)
+        self._state_counts.changed(group.group_id)
 
     def forget(self, group: ClassicGroup) -> None:
         """The group is no classic one any more, or never became one: it waits for nobody."""
@@ -106,7 +108,7 @@ class Rebalances:
 
     def prepare_or_complete(self, group: ClassicGroup, now: Now, outcome: Outcome) -> None:
         """Somebody joins: begin a rebalance, or end the waiting of the one that is under way."""
-        self._census.changed(group.group_id)
+        self._state_counts.changed(group.group_id)
         if group.can_rebalance:
             self.prepare(group, now, outcome)
         else:
@@ -127,7 +129,7 @@ class Rebalances:
         self._around.timers.cancel(("sync", group.group_id))
         is_first = group.is_empty
         group.become(ClassicState.PREPARING_REBALANCE, now.wall_ms)
-        self._census.changed(group.group_id)
+        self._state_counts.changed(group.group_id)
         if is_first:
             delay_ms = self._around.config.now.group_initial_rebalance_delay_ms
             left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
@@ -186,7 +188,7 @@ class Rebalances:
             self._wait_for_joins(group, now, MIN_WAIT_MS)
             return
         group.next_generation(now.wall_ms)
-        self._census.changed(group.group_id)
+        self._state_counts.changed(group.group_id)
         if group.is_empty:
             # Should the append fail: the log says that the old generation goes on, and its members, who are
             # gone, time out where it is loaded.

@@ -14,7 +14,6 @@ from ...protocol.messages import registry
 from ...protocol.records.group_records import ConsumerGroupMetadataKey, GroupMetadataKey, OffsetCommitKey
 from ..runtime.ports import Outcome, Record, ShardMetrics
 from .admin import GroupAdmin
-from .census import Census
 from .classic_group import ClassicGroup
 from .classic_groups import ClassicGroups
 from .classic_states import ClassicState
@@ -23,6 +22,7 @@ from .consumer_groups import ConsumerGroups
 from .expiry import Expiry
 from .facts import GroupFacts
 from .group import GroupType
+from .group_state_counts import GroupStateCounts
 from .offset_commits import NO_TOPIC_ID, OffsetCommits
 from .offset_fetches import OffsetFetches
 from .offset_store import OffsetStore
@@ -49,11 +49,11 @@ class GroupShard:
         self.partition = partition
         self.groups: dict[str, Group] = {}
         self.facts = GroupFacts()
-        self._census = Census(self.groups)
+        self._state_counts = GroupStateCounts(self.groups)
         self._is_loaded = False
         self.store = OffsetStore()
         self._around = around
-        self._classic = ClassicGroups(self.groups, around, partition, self.facts, self._census)
+        self._classic = ClassicGroups(self.groups, around, partition, self.facts, self._state_counts)
         self._consumer = ConsumerGroups(self.groups, around, self._classic)
         self._expiry = Expiry(self.groups, around, self.store, self.facts)
         commits = OffsetCommits(self.groups, around, self.store, self._classic, self.facts)
@@ -98,7 +98,7 @@ class GroupShard:
         if isinstance(key, OffsetCommitKey):
             if record.value is not None and key.group not in self.groups:
                 self.groups[key.group] = ClassicGroup(key.group)
-                self._census.changed(key.group)
+                self._state_counts.changed(key.group)
             self.store.replay(record, offset, stamp)
             return
         if isinstance(key, GroupMetadataKey):
@@ -107,7 +107,7 @@ class GroupShard:
             self._consumer.replay(record)
             if self._is_loaded and isinstance(key, ConsumerGroupMetadataKey):
                 self.facts.consumer_rebalances += record.value is not None
-        self._census.changed(key.group)
+        self._state_counts.changed(key.group)
 
     def replay_marker(self, stamp: Stamp, *, is_commit: bool, offset: int) -> None:
         """The producer's transaction has ended; each commit knows its own place in the log."""
@@ -134,7 +134,7 @@ class GroupShard:
 
     def metrics(self) -> ShardMetrics:
         """Kafka's GroupMetadataManager and group-coordinator-metrics."""
-        counts = self._census.counts()
+        counts = self._state_counts.counts()
         classic = {state: counts.groups[GroupType.CLASSIC, state.value] for state in ClassicState}
         consumer = {state: counts.groups[GroupType.CONSUMER, state.value] for state in GroupState}
         gauges = {

@@ -79,6 +79,18 @@ class ShardState(Enum):
     CLOSED = "closed"
 
 
+SHARD_TRANSITIONS: dict[ShardState, dict[ShardState, str]] = {
+    ShardState.LOADING: {
+        ShardState.ACTIVE: "all of the log is applied, and no earlier leader may answer",
+        ShardState.FAILED: "the log cannot be read",
+        ShardState.CLOSED: "the node does not lead the partition in this epoch",
+    },
+    ShardState.ACTIVE: {ShardState.CLOSED: "the node does not lead the partition in this epoch"},
+    ShardState.FAILED: {ShardState.CLOSED: "the node does not lead the partition in this epoch"},
+    ShardState.CLOSED: {},
+}
+
+
 class _Held(NamedTuple):
     """An answer that tells of what is not committed yet."""
 
@@ -183,13 +195,17 @@ class HostedShard:
     def close(self) -> None:
         """This node does not lead the partition any more, in this epoch: nothing here counts."""
         was_active = self.state is ShardState.ACTIVE
-        self.state = ShardState.CLOSED
+        self._move(ShardState.CLOSED)
         error = NotCoordinatorError(f"node {self.node_id} does not lead {self.name} any more")
         self._timers.clear()
         self._own_timers.clear()
         left: list[Any] = self._shard.close() if was_active else []
         for token in dict.fromkeys((*left, *self.waiting)):
             token.deliver(error)
+
+    def _move(self, state: ShardState) -> None:
+        assert state in SHARD_TRANSITIONS[self.state], f"{self.name}: {state} does not follow {self.state}"
+        self.state = state
 
     def _load_on(self) -> None:
         _, end = self._host.bounds(self.key)
@@ -240,7 +256,7 @@ class HostedShard:
         if not self._host.is_handed_over(self.key):
             self._own_timers.set(_LOADING, self._host.now_ms + HANDOVER_LOOK_MS, self._look_again)
             return
-        self.state = ShardState.ACTIVE
+        self._move(ShardState.ACTIVE)
         took_ms = self._host.now_ms - self._load_began_ms
         self._parts.metrics[self.name.topic].load_times.record(took_ms)
         if self._replayed:
@@ -257,7 +273,7 @@ class HostedShard:
 
     def _fail(self, fault: str) -> None:
         """Nothing is decided on half a state."""
-        self.state = ShardState.FAILED
+        self._move(ShardState.FAILED)
         self._fault = f"{self.name} cannot be read: {fault}"
         self._to_replay.clear()
         self._host.note(logging.ERROR, f"no coordinator: {self._fault}")

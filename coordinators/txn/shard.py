@@ -42,7 +42,6 @@ from ...protocol.messages.transactions import (
 from ...protocol.model import CONSUMER_OFFSETS
 from ...protocol.records.transaction_records import TransactionKey
 from ..runtime.ports import Outcome, Record
-from .census import Census
 from .held import HOLD_MS, Held, HeldRequest
 from .listing import described, listed
 from .markers import Markers
@@ -59,6 +58,7 @@ from .transaction import (
     prepared,
     with_partitions,
 )
+from .transaction_state_counts import TransactionStateCounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -101,7 +101,7 @@ class TransactionShard:
         self._halvings = 0  # of what goes into one batch
         self._markers = Markers(around, self._complete)
         self._held = Held()
-        self._census = Census()
+        self._state_counts = TransactionStateCounts()
         self._handlers: dict[int, Callable[[Any, Token, Now], Outcome]] = {
             registry.INIT_PRODUCER_ID.key: self._init_producer_id,
             registry.ADD_PARTITIONS_TO_TXN.key: self._add_partitions,
@@ -126,7 +126,7 @@ class TransactionShard:
         transactional_id = record.key.transactional_id
         before = self._known.get(transactional_id)
         if record.value is None:
-            self._census.changed(before, None)
+            self._state_counts.changed(before, None)
             self._known.pop(transactional_id, None)
             self._deadlines.pop(transactional_id, None)
             self._markers.end(transactional_id)
@@ -134,7 +134,7 @@ class TransactionShard:
         transaction = Transaction(record.value)
         last_epoch = self._coming.pop(transactional_id, transaction.last_epoch)
         self._known[transactional_id] = transaction = transaction._replace(last_epoch=last_epoch)
-        self._census.changed(before, transaction)
+        self._state_counts.changed(before, transaction)
         if transaction.state is TxnState.ONGOING:
             self._deadlines.setdefault(transactional_id)
         else:
@@ -149,7 +149,7 @@ class TransactionShard:
 
     def on_loaded(self, now: Now) -> Outcome:
         """What was decided is ended, once it is committed that it was decided."""
-        self._census.is_loaded = True
+        self._state_counts.is_loaded = True
         config = self._around.config.now
         interval_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
         self._around.timers.set(_OVERDUE, now.ms + interval_ms, self._abort_overdue)
@@ -169,7 +169,7 @@ class TransactionShard:
 
     def metrics(self) -> ShardMetrics:
         """See Shard."""
-        return self._census.metrics()
+        return self._state_counts.metrics()
 
     def committed_offsets(self) -> Iterator[tuple[str, TopicPartition, int]]:
         """None: no groups are here."""

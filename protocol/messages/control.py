@@ -129,8 +129,8 @@ class ConfigSynonym(msgspec.Struct, array_like=True, frozen=True):
 
 class ConfigEntry(msgspec.Struct, array_like=True, frozen=True):
     """One effective config. `source`: 1 topic, 2 one broker, 3 all brokers, 4 the file of the server that
-    answers, 5 built-in default. `is_default`: not set at this very resource. Null hides a sensitive value.
-    `synonyms`: every level that says something, the one that holds first. `config_type` is Kafka's: 1
+    answers, 5 built-in default, 6 logger. `is_default`: not set at this very resource. Null hides a sensitive
+    value. `synonyms`: every level that says something, the one that holds first. `config_type` is Kafka's: 1
     boolean, 2 text, 5 whole number, 6 number, 7 list, 9 password."""
 
     name: str
@@ -169,9 +169,14 @@ class DescribeConfigsResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ListConfigResourcesRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Which resources have dynamic configs; no types asks for all."""
+    """The resources that can have configs; no types asks for all types.
+
+    `is_configured_only`: only resources with dynamic configs of their own, the cluster-wide defaults and
+    unregistered nodes included.
+    """
 
     resource_types: tuple[int, ...] = ()
+    is_configured_only: bool = False
 
 
 class ListConfigResourcesResponse(msgspec.Struct, array_like=True, frozen=True):
@@ -293,12 +298,16 @@ class DrainNodeRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class DrainNodeResponse(msgspec.Struct, array_like=True, frozen=True):
-    """`leaders_left`: partitions that the node still leads, because nobody else may lead them now."""
+    """`leaders_left`: partitions that the node still leads, because no other replica may lead them now.
+    `below_min_isr`: partitions of the node whose ISR is now too small for acks=all, and their first
+    topics."""
 
     error_code: int
     error_detail: str = ""
     leaders_left: int = 0
     metadata_offset: int = -1
+    below_min_isr: int = 0
+    topics_below_min_isr: tuple[str, ...] = ()
 
 
 class AlterPartitionItem(msgspec.Struct, array_like=True, frozen=True):

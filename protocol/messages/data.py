@@ -113,7 +113,8 @@ class ProduceRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ProducePartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """`log_append_time_ms` is -1 unless the topic stamps records itself."""
+    """`log_append_time_ms` is -1 unless the topic stamps records itself. `record_errors`: (index in the
+    batch, message) of the records for which the batch was refused (KIP-467); nothing of it was stored."""
 
     error_code: int
     base_offset: int = -1
@@ -122,6 +123,7 @@ class ProducePartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=
     error_detail: str = ""
     leader_id: int = -1  # with NOT_LEADER_OR_FOLLOWER: who leads now, -1 unknown (KIP-951)
     leader_epoch: int = -1
+    record_errors: tuple[tuple[int, str], ...] = ()
 
 
 class ProduceResponse(msgspec.Struct, array_like=True, frozen=True):

@@ -7,6 +7,7 @@ older peer ignores what it does not know.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any, NamedTuple
 
 import msgspec
@@ -35,8 +36,17 @@ class ResponseHeader(msgspec.Struct, array_like=True, frozen=True, gc=False):
     throttle_ms: int = 0
 
 
+class Role(Enum):
+    """Which server answers an api."""
+
+    DIRECT = "the server that is asked"
+    FORWARDED = "the controller; a storage node forwards the request to it"
+    GROUP = "the coordinator of the group, on the node that leads its partition of __consumer_offsets"
+    TRANSACTION = "the coordinator of the transactional id, on the node that leads its partition"
+
+
 class Api(NamedTuple):
-    """One request kind: Kafka's number and name, the versions we speak, and its two bodies."""
+    """One request kind: Kafka's number and name, the versions we speak, its two bodies, and its server."""
 
     key: int
     name: str
@@ -44,6 +54,7 @@ class Api(NamedTuple):
     max_version: int
     request: type[Any]
     response: type[Any]
+    role: Role = Role.DIRECT
 
 
 class ApiVersionRange(msgspec.Struct, array_like=True, frozen=True, gc=False):

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from .image import MetadataImage
 
 GROUP_VERSION, TRANSACTION_VERSION = "group.version", "transaction.version"
-# Lowest and highest level. What metadata.version counts is a JVM's log; the number is that of Kafka 4.1,
-# whose apis are served.
+# Lowest and highest level. metadata.version counts formats of Kafka's own metadata log; the number is that of
+# Kafka 4.3, whose APIs are served.
 SUPPORTED: dict[str, tuple[int, int]] = {
     "eligible.leader.replicas.version": (1, 1),
     GROUP_VERSION: (0, 1),
     "kraft.version": (1, 1),
-    "metadata.version": (27, 27),
+    "metadata.version": (30, 30),
     TRANSACTION_VERSION: (0, 2),
 }
 

@@ -1,24 +1,29 @@
 """Part of _batch.pyx: the record object."""
 
 
+cdef tuple _NAMES = (
+    "topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers", "leader_epoch",
+)
+
+
 @cython.freelist(4096)
 cdef class Record:
-    """One record as a consumer sees it. Plain attributes, so that deserialisers can replace key and value.
+    """One record as a consumer sees it: immutable; `replace` makes another one.
 
     A decoded record holds only bytes, strings and tuples of them, so it cannot be part of a cycle and is
-    not tracked by the garbage collector (which costs more than decoding it). Setting an attribute to
-    something else hands the record back to the collector.
+    not tracked by the garbage collector (which costs more than decoding it). `_fill`, which puts other objects
+    into it before it is handed out, hands the record back to the collector.
     """
 
     cdef object _topic
     cdef object _key
     cdef object _value
     cdef object _headers
-    cdef public long long offset
-    cdef public long long timestamp
-    cdef public int partition
-    cdef public int timestamp_type
-    cdef public int leader_epoch
+    cdef readonly long long offset
+    cdef readonly long long timestamp
+    cdef readonly int partition
+    cdef readonly int timestamp_type
+    cdef readonly int leader_epoch
 
     def __init__(
         self, topic, partition, offset, timestamp, timestamp_type, key, value, headers=(), leader_epoch=-1
@@ -33,46 +38,39 @@ cdef class Record:
         self._headers = headers
         self.leader_epoch = leader_epoch
 
-    cdef inline int _track(self) except -1:
+    def __setattr__(self, name, value):
+        raise AttributeError(f"records are immutable: record.replace({name}=...) makes another one")
+
+    def __delattr__(self, name):
+        raise AttributeError(f"records are immutable: {name} cannot be deleted")
+
+    def _fill(self, key, value):
+        """Put in what the deserialisers made of key and value; before the record is handed out."""
         if not PyObject_GC_IsTracked(self):
             PyObject_GC_Track(self)
-        return 0
+        self._key = key
+        self._value = value
+
+    def replace(self, **changes):
+        """A record with other values for these attributes. Errors: TypeError for an unknown one."""
+        facts = dict(zip(_NAMES, self._facts()))
+        return Record(**(facts | changes))
 
     @property
     def topic(self):
         return self._topic
 
-    @topic.setter
-    def topic(self, topic):
-        self._track()
-        self._topic = topic
-
     @property
     def key(self):
         return self._key
-
-    @key.setter
-    def key(self, key):
-        self._track()
-        self._key = key
 
     @property
     def value(self):
         return self._value
 
-    @value.setter
-    def value(self, value):
-        self._track()
-        self._value = value
-
     @property
     def headers(self):
         return self._headers
-
-    @headers.setter
-    def headers(self, headers):
-        self._track()
-        self._headers = headers
 
     cdef tuple _facts(self):
         return (
@@ -100,7 +98,7 @@ cdef class Record:
         return self._facts() == (<Record>other)._facts()
 
     def __hash__(self):
-        raise TypeError("unhashable type: 'Record'")
+        return hash(self._facts())
 
     def __reduce__(self):
         return Record, self._facts()

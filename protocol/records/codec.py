@@ -7,7 +7,7 @@ error that says how to build it, never a silent fallback.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import ConfigError
 from .cleaning import Cleaned
@@ -44,17 +44,30 @@ Header = tuple[str, bytes | None]
 
 
 class RecordLike(Protocol):
-    """One decoded record, with slots; the attributes are plain and may be replaced by deserialisers."""
+    """One decoded record, with slots; immutable, but for `_fill` before it is handed out. `timestamp` is in
+    ms, under LOG_APPEND_TIME the batch's max timestamp."""
 
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int  # ms; the batch's max timestamp under LOG_APPEND_TIME
-    timestamp_type: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[Header, ...]
-    leader_epoch: int
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def timestamp_type(self) -> int: ...
+    @property
+    def key(self) -> Any: ...
+    @property
+    def value(self) -> Any: ...
+    @property
+    def headers(self) -> tuple[Header, ...]: ...
+    @property
+    def leader_epoch(self) -> int: ...
+    def _fill(self, key: Any, value: Any) -> None: ...
+    def replace(self, **changes: Any) -> RecordLike:
+        """A record with other values for these attributes."""
 
 
 class BatchBuilder(Protocol):

@@ -37,9 +37,9 @@ _LEVELS = {
 }
 GZIP_DEFAULT_LEVEL = -1  # zlib's own choice, which is 6
 # Source: Kafka Lz4BlockOutputStream.java: the default means the fast compressor, all others the high one.
-_LZ4_DEFAULT_LEVEL = 9
+LZ4_DEFAULT_LEVEL = 9
 _LZ4_FAST, _LZ4_LEAST_HIGH = 0, 3  # the library's levels
-_ZSTD_DEFAULT_LEVEL = 3
+ZSTD_DEFAULT_LEVEL = 3
 _GZIP_WINDOW = 31  # zlib: 15 bits of window, + 16 for the gzip wrapper
 _GZIP_MIN_BYTES = 18  # header 10, trailer 8: CRC-32 and the size modulo 2^32
 _GZIP_MAX_RATIO = 1032  # Bound: a deflate code of two bits repeats at most 258 bytes
@@ -67,7 +67,7 @@ def check_level(compression: Compression, level: int | None) -> None:
 
 
 def compress(compression: Compression, data: Buffer, level: int | None = None) -> bytes:
-    """`data` in the given codec; `level` as in `check_level`."""
+    """`data` in the given codec; `level` as in `check_level`. Errors: MemoryError."""
     if compression is Compression.GZIP:
         chosen = GZIP_DEFAULT_LEVEL if level is None else level
         deflater = zlib.compressobj(chosen, zlib.DEFLATED, _GZIP_WINDOW)
@@ -84,13 +84,16 @@ def compress(compression: Compression, data: Buffer, level: int | None = None) -
         )
         return packed
     if compression is Compression.ZSTD:
-        return zstandard.ZstdCompressor(_ZSTD_DEFAULT_LEVEL if level is None else level).compress(data)
+        try:
+            return zstandard.ZstdCompressor(ZSTD_DEFAULT_LEVEL if level is None else level).compress(data)
+        except zstandard.ZstdError as error:  # no input is wrong: its tables (some 100 MB at 22) did not fit
+            raise MemoryError(str(error)) from error
     return bytes(data)
 
 
 def _lz4_level(level: int | None) -> int:
     """The library's level for Kafka's."""
-    return _LZ4_FAST if level is None or level == _LZ4_DEFAULT_LEVEL else max(level, _LZ4_LEAST_HIGH)
+    return _LZ4_FAST if level is None or level == LZ4_DEFAULT_LEVEL else max(level, _LZ4_LEAST_HIGH)
 
 
 def decompress(compression_id: int, data: Buffer, max_bytes: int) -> Buffer:

@@ -8,8 +8,13 @@ if TYPE_CHECKING:
     from .codec import Header
 
 
+_NAMES = (
+    "topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers", "leader_epoch",
+)  # fmt: skip
+
+
 class Record:
-    """One record as a consumer sees it. Plain attributes, so that deserialisers can replace key and value."""
+    """One record as a consumer sees it: immutable; `replace` makes another one."""
 
     __slots__ = (
         "headers",
@@ -22,7 +27,15 @@ class Record:
         "topic",
         "value",
     )
-    __hash__ = None  # type: ignore[assignment]  # mutable
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: Any
+    value: Any
+    headers: tuple[Header, ...]
+    leader_epoch: int
 
     def __init__(
         self,
@@ -36,15 +49,32 @@ class Record:
         headers: tuple[Header, ...] = (),
         leader_epoch: int = -1,
     ) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.offset = offset
-        self.timestamp = timestamp
-        self.timestamp_type = timestamp_type
-        self.key = key
-        self.value = value
-        self.headers = headers
-        self.leader_epoch = leader_epoch
+        put = object.__setattr__
+        put(self, "topic", topic)
+        put(self, "partition", partition)
+        put(self, "offset", offset)
+        put(self, "timestamp", timestamp)
+        put(self, "timestamp_type", timestamp_type)
+        put(self, "key", key)
+        put(self, "value", value)
+        put(self, "headers", headers)
+        put(self, "leader_epoch", leader_epoch)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"records are immutable: record.replace({name}=...) makes another one")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"records are immutable: {name} cannot be deleted")
+
+    def _fill(self, key: Any, value: Any) -> None:
+        """Put in what the deserialisers made of key and value; before the record is handed out."""
+        object.__setattr__(self, "key", key)
+        object.__setattr__(self, "value", value)
+
+    def replace(self, **changes: Any) -> Record:
+        """A record with other values for these attributes. Errors: TypeError for an unknown one."""
+        facts = dict(zip(_NAMES, self._facts(), strict=True))
+        return Record(**(facts | changes))
 
     def _facts(self) -> tuple[Any, ...]:
         return (
@@ -70,6 +100,9 @@ class Record:
         if not isinstance(other, Record):
             return NotImplemented
         return self._facts() == other._facts()
+
+    def __hash__(self) -> int:
+        return hash(self._facts())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Record, self._facts()

@@ -16,6 +16,8 @@ import threading
 import zmq
 from zmq.utils import garbage
 
+from .listen_errors import address_error
+
 # Bound: a connection takes three sockets (its own and both ends of its monitor), so this allows 5,000.
 MAX_SOCKETS = 16_384
 # Source: libzmq NEWS: 4.3.5 is the first without the known unauthenticated crashes (RELIABILITY 3.4).
@@ -102,10 +104,12 @@ def tcp_endpoint(address: str, port: int) -> str:
 
 
 def bind_tcp(socket: zmq.Socket[bytes], host: str, port: int) -> int:
-    """Listen on the first address of `host`; the port that was bound. Errors: OSError."""
-    facts = sockets.getaddrinfo(host, port, type=sockets.SOCK_STREAM, flags=sockets.AI_PASSIVE)
+    """Listen on the first address of `host`; the port that was bound. Errors: OSError, as `address_error`."""
     try:
+        facts = sockets.getaddrinfo(host, port, type=sockets.SOCK_STREAM, flags=sockets.AI_PASSIVE)
         socket.bind(tcp_endpoint(str(facts[0][4][0]), port))
     except zmq.ZMQError as error:
-        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
+        raise address_error(host, port, OSError(error.errno, error.strerror)) from error
+    except OSError as error:
+        raise address_error(host, port, error) from error
     return int(socket.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2])

@@ -58,6 +58,7 @@ MAX_WINDOW = 1000  # requests under way, however many a server allows
 REAP_AFTER_S = 0.1
 # Bound: a server may not silence a client for longer; it holds what comes too early.
 MAX_MUTE_MS = 60_000
+LATE_S = 0.1  # a timer that is later than this means that the loop stood still
 FIRST_WINDOW = 1  # until the handshake has said how many requests may be under way
 
 
@@ -254,14 +255,29 @@ class Connection:
     ) -> Response:
         """Send a request and wait for its answer; waits for room in the backlog first.
 
+        A timeout that comes late says nothing of the server: this loop stood still, and what arrived
+        meanwhile is not read yet. The answer may then take as much longer as the timeout was late.
         Errors: RequestTimedOutError after `timeout_s` (a later answer is dropped), else as `send`.
         """
+        loop = self._loop
+        end_s = loop.time() + timeout_s
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout_at(end_s):
                 await self.writable()
-                return await self.send(api, body, frames)
         except TimeoutError:
-            raise RequestTimedOutError(f"no answer to {api.name} within {timeout_s:g} s") from None
+            raise RequestTimedOutError(f"no room for {api.name} within {timeout_s:g} s") from None
+        future = self.send(api, body, frames)
+        try:
+            late_s = LATE_S
+            while not future.done() and late_s >= LATE_S:
+                await asyncio.wait((future,), timeout=max(0.0, end_s - loop.time()))
+                late_s = loop.time() - end_s
+                end_s = loop.time() + min(late_s, timeout_s)
+            if not future.done():
+                raise RequestTimedOutError(f"no answer to {api.name} within {timeout_s:g} s")
+            return future.result()
+        finally:
+            future.cancel()
 
     @property
     def is_writable(self) -> bool:

@@ -94,6 +94,8 @@ class Router:
         self._is_scheduled = False
         self._is_stopping = False
         self._is_closed = True
+        # (kind, text): what peers do wrong, as often as they like; the owner bounds how often it is logged.
+        self.warn: Callable[[str, str], None] = lambda _kind, text: _LOG.warning("%s", text)
 
     # --- life ---------------------------------------------------------------------------------------------
 
@@ -386,9 +388,8 @@ class Router:
         """End a peer's connection and forget it: it does not read, or is not understood."""
         peer = self._peers.get(key)
         self.stats.peers_dropped += 1
-        if self.stats.may_log(self._now_ms):
-            who = f"{peer.address} {peer.client_id}" if peer else "a stranger"
-            _LOG.warning("connection of %s dropped: %s", who, printable(reason))
+        client = f"{peer.address} {peer.client_id}" if peer else "an unknown client"
+        self.warn("connection dropped", f"connection of {client} dropped: {printable(reason)}")
         self._disconnect(key, peer.descriptor if peer else descriptor, InvalidRequestError(reason))
         if peer is not None:
             self._forget(peer)
@@ -442,8 +443,8 @@ class Router:
             self.stats.handshakes_broken_off += 1
         elif event & HANDSHAKE_FAILED:
             self.stats.handshakes_failed += 1
-            if self.stats.may_log(self._read_clock()):
-                _LOG.warning("a connection to port %d does not speak our protocol (%d)", self.port, value)
+            text = f"a connection to port {self.port} does not speak our protocol ({value})"
+            self.warn("handshake failed", text)
 
     def _sweep(self) -> None:
         """Every second: end connections that are idle, stuck, or never shook hands."""

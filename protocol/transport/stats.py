@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-
-# Bound: a flood of bad connections writes this many lines a second at most; all of them are counted.
-LOG_LINES_PER_S = 10
+from dataclasses import asdict, dataclass
 
 
 @dataclass(slots=True)
@@ -24,17 +21,7 @@ class RouterStats:
     answers_dropped: int = 0  # the peer was gone or did not read
     peers_dropped: int = 0
     peers_idled: int = 0
-    _log_second: int = field(default=-1, repr=False)
-    _log_lines: int = field(default=0, repr=False)
-
-    def may_log(self, now_ms: int) -> bool:
-        """True while this second's share of log lines is not used up."""
-        second = now_ms // 1000
-        if second != self._log_second:
-            self._log_second, self._log_lines = second, 0
-        self._log_lines += 1
-        return self._log_lines <= LOG_LINES_PER_S
 
     def to_mapping(self) -> dict[str, int]:
         """All counters by name."""
-        return {name: value for name, value in asdict(self).items() if not name.startswith("_")}
+        return asdict(self)

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import sys
 from dataclasses import replace
-from importlib.util import find_spec
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -16,7 +16,8 @@ from ..bench.pacing_io import now_ns
 from ..bench.payloads import LARGEST_VALUE, PAYLOAD_KINDS, Payload
 from ..bench.plan import DEFAULT_RECORDS, READ_APIS, SEND_APIS, ReadPlan, SendPlan, Target
 from ..bench.topics import DEFAULT_PARTITIONS, TopicPlan
-from .common import Settings, bootstrap_option, cluster_option, config_option, form_option, with_settings
+from .common import Settings, bootstrap_option, changing_command, cluster_option, config_option, form_option
+from .completion import topic_names
 from .interrupts import interrupts
 from .output import note, print_object, write_line
 from .produce import CODECS
@@ -33,7 +34,7 @@ MOST_WORKERS = 64
 SMALLEST_STAMPED = 16
 MOST_STAMPED = 100_000_000  # Bound: the reader keeps one byte per record to find lost and repeated ones
 _ALL = (bootstrap_option, cluster_option, config_option, form_option)
-_GLOBAL = with_settings(*_ALL)
+_GLOBAL = changing_command(*_ALL)  # temporary topics are created and filled
 
 
 @click.group()
@@ -51,7 +52,10 @@ def _options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
 _positive = click.IntRange(min=1)
 _topic_options = _options(
     click.option(
-        "--topic", metavar="NAME", help="An existing topic [default: one that is deleted at the end]."
+        "--topic",
+        metavar="NAME",
+        shell_complete=topic_names,
+        help="An existing topic [default: one that is deleted at the end].",
     ),
     click.option("--create", is_flag=True, help="Create --topic if it is missing; it stays."),
     click.option("--partitions", type=_positive, help=f"Of a new topic [default: {DEFAULT_PARTITIONS}]."),
@@ -380,8 +384,10 @@ def _read_plan(target: Target, options: dict[str, Any], *, from_end: bool) -> Re
 
 
 def _check_arrow() -> None:
-    if find_spec("pyarrow") is None:
-        raise click.UsageError("--api arrow needs pyarrow: pip install 'headrace[arrow]'")
+    try:
+        import_module("headrace.clients.arrow.library")
+    except ImportError as error:
+        raise click.UsageError(f"--api arrow: {error}") from error
 
 
 # --- while it runs, and at the end ----------------------------------------------------------------------

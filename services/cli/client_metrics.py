@@ -12,10 +12,11 @@ from .common import (
     NotFoundError,
     Settings,
     bootstrap_option,
+    changing_command,
     cluster_option,
     config_option,
     form_option,
-    with_settings,
+    reading_command,
 )
 from .output import note, print_rows
 
@@ -33,7 +34,7 @@ def client_metrics() -> None:
 
 
 @client_metrics.command("list")
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def list_subscriptions(settings: Settings) -> None:
     """List the subscriptions."""
     with open_admin(settings, settings.client_config()) as admin:
@@ -42,7 +43,7 @@ def list_subscriptions(settings: Settings) -> None:
 
 @client_metrics.command()
 @_name_option
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def describe(settings: Settings, *, name: str | None) -> None:
     """Show a subscription, or all of them."""
     from ...clients.admin.admin_types import Resource
@@ -50,7 +51,7 @@ def describe(settings: Settings, *, name: str | None) -> None:
     with open_admin(settings, settings.client_config()) as admin:
         names = _names(admin)
         if name is not None and name not in names:
-            raise NotFoundError(f"there is no subscription {name!r}")
+            raise _not_found(name)
         wanted = [Resource.client_metrics(each) for each in ([name] if name is not None else names)]
         found = admin.describe_configs(*wanted) if wanted else {}
         rows = [{"name": each.name, **{key: found[each][key].value for key in KEYS}} for each in wanted]
@@ -63,7 +64,7 @@ def describe(settings: Settings, *, name: str | None) -> None:
 @click.option("--metrics", metavar="PREFIX,...", help="Beginnings of names of metrics; * for all.")
 @click.option("--interval", metavar="MS", help="How often they are pushed, in ms.")
 @click.option("--match", metavar="FACT=REGEX,...", help="Which clients are asked, as client_id=app-.*")
-@with_settings(bootstrap_option, cluster_option, config_option)
+@changing_command(bootstrap_option, cluster_option, config_option)
 def alter(
     settings: Settings,
     *,
@@ -88,18 +89,23 @@ def alter(
 
 @client_metrics.command()
 @click.option("--name", metavar="NAME", required=True, help="Of the subscription.")
-@with_settings(bootstrap_option, cluster_option, config_option)
+@changing_command(bootstrap_option, cluster_option, config_option)
 def delete(settings: Settings, *, name: str) -> None:
     """Forget a subscription."""
     with open_admin(settings, settings.client_config()) as admin:
         if name not in _names(admin):
-            raise NotFoundError(f"there is no subscription {name!r}")
+            raise _not_found(name)
         _alter(admin, name, dict.fromkeys(KEYS))
     note(f"deleted: subscription {name}")
 
 
+def _not_found(name: str) -> NotFoundError:
+    return NotFoundError(f"there is no subscription {name!r}; `headrace client-metrics list` shows all")
+
+
 def _names(admin: Admin) -> list[str]:
-    return sorted(each.name for each in admin.list_config_resources() if each.kind == "client-metrics")
+    configured = admin.list_config_resources(configured_only=True)
+    return sorted(each.name for each in configured if each.kind == "client-metrics")
 
 
 def _alter(admin: Admin, name: str, changes: dict[str, str | None]) -> None:

@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..cluster_files_io import DEFAULT_CLUSTER, UnknownClusterError, known_clusters
+from ..cluster_files_io import UnknownClusterError, known_clusters
+from ..discovery import chosen_cluster
 from .common import (
     NotFoundError,
     PartialFailureError,
     Settings,
     bootstrap_option,
+    changing_command,
     cluster_option,
     config_option,
     form_option,
-    with_settings,
+    reading_command,
 )
 from .output import note, print_object, print_rows, size_text, write_line
 
@@ -48,9 +50,14 @@ _SERVER_COLUMNS = ("name", "state", "role", "endpoint", "pid", "leaders", "parti
     help="Tie node I to the machine with Ray resource NAME-I (0: the first controller) [default: node:<ip>].",
 )
 @click.option(
+    "--machines",
+    type=click.IntRange(min=1),
+    help="Wait until Ray has so many machines, so that nodes are spread over them [default: 1].",
+)
+@click.option(
     "--timeout", "timeout_s", type=float, default=60.0, show_default=True, help="Seconds until ready."
 )
-@with_settings(config_option, form_option, cluster_option)
+@changing_command(config_option, form_option, cluster_option)
 def up(settings: Settings, **options: Any) -> None:
     """Start a cluster on Ray, or adopt the one that runs. It stays up until `headrace down`."""
     from .. import ray_host
@@ -82,7 +89,7 @@ def kafka_addresses(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 @click.command()
 @click.option("--delete-data", is_flag=True, help="Remove the logs as well: every record is lost.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
-@with_settings(form_option, cluster_option)
+@changing_command(form_option, cluster_option)
 def down(settings: Settings, *, delete_data: bool, is_sure: bool) -> None:
     """Stop a cluster, and the Ray that was started for it. The logs stay."""
     from .. import ray_host
@@ -102,7 +109,7 @@ def down(settings: Settings, *, delete_data: bool, is_sure: bool) -> None:
 
 
 @click.command()
-@with_settings(bootstrap_option, config_option, form_option, cluster_option)
+@reading_command(bootstrap_option, config_option, form_option, cluster_option)
 def status(settings: Settings) -> None:
     """Show what runs. Exit code 1 when something should run and does not.
 
@@ -131,13 +138,7 @@ def _seen_by_ray(settings: Settings) -> dict[str, Any]:
 
     if settings.config:
         raise click.UsageError("-X has no effect on `status` without -b")
-    name = settings.cluster_name
-    if name == DEFAULT_CLUSTER and settings.cluster is None and name not in known_clusters():
-        others = ", ".join(known_clusters())
-        raise UnknownClusterError(
-            f"no cluster is up{f'; name one with --cluster: {others}' if others else ''}"
-        )
-    facts = ray_host.status(name)
+    facts = ray_host.status(chosen_cluster(settings.cluster_name, known_clusters(), "--cluster"))
     if facts["state"] == "down" and facts["bootstrap"]:
         remedy = "`headrace up` starts it over the data" if facts["ray_is_ours"] else "start its head again"
         note(f"no Ray answers at {facts['ray_address']}: {remedy}; -b asks the storage nodes themselves")

@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import os
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ...clients.bootstrap import VARIABLE as BOOTSTRAP_VARIABLE
 from ...protocol.errors import HeadraceError
-from ..cluster_files_io import DEFAULT_CLUSTER, read_cluster_file
-from ..discovery import CLUSTER_VARIABLE
-from .output import OUTPUT_FORMATS, OutputFormat
+from ..cluster_files_io import DEFAULT_CLUSTER, known_clusters, read_cluster_file
+from ..discovery import CLUSTER_VARIABLE, chosen_cluster
+from .output import OUTPUT_FORMATS, OutputFormat, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +25,7 @@ EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_NOT_FOUND, EXIT_PARTIAL = 0, 1, 2, 3, 4
 # Whoever types a command waits for it: less than the minute that a program is given by default.
 API_TIMEOUT_MS = 15_000
 EXIT_INTERRUPTED = 130  # 128 + SIGINT
+_EFFECT = "headrace_effect"  # an attribute of the function behind a click command
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, what the shell reports for any tool whose reader went away
 
 
@@ -34,15 +37,24 @@ class NotFoundError(HeadraceError):
     """What was named does not exist."""
 
 
+class Effect(Enum):
+    """What a command does to a cluster. One that changes something, if only with some of its options, never
+    falls back to a cluster that was not named."""
+
+    READS = "reads"
+    CHANGES = "changes"
+
+
 @dataclass
 class Settings:
-    """The global options, from before or after the command's name."""
+    """The global options, from before or after the command's name, and the effect of that command."""
 
     bootstrap: str | None = None
     config: dict[str, str] = field(default_factory=dict)
     form: OutputFormat = "text"
     cluster: str | None = None
     is_debug: bool = False
+    effect: Effect = Effect.CHANGES
 
     @property
     def cluster_name(self) -> str:
@@ -54,18 +66,31 @@ class Settings:
         return {**client_defaults(), **self.config}
 
     def addresses(self) -> str | None:
-        """Where clients connect: -b, or what --cluster names; None leaves it to the clients.
+        """Where clients connect: -b, or the addresses of the chosen cluster of this machine; None when the
+        clients read them from HEADRACE_BOOTSTRAP.
 
-        Errors: click.UsageError for both; UnknownClusterError; NotFoundError while it has no address yet.
+        Errors: click.UsageError for both -b and --cluster; UnknownClusterError; NotFoundError while the
+        cluster has no address yet.
         """
         if self.bootstrap and self.cluster:
             raise click.UsageError("-b and --cluster both name a cluster: give one of them")
-        if self.bootstrap or not self.cluster:
+        if self.bootstrap or (not self.cluster and os.environ.get(BOOTSTRAP_VARIABLE)):
             return self.bootstrap
-        known = read_cluster_file(self.cluster).bootstrap
+        name = self._chosen_cluster()
+        known = read_cluster_file(name).bootstrap
         if not known:
-            raise NotFoundError(f"cluster {self.cluster!r} is still starting")
+            raise NotFoundError(f"cluster {name!r} is still starting: wait until `headrace up` has ended")
         return ",".join(known)
+
+    def _chosen_cluster(self) -> str:
+        """As `chosen_cluster`. But a command that reads takes the only cluster of this machine, and says so,
+        where no cluster was named and the default one is not up. Errors: UnknownClusterError."""
+        name, known = self.cluster_name, known_clusters()
+        is_named = bool(self.cluster or os.environ.get(CLUSTER_VARIABLE))
+        if self.effect is Effect.READS and not is_named and name not in known and len(known) == 1:
+            note(f"no cluster {name!r} is up: reading from cluster {known[0]!r} (--cluster names one)")
+            return known[0]
+        return chosen_cluster(name, known, "--cluster")
 
 
 def client_defaults() -> dict[str, str]:
@@ -118,7 +143,12 @@ def form_option(command: F) -> F:
 
 def cluster_option(command: F) -> F:
     """--cluster: which cluster of this machine."""
-    return click.option("--cluster", metavar="NAME", help="Name of the cluster [default: default].")(command)
+    return click.option(
+        "--cluster",
+        metavar="NAME",
+        shell_complete=lambda _context, _option, text: [x for x in known_clusters() if x.startswith(text)],
+        help="Name of the cluster [default: default].",
+    )(command)
 
 
 def debug_option(command: F) -> F:
@@ -126,7 +156,24 @@ def debug_option(command: F) -> F:
     return click.option("--debug", "is_debug", is_flag=True, help="Show the traceback of an error.")(command)
 
 
-def with_settings(*options: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Any]:
+def reading_command(*options: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Any]:
+    """Declare that a command changes nothing, and add global options to it; see `_command`."""
+    return _command(Effect.READS, options)
+
+
+def changing_command(*options: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Any]:
+    """Declare that a command can change something, and add global options to it; see `_command`."""
+    return _command(Effect.CHANGES, options)
+
+
+def effect_of(command: click.Command) -> Effect | None:
+    """What was declared for a command; None for a group of commands."""
+    return getattr(command.callback, _EFFECT, None)
+
+
+def _command(
+    effect: Effect, options: tuple[Callable[[Any], Any], ...]
+) -> Callable[[Callable[..., Any]], Any]:
     """Add global options to a command; it gets one `Settings` as its first argument.
 
     What stands after the command's name wins; -X pairs add up. An option before the name that would have no
@@ -139,6 +186,7 @@ def with_settings(*options: Callable[[Any], Any]) -> Callable[[Callable[..., Any
         def wrapped(context: click.Context, /, **given: Any) -> Any:
             settings: Settings = context.find_object(Settings) or Settings()
             absorb(settings, given)
+            settings.effect = effect
             for flag, option, value in (
                 ("-b", bootstrap_option, settings.bootstrap),
                 ("-X", config_option, settings.config),
@@ -149,6 +197,7 @@ def with_settings(*options: Callable[[Any], Any]) -> Callable[[Callable[..., Any
             return context.invoke(command, settings, **given)
 
         result: Any = wrapped
+        setattr(result, _EFFECT, effect)
         for option in reversed((*options, debug_option)):
             result = option(result)
         return result

@@ -10,12 +10,14 @@ from .admin import open_admin, raise_first
 from .common import (
     Settings,
     bootstrap_option,
+    changing_command,
     cluster_option,
     config_option,
     form_option,
     key_value_pairs,
-    with_settings,
+    reading_command,
 )
+from .completion import group_names, topic_names
 from .output import note, print_rows, write_line
 
 if TYPE_CHECKING:
@@ -41,8 +43,22 @@ def _resource_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--node", "nodes", multiple=True, type=click.IntRange(min=0), metavar="ID", help="One node."
         ),
-        click.option("--group", "groups", multiple=True, metavar="NAME", help="One group; repeatable."),
-        click.option("--topic", "topics", multiple=True, metavar="NAME", help="One topic; repeatable."),
+        click.option(
+            "--group",
+            "groups",
+            multiple=True,
+            metavar="NAME",
+            shell_complete=group_names,
+            help="One group; repeatable.",
+        ),
+        click.option(
+            "--topic",
+            "topics",
+            multiple=True,
+            metavar="NAME",
+            shell_complete=topic_names,
+            help="One topic; repeatable.",
+        ),
     ):
         command = option(command)
     return command
@@ -52,7 +68,7 @@ def _resource_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @_resource_options
 @click.option("--all", "is_all", is_flag=True, help="Also what is inherited or built in.")
 @click.option("-v", "--verbose", "is_verbose", is_flag=True, help="What every level says, and what it means.")
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def describe(
     settings: Settings,
     *,
@@ -69,7 +85,9 @@ def describe(
     over what is built in.
     """
     with open_admin(settings, settings.client_config()) as admin:
-        wanted = _resources(topics, groups, nodes, cluster_wide) or admin.list_config_resources()
+        wanted = _resources(topics, groups, nodes, cluster_wide) or admin.list_config_resources(
+            configured_only=True
+        )
         rows: list[dict[str, Any]] = []
         errors: dict[str, BaseException] = {}
         for start in range(0, len(wanted), _RESOURCES_PER_REQUEST):
@@ -116,7 +134,7 @@ def describe(
     help="Take out of a list.",
 )
 @click.option("--dry-run", is_flag=True, help="Only check.")
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def alter(
     settings: Settings,
     *,
@@ -140,12 +158,15 @@ def alter(
 
 
 @config.command()
-@with_settings()
-def keys(_settings: Settings) -> None:
+@reading_command(form_option)
+def keys(settings: Settings) -> None:
     """Print the reference of all keys: of topics, groups, nodes, controllers and clients."""
-    from ..reference import config_page
+    from ..reference import config_page, config_rows
 
-    write_line(config_page())
+    if settings.form == "text":
+        write_line(config_page())
+    else:
+        print_rows(config_rows(), (), settings.form)
 
 
 def _alter(

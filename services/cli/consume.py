@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import NotFoundError, Settings, bootstrap_option, cluster_option, config_option, with_settings
+from .common import NotFoundError, Settings, bootstrap_option, cluster_option, config_option, reading_command
+from .completion import topic_names
 from .interrupts import interrupts
 from .offsets import NOTATION, ReadRange, read_range, start_offset
 from .output import OUTPUT_FORMATS
@@ -28,7 +29,7 @@ POLL_RECORDS = 5000
 
 
 @click.command()
-@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC…", shell_complete=topic_names)
 @click.option(
     "-p", "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only these."
 )
@@ -51,7 +52,7 @@ POLL_RECORDS = 5000
 @click.option("-K", "--key-delimiter", metavar="TEXT", help="Print the key and this before the value.")
 @click.option("-Z", "--null", "shows_null", is_flag=True, help="Print NULL for a null key or value.")
 @click.option("-u", "--unbuffered", is_flag=True, help="Write each record out at once.")
-@with_settings(bootstrap_option, cluster_option, config_option)
+@reading_command(bootstrap_option, cluster_option, config_option)
 def consume(settings: Settings, *, topics: tuple[str, ...], **options: Any) -> None:
     """Print the records of TOPIC…, and go on with what comes, until Ctrl-C."""
     forms = [text for text in options["where"] if text in OUTPUT_FORMATS]
@@ -70,11 +71,14 @@ def consume(settings: Settings, *, topics: tuple[str, ...], **options: Any) -> N
     from ...clients.config import AdminConfig, ConnectionConfig, ConsumerConfig, given
     from ...clients.sync.cluster_io import connect
 
-    given(settings.config, {}, (ConsumerConfig, AdminConfig, ConnectionConfig))  # no producer's keys
+    keys = given(settings.config, {}, (ConsumerConfig, AdminConfig, ConnectionConfig))  # no producer's keys
+    if "group.id" in keys:
+        raise click.UsageError("`consume` has no group: it reads partitions and commits nothing")
     with (
         interrupts(),
         connect(settings.addresses(), config=settings.client_config()) as cluster,
-        cluster.consumer() as consumer,
+        # a group.id of the environment is that of programs: this command must not move its offsets
+        cluster.consumer(enable_auto_commit=False) as consumer,
     ):
         places = _places(cluster.admin(), topics, options["partitions"])
         stops = _assign(consumer, places, span, exits=options["exit_at_end"])

@@ -12,11 +12,12 @@ from .admin import open_admin, raise_first
 from .common import (
     Settings,
     bootstrap_option,
+    changing_command,
     cluster_option,
     config_option,
     form_option,
-    with_settings,
 )
+from .completion import topic_names
 from .output import print_rows
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _END = "end"
 
 
 @click.command("delete-records")
-@click.argument("name", required=False, metavar="[NAME]")
+@click.argument("name", required=False, metavar="[NAME]", shell_complete=topic_names)
 @click.option(
     "-p", "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Repeatable."
 )
@@ -39,7 +40,7 @@ _END = "end"
     help="Partitions and offsets, as kafka-delete-records.sh reads them (-1: end).",
 )
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def delete_records(
     settings: Settings,
     *,

@@ -10,7 +10,16 @@ import click
 
 from ..group_reset import scope_of
 from .admin import open_admin, places_of, raise_first
-from .common import Settings, bootstrap_option, cluster_option, config_option, form_option, with_settings
+from .common import (
+    Settings,
+    bootstrap_option,
+    changing_command,
+    cluster_option,
+    config_option,
+    form_option,
+    reading_command,
+)
+from .completion import group_names, topic_names
 from .group_reset import reset
 from .output import note, print_object, print_rows, write_line
 
@@ -37,7 +46,7 @@ group.add_command(reset)
 @group.command("list")
 @click.option("--state", "states", multiple=True, metavar="STATE", help="Stable, Empty, ..; repeatable.")
 @click.option("--type", "types", multiple=True, metavar="TYPE", help="classic or consumer; repeatable.")
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def list_groups(settings: Settings, *, states: tuple[str, ...], types: tuple[str, ...]) -> None:
     """List all groups."""
     with open_admin(settings, settings.client_config()) as admin:
@@ -54,10 +63,10 @@ def list_groups(settings: Settings, *, states: tuple[str, ...], types: tuple[str
 
 
 @group.command()
-@click.argument("names", nargs=-1, metavar="[NAME…]")
+@click.argument("names", nargs=-1, metavar="[NAME…]", shell_complete=group_names)
 @click.option("--all", "is_all", is_flag=True, help="All groups.")
 @click.option("--read-committed", is_flag=True, help="Lag up to the last stable offset.")
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def describe(settings: Settings, *, names: tuple[str, ...], is_all: bool, read_committed: bool) -> None:
     """Show per partition what a group has committed, how far it is behind, and who reads it."""
     with open_admin(settings, settings.client_config()) as admin:
@@ -72,9 +81,9 @@ def describe(settings: Settings, *, names: tuple[str, ...], is_all: bool, read_c
 
 
 @group.command()
-@click.argument("names", nargs=-1, metavar="[NAME…]")
+@click.argument("names", nargs=-1, metavar="[NAME…]", shell_complete=group_names)
 @click.option("--all", "is_all", is_flag=True, help="All groups.")
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def members(settings: Settings, *, names: tuple[str, ...], is_all: bool) -> None:
     """Show the members of groups and what is assigned to them."""
     with open_admin(settings, settings.client_config()) as admin:
@@ -90,9 +99,9 @@ def members(settings: Settings, *, names: tuple[str, ...], is_all: bool) -> None
 
 
 @group.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME…")
+@click.argument("names", nargs=-1, required=True, metavar="NAME…", shell_complete=group_names)
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
-@with_settings(bootstrap_option, cluster_option, config_option)
+@changing_command(bootstrap_option, cluster_option, config_option)
 def delete(settings: Settings, *, names: tuple[str, ...], is_sure: bool) -> None:
     """Delete groups without members, and all that they have committed."""
     if not is_sure:
@@ -106,9 +115,18 @@ def delete(settings: Settings, *, names: tuple[str, ...], is_sure: bool) -> None
 
 
 @group.command("delete-offsets")
-@click.argument("name")
-@click.option("-t", "--topic", "topics", multiple=True, required=True, metavar="T[:P,…]", help="Repeatable.")
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@click.argument("name", shell_complete=group_names)
+@click.option(
+    "-t",
+    "--topic",
+    "topics",
+    multiple=True,
+    required=True,
+    metavar="T[:P,…]",
+    shell_complete=topic_names,
+    help="Repeatable.",
+)
+@changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def delete_offsets(settings: Settings, *, name: str, topics: tuple[str, ...]) -> None:
     """Forget what group NAME has committed in topics that its members do not read."""
     scopes = [scope_of(text) for text in topics]

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...protocol.errors import ConfigError, GroupIdNotFoundError, NonEmptyGroupError
+from ...runtime.nearest import did_you_mean
 from .. import group_reset
 from ..group_reset import Bounds, Move, Rule
 from .admin import open_admin, places_of, raise_first
-from .common import Settings, bootstrap_option, cluster_option, config_option, form_option, with_settings
+from .common import Settings, bootstrap_option, changing_command, cluster_option, config_option, form_option
+from .completion import group_names, topic_names
 from .output import note, print_rows, write_line
 
 if TYPE_CHECKING:
@@ -41,19 +43,29 @@ def _rules(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@click.argument("name")
-@click.option("-t", "--topic", "topics", multiple=True, metavar="T[:P,…]", help="Repeatable.")
+@click.argument("name", shell_complete=group_names)
+@click.option(
+    "-t",
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="T[:P,…]",
+    shell_complete=topic_names,
+    help="Repeatable.",
+)
 @click.option("--all-topics", is_flag=True, help="All partitions where the group has committed.")
 @_rules
+@click.option("--new-group", is_flag=True, help="Also for a group that does not exist yet.")
 @click.option("--execute", is_flag=True, help="Do it; else it is only shown.")
 @click.option("--export", "is_csv", is_flag=True, help="Print CSV for --from-file.")
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def reset(
     settings: Settings,
     *,
     name: str,
     topics: tuple[str, ...],
     all_topics: bool,
+    new_group: bool,
     execute: bool,
     is_csv: bool,
     **rules: Any,
@@ -66,7 +78,7 @@ def reset(
     rule, value = _rule(rules)
     _check_scope(rule, topics, all_topics)
     with open_admin(settings, settings.client_config()) as admin:
-        _check_empty(admin, name)
+        _check_empty(admin, name, is_new=new_group)
         given = _of_file(value, name) if rule is Rule.FILE else {}
         places = list(given) or _places(admin, name, topics)
         bounds = _bounds(admin, name, places, value if rule is Rule.TIME else None)
@@ -76,7 +88,7 @@ def reset(
             else group_reset.moved(rule, place, bounds[place])
             for place in sorted(places)
         ]
-        errors = _commit(admin, name, moves) if execute else {}
+        errors = _commit(admin, name, moves, is_new=new_group) if execute else {}
     done = [move for move in moves if str(move.tp) not in errors]
     for move in done:
         if move.remark:
@@ -111,11 +123,14 @@ def _check_scope(rule: Rule, topics: tuple[str, ...], all_topics: bool) -> None:
         raise click.UsageError("give --topic, or --all-topics")
 
 
-def _check_empty(admin: Admin, name: str) -> None:
-    """A group that is not there is empty. Errors: NonEmptyGroupError."""
+def _check_empty(admin: Admin, name: str, *, is_new: bool) -> None:
+    """Errors: NonEmptyGroupError; GroupIdNotFoundError unless the group may be new."""
     results = admin.describe_groups(name)
     if isinstance(results.errors.get(name), GroupIdNotFoundError):
-        return
+        if is_new:
+            return
+        hint = did_you_mean(name, [each.group_id for each in admin.list_groups()])
+        raise GroupIdNotFoundError(f"no group {name!r}{hint or ';'} --new-group sets offsets of a new one")
     found = results[name]
     if found.members:
         raise NonEmptyGroupError(
@@ -162,8 +177,8 @@ def _bounds(
     return found
 
 
-def _commit(admin: Admin, name: str, moves: list[Move]) -> dict[str, BaseException]:
-    results = admin.alter_group_offsets(name, {move.tp: move.new for move in moves})
+def _commit(admin: Admin, name: str, moves: list[Move], *, is_new: bool) -> dict[str, BaseException]:
+    results = admin.alter_group_offsets(name, {move.tp: move.new for move in moves}, create=is_new)
     return {str(place): error for place, error in results.errors.items()}
 
 

@@ -11,7 +11,16 @@ import click
 
 from ...protocol.errors import HeadraceError
 from .admin import open_admin, raise_first
-from .common import Settings, bootstrap_option, cluster_option, config_option, form_option, with_settings
+from .common import (
+    NotFoundError,
+    Settings,
+    bootstrap_option,
+    cluster_option,
+    config_option,
+    form_option,
+    reading_command,
+)
+from .completion import topic_names
 from .output import OutputFormat, note, print_rows, size_text, write_line
 
 if TYPE_CHECKING:
@@ -20,7 +29,7 @@ if TYPE_CHECKING:
     from ...clients.admin.admin_types import LogDirInfo
 
 _DIR_COLUMNS = ("node", "log_dir", "state", "replicas", "size", "usable", "total", "cordoned")
-_REPLICA_COLUMNS = ("node", "log_dir", "topic", "partition", "size", "offset_lag", "future")
+_REPLICA_COLUMNS: tuple[str, ...] = ("node", "log_dir", "topic", "partition", "size", "offset_lag", "future")
 
 
 class DamageError(HeadraceError):
@@ -37,7 +46,7 @@ def log() -> None:
 @click.option("--records/--batches", "has_records", default=True, help="Records, or headers of batches only.")
 @click.option("--verify", is_flag=True, help="Check indexes, epochs, snapshots and checkpoints by the logs.")
 @click.option("--faults", "is_quiet", is_flag=True, help="Tell nothing but faults; checks as --verify.")
-@with_settings(form_option)
+@reading_command(form_option)
 def dump(
     settings: Settings, *, paths: tuple[str, ...], has_records: bool, verify: bool, is_quiet: bool
 ) -> None:
@@ -72,9 +81,15 @@ def dump(
 @log.command()
 @click.option("--node", "nodes", type=click.IntRange(min=0), multiple=True, help="Only this one; repeatable.")
 @click.option(
-    "-t", "--topic", "topics", metavar="NAME", multiple=True, help="Its replicas, one by one; repeatable."
+    "-t",
+    "--topic",
+    "topics",
+    metavar="NAME",
+    multiple=True,
+    shell_complete=topic_names,
+    help="Its replicas, one by one; repeatable.",
 )
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def dirs(settings: Settings, *, nodes: tuple[int, ...], topics: tuple[str, ...]) -> None:
     """List the log dirs of the nodes: state, size of the logs, room on the disk; with --topic the
     replicas."""
@@ -83,10 +98,20 @@ def dirs(settings: Settings, *, nodes: tuple[int, ...], topics: tuple[str, ...])
     found = [(node, each) for node in sorted(results) if node not in results.errors for each in results[node]]
     if topics:
         rows = [row for node, each in found for row in _replica_rows(node, each, topics, settings.form)]
-        print_rows(rows, _REPLICA_COLUMNS, settings.form)
+        missing = sorted(set(topics) - {row["topic"] for row in rows})
+        if missing and not results.errors:
+            raise NotFoundError(f"there is no replica of topic {missing[0]!r} on {_where(nodes)}")
+        columns = _REPLICA_COLUMNS
     else:
-        print_rows([_dir_row(node, each, settings.form) for node, each in found], _DIR_COLUMNS, settings.form)
+        rows = [_dir_row(node, each, settings.form) for node, each in found]
+        columns = _DIR_COLUMNS
+    if rows or settings.form == "json":
+        print_rows(rows, columns, settings.form)
     raise_first({f"node {node}": error for node, error in results.errors.items()}, len(results), "nodes")
+
+
+def _where(nodes: tuple[int, ...]) -> str:
+    return f"nodes {', '.join(map(str, nodes))}" if nodes else "any node"
 
 
 def _dir_row(node: int, info: LogDirInfo, form: OutputFormat) -> dict[str, Any]:

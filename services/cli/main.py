@@ -19,9 +19,12 @@ from ...protocol.errors import (
     ConfigError,
     GroupIdNotFoundError,
     HeadraceError,
+    InvalidReplicationFactorError,
     KafkaError,
+    LogDirNotFoundError,
     NoClusterError,
     NonEmptyGroupError,
+    TopicAlreadyExistsError,
     TransactionalIdNotFoundError,
     UnknownMemberIdError,
     UnknownTopicIdError,
@@ -33,6 +36,7 @@ from . import (
     bench,
     client_metrics,
     cluster,
+    completion,
     config,
     consume,
     group,
@@ -63,7 +67,7 @@ from .common import (
     config_option,
     debug_option,
     form_option,
-    with_settings,
+    reading_command,
 )
 from .output import note, print_object
 
@@ -83,16 +87,38 @@ _NOT_FOUND = (
     FileNotFoundError,
 )
 
-_CONNECTION_HINT = "is the cluster up? `headrace status` tells; -b names another address"
+# Options of Kafka's own tools, which its users try first, and what they are here.
+_KAFKAS_OPTIONS = {
+    "--bootstrap-server": "-b HOST:PORT, or --cluster NAME for a cluster of this machine",
+    "--broker-list": "-b HOST:PORT, or --cluster NAME for a cluster of this machine",
+    "--command-config": "-X KEY=VALUE, or variables such as HEADRACE_REQUEST_TIMEOUT_MS",
+    "--property": "-X KEY=VALUE; `headrace produce --help` and `consume --help` have the options of records",
+    "--config": "-X KEY=VALUE with `topic create`; `headrace config alter --topic NAME --set KEY=VALUE`",
+    "--topic": "topics are named without an option: `headrace topic describe NAME`",
+    "--group": "groups are named without an option: `headrace group describe NAME`; `consume` has no group",
+    "--from-beginning": "`consume` begins there; -o end begins at the end",
+    "--max-messages": "-c COUNT",
+    "--add-config": "`headrace config alter --topic NAME --set KEY=VALUE`",
+    "--entity-type": "`headrace config describe --topic NAME`, --group NAME, --node ID or --cluster-wide",
+}
+
+_CONNECTION_HINT = "is the cluster up? `headrace status` shows it; -b names another address"
 _HINTS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
     (
         (UnknownTopicOrPartitionError,),
         "`headrace topic list` shows what exists; `headrace topic create NAME` makes one",
     ),
+    ((TopicAlreadyExistsError,), "`headrace topic describe NAME` shows it"),
+    (
+        (InvalidReplicationFactorError, BrokerIdNotRegisteredError),
+        "`headrace node list` shows the nodes; `headrace up --nodes N` adds some",
+    ),
+    ((VoterNotFoundError,), "`headrace quorum status` shows the controllers"),
+    ((LogDirNotFoundError,), "`headrace log dirs` shows the log dirs of the nodes"),
     ((GroupIdNotFoundError,), "`headrace group list` shows what exists"),
     ((NonEmptyGroupError, UnknownMemberIdError), "`headrace group members NAME` shows who is in it"),
     ((TransactionalIdNotFoundError,), "`headrace txn list` shows what exists"),
-    ((UnknownClusterError,), "start one with `headrace up`"),
+    ((UnknownClusterError,), "`headrace up` starts one; -b HOST:PORT reaches one that runs elsewhere"),
     ((TimeoutError, ConnectionError), _CONNECTION_HINT),
 )
 
@@ -112,7 +138,7 @@ def cli(context: click.Context, /, **given: Any) -> None:
 
 
 @cli.command()
-@with_settings(form_option)
+@reading_command(form_option)
 def version(settings: Settings) -> None:
     """Print the versions of headrace and of what it runs on."""
     import platform
@@ -142,6 +168,7 @@ for _command in (
     logs.log,
     bench.bench,
     quickstart.quickstart,
+    completion.completion,
 ):
     cli.add_command(_command)
 
@@ -157,6 +184,8 @@ def run(arguments: Sequence[str]) -> int:
         return EXIT_BROKEN_PIPE
     except click.ClickException as error:
         error.show()
+        if isinstance(error, click.NoSuchOption) and error.option_name in _KAFKAS_OPTIONS:
+            note(f"hint: {_KAFKAS_OPTIONS[error.option_name]}")
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         note("interrupted")
@@ -181,8 +210,9 @@ def _invoke(arguments: Sequence[str], settings: Settings) -> int:
 
 
 def main() -> None:
-    """The console script."""
-    sys.exit(run(sys.argv[1:]))
+    """The console script; with COMPLETE_VARIABLE set, what a shell's completion script runs."""
+    instruction = os.environ.get(completion.COMPLETE_VARIABLE)
+    sys.exit(completion.complete(cli, instruction) if instruction else run(sys.argv[1:]))
 
 
 def exit_code_of(error: Exception) -> int:

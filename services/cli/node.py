@@ -10,10 +10,19 @@ from ...protocol.errors import ApiTimeoutError
 from ...runtime.waiting_io import until
 from .admin import open_admin
 from .cluster import NODE_COLUMNS
-from .common import Settings, bootstrap_option, cluster_option, config_option, form_option, with_settings
+from .common import (
+    Settings,
+    bootstrap_option,
+    changing_command,
+    cluster_option,
+    config_option,
+    form_option,
+    reading_command,
+)
 from .output import note, print_object, print_rows
 
 if TYPE_CHECKING:
+    from ...clients.admin.admin_types import DrainedNode
     from ...clients.sync.admin_io import Admin
 
 DRAIN_POLL_S = 0.5
@@ -25,7 +34,7 @@ def node() -> None:
 
 
 @node.command("list")
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def list_nodes(settings: Settings) -> None:
     """List all registered nodes: where they listen, how they are, what they lead and hold."""
     from ..network_status import network_status
@@ -47,7 +56,7 @@ def list_nodes(settings: Settings) -> None:
     help="Seconds for --wait.",
 )
 @click.option("--cancel", "is_cancelled", is_flag=True, help="Let a drained node lead again.")
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def drain(
     settings: Settings, *, node_id: int, is_waiting: bool, timeout_s: float, is_cancelled: bool
 ) -> None:
@@ -58,7 +67,10 @@ def drain(
     if is_waiting and is_cancelled:
         raise click.UsageError("--cancel has nothing to --wait for")
     with open_admin(settings, settings.client_config()) as admin:
-        left = admin.drain_node(node_id, drained=not is_cancelled).leaders_left
+        found = admin.drain_node(node_id, drained=not is_cancelled)
+        left = found.leaders_left
+        if found.below_min_isr:
+            _warn_of_acks(found)
         if left and is_waiting:
             left = _drained(admin, node_id, left, timeout_s)
     if is_cancelled:
@@ -67,13 +79,14 @@ def drain(
     if left:
         note(f"node {node_id} leads {left} partitions that nobody else may lead now")
     state = "draining" if left else "drained"
-    print_object({"node_id": node_id, "state": state, "leaders_left": left}, settings.form)
+    facts = {"node_id": node_id, "state": state, "leaders_left": left, "below_min_isr": found.below_min_isr}
+    print_object(facts, settings.form)
 
 
 @node.command()
 @click.argument("node_id", type=click.IntRange(min=0), metavar="ID")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
-@with_settings(bootstrap_option, cluster_option, config_option)
+@changing_command(bootstrap_option, cluster_option, config_option)
 def unregister(settings: Settings, *, node_id: int, is_sure: bool) -> None:
     """Forget node ID, which is gone for good and holds no replicas."""
     if not is_sure:
@@ -81,6 +94,15 @@ def unregister(settings: Settings, *, node_id: int, is_sure: bool) -> None:
     with open_admin(settings, settings.client_config()) as admin:
         admin.unregister_broker(node_id)
     note(f"node {node_id} is not registered any more")
+
+
+def _warn_of_acks(found: DrainedNode) -> None:
+    names = found.topics_below_min_isr
+    note(
+        f"warning: {found.below_min_isr} partitions are below min.insync.replicas now, so producers with "
+        f"acks=all fail there until replicas are back: {', '.join(names)}. "
+        f"`headrace node drain {found.node_id} --cancel` takes the drain back"
+    )
 
 
 def _drained(admin: Admin, node_id: int, left: int, timeout_s: float) -> int:

@@ -23,7 +23,7 @@ def print_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], form: 
     elif form == "jsonl":
         for row in rows:
             write_line(json.dumps(dict(row), default=str))
-    elif sys.stdout.isatty() and "NO_COLOR" not in os.environ:
+    elif sys.stdout.isatty() and not os.environ.get("NO_COLOR"):  # empty is unset: no-color.org
         _print_rich(rows, columns)
     else:
         for line in plain_table(rows, columns):

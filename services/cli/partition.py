@@ -9,7 +9,8 @@ import click
 
 from ...protocol.errors import ConfigError, ElectionNotNeededError
 from .admin import open_admin, places_of, raise_first
-from .common import Settings, bootstrap_option, cluster_option, config_option, form_option, with_settings
+from .common import Settings, bootstrap_option, changing_command, cluster_option, config_option, form_option
+from .completion import topic_names
 from .output import note, print_rows, write_line
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def partition() -> None:
 @partition.command()
 @click.option("--preferred", "kind", flag_value="PREFERRED", help="The first assigned replica, if in sync.")
 @click.option("--unclean", "kind", flag_value="UNCLEAN", help="Anybody for partitions without a leader.")
-@click.option("-t", "--topic", metavar="NAME", help="Partitions of this topic.")
+@click.option("-t", "--topic", metavar="NAME", shell_complete=topic_names, help="Partitions of this topic.")
 @click.option(
     "-p",
     "--partition",
@@ -42,7 +43,7 @@ def partition() -> None:
 )
 @click.option("--all", "is_all", is_flag=True, help="All partitions of all topics.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask before --unclean.")
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def elect(
     settings: Settings,
     *,
@@ -88,11 +89,19 @@ def elect(
 @click.option("--verify", "verified", metavar="PLAN", help="Tell whether PLAN is done; then end throttles.")
 @click.option("--cancel", "cancelled", metavar="PLAN", help="Cancel what is under way of PLAN.")
 @click.option("--list", "step", flag_value="list", help="List what is under way.")
-@click.option("-t", "--topic", "topics", metavar="NAME", multiple=True, help="To move; repeatable.")
+@click.option(
+    "-t",
+    "--topic",
+    "topics",
+    metavar="NAME",
+    multiple=True,
+    shell_complete=topic_names,
+    help="To move; repeatable.",
+)
 @click.option("--nodes", metavar="ID,…", help="Where to move them [default: all nodes that are active].")
 @click.option("-r", "--replication-factor", "factor", type=click.IntRange(min=1), help="[default: as it is]")
 @click.option("--throttle", type=click.IntRange(min=1), metavar="BYTES", help="Bytes/s of each node.")
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def reassign(
     settings: Settings,
     *,
@@ -136,7 +145,14 @@ def reassign(
 @partition.command("move-dir")
 @click.argument("log_dir", metavar="DIR")
 @click.option("--node", "node_id", type=click.IntRange(min=0), required=True, help="The node that has DIR.")
-@click.option("-t", "--topic", metavar="NAME", required=True, help="Partitions of this topic.")
+@click.option(
+    "-t",
+    "--topic",
+    metavar="NAME",
+    required=True,
+    shell_complete=topic_names,
+    help="Partitions of this topic.",
+)
 @click.option(
     "-p",
     "--partition",
@@ -145,7 +161,7 @@ def reassign(
     multiple=True,
     help="Only this one; repeatable [default: all of the topic that the node holds].",
 )
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def move_dir(settings: Settings, *, log_dir: str, node_id: int, topic: str, numbers: tuple[int, ...]) -> None:
     """Move replicas to log dir DIR of their node; `headrace log dirs --topic` shows how far the copies are.
 
@@ -166,7 +182,8 @@ def move_dir(settings: Settings, *, log_dir: str, node_id: int, topic: str, numb
         for each in results
         if each not in results.errors
     ]
-    print_rows(rows, ("topic", "partition", "node", "log_dir"), settings.form)
+    if rows or settings.form == "json":
+        print_rows(rows, ("topic", "partition", "node", "log_dir"), settings.form)
     errors = {f"{topic}-{each.partition}": error for each, error in results.errors.items()}
     raise_first(errors, len(results), "moves")
 

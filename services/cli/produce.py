@@ -17,11 +17,12 @@ from .common import (
     PartialFailureError,
     Settings,
     bootstrap_option,
+    changing_command,
     cluster_option,
     config_option,
     form_option,
-    with_settings,
 )
+from .completion import topic_names
 from .output import note, print_object
 from .progress import progress_bar
 from .tokens import unescaped
@@ -47,7 +48,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("-K", "--key-delimiter", metavar="TEXT", help="Splits a line into key and value.")
 @click.option("-k", "--key", metavar="TEXT", help="One key for all records.")
@@ -65,7 +66,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 @click.option("-z", "--compression", type=click.Choice(CODECS), help="Compression of the batches.")
 @click.option("-Z", "--null-when-empty", is_flag=True, help="An empty key or value becomes null.")
 @click.option("-c", "--count", type=click.IntRange(min=0), help="Stop after this many records.")
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def produce(settings: Settings, *, topic: str, files: tuple[str, ...], **options: Any) -> None:
     """Send lines of FILES, or of standard input, as records of TOPIC."""
     delimiter = unescaped(options["delimiter"])

@@ -9,7 +9,7 @@ import click
 
 from ...protocol.errors import HeadraceError
 from ..line_sources_io import LOG_FOLDER, input_files, text_files, total_bytes
-from .common import Settings, form_option, with_settings
+from .common import Settings, changing_command, form_option
 from .interrupts import interrupts
 from .output import note, print_object, print_rows, shown_bytes, size_text, write_line
 from .progress import progress_bar
@@ -44,7 +44,7 @@ class CheckFailedError(HeadraceError):
     help="The Ray to run on, as for `up` [default: RAY_ADDRESS, or one of our own].",
 )
 @click.option("--keep", is_flag=True, help="Keep the data files.")
-@with_settings(form_option)
+@changing_command(form_option)
 def quickstart(
     settings: Settings, *, path: str | None, field_index: int | None, ray_address: str | None, keep: bool
 ) -> None:

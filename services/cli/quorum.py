@@ -9,7 +9,15 @@ import click
 from ...clients.bootstrap import parse_addresses
 from ...protocol.errors import DuplicateVoterError, VoterNotFoundError
 from .admin import open_admin
-from .common import Settings, bootstrap_option, cluster_option, config_option, form_option, with_settings
+from .common import (
+    Settings,
+    bootstrap_option,
+    changing_command,
+    cluster_option,
+    config_option,
+    form_option,
+    reading_command,
+)
 from .output import note, print_object, print_rows, write_line
 
 if TYPE_CHECKING:
@@ -54,7 +62,7 @@ def quorum() -> None:
 
 
 @quorum.command()
-@with_settings(bootstrap_option, config_option, form_option, cluster_option)
+@reading_command(bootstrap_option, config_option, form_option, cluster_option)
 def status(settings: Settings) -> None:
     """Show who leads, in which epoch, what is decided, and how far every controller is."""
     with open_admin(settings, settings.client_config()) as admin:
@@ -72,7 +80,7 @@ def status(settings: Settings) -> None:
 @click.argument("controller_id", type=click.IntRange(min=0), metavar="ID")
 @click.argument("address", metavar="HOST:PORT", callback=_endpoint)
 @_directory_option
-@with_settings(bootstrap_option, config_option, cluster_option)
+@changing_command(bootstrap_option, config_option, cluster_option)
 def add_voter(settings: Settings, *, controller_id: int, address: Address, directory: bytes | None) -> None:
     """Let controller ID, which listens at HOST:PORT and follows the others already, vote with them."""
     with open_admin(settings, settings.client_config()) as admin:
@@ -87,7 +95,7 @@ def add_voter(settings: Settings, *, controller_id: int, address: Address, direc
 @quorum.command("remove-voter")
 @click.argument("controller_id", type=click.IntRange(min=0), metavar="ID")
 @_directory_option
-@with_settings(bootstrap_option, config_option, cluster_option)
+@changing_command(bootstrap_option, config_option, cluster_option)
 def remove_voter(settings: Settings, *, controller_id: int, directory: bytes | None) -> None:
     """Take the vote of controller ID away. Stop it before if it joins by itself."""
     with open_admin(settings, settings.client_config()) as admin:

@@ -10,11 +10,12 @@ from .admin import open_admin, raise_first
 from .common import (
     Settings,
     bootstrap_option,
+    changing_command,
     cluster_option,
     config_option,
     form_option,
     key_value_pairs,
-    with_settings,
+    reading_command,
 )
 from .output import note, print_rows
 
@@ -40,7 +41,7 @@ def _entity_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @quota.command()
 @_entity_options
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def describe(settings: Settings, **given: Any) -> None:
     """Show quotas: of whom the options name, of all without any. A user's with its client ids."""
     with open_admin(settings, settings.client_config()) as admin:
@@ -69,7 +70,7 @@ def describe(settings: Settings, **given: Any) -> None:
 )
 @click.option("--delete", "deleted", multiple=True, metavar="QUOTA", help="No longer of its own.")
 @click.option("--dry-run", is_flag=True, help="Only check.")
-@with_settings(bootstrap_option, cluster_option, config_option)
+@changing_command(bootstrap_option, cluster_option, config_option)
 def alter(
     settings: Settings,
     *,
@@ -83,7 +84,7 @@ def alter(
 
     names = _names(given)
     if not names:
-        raise click.UsageError("name who: --user, --client, --ip, or their --…-defaults")
+        raise click.UsageError("give --user, --client or --ip with a name, or --user-defaults and so on")
     changes = _changes(given_values, deleted)
     entity = quota_entity(**names)
     with open_admin(settings, settings.client_config()) as admin:

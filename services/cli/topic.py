@@ -11,12 +11,14 @@ from .admin import open_admin, raise_first
 from .common import (
     Settings,
     bootstrap_option,
+    changing_command,
     client_defaults,
     cluster_option,
     config_option,
     form_option,
-    with_settings,
+    reading_command,
 )
+from .completion import topic_names
 from .delete_records import delete_records
 from .output import note, print_object, print_rows, write_line
 
@@ -45,10 +47,20 @@ def topic() -> None:
 
 @topic.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME…")
-@click.option("-p", "--partitions", type=click.IntRange(min=1), help="Partitions [default: the cluster's].")
-@click.option("-r", "--replication-factor", type=click.IntRange(min=1), help="Replicas of each partition.")
+@click.option(
+    "-p",
+    "--partitions",
+    type=click.IntRange(min=1),
+    help="Partitions [default: the cluster's num.partitions].",
+)
+@click.option(
+    "-r",
+    "--replication-factor",
+    type=click.IntRange(min=1),
+    help="Replicas of each partition [default: the cluster's default.replication.factor].",
+)
 @click.option("--dry-run", is_flag=True, help="Only check.")
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def create(
     settings: Settings,
     *,
@@ -80,7 +92,7 @@ def create(
 
 @topic.command("list")
 @click.option("--internal", is_flag=True, help="Internal topics as well.")
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def list_topics(settings: Settings, *, internal: bool) -> None:
     """List all topics."""
     with open_admin(settings, settings.client_config()) as admin:
@@ -92,13 +104,13 @@ def list_topics(settings: Settings, *, internal: bool) -> None:
 
 
 @topic.command()
-@click.argument("names", nargs=-1, metavar="[NAME…]")
+@click.argument("names", nargs=-1, metavar="[NAME…]", shell_complete=topic_names)
 @click.option("--all-configs", is_flag=True, help="Defaults as well.")
 @click.option("--under-replicated", is_flag=True, help="Only partitions that miss replicas.")
 @click.option("--at-min-isr", is_flag=True, help="Only partitions that can lose no replica more.")
 @click.option("--under-min-isr", is_flag=True, help="Only partitions that refuse acks=all.")
 @click.option("--unavailable", is_flag=True, help="Only partitions without a leader.")
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def describe(settings: Settings, *, names: tuple[str, ...], all_configs: bool, **filters: bool) -> None:
     """Show partitions, leaders, replicas, offsets and configs of topics.
 
@@ -108,7 +120,7 @@ def describe(settings: Settings, *, names: tuple[str, ...], all_configs: bool, *
 
     chosen = [_FILTERS[name] for name, is_on in filters.items() if is_on]
     if not names and not chosen:
-        raise click.UsageError("name topics, or filter all of them")
+        raise click.UsageError("name a topic, or give a filter for all topics, such as --under-replicated")
     with open_admin(settings, settings.client_config()) as admin:
         wanted = list(dict.fromkeys(names or [item.name for item in admin.list_topics(internal=True)]))
         described: list[dict[str, Any]] = []
@@ -135,10 +147,10 @@ topic.add_command(delete_records)
 
 
 @topic.command("add-partitions")
-@click.argument("name")
+@click.argument("name", shell_complete=topic_names)
 @click.argument("total", type=click.IntRange(min=1))
 @click.option("--dry-run", is_flag=True, help="Only check.")
-@with_settings(bootstrap_option, cluster_option, config_option)
+@changing_command(bootstrap_option, cluster_option, config_option)
 def add_partitions(settings: Settings, *, name: str, total: int, dry_run: bool) -> None:
     """Grow topic NAME to TOTAL partitions. Records stay where they are; keys may move from then on."""
     with open_admin(settings, settings.client_config()) as admin:
@@ -148,9 +160,9 @@ def add_partitions(settings: Settings, *, name: str, total: int, dry_run: bool) 
 
 
 @topic.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME…")
+@click.argument("names", nargs=-1, required=True, metavar="NAME…", shell_complete=topic_names)
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
-@with_settings(bootstrap_option, cluster_option, config_option)
+@changing_command(bootstrap_option, cluster_option, config_option)
 def delete(settings: Settings, *, names: tuple[str, ...], is_sure: bool) -> None:
     """Delete topics and all their records."""
     if not is_sure:

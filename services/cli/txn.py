@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...protocol.errors import HeadraceError
+from ...protocol.errors import HeadraceError, TransactionalIdNotFoundError
 from ..network_status import pieces
 from .admin import open_admin, places_of, raise_first
 from .common import (
     NotFoundError,
     Settings,
     bootstrap_option,
+    changing_command,
     cluster_option,
     config_option,
     form_option,
-    with_settings,
+    reading_command,
 )
+from .completion import topic_names, transactional_ids
 from .group import scopes_text
 from .output import note, print_rows
 
@@ -52,7 +54,7 @@ def txn() -> None:
 @click.option("--producer-id", "producer_ids", type=int, multiple=True, help="Repeatable.")
 @click.option("--longer-than", metavar="PnDTnHnMnS", help="Only those under way for longer.")
 @click.option("--pattern", metavar="REGEX", help="Only ids that match as a whole.")
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def list_transactions(
     settings: Settings,
     *,
@@ -83,8 +85,8 @@ def list_transactions(
 
 
 @txn.command()
-@click.argument("names", nargs=-1, required=True, metavar="ID…")
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@click.argument("names", nargs=-1, required=True, metavar="ID…", shell_complete=transactional_ids)
+@reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def describe(settings: Settings, *, names: tuple[str, ...]) -> None:
     """Show what coordinators know of transactional ids, and where their transactions are open."""
     with open_admin(settings, settings.client_config()) as admin:
@@ -94,13 +96,18 @@ def describe(settings: Settings, *, names: tuple[str, ...]) -> None:
         rows = [{**row, "partitions": " ".join(row["partitions"]) or None} for row in rows]
     if rows or settings.form == "json":
         print_rows(rows, _DESCRIBED, settings.form)
-    raise_first(results.errors, len(results), "transactional ids")
+    missing = {
+        name: TransactionalIdNotFoundError(f"there is no transactional id {name!r}")
+        for name, error in results.errors.items()
+        if isinstance(error, TransactionalIdNotFoundError)
+    }
+    raise_first({**results.errors, **missing}, len(results), "transactional ids")
 
 
 @txn.command()
-@click.argument("topic")
+@click.argument("topic", shell_complete=topic_names)
 @_partitions_option
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def producers(settings: Settings, *, topic: str, numbers: tuple[int, ...]) -> None:
     """Show who writes into TOPIC with a producer id, and what is open there."""
     with open_admin(settings, settings.client_config()) as admin:
@@ -116,7 +123,7 @@ def producers(settings: Settings, *, topic: str, numbers: tuple[int, ...]) -> No
 
 
 @txn.command("find-hanging")
-@click.option("-t", "--topic", metavar="NAME", help="Look into this topic.")
+@click.option("-t", "--topic", metavar="NAME", shell_complete=topic_names, help="Look into this topic.")
 @_partitions_option
 @click.option("--node", "node_id", type=click.IntRange(min=0), help="Look into what this node leads.")
 @click.option("--all", "is_all", is_flag=True, help="Look everywhere.")
@@ -128,7 +135,7 @@ def producers(settings: Settings, *, topic: str, numbers: tuple[int, ...]) -> No
     metavar="PnDTnHnMnS",
     help="What is younger does not hang; not below transaction.max.timeout.ms.",
 )
-@with_settings(bootstrap_option, cluster_option, config_option, form_option)
+@reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def find_hanging(
     settings: Settings,
     *,
@@ -157,7 +164,7 @@ def find_hanging(
 
 
 @txn.command()
-@click.option("-t", "--topic", metavar="NAME", required=True)
+@click.option("-t", "--topic", metavar="NAME", required=True, shell_complete=topic_names)
 @click.option("-p", "--partition", "number", type=click.IntRange(min=0), required=True)
 @click.option("--start-offset", type=click.IntRange(min=0), help="Where the transaction begins.")
 @click.option("--producer-id", type=click.IntRange(min=0), help="Instead of --start-offset; with the epochs.")
@@ -165,7 +172,7 @@ def find_hanging(
 @click.option("--coordinator-epoch", type=click.IntRange(min=-1), help="[default: 0]")
 @click.option("--force", is_flag=True, help="Even if a coordinator knows it: other partitions may commit.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
-@with_settings(bootstrap_option, cluster_option, config_option)
+@changing_command(bootstrap_option, cluster_option, config_option)
 def abort(
     settings: Settings,
     *,
@@ -205,9 +212,9 @@ def abort(
 
 
 @txn.command("abort-prepared")
-@click.argument("names", nargs=-1, required=True, metavar="ID…")
+@click.argument("names", nargs=-1, required=True, metavar="ID…", shell_complete=transactional_ids)
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
-@with_settings(bootstrap_option, cluster_option, config_option)
+@changing_command(bootstrap_option, cluster_option, config_option)
 def abort_prepared(settings: Settings, *, names: tuple[str, ...], is_sure: bool) -> None:
     """Abort prepared transactions, in all their partitions, for a driver that never comes back. Their
     records are lost to readers of committed ones.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ConfigError
+from ...runtime.extras import missing_extra
 
 if TYPE_CHECKING:
     from ...storage_node.gateway import Gateway, GatewayHost
@@ -14,6 +15,6 @@ def new_kafka_listener(host: GatewayHost) -> Gateway:
     """For a node; a GatewayFactory. Errors: ConfigError without the library that knows Kafka's messages."""
     try:
         from .listener_io import KafkaListener
-    except ModuleNotFoundError as error:
-        raise ConfigError(f"`listeners` needs {error.name}: pip install 'headrace[kafka]'") from None
+    except ImportError as error:
+        raise ConfigError(str(missing_extra(error, "The config key `listeners`", "kafka"))) from error
     return KafkaListener(host)

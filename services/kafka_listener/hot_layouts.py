@@ -121,11 +121,11 @@ def produce_layout(version: int) -> Write:
         if code in instead:
             code = instead[code]
         head = fixed(told["index"], code, told["base_offset"], told["log_append_time"], start)
-        text, leader = told.get("error_message"), told.get("current_leader")
-        if text is None and leader is None:
+        text, leader, errors = told.get("error_message"), told.get("current_leader"), told["record_errors"]
+        if text is None and leader is None and not errors:
             return head + usual_end
         if has_errors:
-            head += no_errors + form.text(text)
+            head += (_record_errors(errors, form) if errors else no_errors) + form.text(text)
         return head + (_tags(_leader_tag(0, leader if has_leader else None)) if end else b"")
 
     def write(sink: Sink, answer: Answer) -> None:
@@ -146,6 +146,13 @@ def produce_layout(version: int) -> Write:
         sink.write(b"".join(parts))
 
     return write
+
+
+def _record_errors(errors: Sequence[Answer], form: _Form) -> bytes:
+    parts = [form.count(len(errors))]
+    for each in errors:
+        parts += (_INT.pack(each["batch_index"]), form.text(each["batch_index_error_message"]), form.end)
+    return b"".join(parts)
 
 
 # --- tagged fields: left out where there is nothing to say -------------------------------------------

@@ -17,7 +17,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import InvalidRequestError
+from ...protocol.transport.listen_errors import address_error, listen_error
 from ...protocol.transport.peers import printable
+from ...runtime.limited_log_io import LimitedLog
 from ...storage_node.gateway_config import advertised, wanted_listeners
 from ...storage_node.log.files_io import raise_descriptor_limit
 from .calls import allow_all
@@ -48,7 +50,6 @@ SWEEP_S = 1.0
 LINGER_S = 1.0
 # How long the one that may finish its frame, when there is no memory for others, may send nothing.
 STALL_MS = 5_000
-LOG_INTERVAL_MS = 1_000
 
 
 class KafkaListener:
@@ -78,7 +79,7 @@ class KafkaListener:
         self.memory = RequestMemory()
         self._is_feeding = False  # in the loop's next turn
         self._sweeper: asyncio.TimerHandle | None = None
-        self._last_log_ms = 0
+        self._log = LimitedLog(_LOG)
         self._is_closed = False
         self.stall_ms = STALL_MS
         self._sessions = itertools.count(secrets.randbits(61) + 1)
@@ -102,9 +103,10 @@ class KafkaListener:
         remembered = 0 if listener.port else self.host.remembered_port(listener.name)
         try:
             bound = _bound_socket(listener.host, listener.port or remembered)
-        except OSError:
+        except OSError as error:
             if not remembered:
-                raise
+                raise listen_error(f"listener {listener.name}", error) from error
+            _LOG.warning("listener %s: %s: a free port is taken instead", listener.name, error.strerror)
             bound = _bound_socket(listener.host, 0)
         self._bound[listener.name] = bound
         port = int(bound.getsockname()[1])
@@ -258,13 +260,20 @@ class KafkaListener:
     def note_refusal(self, peer: KafkaPeer, error: KafkaError) -> None:
         """A client sent what cannot be understood."""
         self.refused += 1
-        if self._may_log():
-            _LOG.warning("connection of %s %s ended: %s", peer.address, printable(peer.client_id), error)
+        self._log.warning(
+            "Kafka connection ended",
+            "connection of %s %s ended: %s",
+            peer.address,
+            printable(peer.client_id),
+            error,
+        )
 
     def note_bug(self, peer: KafkaPeer, call: Call, error: Exception) -> None:
         """A call could not be translated."""
         self.broken += 1
-        _LOG.error(
+        self._log.log(
+            logging.ERROR,
+            f"{call.api.name} version {call.version} could not be answered",
             "%s version %d of %s %s could not be answered",
             call.api.name,
             call.version,
@@ -272,13 +281,6 @@ class KafkaListener:
             printable(peer.client_id),
             exc_info=error,
         )
-
-    def _may_log(self) -> bool:
-        now_ms = self.now_ms()
-        if now_ms - self._last_log_ms < LOG_INTERVAL_MS:
-            return False
-        self._last_log_ms = now_ms
-        return True
 
     # --- memory ------------------------------------------------------------------------------------------
 
@@ -331,7 +333,14 @@ class KafkaListener:
 
 
 def _bound_socket(host: str, port: int) -> socket.socket:
-    """Errors: OSError."""
+    """Errors: OSError, as `address_error`."""
+    try:
+        return _new_bound_socket(host, port)
+    except OSError as error:
+        raise address_error(host or "*", port, error) from error
+
+
+def _new_bound_socket(host: str, port: int) -> socket.socket:
     (family, kind, proto, _, address), *_ = socket.getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )

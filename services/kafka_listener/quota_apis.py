@@ -1,11 +1,9 @@
-"""Quotas of clients, levels of features, credentials: what operators ask and change. Pure."""
+"""Client quotas and feature levels: described and altered. Pure."""
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import DuplicateResourceError, ResourceNotFoundError
 from ...protocol.messages import quotas as q
 from ...protocol.messages import registry
 from .calls import Call, KafkaApi
@@ -116,26 +114,8 @@ def _updated(call: Call, code: int, text: str) -> dict[str, Any]:
     return {"error_code": code, "error_message": text or None, "results": results}
 
 
-def _describe_scram(call: Call) -> None:
-    """Nobody has any; Kafka's tools ask for them with a user's quotas."""
-    counts = Counter(user.name for user in call.body.users or ())
-    results = []
-    for name, count in counts.items():
-        error = (
-            DuplicateResourceError("named twice") if count > 1 else ResourceNotFoundError("no credentials")
-        )
-        told = {"error_code": error.code, "error_message": error.detail}
-        results.append({"user": name, "credential_infos": ()} | told)
-    call.answer({"error_code": 0, "error_message": None, "results": results})
-
-
-def _scram_failed(_call: Call, code: int, text: str) -> dict[str, Any]:
-    return {"error_code": code, "error_message": text or None, "results": ()}
-
-
 QUOTA_APIS = (
     KafkaApi(48, "DescribeClientQuotas", 0, 1, _describe, _describe_failed),
     KafkaApi(49, "AlterClientQuotas", 0, 1, _alter, _alter_failed),
-    KafkaApi(50, "DescribeUserScramCredentials", 0, 0, _describe_scram, _scram_failed),
     KafkaApi(57, "UpdateFeatures", 0, 2, _update_features, _updated),
 )

@@ -182,7 +182,12 @@ def _produced(call: Call, asked: Asked, response: ProduceResponse) -> None:
             "base_offset": result.base_offset,
             "log_append_time": result.log_append_time_ms,
             "log_start_offset": result.log_start_offset,
-            "record_errors": (),
+            "record_errors": [
+                {"batch_index": index, "batch_index_error_message": message}
+                for index, message in result.record_errors
+            ]
+            if result.record_errors
+            else (),
             "error_message": result.error_detail or None,
         }
         return told | _leader(result) if result.error_code and _is_hinted(call, result) else told

@@ -10,6 +10,7 @@ from .offsets import OFFSET_APIS
 from .operations import OPERATION_APIS
 from .quota_apis import QUOTA_APIS
 from .records import RECORD_APIS
+from .security_apis import SECURITY_APIS
 from .telemetry_apis import TELEMETRY_APIS
 from .topic_admin import TOPIC_ADMIN_APIS
 from .transactions import TRANSACTION_APIS
@@ -27,5 +28,6 @@ _FAMILIES = (
     OPERATION_APIS,
     TELEMETRY_APIS,
     QUOTA_APIS,
+    SECURITY_APIS,
 )
 SERVED: dict[int, KafkaApi] = {api.key: api for family in _FAMILIES for api in family}

@@ -12,12 +12,20 @@ from ...protocol.errors import InvalidRequestError, UnknownTopicIdError
 from ...protocol.messages import control as m
 from ...protocol.messages import registry
 from ...protocol.messages.data import DeleteRecordsPartition, DeleteRecordsRequest
-from ...protocol.metadata.image import CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from ...protocol.metadata.image import (
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    CLUSTER_DEFAULT,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from ...storage_node.config_answers import configs_of_unmade
 from .calls import Call, KafkaApi
 from .entities import id_of, ms_of
 from .plain import each, fields, message
 from .records import Asked, failed_topics
+from .topics import endpoint_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,6 +38,8 @@ _BY_ID = 6  # DeleteTopics: from this version on topics have names or ids
 # The first versions whose clients may be refused for a quota of changes.
 _STRICT_CREATE, _STRICT_GROW, _STRICT_DELETE = 6, 3, 5
 _SET, _DELETE = 0, 1  # operations on a config
+_NODE_RESOURCES = (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE)
+_CLUSTER_SOURCE = 3  # a dynamic cluster-wide default
 # Which source of a config is the resource itself, of those that are not nodes.
 _OWN_SOURCE = {TOPIC_RESOURCE: 1, CLIENT_METRICS_RESOURCE: 7, GROUP_RESOURCE: 8}
 
@@ -238,7 +248,10 @@ def _configs(call: Call, response: m.DescribeConfigsResponse) -> None:
 
 
 def _described(asked: Any, result: m.DescribedConfigs) -> dict[str, Any]:
+    """Of the cluster-wide defaults Kafka describes only the keys that are set, each with that one synonym."""
     wanted = asked.configuration_keys
+    no_doc = "" if asked.resource_type == BROKER_LOGGER_RESOURCE else None
+    levels = (_CLUSTER_SOURCE,) if (asked.resource_type, asked.resource_name) == CLUSTER_DEFAULT else None
     return {
         "error_code": result.error_code,
         "error_message": result.error_detail or None,
@@ -246,9 +259,12 @@ def _described(asked: Any, result: m.DescribedConfigs) -> dict[str, Any]:
         "resource_name": asked.resource_name,
         "configs": [
             fields(entry, source="config_source", is_read_only="read_only")
-            | {"synonyms": each(entry.synonyms), "documentation": entry.doc or None}
+            | {
+                "synonyms": each(one for one in entry.synonyms if levels is None or one.source in levels),
+                "documentation": entry.doc or no_doc,
+            }
             for entry in result.entries
-            if wanted is None or entry.name in wanted
+            if (wanted is None or entry.name in wanted) and (levels is None or entry.source in levels)
         ],
     }
 
@@ -291,7 +307,7 @@ def _replace(call: Call, response: m.DescribeConfigsResponse) -> None:
     alterations = []
     for resource, known in zip(call.body.resources, response.results, strict=True):
         named = {config.name: config.value or "" for config in resource.configs}
-        own = _OWN_SOURCE.get(resource.resource_type, 2 if resource.resource_name else 3)
+        own = _OWN_SOURCE.get(resource.resource_type, 2 if resource.resource_name else _CLUSTER_SOURCE)
         gone = [each.name for each in known.entries if each.source == own and each.name not in named]
         changes = [m.ConfigChange(name, _SET, value) for name, value in named.items()]
         changes += [m.ConfigChange(name, _DELETE) for name in gone]
@@ -320,12 +336,18 @@ def _alter_configs_failed(call: Call, code: int, text: str) -> dict[str, Any]:
 
 
 def _list_resources(call: Call) -> None:
-    # the first version lists subscriptions to clients' metrics
+    """Version 0 is KIP-714's ListClientMetricsResources. Nodes and their loggers are listed if they have the
+    listener that the client uses."""
     types = tuple(call.body.resource_types) if call.version else (CLIENT_METRICS_RESOURCE,)
+    brokers = call.host.image.brokers
+    nodes = {str(node) for node in brokers if endpoint_of(brokers[node], call.peer.listener) is not None}
+
+    def is_listed(resource: m.ConfigResource) -> bool:
+        return resource.resource_type not in _NODE_RESOURCES or resource.name in nodes
 
     def done(response: m.ListConfigResourcesResponse) -> None:
-        told = each(response.resources, name="resource_name")
-        call.answer({"error_code": response.error_code, "config_resources": told})
+        listed = each(filter(is_listed, response.resources), name="resource_name")
+        call.answer({"error_code": response.error_code, "config_resources": listed})
 
     call.ask(registry.LIST_CONFIG_RESOURCES, m.ListConfigResourcesRequest(types), done)
 

@@ -32,6 +32,7 @@ from ...protocol.records.header import (
     Buffer,
     read_batch_header,
 )
+from .record_errors import allowed_timestamps, located, rejection
 
 if TYPE_CHECKING:
     from ...protocol.records.codec import BatchFacts
@@ -68,23 +69,40 @@ def check_client_batch(
         checked = _inspected(batch)
     header = _framed_header(batch) if checked is None else checked.header
     if len(batch) > config.max_message_bytes and not internal:
-        raise MessageTooLargeError(
-            f"a batch of {len(batch)} bytes, max.message.bytes is {config.max_message_bytes}"
-        )
+        raise _too_large(batch, config)
     if len(batch) > config.segment_bytes:
         raise RecordBatchTooLargeError(
             f"a batch of {len(batch)} bytes, segment.bytes is {config.segment_bytes}"
         )
     if not internal:
         _check_client_attributes(header)
-    facts = active_codec().inspect(batch) if checked is None else checked
+    try:
+        facts = active_codec().inspect(batch) if checked is None else checked
+    except InvalidRecordError as error:
+        raise located(batch, error) from None
     if not internal:
         if facts.first_null_key >= 0 and config.is_compacted:
-            raise InvalidRecordError(
-                f"record {facts.first_null_key} of the batch has no key, a compacted topic needs one"
-            )
-        _check_timestamps(facts, config, wall_ms)
+            raise rejection(batch, config, wall_ms)
+        _check_timestamps(batch, facts, config, wall_ms)
     return facts
+
+
+def check_before_recompression(batch: Buffer, config: LogConfig) -> None:
+    """The checks of `check_client_batch` that need no record, so that what fails them is not decompressed.
+
+    The append of the recompressed batch makes all of them. Errors: MessageTooLarge, InvalidRecord,
+    CorruptMessage.
+    """
+    header = _framed_header(batch)
+    if len(batch) > config.max_message_bytes:
+        raise _too_large(batch, config)
+    _check_client_attributes(header)
+
+
+def _too_large(batch: Buffer, config: LogConfig) -> MessageTooLargeError:
+    return MessageTooLargeError(
+        f"a batch of {len(batch)} bytes, max.message.bytes is {config.max_message_bytes}"
+    )
 
 
 def _is_plain(batch: Buffer, config: LogConfig) -> bool:
@@ -146,15 +164,14 @@ def _check_client_attributes(header: BatchHeader) -> None:
         raise InvalidRecordError("a transactional batch of no producer")
 
 
-def _check_timestamps(facts: BatchFacts, config: LogConfig, wall_ms: int) -> None:
+def _check_timestamps(batch: Buffer, facts: BatchFacts, config: LogConfig, wall_ms: int) -> None:
     if facts.header.attributes & LOG_APPEND_TIME_BIT:
         raise InvalidTimestampError("a producer must not set the timestamp type to LogAppendTime")
     if config.message_timestamp_type != "CreateTime":
         return
-    oldest_ms = max(wall_ms - config.message_timestamp_before_max_ms, 0)
-    newest_ms = wall_ms + config.message_timestamp_after_max_ms
+    oldest_ms, newest_ms = allowed_timestamps(config, wall_ms)
     if oldest_ms <= facts.min_timestamp and facts.max_timestamp <= newest_ms:
         return
     for timestamp_ms in (facts.min_timestamp, facts.max_timestamp):
         if timestamp_ms != NO_TIMESTAMP and not oldest_ms <= timestamp_ms <= newest_ms:
-            raise InvalidTimestampError(f"timestamp {timestamp_ms} is outside [{oldest_ms}, {newest_ms}]")
+            raise rejection(batch, config, wall_ms)

@@ -10,7 +10,24 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...protocol.errors import ConfigError
+from ...protocol.records.compression import (
+    GZIP_DEFAULT_LEVEL,
+    LZ4_DEFAULT_LEVEL,
+    ZSTD_DEFAULT_LEVEL,
+    check_level,
+)
+from ...protocol.records.header import Compression
 from ...runtime.config import DAY, HOUR, MAX_INT, MAX_LONG, MIB, MINUTE, Config, key
+
+PRODUCER = "producer"
+_CODECS = {
+    "uncompressed": Compression.NONE,
+    "zstd": Compression.ZSTD,
+    "lz4": Compression.LZ4,
+    "snappy": Compression.SNAPPY,
+    "gzip": Compression.GZIP,
+}
+COMPRESSION_TYPES = (*_CODECS, PRODUCER)  # Source: Kafka BrokerCompressionType.java
 
 # The first must not exceed the second.
 _ORDERED_KEYS = (
@@ -132,10 +149,35 @@ class LogConfig(Config):
     )
     compression_type: str = key(
         "compression.type",
-        "producer",
-        choices=("producer",),
+        PRODUCER,
+        choices=COMPRESSION_TYPES,
         live=True,
-        doc="Batches stay compressed as the producer sent them; the server never recompresses.",
+        doc="Codec in which the leader stores batches. producer: as they came. Any other value: a batch in"
+        " another codec is decompressed and compressed again by the leader.",
+    )
+    compression_gzip_level: int = key(
+        "compression.gzip.level",
+        GZIP_DEFAULT_LEVEL,
+        low=-1,
+        high=9,
+        live=True,
+        doc="Level at which the leader compresses with compression.type=gzip: 1 to 9, or -1 for the default.",
+    )
+    compression_lz4_level: int = key(
+        "compression.lz4.level",
+        LZ4_DEFAULT_LEVEL,
+        low=1,
+        high=17,
+        live=True,
+        doc="Level at which the leader compresses with compression.type=lz4.",
+    )
+    compression_zstd_level: int = key(
+        "compression.zstd.level",
+        ZSTD_DEFAULT_LEVEL,
+        low=-131072,
+        high=22,
+        live=True,
+        doc="Level at which the leader compresses with compression.type=zstd.",
     )
     flush_messages: int = key(
         "flush.messages",
@@ -180,11 +222,11 @@ class LogConfig(Config):
     retention_bytes: int = key(
         "retention.bytes",
         -1,
-        low=-1,
+        low=-MAX_LONG - 1,
         high=MAX_LONG,
         unit="bytes",
         live=True,
-        doc="Remove the oldest segments while the others hold at least this much; -1 for never.",
+        doc="Remove the oldest segments while the others hold at least this much; below 0 for never.",
     )
     file_delete_delay_ms: int = key(
         "file.delete.delay.ms",
@@ -244,12 +286,31 @@ class LogConfig(Config):
         return "compact" in self.cleanup_policy
 
     @cached_property
+    def target_compression(self) -> Compression | None:
+        """The codec in which the leader stores batches; None: as they came."""
+        return _CODECS.get(self.compression_type)
+
+    @property
+    def target_level(self) -> int | None:
+        """The level for `target_compression`; None where the codec has no levels."""
+        levels = {
+            Compression.GZIP: self.compression_gzip_level,
+            Compression.LZ4: self.compression_lz4_level,
+            Compression.ZSTD: self.compression_zstd_level,
+        }
+        return None if self.target_compression is None else levels.get(self.target_compression)
+
+    @cached_property
     def max_segment_ms(self) -> int:
         """segment.ms, or less: what is in the active segment is not compacted."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        try:  # 0 lies within the bounds of the key and is no level of gzip
+            check_level(Compression.GZIP, self.compression_gzip_level)
+        except ValueError as error:
+            raise ConfigError(f"compression.gzip.level: {error}") from error
         for replicas in (
             self.leader_replication_throttled_replicas,
             self.follower_replication_throttled_replicas,

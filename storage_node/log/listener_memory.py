@@ -37,6 +37,11 @@ def reachable_host(listener_host: str, advertised_host: str) -> str:
     return host
 
 
+def file_of_listener(name: str) -> str:
+    """The file with the port of a listener for Kafka's clients."""
+    return f"listener.{name}.port"
+
+
 def remembered_port(files: Files, directory: str, name: str = FILE_NAME) -> int:
     """The port of the last run, or 0 when there is none or the file makes no sense."""
     try:

@@ -18,6 +18,7 @@ from ..log.verification import NO_GUARD
 from .partition import ACKS_ALL
 
 if TYPE_CHECKING:
+    from ...protocol.records.codec import BatchFacts
     from ...protocol.records.header import Buffer
     from ..log.append_rules import AppendInfo
     from ..log.log import Log
@@ -33,6 +34,7 @@ def append_to_leader(
     batch: Buffer,
     wall_ms: int,
     *,
+    checked: BatchFacts | None = None,
     acks: int = ACKS_ALL,
     guard: int = NO_GUARD,
     internal: bool = False,
@@ -49,6 +51,7 @@ def append_to_leader(
             batch,
             leader_epoch=partition.leader_epoch,
             wall_ms=wall_ms,
+            checked=checked,
             internal=internal,
             guard=guard,
             transaction_version=transaction_version,

@@ -15,6 +15,7 @@ from ...protocol.errors import (
     OffsetOutOfRangeError,
     PolicyViolationError,
     RequestTimedOutError,
+    ThrottlingQuotaExceededError,
 )
 from ...protocol.messages.data import (
     TO_HIGH_WATERMARK,
@@ -27,7 +28,7 @@ from ..log.retention import DELETE
 from .delayed_entries import DelayedEntries, Waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable, Sequence
 
     from ...protocol.messages.data import DeleteRecordsRequest
     from ...runtime.purgatory import Purgatory
@@ -82,7 +83,16 @@ class DeleteRecordsHandler:
         )
         keys = (request.peer.session, self._metadata_key, *{item.partition.key: None for item in waiting})
         wait_ms = min(max(body.timeout_ms, 0), self._max_wait_ms)
-        self._purgatory.park(delayed, keys, now_ms + wait_ms)
+        deletion = _Deletion(delayed, waiting, lambda again: self._park_overdue(again, keys))
+        self._purgatory.park(deletion, keys, now_ms + wait_ms)
+
+    def _park_overdue(self, deletion: _Deletion, keys: tuple[Hashable, ...]) -> None:
+        """The request's time is over before this node has written its own log starts."""
+        deadline_ms = self._replicas.surroundings.now_ms + self._max_wait_ms
+        try:
+            self._purgatory.park(deletion, keys, deadline_ms)
+        except ThrottlingQuotaExceededError:  # the room was taken meanwhile
+            deletion.on_expire()
 
     def _started(self, index: int, entry: DeleteRecordsPartition) -> Waiting:
         """Errors: what `find` and `leader_log` say; InvalidTopicError, PolicyViolationError,
@@ -117,6 +127,49 @@ class DeleteRecordsHandler:
         return DeleteRecordsPartitionResponse(
             error.code, error_detail=error.detail, leader_id=leader, leader_epoch=epoch
         )
+
+
+class _Deletion:
+    """A request in purgatory whose timeout bounds the wait for followers alone.
+
+    Kafka's leader moves its log starts before it looks at the timeout. Here a thread writes them down first,
+    so a request that is overdue waits for that once more, for as long as any request may wait.
+    """
+
+    __slots__ = ("_entries", "_is_overdue", "_park_again", "_waiting")
+
+    def __init__(
+        self,
+        entries: DelayedEntries,
+        waiting: Sequence[Waiting],
+        park_again: Callable[[_Deletion], None],
+    ) -> None:
+        self._entries, self._waiting, self._park_again = entries, waiting, park_again
+        self._is_overdue = False
+
+    def try_complete(self) -> bool:
+        """See Delayed."""
+        if self._entries.try_complete():
+            return True
+        if self._is_overdue and all(map(_has_deleted, self._waiting)):
+            self._entries.on_expire()
+            return True
+        return False
+
+    def on_expire(self) -> None:
+        """See Delayed."""
+        if self._is_overdue or all(map(_has_deleted, self._waiting)):
+            self._entries.on_expire()
+        else:
+            self._is_overdue = True
+            self._park_again(self)
+
+
+def _has_deleted(item: Waiting) -> bool:
+    """Whether this leader's own log starts where it is to start, or it leads no more."""
+    partition = item.partition
+    is_led = partition.is_leader and partition.leader_epoch == item.leader_epoch
+    return not is_led or partition.log is None or partition.log.log_start_offset >= item.offset
 
 
 class _Trimmed:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.errors import HeadraceError, NetworkError
 from ...protocol.messages import registry
 from ...protocol.transport.dealer_io import Connection
+from ...runtime.limited_log_io import LimitedLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,6 +54,7 @@ class FetcherLinks:
         self._answered = answered
         self._failed = failed
         self._tasks = tasks
+        self._log = LimitedLog(log)
         self._links: dict[int, _Link] = {}
         self._is_closed = False
 
@@ -85,7 +87,9 @@ class FetcherLinks:
                 raise NetworkError(f"node {leader} is not registered")
             connection = await Connection.open(*endpoint, client_id=client_id, timeout_s=OPEN_TIMEOUT_S)
         except (HeadraceError, OSError) as error:
-            log.info("cannot follow node %d now: %r", leader, error)
+            self._log.log(
+                logging.INFO, f"cannot follow node {leader}", "cannot follow node %d now: %r", leader, error
+            )
             self._give_up(leader, link)
             return
         if self._is_closed:
@@ -131,7 +135,10 @@ class FetcherLinks:
             self._answered(effect, response.body, response.frames)
             return
         if not isinstance(error, NetworkError):
-            log.warning("node %d refused a fetch: %r", effect.where[0], error)
+            node_id = effect.where[0]
+            self._log.warning(
+                f"node {node_id} refused a fetch", "node %d refused a fetch: %r", node_id, error
+            )
         link = self._links.get(effect.where[0])
         if link is not None and link.connection is connection and connection.is_closed:
             self._give_up(effect.where[0], link)

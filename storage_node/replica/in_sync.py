@@ -196,11 +196,12 @@ class InSyncReplicas:
     def committed_end(
         self, own_end: int, leader_end: int, min_isr: int, now_ms: int, is_eligible: Eligible
     ) -> int:
-        """How far records are on everybody who counts; NO_OFFSET while that must not move.
+        """The smallest end offset (exclusive) of all replicas that count; NO_OFFSET while nothing commits.
 
-        `own_end` is how far they are safe here, `leader_end` how far the log goes. Below `min_isr`, which is
-        never more than there are replicas, nothing is committed (KIP-966). A follower that is caught up and
-        may join the ISR is waited for as well: else it could never reach a moving high watermark.
+        `own_end` is the end of what is safe here, `leader_end` the log end offset. Below `min_isr`, which is
+        never more than there are replicas, nothing is committed (KIP-966). A follower outside of the ISR that
+        is caught up and eligible counts as well: else it could never reach a moving high watermark.
+        The caller recomputes it when any input changes, `now_ms` and eligibility too: see leading.py.
         """
         if self.is_under(min_isr):
             return NO_OFFSET

@@ -1,7 +1,9 @@
 """Produce: append one batch per entry, answer at once or when the records are safe enough.
 
 The first batch of a transaction in a partition waits until its coordinator knows of the partition (KIP-890);
-what the producer sent behind it for that partition waits with it, and all else goes on.
+what the producer sent behind it for that partition waits with it, and all else goes on. Where the topic's
+`compression.type` differs from the batch's codec the batch is recompressed by a thread, and its partition
+takes the batches behind it after it (recompressor.py).
 Source: Kafka ReplicaManager.handleProduceAppend, DelayedProduce; KafkaApis.handleProduceRequest.
 """
 
@@ -28,11 +30,14 @@ from ...protocol.records.header import (
     BatchHeader,
     read_batch_header,
 )
+from ...protocol.records.recompressing import needs_recompression
+from ..log.append_rules import check_before_recompression
 from ..log.tail_cache import lasting
 from ..log.verification import NO_GUARD, NO_TRANSACTION, UNCHECKED
-from .appending import Acked, append_to_leader
+from .appending import Acked, append_to_leader, check_in_sync
 from .delayed_entries import DelayedEntries, Waiting
 from .partition import ACKS_ALL
+from .recompressor import QueuedBatch, Recompressor
 from .verifying import OpenedBy
 
 if TYPE_CHECKING:
@@ -40,9 +45,11 @@ if TYPE_CHECKING:
 
     from ...protocol.messages.data import ProduceRequest
     from ...protocol.model import TopicPartition
-    from ...protocol.records.header import Buffer
+    from ...protocol.records.header import Buffer, Compression
     from ...runtime.purgatory import Purgatory
     from ..counters import NodeCounters
+    from ..log.append_rules import AppendInfo
+    from ..log.config import LogConfig
     from ..log.log import Log
     from ..replies import Incoming, Replies
     from .partition import Partition
@@ -57,9 +64,10 @@ _MAX_HELD_BYTES = 256 * 1024 * 1024
 
 @dataclass(slots=True, eq=False)
 class _Produce:
-    """A request under way. `asked` entries wait for a transaction coordinator, `waiting` ones for acks.
+    """A request under way. `unappended` entries wait for a transaction coordinator or for recompression,
+    `waiting` ones for acks.
 
-    Order: `frames` may lie in memory that is used again behind the event of the request.
+    Order: `frames` may lie in memory that is used again behind the event of the request, unless it `is_held`.
     """
 
     request: Incoming
@@ -67,7 +75,8 @@ class _Produce:
     deadline_ms: int
     answers: list[ProducePartitionResponse]
     waiting: list[Waiting]
-    asked: int = 0
+    unappended: int = 0
+    is_held: bool = False  # counted among the requests that wait for coordinators
 
     @property
     def held_bytes(self) -> int:
@@ -99,6 +108,7 @@ class ProduceHandler:
         self._max_waiting = max_waiting
         self._verifier = verifier
         self._held_requests = self._held_bytes = 0
+        self.recompressor = Recompressor(lambda effect: replicas.effects.append(effect))
 
     def handle(self, request: Incoming, now_ms: int, wall_ms: int) -> None:
         """Append every entry, each on its own, and answer for all of them together.
@@ -120,7 +130,8 @@ class ProduceHandler:
                 self._append(produce, index, NO_TRANSACTION, wall_ms)
             except KafkaError as error:
                 produce.answers[index] = self._failed(body.partitions[index], error)
-        self._conclude(produce)
+        if not produce.unappended:
+            self._conclude(produce)
 
     def _take_transactional(self, produce: _Produce, now_ms: int, wall_ms: int) -> None:
         """Entries of a producer with a transactional id. Errors: as `handle`."""
@@ -139,10 +150,12 @@ class ProduceHandler:
                 self._append(produce, index, guard, wall_ms)
             except KafkaError as error:
                 produce.answers[index] = self._failed(body.partitions[index], error)
-        if not asks:
+        produce.unappended += len(asks)
+        if not produce.unappended:
             self._conclude(produce)
+        if not asks:
             return
-        produce.asked = len(asks)
+        produce.is_held = True
         produce.frames = [lasting(frame) for frame in frames]
         self._held_requests += 1
         self._held_bytes += produce.held_bytes
@@ -155,7 +168,7 @@ class ProduceHandler:
             raise InvalidRequestError(f"{len(frames)} entries, at most {self._max_partitions} are allowed")
         if body.acks not in _LEGAL_ACKS:
             raise InvalidRequiredAcksError(f"acks {body.acks}, only 0, 1 and -1 exist")
-        waiting = len(self._purgatory) + self._held_requests
+        waiting = len(self._purgatory) + self._held_requests + len(self.recompressor)
         if body.acks and waiting >= self._max_waiting:
             raise ThrottlingQuotaExceededError(f"{waiting} produce requests are waiting already")
 
@@ -213,11 +226,17 @@ class ProduceHandler:
             self._append(produce, index, guard, wall_ms)
         except KafkaError as failure:
             produce.answers[index] = self._failed(produce.request.body.partitions[index], failure)
-        produce.asked -= 1
-        if not produce.asked:
+        self._entry_done(produce)
+
+    def _entry_done(self, produce: _Produce) -> None:
+        """One of the unappended entries has been appended, refused, or handed on to the recompressor."""
+        produce.unappended -= 1
+        if produce.unappended:
+            return
+        if produce.is_held:
             self._held_requests -= 1
             self._held_bytes -= produce.held_bytes
-            self._conclude(produce)
+        self._conclude(produce)
 
     # --- appending --------------------------------------------------------------------------------------
 
@@ -229,24 +248,99 @@ class ProduceHandler:
         return partition, partition.leader_log(entry.leader_epoch)
 
     def _append(self, produce: _Produce, index: int, guard: int, wall_ms: int) -> None:
-        body: ProduceRequest = produce.request.body
-        frame, acks = produce.frames[index], body.acks
-        partition, log = self._find(body.partitions[index])
-        info = append_to_leader(self._replicas, partition, log, frame, wall_ms, acks=acks, guard=guard)
+        """Append one entry, or queue it where its partition recompresses. Errors: those of the append."""
+        partition, log = self._find(produce.request.body.partitions[index])
+        frame = produce.frames[index]
+        if log.config.target_compression is not None or self.recompressor.queues:
+            target = log.config.target_compression
+            if target is not None and not needs_recompression(frame, target):
+                target = None
+            if target is not None or partition.key in self.recompressor.queues:
+                self._queue(produce, index, guard, partition, log.config, target)
+                return
+        info = append_to_leader(
+            self._replicas, partition, log, frame, wall_ms, acks=produce.request.body.acks, guard=guard
+        )
+        self._appended(produce, index, partition, log, info, len(frame))
+
+    def _appended(
+        self,
+        produce: _Produce,
+        index: int,
+        partition: Partition,
+        log: Log,
+        info: AppendInfo,
+        size_bytes: int,
+    ) -> None:
+        """An entry that came with `size_bytes` is in the log."""
+        acks = produce.request.body.acks
         end_offset = info.last_offset + 1
         if not info.is_repeated:
-            self._counters.produced(len(frame), end_offset - info.base_offset)
+            self._counters.produced(size_bytes, end_offset - info.base_offset)
         if acks and not partition.is_acked(end_offset, acks):
             produce.waiting.append(Waiting(index, partition, partition.leader_epoch, end_offset))
         produce.answers[index] = ProducePartitionResponse(
             NO_ERROR, info.base_offset, info.log_append_time_ms, log.log_start_offset
         )
 
+    def _queue(
+        self,
+        produce: _Produce,
+        index: int,
+        guard: int,
+        partition: Partition,
+        config: LogConfig,
+        target: Compression | None,
+    ) -> None:
+        """Append the entry in the turn of its partition's queue. Errors: of the checks that come before."""
+        frame = produce.frames[index]
+        if produce.request.body.acks == ACKS_ALL:
+            check_in_sync(partition)
+        check_before_recompression(frame, config)
+        append = partial(self._dequeued, produce, index, guard, len(frame))
+        level = config.target_level
+        self.recompressor.add(QueuedBatch(partition.key, lasting(frame), target, level, append))
+        produce.unappended += 1
+
+    def _dequeued(
+        self,
+        produce: _Produce,
+        index: int,
+        guard: int,
+        size_bytes: int,
+        item: QueuedBatch,
+        wall_ms: int,
+    ) -> None:
+        """The entry is the first of its partition's queue, in the codec of its topic."""
+        entry = produce.request.body.partitions[index]
+        try:
+            partition, log = self._find(entry)
+            if item.error is not None:
+                raise item.error
+            info = append_to_leader(
+                self._replicas,
+                partition,
+                log,
+                item.batch,
+                wall_ms,
+                checked=item.facts,
+                acks=produce.request.body.acks,
+                guard=guard,
+            )
+            self._appended(produce, index, partition, log, info, size_bytes)
+        except KafkaError as error:
+            produce.answers[index] = self._failed(entry, error)
+        self._entry_done(produce)
+
     def _failed(self, entry: ProducePartition, error: KafkaError) -> ProducePartitionResponse:
         self._counters.failed_produce_entries += 1
         leader, epoch = self._replicas.leader_hint(entry.topic_id, entry.partition)
         return ProducePartitionResponse(
-            error.code, error_detail=error.detail, leader_id=leader, leader_epoch=epoch
+            error.code,
+            error_detail=error.detail,
+            leader_id=leader,
+            leader_epoch=epoch,
+            record_errors=getattr(error, "record_errors", ()),
         )
 
     # --- answering --------------------------------------------------------------------------------------

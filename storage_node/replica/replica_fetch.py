@@ -222,7 +222,9 @@ class ReplicaFetchHandler:
                 return
         except KafkaError:
             return
-        self._replicas.follower_fetched(partition, session.replica_id, asked, session.replica_epoch, now_ms)
+        self._replicas.leading.follower_fetched(
+            partition, session.replica_id, asked, session.replica_epoch, now_ms
+        )
 
     def _note_heard(self, session: FetchSession, key: PartitionKey) -> None:
         """The follower did not name the partition in its last fetches: it was where it had been."""

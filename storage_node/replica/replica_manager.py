@@ -30,7 +30,7 @@ from ..log.tail_cache import Tail
 from .disk_trouble import DiskTrouble
 from .fetchers import Fetchers
 from .image_lookup import all_partitions, has_partition, registration_of
-from .isr_changes import IsrChanges
+from .leading import Leading
 from .log_starts import LogStarts
 from .moves import Moves
 from .partition import Partition, PartitionKey, PartitionState, Surroundings
@@ -39,8 +39,6 @@ from .throttle import Throttles
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ...protocol.messages.control import AlterPartitionResponse
-    from ...protocol.messages.data import FetchPartition
     from ...protocol.metadata.image import MetadataDelta
     from ..config import NodeConfig
     from ..counters import NodeCounters
@@ -73,11 +71,11 @@ class ReplicaManager:
         """With `tails`, the newest batches of each partition are kept in that memory."""
         self._tails = tails
         self._counters = counters
+        self.leading = Leading(self, counters)
         self.surroundings = Surroundings(
-            max_lag_ms=max_lag_ms, is_eligible=self._is_eligible, is_alive=self._is_alive
+            max_lag_ms=max_lag_ms, is_eligible=self.leading.is_eligible, is_alive=self.leading.is_alive
         )
         self.fetchers = Fetchers(self, follower_limits, config)
-        self.isr_changes = IsrChanges()
         self.log_starts = LogStarts(self, manager, config)
         self.throttles = Throttles(config)
         self.is_replicating = False  # a partition has, or had, replicas on other nodes
@@ -159,7 +157,7 @@ class ReplicaManager:
             self._follow(topic_id, index, is_new=not has_partition(old, topic_id, index))
         self._reconfigure(delta.configs)
         if delta.brokers:
-            self._grow_all()
+            self.leading.follow_nodes()
 
     def compare_all(self, image: MetadataImage, *, is_first: bool) -> None:
         """Bring every partition in line with a whole image; logs that it does not name become strays.
@@ -178,7 +176,7 @@ class ReplicaManager:
             self._mark_stray(stray)
         self._manager.choose_all()
         self._reconfigure([(TOPIC_RESOURCE, name) for name in self.image.topics])
-        self._grow_all()
+        self.leading.follow_nodes()
 
     def _is_expected(self, name: TopicPartition, _topic_id: bytes) -> bool:
         """By name: a log of a wrong id was set aside when its partition was opened, of a lost id it stays."""
@@ -208,12 +206,12 @@ class ReplicaManager:
         old_isr = partition.isr
         was_changed = partition.assign(registration)
         if not was_changed and partition.is_leader:
-            self._count_isr_change(old_isr, partition.isr)
+            self.leading.count_isr_change(old_isr, partition.isr)
         self.fetchers.place(partition)
         if partition.advance() or was_changed or old_isr != partition.isr:
             self.changed.append(key)
         if partition.in_sync is not None:
-            self._grow(partition)
+            self.leading.grow(partition)
             if not was_changed:
                 self.appended.append(key)  # its replicas may have changed
         self.maybe_flush(partition)
@@ -227,6 +225,7 @@ class ReplicaManager:
         self._keep_newest(log)
         partition.take_log(log)
         self.log_starts.opened(partition)  # what went while it was copied lies below its start
+        partition.advance()  # all of it is flushed
         self.changed.append(partition.key)
 
     def begin_anew(self, key: PartitionKey, *, is_new: bool) -> None:
@@ -344,8 +343,7 @@ class ReplicaManager:
             if config != partition.log.config:
                 partition.log.reconfigure(config)
                 partition.configured()
-                if partition.advance():
-                    self.changed.append(partition.key)
+                self.leading.advance(partition)
                 self.maybe_flush(partition)
 
     # --- disks -----------------------------------------------------------------------------------------
@@ -399,99 +397,6 @@ class ReplicaManager:
 
     # --- replication -----------------------------------------------------------------------------------
 
-    def follower_fetched(
-        self, partition: Partition, replica_id: int, asked: FetchPartition, broker_epoch: int, now_ms: int
-    ) -> None:
-        """A follower of a partition that this node leads holds everything below what it asks for."""
-        in_sync, log = partition.in_sync, partition.log
-        if in_sync is None or log is None:
-            return
-        offset, start = asked.fetch_offset, asked.log_start_offset
-        is_new_start = in_sync.start_of(replica_id) != start
-        if not in_sync.fetched(replica_id, offset, log.log_end_offset, broker_epoch, now_ms, start):
-            return
-        if replica_id not in in_sync.committed:
-            self._grow(partition)
-        if partition.advance() or is_new_start:
-            self.changed.append(partition.key)
-
     def replicated(self, size_bytes: int) -> None:
         """Bytes of a leader's log were appended here."""
         self._counters.replicated_in_bytes += size_bytes
-
-    def shrink_overdue(self, now_ms: int) -> None:
-        """Propose the ISRs without those that lag; called every half of replica.lag.time.max.ms."""
-        around = self.surroundings
-        for partition in self.partitions.values():
-            in_sync, log = partition.in_sync, partition.log
-            if in_sync is None or log is None:
-                continue
-            proposal = in_sync.propose_shrink(log.log_end_offset, now_ms, around.broker_epoch)
-            if proposal is not None:
-                members = tuple(member.node_id for member in proposal.isr)
-                name = partition.topic_partition
-                self.note(logging.WARNING, f"{name}: ISR {in_sync.committed} shall be {members}")
-                self.isr_changes.add(partition, proposal)
-            else:
-                self._grow(partition)
-
-    def isr_answered(self, response: AlterPartitionResponse, now_ms: int) -> None:
-        """The controller answered what the ISR changes asked."""
-        asked = self.isr_changes.asked
-        for proposed, answer in self.isr_changes.answered(response, now_ms):
-            partition, old_isr = proposed.partition, proposed.partition.isr
-            if answer.leader != self.node_id:
-                continue
-            if partition.isr_decided(answer.isr, answer.leader_epoch, answer.partition_epoch):
-                self._count_isr_change(old_isr, partition.isr)
-                partition.advance()
-                self._grow(partition)
-                self.changed.append(partition.key)
-        for partition in asked:  # those that were refused hold up nobody any more
-            if partition.advance():
-                self.changed.append(partition.key)
-
-    def _count_isr_change(self, old: Sequence[int], new: Sequence[int]) -> None:
-        self._counters.isr_shrinks += len(new) < len(old)
-        self._counters.isr_expands += len(new) > len(old)
-
-    def _grow_all(self) -> None:
-        """Nodes have come or gone: who was not eligible may be now."""
-        for partition in self.partitions.values():
-            if partition.in_sync is not None:
-                self._grow(partition)
-
-    def _grow(self, partition: Partition) -> None:
-        """Propose the first follower that may join the ISR; the next comes when that is decided."""
-        in_sync, around = partition.in_sync, self.surroundings
-        log = partition.log
-        if in_sync is None or log is None or in_sync.proposal is not None:
-            return
-        if len(in_sync.committed) > len(in_sync.followers):
-            return
-        for node_id in in_sync.followers:
-            if in_sync.was_turned_away(node_id, around.now_ms):
-                continue
-            if in_sync.is_silent(node_id, log.log_end_offset, around.now_ms):
-                continue  # what it had when it was last heard says nothing: it has just left for that
-            proposal = in_sync.propose_growth(
-                node_id, partition.high_watermark, around.broker_epoch, self._is_eligible
-            )
-            if proposal is not None:
-                self.isr_changes.add(partition, proposal)
-                return
-
-    def _is_alive(self, node_id: int) -> bool:
-        """Whether it is registered and not fenced."""
-        broker = self.image.brokers.get(node_id)
-        return broker is not None and not broker.is_fenced
-
-    def _is_eligible(self, node_id: int, broker_epoch: int) -> bool:
-        """KIP-841, 903: it is registered as the process that was heard, not fenced and not shutting down."""
-        broker = self.image.brokers.get(node_id)
-        return (
-            broker is not None
-            and broker.broker_epoch == broker_epoch
-            and not broker.is_fenced
-            and not broker.in_controlled_shutdown
-        )

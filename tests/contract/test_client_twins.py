@@ -580,7 +580,7 @@ def test_admins_look_after_groups_and_transactions(face: Face, topic: str) -> No
     producer = face.make("producer", transactional_id=f"admin.{topic}")
     producer.begin_transaction()
     face.send(producer, topic, b"0", partition=0)
-    assert admin.alter_group_offsets(group, {place: 0, other: 0}).errors == {}
+    assert admin.alter_group_offsets(group, {place: 0, other: 0}, create=True).errors == {}
     assert group in [each.group_id for each in admin.list_groups(states=["Empty"])]
     assert admin.describe_groups(group)[group].members == ()
     assert [each.lag for each in admin.group_lag(group).values()] == [1, 0]

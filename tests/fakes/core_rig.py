@@ -41,6 +41,7 @@ from headrace.storage_node.effects import (
     Note,
     ReadCold,
     ReadForGuest,
+    Recompress,
     RemoveFiles,
     WakeAt,
 )
@@ -291,6 +292,7 @@ class CoreRig:
         self.core.replicas.fetchers.check()
         self.core.replicas.moves.check()
         self.core.cold_reads.check()
+        self.core.recompressor.check()
 
     def pop(self, kind: type[Any]) -> list[Any]:
         """Take the effects of one kind out of those collected."""
@@ -336,6 +338,19 @@ class CoreRig:
             self.core.cold_read(effect.read, self.now_ms)
             self.check()
         return len(done)
+
+    def recompress(self, count: int | None = None) -> int:
+        """Perform recompressions asked for so far, the oldest first, or `count` of them, and those that they
+        make room for; how many."""
+        done = 0
+        while (asked := self.pop(Recompress)) and done != count:
+            self.effects += asked[1:]
+            asked[0].item.run()
+            self.core.recompressed(asked[0].item, self.now_ms, WALL_MS)
+            self.check()
+            done += 1
+        self.effects += asked
+        return done
 
     def read_for_guest(self) -> int:
         """Perform the reads that the guest has asked for so far; how many."""

@@ -31,6 +31,7 @@ from headrace.protocol.metadata.records import (
 )
 from headrace.protocol.metadata.replay import image_records, replay
 from headrace.protocol.transport.router_io import Request, Router, RouterLimits, ServerIdentity
+from headrace.runtime.ports_io import reserve_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,12 +59,14 @@ class FakeController:
         self.refuse_registration: KafkaError | None = None
         self.refuse_heartbeat: KafkaError | None = None
         self.is_silent = False
+        self.has_slow_log = False  # heartbeats are counted, and not answered
         self.quorum = DescribeQuorumResponse(0, leader_id=9_000)  # it leads, unless the test says otherwise
         self.sends_snapshots = False
         self.on_admin: Callable[[Request], None] | None = None
         self._waiting: list[tuple[Request, asyncio.TimerHandle]] = []
         self._identity = ServerIdentity(cluster_id, 9_000, 1)
-        self.router = Router("127.0.0.1", 0, self._on_request, APIS, self._identity, RouterLimits())
+        (port,) = reserve_ports(1)  # for `restart`
+        self.router = Router("127.0.0.1", port, self._on_request, APIS, self._identity, RouterLimits())
 
     # --- life ---------------------------------------------------------------------------------------------
 
@@ -129,7 +132,11 @@ class FakeController:
         elif request.api.key == registry.BROKER_REGISTRATION.key:
             self.router.reply(request, self._register(request.body))
         elif request.api.key == registry.BROKER_HEARTBEAT.key:
-            self.router.reply(request, self._beat(request.body))
+            answer = self._beat(request.body)
+            if self.has_slow_log:
+                self.router.no_reply(request)
+            else:
+                self.router.reply(request, answer)
         elif request.api.key == registry.FETCH_METADATA.key:
             self._fetch(request)
         elif self.on_admin is not None:

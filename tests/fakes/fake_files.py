@@ -58,7 +58,11 @@ class _Inode:
 
     def warm(self, position: int, size: int) -> None:
         if self.cold:
-            self.cold.difference_update(_pages(position, size))
+            pages = _pages(position, size)
+            if len(pages) < len(self.cold):
+                self.cold.difference_update(pages)
+            else:
+                self.cold = {page for page in self.cold if page not in pages}
 
     def cool(self, position: int, size: int) -> None:
         """Only whole and clean pages go."""
@@ -271,6 +275,11 @@ class FakeFiles:
         self._locks: set[str] = set()
         self._faults: list[tuple[str, str, int, int]] = []  # operation, part of the path, errno, after
         self._counts: dict[int, int] = {}
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether no fault waits and there is no limit of its size."""
+        return self.crash_at is None and not self._faults and self.capacity_bytes is None
 
     # --- faults ----------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ class FakeReplication:
     def __init__(self) -> None:
         self.racks: dict[int, str] = {}
         self.drained: set[int] = set()
+        self.below_min_isr: tuple[str, ...] = ()  # topics that a drain leaves below min.insync.replicas
         self.unregistered: set[int] = set()
         self.compacted: set[str] = set()  # topics whose records may not be deleted
 
@@ -142,7 +143,8 @@ class FakeReplication:
                 heirs = [n for n in part.isr if n not in self.down and n not in self.drained]
                 part.leader = heirs[0] if heirs else part.leader
                 left += not heirs
-        return control.DrainNodeResponse(0, leaders_left=left, metadata_offset=self.metadata_offset)
+        topics = self.below_min_isr
+        return control.DrainNodeResponse(0, "", left, self.metadata_offset, len(topics), topics)
 
     def _do_UnregisterBroker(self, body: Any) -> Any:
         if body.node_id not in self.addresses or body.node_id in self.unregistered:

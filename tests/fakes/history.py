@@ -256,7 +256,7 @@ class History:
         from history_checks import ALLOWED, found_in
 
         found: dict[str, list[str]] = defaultdict(list)
-        for name, text in found_in(self):
+        for name, text in found_in(self, with_allowed=False):
             if name not in ALLOWED:
                 found[name].append(text)
         return dict(found)

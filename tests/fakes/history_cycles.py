@@ -71,16 +71,22 @@ class _Search(Generic[N]):
 def cycles(after: Mapping[N, Collection[N]]) -> Iterator[list[N]]:
     """For each strongly connected component one of its shortest cycles, as its nodes in their order."""
     for component in _Search(after).components():
-        inside = set(component)
-        yield min((_way_back(after, node, inside) for node in component), key=len)
+        inside, shortest = set(component), list[N]()
+        for node in component:
+            shortest = _way_back(after, node, inside, len(shortest)) or shortest
+        yield shortest
 
 
-def _way_back(after: Mapping[N, Collection[N]], start: N, inside: set[N]) -> list[N]:
-    """From a node to itself by the fewest steps."""
+def _way_back(after: Mapping[N, Collection[N]], start: N, inside: set[N], limit: int) -> list[N]:
+    """From a node of a component to itself by the fewest steps; nothing if that takes `limit` or more. 0: no
+    limit."""
     before: dict[N, N] = {}
+    steps = {start: 1}  # of the cycle that would end behind a node
     queue = deque([start])
     while True:
         node = queue.popleft()
+        if limit and steps[node] >= limit:
+            return []
         for target in after.get(node, ()):
             if target == start:
                 way = [node]
@@ -88,5 +94,5 @@ def _way_back(after: Mapping[N, Collection[N]], start: N, inside: set[N]) -> lis
                     way.append(before[way[-1]])
                 return way[::-1]
             if target in inside and target not in before:
-                before[target] = node
+                before[target], steps[target] = node, steps[node] + 1
                 queue.append(target)

@@ -27,4 +27,4 @@ def require() -> None:
 
 def dump_log(*paths: Path, options: tuple[str, ...] = ("--print-data-log", "--deep-iteration")) -> str:
     """Kafka's DumpLogSegments over `paths`."""
-    return run_tool("kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, paths)))
+    return run_tool("org.apache.kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, paths)))

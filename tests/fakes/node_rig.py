@@ -23,6 +23,7 @@ from headrace.protocol.messages.data import (
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.transport.dealer_io import Connection
 from headrace.runtime.loop_io import new_event_loop
+from headrace.runtime.ports_io import reserve_ports
 from headrace.storage_node.config import NodeConfig
 from headrace.storage_node.node_io import NodeServer
 
@@ -137,6 +138,9 @@ class Rig:
             "metadata.fetch.max.wait.ms": 50,
         } | config
         self.clients: list[Client] = []
+        if files is None:  # restarts take it again, and no other process does meanwhile
+            (directory / "d0").mkdir(parents=True, exist_ok=True)
+            (directory / "d0" / "listener.port").write_text(f"{reserve_ports(1)[0]}\n")
         self.node = self.new_node()
         self.running: asyncio.Task[None] | None = None
 

@@ -8,10 +8,11 @@ from typing import Any
 from headrace.clients.cluster.backoff import Backoff
 from headrace.clients.cluster.metadata import ClusterView
 from headrace.clients.producer.accumulator import Accumulator, AccumulatorLimits, Batch, PartitionQueue
+from headrace.clients.producer.effects import Resolve, SendProduce
 from headrace.clients.producer.requests import frames_of
-from headrace.clients.producer.sender import Resolve, Sender, SendProduce
+from headrace.clients.producer.sender import Sender
 from headrace.clients.producer.sequences import Identity, Sequences
-from headrace.clients.producer.splitting import split_batch
+from headrace.clients.producer.splitting import split_batch, without_records
 from headrace.protocol.messages.data import (
     MetadataResponse,
     NodeEndpoint,
@@ -55,12 +56,14 @@ class ProducerRig:
             facts.pop("is_adaptive", True),
         )
         self.deliveries: list[str] = []
+        self.record_errors: list[dict[int, BaseException]] = []  # of batches that were sent without them
         self.accumulator = Accumulator(limits, self._builder, self._delivery, Random(1))
         self.topic = self.accumulator.set_topic("t", len(leaders or (0,)))
         self.sender = Sender(
             self.accumulator,
             Backoff(100, 1000, Random(2)),
             self._split,
+            self._without,
             acks=facts.pop("acks", -1),
             retries=facts.pop("retries", 1000),
             max_in_flight=facts.pop("max_in_flight", 5),
@@ -85,6 +88,11 @@ class ProducerRig:
             return [self._delivery(batch.queue) for _ in first_indexes]
 
         return split_batch(batch, max_bytes, active_codec(), self._builder, names)
+
+    def _without(self, batch: Batch, record_errors: dict[int, BaseException]) -> Batch:
+        self.record_errors.append(record_errors)
+        delivery = self._delivery(batch.queue)
+        return without_records(batch, record_errors, active_codec(), self._builder, delivery)
 
     def put(self, value: bytes, partition: int = 0, key: bytes | None = None) -> bool:
         """Append one record; False when there is no room."""

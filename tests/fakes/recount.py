@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 
-def check_group_census(shard: Any) -> None:
+def check_group_state_counts(shard: Any) -> None:
     """Groups by type and state, members, offsets."""
     gauges = shard.metrics().gauges
     groups = shard.groups.values()
@@ -21,7 +21,7 @@ def check_group_census(shard: Any) -> None:
     assert gauges["NumOffsets"] == sum(1 for _ in shard.store.committed())
 
 
-def check_transaction_census(shard: Any) -> None:
+def check_transaction_state_counts(shard: Any) -> None:
     """Transactional ids by state."""
     states = Counter(transaction.state.value for transaction in shard._known.values())
     gauges = shard.metrics().gauges

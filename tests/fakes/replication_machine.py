@@ -9,7 +9,7 @@ Leaders propose with right and wrong epochs.
 from __future__ import annotations
 
 from controller_kit import Driver
-from headrace.controller.state.brokers import BrokerState, state_of
+from headrace.controller.state.broker_states import BrokerState, state_of
 from headrace.controller.state.laws import check_change
 from headrace.protocol.errors import (
     FencedLeaderEpochError,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -34,6 +35,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
         super().__init__(self._jumping)
+        # Those of `owned_task` too, which asyncio.all_tasks does not list.
+        self.made: WeakSet[asyncio.Future[Any]] = WeakSet()
+
+    def create_task(self, *args: Any, **kwargs: Any) -> Any:
+        task = super().create_task(*args, **kwargs)
+        self.made.add(task)
+        return task
 
     def time(self) -> float:
         return self._jumping.clock_s
@@ -48,7 +56,7 @@ def run(work: Coroutine[Any, Any, Any]) -> Any:
     loop = VirtualLoop()
     try:
         result = loop.run_until_complete(work)
-        left = asyncio.all_tasks(loop)
+        left = [task for task in loop.made if not task.done()]
         assert not left, f"tasks were left behind: {left}"
         return result
     finally:

@@ -10,12 +10,10 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
-from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
 import controller_process
@@ -30,6 +28,7 @@ from headrace.protocol.messages.quorum import DescribeQuorumRequest
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.replay import image_of, replay
 from headrace.protocol.transport.dealer_io import Connection
+from headrace.runtime.ports_io import reserve_ports
 from node_rig import Client, batch
 from proxy import HOST, ChaosNetwork, between
 from waiting import PATIENCE_S, wait_for
@@ -45,23 +44,23 @@ if TYPE_CHECKING:
 ASK_TIMEOUT_S = 2.0
 SESSION_S = 1.5  # broker.session.timeout.ms, the default
 LAG_S = 2.0  # replica.lag.time.max.ms, far below the default of 30 s: tests wait for it
-# Below the ports that systems give to outgoing connections, so that nobody takes one from a dead server.
-PORTS = range(15_000, 32_000)
 LOG_TAIL_CHARS = 3_000
 
 
 class Server:
     """One process with its own files. Its address, the proxy's, never changes."""
 
-    def __init__(self, name: str, script: str, directory: Path, network: ChaosNetwork) -> None:
+    def __init__(self, name: str, script: str, directory: Path, network: ChaosNetwork | None) -> None:
         self.name, self.directory = name, directory
         self.id = int(name.partition("-")[2])
-        self.port = _free_port()  # behind the proxy
-        self.address_port = network.listen(name)
-        self.kafka_port = _free_port()  # of nodes, which Kafka's clients reach past the proxy
-        network.route(name, self.port)
+        # Behind the proxy; and of nodes, past it, for Kafka's clients. They stay reserved while it is dead.
+        self.port, self.kafka_port = reserve_ports(2)
+        self.address_port = self.port if network is None else network.listen(name)
+        if network is not None:
+            network.route(name, self.port)
         self.log_path = directory.with_name(f"{name}.log")
         self.arguments: list[str] = []
+        self.environment: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
         self._script = script
         self._is_ready = threading.Event()
@@ -86,7 +85,7 @@ class Server:
                 command,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env={**os.environ, process_log.VARIABLE: "INFO"},
+                env={**os.environ, process_log.VARIABLE: "INFO", **self.environment},
                 start_new_session=True,
             )
         threading.Thread(target=self._listen, args=(self.process, self._is_ready), daemon=True).start()
@@ -202,9 +201,13 @@ class FaultCluster:
         controller_config: Mapping[str, Any] | None = None,
         seed: int = 1,
         kafka: bool = False,
+        proxied: bool = True,
     ) -> None:
-        """`kafka`: nodes listen for Kafka's clients, too."""
+        """`kafka`: nodes listen for Kafka's clients, too. `proxied`: every connection goes through the chaos
+        network; where the load of the machine is the fault, the proxy would be one more thing that is
+        late."""
         self.directory = directory
+        self._is_proxied = proxied
         self._has_kafka = kafka
         self.network = ChaosNetwork(seed)
         self._config = {"replica.lag.time.max.ms": int(LAG_S * 1000), **(config or {})}
@@ -236,10 +239,13 @@ class FaultCluster:
 
     def _start(self) -> None:
         scripts = {"controller": controller_process.__file__, "node": node_process.__file__}
+        network = self.network if self._is_proxied else None
         for kind, count in self._counts.items():
             for number in range(1, count + 1):
                 name = f"{kind}-{number}"
-                self.servers[name] = Server(name, scripts[kind], self.directory / name, self.network)
+                self.servers[name] = Server(name, scripts[kind], self.directory / name, network)
+                if kind == "controller":
+                    self.servers[name].environment[process_log.DISK_STALL] = str(self._disk_stall)
         self._start_quorum()
         for server in self.nodes:
             server.arguments = self._node_arguments(server)
@@ -459,6 +465,19 @@ class FaultCluster:
         self.until_in_sync(name, replication)
         self.until_serving(name)
 
+    @property
+    def _disk_stall(self) -> Path:
+        return self.directory / "disk-stall-ms"
+
+    def stall_controllers_disks(self, ms: int) -> None:
+        """Every fsync of every controller takes so much longer from now on; 0 ends that."""
+        if not ms:
+            self._disk_stall.unlink(missing_ok=True)
+            return
+        written = self._disk_stall.with_suffix(".new")
+        written.write_text(str(ms))
+        written.rename(self._disk_stall)
+
     def isolate(self, some: Iterable[str], others: Iterable[str]) -> None:
         """No byte between the two groups, whoever opened the connection."""
         self.network.freeze(between(some, others))
@@ -503,11 +522,3 @@ class FaultCluster:
 def hold(seconds: float) -> None:
     """The length of a fault; nothing is waited for."""
     threading.Event().wait(seconds)
-
-
-def _free_port() -> int:
-    random = SystemRandom()
-    while True:
-        port = random.choice(PORTS)
-        with contextlib.suppress(OSError), socket.create_server((HOST, port)):
-            return port

@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from headrace.protocol.errors import HeadraceError
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.data import MetadataRequest, MetadataResponse
 from headrace.protocol.transport.dealer_io import Connection
+from headrace.runtime.ports_io import reserve_ports
 from headrace_command import Headrace
 from waiting import wait_for
 
@@ -83,8 +83,7 @@ class RayMachines:
             shutil.rmtree(self._temp, ignore_errors=True)
 
     def _start(self) -> None:
-        with socket.create_server((HOST, 0)) as probe:
-            port = str(probe.getsockname()[1])
+        port = str(reserve_ports(1)[0])
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-W", "ignore", str(SCRIPT), port],

@@ -16,10 +16,12 @@ from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import (
     AlterPartitionItem,
     AlterPartitionRequest,
+    DrainNodeRequest,
     ElectLeadersRequest,
     TopicPartitions,
 )
 from proxy import between
+from waiting import PATIENCE_S
 from workload import Workload
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.faults
 
 PREFERRED = 0
+FIGURES = "faults"  # the property that conftest.py shows in the summary
 # Appended and not confirmed. Which of the two: the high watermark stands still below min.insync.replicas.
 IN_DOUBT = (NotEnoughReplicasAfterAppendError.code, RequestTimedOutError.code)
 
@@ -122,6 +125,45 @@ def test_s17_too_few_replicas(make_cluster: Any) -> None:
     assert raw.produce(topic_id, b"safe again").error_code == 0
     assert [value for _, value in raw.fetch(topic_id)[1]] == [b"safe", b"in doubt", b"safe again"]
     raw.close()
+
+
+def test_s17_acks_all_does_not_wait_for_a_fenced_follower(make_cluster: Any, record_property: Any) -> None:
+    """A follower is drained, paused, and undrained within its session: it is outside of the ISR, but eligible
+    and caught up a moment ago, so acks=all waits for it. Once it is fenced, what waits is acknowledged by
+    the ISR of two: no append has to come, and replica.lag.time.max.ms, ten minutes here, need not pass."""
+    session_ms = 6_000
+    cluster = make_cluster(
+        config={"replica.lag.time.max.ms": 600_000},
+        controller_config={"broker.session.timeout.ms": session_ms},
+    )
+    cluster.create_topic("t", min_insync_replicas=2)
+    leader, follower = cluster.node(cluster.leader("t")), cluster.node(cluster.follower("t"))
+    topic_id, raw = topic_id_of(cluster), cluster.raw(leader)
+    drain(cluster, leader, follower, is_drained=True)
+    assert follower.id not in cluster.partition("t").isr
+    assert raw.produce(topic_id, b"copied while drained").error_code == 0
+    cluster.until_replicas_agree("t")
+    follower.pause()
+    assert raw.produce(topic_id, b"the follower is behind").error_code == 0
+    drain(cluster, leader, follower, is_drained=False)
+    begun_s = time.monotonic()
+    answer = raw.begin_produce(topic_id, b"the leader waits", timeout_ms=29_000).result(PATIENCE_S)
+    waited_s = time.monotonic() - begun_s
+    record_property(FIGURES, f"session timeout {session_ms} ms, acknowledged after {waited_s:.1f} s")
+    assert answer.error_code == 0
+    isr = cluster.partition("t").isr
+    assert (len(isr), follower.id in isr) == (2, False)
+    follower.resume()
+    cluster.until_in_sync("t")
+    raw.close()
+    cluster.until_replicas_agree("t")
+
+
+def drain(cluster: FaultCluster, leader: Server, node: Server, *, is_drained: bool) -> None:
+    """Drain a node, or take that back; return when the leader's metadata says so."""
+    answer = cluster.ask_controller(registry.DRAIN_NODE, DrainNodeRequest(node.id, is_drained=is_drained))
+    assert answer.error_code == 0
+    cluster.until(lambda: cluster.knows(leader, answer.metadata_offset), "the leader knows of the drain")
 
 
 def test_s18_the_last_replica_loses_its_unflushed_pages(make_cluster: Any, measured: Any) -> None:

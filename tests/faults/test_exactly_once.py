@@ -48,6 +48,7 @@ def test_s49_nodes_are_killed_while_records_are_copied(
         noted(record_property, copying, begun_s)
 
 
+@pytest.mark.faults
 def test_s49_copiers_are_killed(make_cluster: Any, record_property: Any) -> None:
     """Each twice, with SIGKILL, in the middle of transactions: the next life aborts what was open."""
     records, size = SHORT

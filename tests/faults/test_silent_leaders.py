@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import headrace
 import pytest
+from headrace.clients.cluster import metadata_io
 from headrace.protocol.transport import dealer_io
 from proxy import between
+from waiting import PATIENCE_S, wait_for
 
 if TYPE_CHECKING:
     from fault_cluster import FaultCluster, Server
@@ -74,3 +76,38 @@ def read_up_to(consumer: Any, read: list[bytes], count: int) -> None:
         records = consumer.poll(60)
         assert records, f"{len(read)} of {count} records came"
         read += [record.value for record in records]
+
+
+def test_stale_node_list_is_hedged_to_other_addresses(
+    make_cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client's last refresh saw node 1 alone; the others are back when that one stops. Neither metadata
+    nor an admin operation waits for the timeout of a request to it, which is an hour here."""
+    no_heartbeats = functools.partial(
+        dealer_io.ConnectionOptions, heartbeat_interval_ms=HOUR_MS, heartbeat_timeout_ms=HOUR_MS
+    )
+    monkeypatch.setattr(dealer_io, "ConnectionOptions", no_heartbeats)
+    monkeypatch.setattr(metadata_io, "REFRESH_TIMEOUT_MS", HOUR_MS)
+    cluster = make_cluster()
+    first, *others = cluster.nodes
+    with headrace.connect(cluster.bootstrap, client_id="client-1") as clients:
+        admin = clients.admin(default_api_timeout_ms=HOUR_MS, **SLOW)
+        hub = clients.io.hub
+
+        def known_nodes() -> list[int]:
+            view = clients.io.call(hub.metadata.refresh(hub.now_ms() + HOUR_MS), PATIENCE_S)
+            return sorted(view.nodes)
+
+        for node in others:
+            node.stop()
+        wait_for(lambda: known_nodes() == [first.id], "one node is left in the client's list")
+        for node in others:
+            node.start()
+            cluster.until(lambda node=node: not cluster.is_fenced(node.id), f"{node.name} serves")
+        assert sorted(hub.metadata.view.nodes) == [first.id], "the list is stale"
+        first.pause()
+        assert {*known_nodes()} >= {node.id for node in others}
+        admin.create_topics(headrace.NewTopic("t"), timeout=PATIENCE_S).raise_for_errors()
+        assert [topic.name for topic in admin.list_topics(timeout=PATIENCE_S)] == ["t"]
+        assert first.is_standing_still
+        first.resume()

@@ -33,8 +33,8 @@ LOT = 160  # cases between two looks whether all is well
 TOGETHER = 16
 # How long a case waits for what may never be answered: a fetch, a join. Nothing is concluded from it.
 PATIENCE_S = 0.25
-# kio cannot read the time -1, by which this api says that no transaction is under way.
-UNREADABLE = {65}
+# kio cannot read the time -1, by which these say that no transaction is under way, or that there is no token.
+UNREADABLE = {38, 39, 40, 65}
 MAX_ANSWER_BYTES = 64 * MIB
 
 

@@ -210,7 +210,8 @@ def test_open_and_hanging_transactions(cluster: LocalCluster, shell: Any) -> Non
     wait_for(
         lambda: shown(shell, "txn", "describe", "orders")[0]["partitions"] == [], "its markers are written"
     )
-    assert shell("group", "reset", "lagging", "--topic", topic, "--to-earliest", "--execute")[0] == 0
+    reset_new = ("group", "reset", "lagging", "--new-group", "--topic", topic)
+    assert shell(*reset_new, "--to-earliest", "--execute")[0] == 0
 
     def lag(*options: str) -> int:
         found: int = shown(shell, "group", "describe", "lagging", *options)[0]["lag"]
@@ -257,7 +258,7 @@ def test_admins_find_a_coordinator_that_has_died_elsewhere() -> None:
         place = TopicPartition("t", 0)
         names = [f"g{number}" for number in range(6)]
         for name in names:
-            assert admin.alter_group_offsets(name, {place: 0})[place] is None
+            assert admin.alter_group_offsets(name, {place: 0}, create=True)[place] is None
         before = admin.describe_groups(*names)
         dead = before["g0"].coordinator
         cluster.kill_node(dead - 1)

@@ -59,7 +59,7 @@ def test_an_operator_looks_after_three_nodes(
 def drain_and_return(shell: Shell) -> None:
     """The drained node leads nothing and is not elected until the drain is taken back."""
     drained = shell.json("node", "drain", "1", "--wait", "--timeout", "60")
-    assert drained == {"node_id": 1, "state": "drained", "leaders_left": 0}
+    assert drained == {"node_id": 1, "state": "drained", "leaders_left": 0, "below_min_isr": 0}
     wait_for(lambda: shell.json("node", "list")[0]["state"] == "shutting_down", "the drain is seen")
     wait_for(lambda: shell.json("node", "list")[0]["leaders"] == 0, "the new leaders are seen")
     first = next(p for p in shell.partitions("t") if p["replicas"][0] == 1)

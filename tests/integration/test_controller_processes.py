@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import sys
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from headrace.protocol.messages.control import (
 )
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.replay import image_of, replay
+from headrace.runtime.ports_io import reserve_ports
 from headrace.storage_node.leader_search_io import LeaderSearch, fixed_locator
 
 SCRIPT = str(Path(__file__).parents[1] / "fakes" / "quorum_process.py")
@@ -35,21 +34,12 @@ KEYS = (
 )
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-
-
 class Three:
     """The processes."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.ports = dict(enumerate(free_ports(3), 1))
+        self.ports = dict(enumerate(reserve_ports(3), 1))
         self.processes: dict[int, asyncio.subprocess.Process] = {}
         self.search = LeaderSearch(tuple(fixed_locator("127.0.0.1", p) for p in self.ports.values()), 2.0)
 

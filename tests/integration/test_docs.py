@@ -1,4 +1,4 @@
-"""What the README and the pages of docs/ show works as it is printed there."""
+"""What the README and the pages of docs/ show works as it is printed there: every Python block is run."""
 
 from __future__ import annotations
 
@@ -7,46 +7,49 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import headrace
 import pytest
 from headrace import TopicPartition
 from headrace.services.cli.main import run
+from pages import PAGES, SHELL, blocks, programs, text_of
 from waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
 CALL_MAIN = """
 import asyncio, headrace
 with headrace.local() as cluster:
     cluster.admin().create_topics(headrace.NewTopic("orders")).raise_for_errors()
     asyncio.run(main(cluster.bootstrap))
 """
-
-
-def blocks(page: str, language: str) -> list[str]:
-    """The code blocks of a page."""
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
-    return [text for name, text in found if name == language]
-
-
-PAGES = ("README.md", "docs/CLIENTS.md", "docs/PIPELINE.md")
+# On a busy machine the servers warn that they stood still: nothing that the program of a page did.
+QUIET_SERVERS = """
+import logging
+for name in ("headrace.controller", "headrace.storage_node"):
+    logging.getLogger(name).setLevel(logging.ERROR)
+"""
+TUTORIAL = "docs/TUTORIAL.md"
+# kafka-python reads its schemas by functions of importlib that Python 3.11 deprecates and 3.13 has again.
+KAFKA_PYTHON_CALLS = ("read_text", "open_text")
 PROGRAMS = [
     (page, number)
     for page in PAGES
-    for number, program in enumerate(blocks(page, "python"))
+    for number, program in enumerate(programs(page))
     if "headrace.spark" not in program  # those run in tests/spark4 and tests/spark35
 ]
-OPERATING = [place for place in PROGRAMS if "headrace.connect()" in blocks(place[0], "python")[place[1]]]
+TESTS = [place for place in PROGRAMS if "\ndef test_" in programs(place[0])[place[1]]]
+OPERATING = [place for place in PROGRAMS if "headrace.connect()" in programs(place[0])[place[1]]]
+ON_RAY = [place for place in OPERATING if place[0] == TUTORIAL]  # tests/integration/test_tutorial_ray.py
 
 
 def run_program(program: str, **environment: str) -> str:
     """What it prints, in a process of its own, warnings as errors."""
-    command = [sys.executable, "-W", "error", "-c", program]
+    mild = [word for name in KAFKA_PYTHON_CALLS for word in ("-W", f"ignore:{name} is deprecated")]
+    command = [sys.executable, "-W", "error", *mild, "-c", QUIET_SERVERS + program]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=500, check=False, env={**os.environ, **environment}
     )
@@ -58,11 +61,23 @@ def run_program(program: str, **environment: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize(("page", "number"), [place for place in PROGRAMS if place not in OPERATING])
+@pytest.mark.parametrize(("page", "number"), [each for each in PROGRAMS if each not in OPERATING + TESTS])
 def test_a_program_of_a_page_runs(page: str, number: int) -> None:
     """On a cluster of its own; a coroutine `main` gets a cluster's address."""
-    program = blocks(page, "python")[number]
-    assert run_program(program + (CALL_MAIN if "async def main(" in program else ""))
+    program = programs(page)[number]
+    calls_main = "async def main(" not in program or "asyncio.run(" in program
+    assert run_program(program if calls_main else program + CALL_MAIN)
+
+
+@pytest.mark.parametrize(("page", "number"), TESTS)
+def test_a_test_of_a_page_passes(page: str, number: int, tmp_path: Path) -> None:
+    """In a pytest of its own, with the plugin that headrace installs."""
+    path = tmp_path / "test_of_page.py"
+    path.write_text(programs(page)[number])
+    options = ("-q", "--strict-markers", "-W", "error", "-p", "no:cacheprovider", "--rootdir", str(tmp_path))
+    command = [sys.executable, "-m", "pytest", *options, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -76,26 +91,31 @@ def operated() -> Iterator[headrace.LocalCluster]:
         wait_for(lambda: len(admin.describe_cluster().nodes) == 3, "node 4 is fenced")
         admin.create_topics(headrace.NewTopic("orders", 3, 2)).raise_for_errors()
         cluster.producer().send_many("orders", [b"x"] * 100).raise_for_errors(timeout=500)
-        admin.alter_group_offsets("billing", {TopicPartition("orders", 0): 1}).raise_for_errors()
+        place = TopicPartition("orders", 0)
+        admin.alter_group_offsets("billing", {place: 1}, create=True).raise_for_errors()
         cluster.producer(transactional_id="billing-1").init_transactions()
         yield cluster
 
 
-@pytest.mark.parametrize(("page", "number"), OPERATING)
+@pytest.mark.parametrize(("page", "number"), [each for each in OPERATING if each not in ON_RAY])
 def test_what_operators_are_shown_works(operated: headrace.LocalCluster, page: str, number: int) -> None:
     """One after the other on one cluster, which is found by the environment."""
-    run_program(blocks(page, "python")[number], HEADRACE_BOOTSTRAP=operated.bootstrap)
+    run_program(programs(page)[number], HEADRACE_BOOTSTRAP=operated.bootstrap)
 
 
 def test_all_programs_are_found() -> None:
     """The pattern that finds them still does."""
+    assert {page for page, _ in PROGRAMS} >= {"README.md", "docs/CLIENTS.md", "docs/PIPELINE.md", TUTORIAL}
     assert len(PROGRAMS) >= 8
+    assert len(TESTS) >= 1
     assert len(OPERATING) >= 2
+    assert len(ON_RAY) >= 2
 
 
 def test_the_options_of_the_readme_exist(capsys: pytest.CaptureFixture[str]) -> None:
     """Each command of the README takes the options that are shown with it."""
-    lines = [line for block in blocks("README.md", "") for line in block.splitlines()]
+    shown = [block.text for block in blocks(text_of("README.md")) if block.language == SHELL]
+    lines = [line for text in shown for line in text.splitlines()]
     commands = [line.partition("headrace ")[2] for line in lines if re.match(r"(echo .*\| )?headrace ", line)]
     assert len(commands) >= 6
     for command in commands:

@@ -132,16 +132,22 @@ def test_each_node_tells_its_own_file_and_the_controller_its_own() -> None:
         told = admin.describe_configs(*resources, synonyms=True)
         ids = [told[node]["node.id"] for node in resources[:3]]
         assert [(each.value, each.is_read_only) for each in ids] == [("1", True), ("2", True), ("3", True)]
-        for resource, name in ((NODE_2, "log.roll.ms"), (Resource.topic("t"), "segment.ms")):
+        # As in Kafka: a topic key without a built-in synonym, since log.roll.hours has the default.
+        for resource, name, synonyms in (
+            (NODE_2, "log.roll.ms", [ConfigSource.STATIC, ConfigSource.BUILT_IN]),
+            (Resource.topic("t"), "segment.ms", [ConfigSource.STATIC]),
+        ):
             found = told[resource][name]
             assert (found.value, found.source) == ("77000", ConfigSource.STATIC)
-            assert [each.source for each in found.synonyms] == [ConfigSource.STATIC, ConfigSource.BUILT_IN]
+            assert [each.source for each in found.synonyms] == synonyms
         assert (told[CLUSTER]["num.partitions"].value, told[CLUSTER]["num.partitions"].source) == ("5", 4)
         assert not any(found.doc for found in told[NODE_1].values())
         assert all(found.doc for found in admin.describe_configs(NODE_1, docs=True)[NODE_1].values())
         alter(cluster, NODE_3, log_roll_ms=88_000)
         alter(cluster, Resource.topic("t"), segment_ms=99_000)
-        assert set(admin.list_config_resources()) == {NODE_3, Resource.topic("t")}
+        configured = admin.list_config_resources(configured_only=True)
+        assert set(configured) == {CLUSTER, NODE_3, Resource.topic("t")}
+        assert set(admin.list_config_resources()) == {NODE_1, NODE_2, NODE_3, Resource.topic("t")}
 
 
 def test_a_description_is_as_new_as_the_last_change_whoever_is_asked() -> None:
@@ -170,7 +176,9 @@ def test_what_is_refused_changes_nothing(tmp_path: Path) -> None:
         assert "topic t" in str(errors[CLUSTER])
         tried: dict[Resource | str, dict[str, Any]] = {CLUSTER: {"background.threads": 1}}
         admin.alter_configs(tried, validate_only=True).raise_for_errors()
-        assert admin.list_config_resources() == [Resource.topic("t")]
+        assert admin.list_config_resources(configured_only=True) == [Resource.topic("t"), CLUSTER]
+        (told,) = admin.describe_configs(CLUSTER).values()
+        assert told["background.threads"].source is ConfigSource.BUILT_IN
 
 
 def test_topics_and_the_node_itself_are_described_without_a_controller() -> None:

@@ -3,6 +3,7 @@ asked the same (tests/oracle)."""
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -156,3 +157,39 @@ def is_heard_of(wire: Wire, name: str) -> bool:
     with Wire("{}:{}".format(*wire._socket.getpeername())) as other:
         other.ask("api_versions", 3, client_software_name="a", client_software_version="1")
         return name in {topic["name"] for topic in other.ask("metadata", 9, topics=None)["topics"]}
+
+
+def test_log_levels_and_topic_configs_are_altered_by_one_request(wire: Wire) -> None:
+    """The node alters its loggers, the controller the topic; the answers keep the order of the request."""
+    name = "headrace.storage_node"
+    logger, level = logging.getLogger(name), logging.getLogger(name).level
+
+    def resource(kind: int, of: str, key: str, value: str) -> dict[str, Any]:
+        changes = [{"name": key, "config_operation": 0, "value": value}]
+        return {"resource_type": kind, "resource_name": of, "configs": changes}
+
+    resources = [
+        resource(8, "1", name, "ERROR"),
+        resource(2, TOPIC, "retention.ms", "7200000"),
+        resource(8, "2", name, "ERROR"),
+        resource(2, "no-such-topic", "retention.ms", "1"),
+    ]
+    try:
+        answer = wire.ask("incremental_alter_configs", 1, resources=resources)
+        told = [(each["resource_type"], each["error_code"]) for each in answer["responses"]]
+        assert told == [
+            (8, "none"),
+            (2, "none"),
+            (8, "invalid_request"),
+            (2, "unknown_topic_or_partition"),
+        ]
+        keys = (("8", "1", name), ("2", TOPIC, "retention.ms"))
+        wanted = [
+            {"resource_type": int(kind), "resource_name": of, "configuration_keys": [key]}
+            for kind, of, key in keys
+        ]
+        found = wire.ask("describe_configs", 4, resources=wanted)["results"]
+        assert [each["configs"][0]["value"] for each in found] == ["ERROR", "7200000"]
+        assert logger.level == logging.ERROR
+    finally:
+        logger.setLevel(level)

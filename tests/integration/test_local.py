@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import shutil
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from headrace import NewTopic, TopicPartition
+from headrace import NewTopic, TopicPartition, connect
 from headrace.protocol.errors import ClosedError, ConfigError
+from headrace.runtime.ports_io import reserve_ports
 from headrace.services import local_io
 from headrace.services.local_io import LocalCluster, local
 from headrace.storage_node.log import files_io
@@ -68,14 +71,16 @@ def test_only_what_stays_is_brought_to_the_disk(
 
 
 def test_clients_that_were_made_here_end_first(tmp_path: Path) -> None:
-    """While there is somebody to answer: what they have to send and to commit is there the next time. One
-    whose callback raises holds up nobody."""
+    """Before the servers: records and commits under way are there the next time. A listener that raises
+    keeps no other client from that, and its error is raised when all are closed."""
 
     class Listener:
         def on_revoked(self, _consumer: object, _tps: object) -> None:
             raise ValueError("the user's")
 
-    with local(data_dir=str(tmp_path)) as cluster:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(pytest.raises(ValueError, match="the user's"))
+        cluster = stack.enter_context(local(data_dir=str(tmp_path)))
         cluster.admin().create_topics(NewTopic("t")).raise_for_errors()
         producer = cluster.producer(linger_ms=60_000, delivery_timeout_ms=120_000)
         consumers = [
@@ -160,3 +165,22 @@ def test_the_body_s_own_error_gets_through() -> None:
 def test_the_fixture_gives_a_running_cluster(headrace_cluster: LocalCluster) -> None:
     """The pytest plugin: nothing to import, nothing to close."""
     assert headrace_cluster.status()["nodes"][0]["state"] == "active"
+
+
+def test_wiped_node_keeps_its_ports(tmp_path: Path) -> None:
+    """A node is killed, loses its disk and starts again: clients with its old addresses, native and Kafka's,
+    find it there, as its registration names its ports. A node whose disk is there needs no controller."""
+    (tmp_path / "node-2").mkdir()
+    for name, port in zip(("listener.port", "listener.PLAINTEXT.port"), reserve_ports(2), strict=True):
+        (tmp_path / "node-2" / name).write_text(str(port))  # no other process takes them meanwhile
+    with local(nodes=2, data_dir=str(tmp_path), listeners="PLAINTEXT://127.0.0.1:0") as cluster:
+        native, kafka = cluster.bootstrap, cluster.kafka_bootstrap
+        with connect(native.split(",")[1]) as clients:
+            assert len(clients.admin().describe_cluster().nodes) == 2
+        for _ in range(2):
+            cluster.kill_node(1)
+            shutil.rmtree(tmp_path / "node-2")
+            cluster.restart_node(1)
+            assert (cluster.bootstrap, cluster.kafka_bootstrap) == (native, kafka)
+        with connect(native.split(",")[1]) as clients:
+            clients.admin().create_topics(NewTopic("t")).raise_for_errors()

@@ -104,13 +104,13 @@ def test_an_attempt_that_has_passed_the_gate_takes_nothing_from_what_is_decided(
     """It asks for its id when the driver has decided: it waits, and is told why. So does an admin who would
     fence the id off."""
     wanted = options(cluster, "zombie")
-    zombie = options(cluster, "zombie", max_block_ms="400")
+    zombie = options(cluster, "zombie", max_block_ms="2000")
     finish = Sink._finish
 
     def late(self: Sink, decision: Decision) -> None:
         with pytest.raises(ApiTimeoutError, match="is prepared"):
             prepare(zombie, "zombie", "late")
-        found = cluster.admin().fence_producers(decision.writes[0].transactional_id, timeout=0.4)
+        found = cluster.admin().fence_producers(decision.writes[0].transactional_id, timeout=2.0)
         assert isinstance(found.errors[decision.writes[0].transactional_id], ApiTimeoutError)
         finish(self, decision)
 

@@ -119,7 +119,7 @@ def test_every_acknowledged_record_survives_kill_9(headrace: Headrace) -> None:
     Ray starts both again under the same names and over the same disks; the producer notices nothing but
     time; and every record that was acknowledged is there, at its offset, in its order.
     """
-    headrace.run("topic", "create", "steady", "-p", str(PARTITIONS))
+    headrace.run("topic", "create", "steady", "-p", str(PARTITIONS), "-r", "1")
     status = headrace.status()
     bootstrap = ",".join(status["bootstrap"])
     with SteadyProducer(bootstrap, "steady") as producer:
@@ -201,7 +201,12 @@ def test_up_adopts_what_runs(headrace: Headrace) -> None:
 
 def test_records_through_the_command_line(headrace: Headrace, tmp_path: Path) -> None:
     """Produce from standard input and a file, consume with kcat's offsets and tokens, see the topic."""
-    headrace.run("topic", "create", "cli", "-p", "2")
+    made = json.loads(headrace.run("topic", "create", "cli", "-p", "2", "-o", "json")[0])
+    assert made[0]["replication_factor"] == 3  # what `up` sets for three nodes
+    configs = json.loads(headrace.run("topic", "describe", "cli", "--all-configs", "-o", "json")[0])[0][
+        "configs"
+    ]
+    assert configs["min.insync.replicas"] == "2"
     headrace.run("produce", "cli", "-K:", "-p", "0", data=b"k1:v1\nk2:v2\nplain")
     (tmp_path / "file").write_bytes(b"a\r\nb\r\n")
     headrace.run("produce", "cli", str(tmp_path / "file"), "-p", "1", "-H", "h=1", "-z", "zstd")
@@ -265,6 +270,17 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
         assert not list(command.home.rglob("*.json"))
     finally:
         command.kill_all()
+
+
+def test_failed_up_leaves_no_data(tmp_path: Path, ray_address: str) -> None:
+    """A node that cannot listen has made its folder before: nothing of the new cluster stays."""
+    command = Headrace(tmp_path)
+    where = ("--cluster", "failing", "--ray-address", ray_address)
+    arguments = (*where, "--nodes", "1", "-X", "listener.host=192.0.2.1")
+    _, errors = command.run("up", *arguments, code=1)
+    assert "cannot start" in errors
+    assert not (command.home / "data").exists()
+    assert not list(command.home.rglob("*.json"))
 
 
 def test_up_and_down_leave_nothing_but_the_data(tmp_path: Path, ray_address: str) -> None:

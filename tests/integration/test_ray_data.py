@@ -403,7 +403,9 @@ def test_a_stream_whose_log_has_less_than_its_group(cluster: LocalCluster) -> No
     goes on at the end."""
     create(cluster, "cut", 1, 10)
     at = {"bootstrap_servers": cluster.bootstrap, "available_now": True}
-    cluster.admin().alter_group_offsets("cut", {TopicPartition("cut", 0): 100}).raise_for_errors()
+    cluster.admin().alter_group_offsets(
+        "cut", {TopicPartition("cut", 0): 100}, create=True
+    ).raise_for_errors()
     with ray_data.stream("cut", "cut", **at) as steps, pytest.raises(DataLossError, match="ends at 10 now"):
         next(steps)
     with ray_data.stream("cut", "cut", failOnDataLoss=False, **at) as steps:

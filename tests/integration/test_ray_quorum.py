@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -66,3 +67,16 @@ def test_all_controllers_come_back_with_their_data(headrace: Headrace) -> None:
     assert facts["controller"]["cluster_id"] == cluster_id
     assert len(facts["controllers"]) == 3
     assert b"kept" in headrace.run("topic", "list")[0]
+
+
+def test_actors_do_not_block_in_async_calls(headrace: Headrace) -> None:
+    """Each server has looked the others up through Ray by now: their stderr has no warning of Ray that a
+    blocking call was made inside an async actor."""
+    facts = headrace.status()
+    servers = [*facts["controllers"], *facts["nodes"]]
+    assert len(servers) == 4
+    for server in servers:
+        log = os.readlink(f"/proc/{server['pid']}/fd/2")
+        text = Path(log).read_text(errors="replace")
+        assert f"{server['name']} is ready on" in text
+        assert "Using blocking" not in text, text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 import signal
 import socket
 import sys
@@ -235,9 +236,62 @@ def test_a_configured_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
             await rig.stop()
             with socket.create_server(("127.0.0.1", 0)) as taken:
                 rig.config["listener.port"] = taken.getsockname()[1]
-                with pytest.raises(OSError, match="in use"):
+                error = rf"node 1: cannot listen on 127.0.0.1:{taken.getsockname()[1]}: .*in use \(.*ss -ltnp"
+                with pytest.raises(OSError, match=error):
                     await rig.new_node().start()
             del rig.config["listener.port"]
+            rig.node = rig.new_node()
+            await rig.start()
+
+    run(scenario)
+
+
+def test_wiped_node_takes_the_port_of_its_registration(tmp_path: Path) -> None:
+    """Its log dir is empty; the registration of node 1 names the port. It waits for a controller to ask;
+    a node that was never registered takes any port."""
+
+    async def scenario() -> None:
+        async with node_rig(tmp_path) as rig:
+            old = rig.node.port
+            await rig.node.kill()
+            await rig.ended()
+            shutil.rmtree(tmp_path / "d0")
+            rig.controller.close()
+            rig.node = rig.new_node()
+            starting = asyncio.create_task(rig.start())
+            await until((tmp_path / "d0").exists)
+            rig.controller.restart()
+            await starting
+            assert rig.node.port == old
+            assert (tmp_path / "d0" / "listener.port").read_text() == f"{old}\n"
+            await rig.stop()
+            rig.config |= {"node.id": 2, "log.dirs": str(tmp_path / "other")}
+            rig.node = rig.new_node()
+            await rig.start()
+            assert rig.node.port not in (0, old)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_wiped", [True, False], ids=["wiped", "with its disk"])
+def test_node_without_controller_stops_while_it_starts(tmp_path: Path, is_wiped: bool) -> None:
+    """It looks for its ports, or registers, and nothing answers: the start ends, and the dirs are free."""
+
+    async def scenario() -> None:
+        async with node_rig(tmp_path) as rig:
+            await rig.stop()
+            if is_wiped:
+                shutil.rmtree(tmp_path / "d0")
+            rig.controller.close()
+            node = rig.new_node()
+            starting = asyncio.create_task(node.start())
+            await until(
+                (tmp_path / "d0").exists if is_wiped else lambda: node.status()["state"] != "starting"
+            )
+            await node.stop()
+            with pytest.raises(ClosedError, match="stopped while it started"):
+                await starting
+            rig.controller.restart()
             rig.node = rig.new_node()
             await rig.start()
 

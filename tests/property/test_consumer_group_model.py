@@ -27,7 +27,7 @@ from headrace.protocol.messages.groups import CommittedOffset, OffsetCommitReque
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from recount import check_group_census
+from recount import check_group_state_counts
 
 from tests.fakes.consumer_group_rig import GROUP, SESSION_MS, ConsumerGroupRig, SimMember, held_by
 
@@ -247,7 +247,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
     @invariant()
     def groups_are_counted(self) -> None:
         """As if all were looked at."""
-        check_group_census(self.rig.shard)
+        check_group_state_counts(self.rig.shard)
 
     def teardown(self) -> None:
         """The dead are gone, the others are heard: all is read, by one each."""

@@ -15,7 +15,7 @@ from headrace.protocol.messages import registry
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from recount import check_group_census
+from recount import check_group_state_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -246,7 +246,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def groups_are_counted(self) -> None:
-        check_group_census(self.rig.shard)
+        check_group_state_counts(self.rig.shard)
 
     @invariant()
     def the_group_is_what_it_says(self) -> None:

@@ -70,7 +70,7 @@ def leaving_nodes_may_stay(self, node_id):
 
 def every_end_is_clean(self, image, before, _request):
     """A restart is never a reason to doubt a node's log."""
-    return self._fencing(image, before)
+    return self._fencing(image, before, "it is registered again")
 
 
 def no_log_is_cut(_image, _request):
@@ -115,8 +115,8 @@ MUTATIONS = {
     "versions-are-not-checked": (in_sync, "_check_versions", versions_are_not_checked),
     "leaving-nodes-may-stay": (standing.Standing, "without", leaving_nodes_may_stay),
     "every-end-is-clean": (brokers.Brokers, "_ended", every_end_is_clean),
-    "no-log-is-cut": (brokers, "_lost_keys", no_log_is_cut),
-    "one-cut-log-is-all": (brokers, "_lost_keys", one_cut_log_is_all),
+    "no-log-is-cut": (brokers, "lost_keys", no_log_is_cut),
+    "one-cut-log-is-all": (brokers, "lost_keys", one_cut_log_is_all),
     "no-partition-epoch": (replay, "changed_partition", no_partition_epoch),
     "nobody-comes-back": (
         brokers,

@@ -24,7 +24,7 @@ from headrace.protocol.model import NO_NODE
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from recount import check_transaction_census
+from recount import check_transaction_state_counts
 from txn_rig import Call, TxnRig
 
 KEYS = [("t", 0), ("t", 1), ("u", 0)]
@@ -270,7 +270,7 @@ class Transactions(RuleBasedStateMachine):
 
     @invariant()
     def ids_are_counted(self) -> None:
-        check_transaction_census(self.rig.shard)
+        check_transaction_state_counts(self.rig.shard)
 
     @invariant()
     def what_was_answered_holds(self) -> None:

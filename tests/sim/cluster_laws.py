@@ -1,7 +1,8 @@
 """The laws of replication, checked after every event.
 
 Names as in the TLA+ models of Kafka's replication where they have the law. Of the nodes only the one that an
-event touched can have changed, so only that one is looked at.
+event touched can have changed, and of its partitions only those are checked whose `_state_of` differs from
+that at the last check. Every `FULL_EVERY` checks, and at the end of a run, all of them are.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 Key = tuple[str, int]  # topic, partition
 COMPACTED = "c"  # the topic that has gaps
 ANSWER_MS = 5_000  # a node holds no request for longer
+FULL_EVERY = 256  # checks of nodes between two that skip no partition
+FOLLOWING_EVERY = 8  # checks of nodes between two of what follows and moves
 
 
 class Stored(NamedTuple):
@@ -43,7 +46,16 @@ class Stored(NamedTuple):
 class _Seen:
     """One partition in one life of a node, as it was when last looked at."""
 
-    __slots__ = ("cuts", "end", "epochs", "has_loss", "high_watermark", "is_leader", "matched", "partition")
+    __slots__ = (
+        "cuts",
+        "end",
+        "epochs",
+        "has_loss",
+        "high_watermark",
+        "is_leader",
+        "matched",
+        "partition",
+    )
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -69,6 +81,8 @@ class Laws:
         self._leaders: dict[tuple[PartitionKey, int], str] = {}
         self._written: dict[tuple[PartitionKey, int, int], Stored] = {}
         self._seen: dict[tuple[str, Key], _Seen] = {}
+        # by node: the `_state_of` each partition when last looked at; partitions are compared by identity
+        self._states: dict[str, dict[Partition, tuple[Any, ...]]] = defaultdict(dict)
         self._images: dict[str, MetadataImage] = {}
         self.unclean_epochs: dict[Key, int] = {}  # leader epoch of the newest unclean election
         self._begun_anew: dict[Key, int] = {}  # up to which of them its leader was seen
@@ -78,6 +92,10 @@ class Laws:
         self._starts: dict[tuple[str, PartitionKey], int] = {}  # by node: of the log on its disk
         self._may_start: dict[Key, int] = defaultdict(int)  # how far deletions were asked for
         self._is_retaining = False
+        self._checks = 0
+        self._held: dict[
+            str, tuple[int, MetadataImage]
+        ] = {}  # by node: partitions and image of the last check
 
     # --- after every event --------------------------------------------------------------------------------
 
@@ -85,18 +103,33 @@ class Laws:
         """The laws that hold at any time, of what this node holds."""
         if node.core is None:
             return
-        for partition in node.core.replicas.partitions.values():
-            if partition.is_online and partition.log is not None and not partition.log.is_offline:
+        self._checks += 1
+        is_full = self._checks % FULL_EVERY == 0
+        replicas = node.core.replicas
+        states, offsets = self._states[node.name], (self.image.offset, replicas.image.offset)
+        if is_full:
+            states.clear()
+        for partition in replicas.partitions.values():
+            log = partition.log
+            if log is None or not partition.is_online or log.is_offline:
+                continue
+            state = _state_of(partition, log, offsets)
+            if states.get(partition) != state:
                 partition.check()
-                self._check_partition(node, partition, partition.log)
-        if node.core.is_caught_up:
-            gone = [
-                k for k in self._starts if k[0] == node.name and k[1] not in node.core.replicas.partitions
-            ]
+                self._check_partition(node, partition, log)
+                states[partition] = state
+        held = (len(replicas.partitions), replicas.image)
+        last_held = self._held.get(node.name)
+        if node.core.is_caught_up and (
+            last_held is None or last_held[0] != held[0] or last_held[1] is not held[1]
+        ):
+            self._held[node.name] = held
+            gone = [k for k in self._starts if k[0] == node.name and k[1] not in replicas.partitions]
             for place in gone:
                 del self._starts[place]
-        node.core.replicas.fetchers.check()
-        node.core.replicas.moves.check()
+        if self._checks % FOLLOWING_EVERY == 0:
+            replicas.fetchers.check()
+            replicas.moves.check()
         self._check_image(node, node.core.image)
 
     def _check_image(self, node: SimNode, image: MetadataImage) -> None:
@@ -397,6 +430,8 @@ class Laws:
         for key in [key for key in self._seen if key[0] == node.name]:
             del self._seen[key]
         self._images.pop(node.name, None)
+        self._states.pop(node.name, None)
+        self._held.pop(node.name, None)
 
     def on_blackout(self) -> None:
         """The power fails everywhere. With durability=fsync nothing that was acknowledged may be lost;
@@ -432,6 +467,7 @@ class Laws:
 
     def at_end(self) -> None:
         """All replicas are byte for byte the same, and hold what was acknowledged where it was."""
+        self.check_everything()
         for name in self._cluster.checked_topics:
             for number, registration in enumerate(self.image.topics[name].partitions):
                 self._check_same((name, number), registration)
@@ -441,6 +477,15 @@ class Laws:
                 assert request.is_answered or waited_ms < ANSWER_MS, (
                     f"AnsweredOnce: {node.name} keeps {request.api.name} for {waited_ms} ms: {request.body}"
                 )
+
+    def check_everything(self) -> None:
+        """All laws, of all partitions of all nodes."""
+        self._states.clear()
+        for node in self._cluster.nodes.values():
+            self.check(node)
+            if node.core is not None:
+                node.core.replicas.fetchers.check()
+                node.core.replicas.moves.check()
 
     def _check_same(self, key: Key, registration: PartitionRegistration) -> None:
         logs = {node_id: self._cluster.nodes[node_id].log_of(key) for node_id in registration.replicas}
@@ -462,6 +507,29 @@ class Laws:
                 continue
             now = here.get(offset)
             assert now == value, f"AcknowledgedLost: {key} at {offset} has {now!r}, not {value!r}"
+
+
+def _state_of(partition: Partition, log: Log, images: tuple[int, int]) -> tuple[Any, ...]:
+    """All that the laws of one partition rest on and that this node, or the metadata, can change; what other
+    nodes change, the checks of those nodes see. `images`: the offsets of the committed image and of the
+    node's, which never go back."""
+    in_sync = partition.in_sync
+    facts = (
+        images,
+        partition.leader,
+        partition.leader_epoch,
+        partition.partition_epoch,
+        partition.high_watermark,
+        partition.flushed_offset,
+        log.log_start_offset,
+        log.log_end_offset,
+        log.cuts,
+        log.recovery.has_loss,
+    )
+    if in_sync is None:
+        return facts
+    starts = [(each.log_start_offset, each.broker_epoch) for each in in_sync.followers.values()]
+    return (*facts, in_sync.committed, in_sync.proposal, in_sync.partition_epoch, starts)
 
 
 def registration_of(image: MetadataImage, key: Key) -> PartitionRegistration | None:
@@ -487,9 +555,11 @@ def buffers(log: Log, offset: int, end_offset: int) -> Iterator[Any]:
 def stored(log: Log, offset: int, end_offset: int) -> Iterator[Stored]:
     """The batches of a log between two offsets."""
     for buffer in buffers(log, offset, end_offset):
-        for batch in split(buffer):
-            header = read_batch_header(batch)
+        position = 0
+        while position < len(buffer):
+            header = read_batch_header(buffer, position)
             yield Stored(header.base_offset, header.next_offset, header.leader_epoch, header.crc)
+            position += header.size_bytes
 
 
 def split(data: Any) -> Iterator[memoryview]:

@@ -16,7 +16,7 @@ from sim_clients import SimConsumer, SimProducer
 
 if TYPE_CHECKING:
     from cluster import SimCluster
-    from headrace.clients.producer.sender import Resolve
+    from headrace.clients.producer.effects import Resolve
     from headrace.storage_node.log.log import Log
 
 TOPIC = COMPACTED

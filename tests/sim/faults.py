@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from cluster_losses import UNCLEAN
 from erasing import NO_RETENTION, retain
 from headrace.controller.quorum import events
+from headrace.protocol.errors import KafkaError, NotControllerError
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import (
     AlterConfigs,
@@ -26,6 +27,7 @@ from headrace.protocol.messages.control import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    DrainNodeRequest,
     ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
     NewTopicSpec,
@@ -35,6 +37,7 @@ from headrace.protocol.messages.control import (
 )
 from headrace.protocol.metadata.image import TOPIC_RESOURCE
 from network import FAIR, Weather
+from sim_node import USUAL_DISK_MS
 
 if TYPE_CHECKING:
     import random
@@ -47,7 +50,7 @@ LOSSY = ("crash", "io", "full", "kill", "power", "flip", "wipe", "harm")
 KINDS = (
     *LOSSY, "stop", "pause", "cut", "isolate", "split", "clog", "weather", "slow", "clock", "evict",
     "controller_crash", "controller_power", "controller_pause", "controller_cut", "controller_stop",
-    "elect", "move", "reassign", "grow", "topics", "configs", "notice", "erase", "retain",
+    "elect", "move", "reassign", "grow", "topics", "configs", "notice", "erase", "retain", "drain", "silence",
 )  # fmt: skip
 
 
@@ -89,13 +92,14 @@ class Faults:
         cluster = self._cluster
         cluster.network.heal()
         cluster.network.weather = FAIR
+        cluster.silent_until_ms = self._world.now_ms
         for process in (*cluster.controllers.values(), *cluster.nodes.values()):
             process.files.crash_at = None
             process.files._faults.clear()
             process.files.capacity_bytes = None
-            process.paused_until_ms = min(process.paused_until_ms, self._world.now_ms)
+            process.pause.end()
         for node in cluster.nodes.values():
-            node.flush_ms = node.read_ms = 2
+            node.flush_ms = node.read_ms = USUAL_DISK_MS
             if node.taken.folder:  # put back where it was
                 node.taken.starts = 0
                 node.stop()
@@ -249,10 +253,50 @@ class Faults:
         self._any().stop()
 
     def _pause(self) -> None:
-        pause_ms = self._random.randrange(1, 4_000)
-        node = self._any()
-        node.paused_until_ms = self._world.now_ms + pause_ms
+        """SIGSTOP, and SIGCONT after a while."""
+        pause_ms = self._draw_pause_ms()
+        self._stand_still(self._any(), pause_ms)
+
+    def _draw_pause_ms(self) -> int:
+        return self._random.randrange(1, self._cluster.plan.longest_ms)
+
+    def _stand_still(self, node: SimNode, pause_ms: int) -> None:
+        node.pause.begin(pause_ms)
         node.deaf_ms = pause_ms % 30 if self._cluster.plan.groups else 0
+
+    def _drain(self) -> None:
+        """An operator drains a node and lets it lead again a little later; often it is paused between the two
+        and still in its session when the drain ends."""
+        node = self._any()
+        drained_ms = self._random.randrange(300, 3_000)
+        self.set_drained(node, is_drained=True)
+        if self._random.random() < 0.7:
+            begins_ms = drained_ms - self._random.randrange(1, min(drained_ms, 1_000))
+            self._world.after(
+                begins_ms, f"{node.name} stands still", lambda: self._stand_still(node, self._draw_pause_ms())
+            )
+        self._world.after(
+            drained_ms, f"undrain {node.name}", lambda: self.set_drained(node, is_drained=False)
+        )
+
+    def set_drained(self, node: SimNode, *, is_drained: bool) -> None:
+        """An operator drains a node, or takes that back. Only the latter is asked for until it is done."""
+
+        def answered(response: Any) -> None:
+            if not is_drained and (isinstance(response, KafkaError) or response.error_code):
+                self._world.after(100, f"undrain {node.name} again", ask)
+
+        def ask() -> None:
+            request = DrainNodeRequest(node.node_id, is_drained=is_drained)
+            if not self._cluster.ask_controller(registry.DRAIN_NODE, request, answered):
+                answered(NotControllerError("no controller decides"))
+
+        ask()
+
+    def _silence(self) -> None:
+        """Producers have nothing to send for a while: nothing but the cluster itself moves a log on."""
+        silence_ms = self._random.randrange(1, self._cluster.plan.longest_ms)
+        self._cluster.silent_until_ms = max(self._cluster.silent_until_ms, self._world.now_ms + silence_ms)
 
     def _slow(self) -> None:
         """A disk that takes its time, for a while."""
@@ -261,7 +305,7 @@ class Faults:
         node.read_ms = self._random.choice((2, 50))
 
         def recover() -> None:
-            node.flush_ms = node.read_ms = 2
+            node.flush_ms = node.read_ms = USUAL_DISK_MS
 
         self._world.after(self._random.randrange(1, 4_000), f"{node.name} is fast", recover)
 
@@ -282,7 +326,8 @@ class Faults:
             [each.name, each.node_id] for each in cluster.controllers.values()
         ]
 
-    def _clients(self) -> list[str]:
+    def clients(self) -> list[str]:
+        """The names of all clients that there are now."""
         cluster = self._cluster
         names = [client.name for client in (*cluster.producers, *cluster.consumers)]
         return names if cluster.groups is None else names + cluster.groups.names()
@@ -298,11 +343,15 @@ class Faults:
     def _isolate(self) -> None:
         """One node from all other servers, sometimes from clients too."""
         node = self._any()
-        others = [name for place in self._places() for name in place if name != node.name]
+        self.separate_from_servers(node)
         if self._random.random() < 0.5:
-            others += self._clients()
-        self._cluster.network.separate([node.name], others)
+            self._cluster.network.separate([node.name], self.clients())
         self._heal_later()
+
+    def separate_from_servers(self, node: SimNode) -> None:
+        """Cut a node off from all other nodes and from the controllers."""
+        others = [name for place in self._places() for name in place if name != node.name]
+        self._cluster.network.separate([node.name], others)
 
     def _controller_cut(self) -> None:
         controller = self._random.choice(list(self._cluster.controllers.values()))
@@ -358,7 +407,7 @@ class Faults:
             controller.die(power=True)
 
     def _controller_pause(self) -> None:
-        self._controller().paused_until_ms = self._world.now_ms + self._random.randrange(1, 3_000)
+        self._controller().pause.begin(self._random.randrange(1, 3_000))
 
     def _reassign(self) -> None:
         """An operator moves a partition, or takes that back."""

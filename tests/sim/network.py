@@ -41,6 +41,8 @@ class Network:
         self._cut: set[tuple[Hashable, Hashable]] = set()  # asked for members only, never iterated
         self._clogged_until: dict[tuple[Hashable, Hashable], int] = {}
         self._last_at: dict[tuple[Hashable, Hashable], int] = {}
+        self._changed_ms: dict[tuple[Hashable, Hashable], int] = {}  # by link: see `changed_ms`
+        self._dropped_ms = 0
 
     def send(self, source: Hashable, target: Hashable, label: str, deliver: Callable[[], None]) -> None:
         """Let `deliver` happen at `target` some time, or never, or twice."""
@@ -48,6 +50,8 @@ class Network:
         if (source, target) in self._cut or self._random.random() < self.weather.loss:
             copies = 0
             self.lost += 1
+            if (source, target) not in self._cut:
+                self._changed_ms[source, target] = self.world.now_ms
         elif self._random.random() < self.weather.duplicate:
             copies = 2
         for _ in range(copies):
@@ -55,7 +59,9 @@ class Network:
 
     def cut(self, source: Hashable, target: Hashable) -> None:
         """Nothing that is sent from `source` to `target` arrives; what is under way does."""
-        self._cut.add((source, target))
+        if (source, target) not in self._cut:
+            self._cut.add((source, target))
+            self._changed_ms[source, target] = self.world.now_ms
 
     def separate(self, side: Iterable[Hashable], other: Iterable[Hashable]) -> None:
         """Cut every link between the two sides, both ways."""
@@ -68,19 +74,28 @@ class Network:
     def clog(self, source: Hashable, target: Hashable, duration_ms: int) -> None:
         """What is sent from now on arrives only after `duration_ms`."""
         self._clogged_until[source, target] = self.world.now_ms + duration_ms
+        self._changed_ms[source, target] = self.world.now_ms + duration_ms
 
     def drop(self) -> None:
         """What is under way never arrives, as when the switches lose their power, too."""
         self._era += 1
+        self._dropped_ms = self.world.now_ms
 
     def heal(self) -> None:
         """All links work; the weather stays."""
+        self._changed_ms |= dict.fromkeys(self._cut, self.world.now_ms)
         self._cut.clear()
         self._clogged_until.clear()
 
     def is_cut(self, source: Hashable, target: Hashable) -> bool:
         """Whether nothing gets from `source` to `target`."""
         return (source, target) in self._cut
+
+    def changed_ms(self, one: Hashable, other: Hashable) -> int:
+        """When the links between two ends last changed or lost a message: were cut, healed, clogged (then it
+        is when the clog ends, which may be in the future); -1 if never."""
+        both = ((one, other), (other, one))
+        return max(self._dropped_ms, *(self._changed_ms.get(link, -1) for link in both))
 
     def _launch(self, link: tuple[Hashable, Hashable], label: str, deliver: Callable[[], None]) -> None:
         weather, now_ms = self.weather, self.world.now_ms

@@ -26,7 +26,7 @@ from headrace.protocol.metadata.replay import replay
 from headrace.protocol.records.control import VoterSet
 from network import FAIR, Network, Weather
 from quorum_laws import Laws
-from world import World
+from world import Pause, World
 
 if TYPE_CHECKING:
     import random
@@ -105,7 +105,7 @@ class SimController:
         self.raft: Raft | None = None
         self.log: MetadataLog
         self.image: MetadataImage
-        self.paused_until_ms = 0
+        self.pause = Pause(cluster.world)
         self.has_bad_disk = False
         self.key = ReplicaKey(node_id, b"")
         self._timer: Any = None
@@ -234,12 +234,11 @@ class SimController:
 
     def awake(self, label: str, action: Any) -> None:
         """Do it now, or when the process is continued."""
-        now_ms, life = self.cluster.world.now_ms, self.life
-        if now_ms >= self.paused_until_ms:
+        life = self.life
+        if not self.pause.is_on:
             action()
             return
-        self.cluster.world.after(
-            self.paused_until_ms - now_ms,
+        self.pause.defer(
             f"{self.node_id} at last {label}",
             lambda: self.awake(label, action) if self.life == life and self.is_alive else None,
         )
@@ -406,7 +405,7 @@ class SimQuorum:
         for controller in self.controllers.values():
             controller.files.crash_at = None
             controller.files._faults.clear()
-            controller.paused_until_ms = min(controller.paused_until_ms, self.world.now_ms)
+            controller.pause.end()
 
     def has_leader(self) -> bool:
         """Whether anyone decides."""
@@ -463,7 +462,7 @@ class SimQuorum:
         if active:
             self.writes += 1
             writer = self.random.choice(active)
-            if self.world.now_ms >= writer.paused_until_ms:
+            if not writer.pause.is_on:
                 writer.write(f"v{self.writes}")
         self.world.after(1 + self.random.randrange(2 * self.plan.write_gap_ms), "write", self._write_on)
 
@@ -522,7 +521,7 @@ class SimQuorum:
         self.world.after(self.random.randrange(1, 6_000), "heal", self.network.heal)
 
     def _fault_pause(self, victim: SimController) -> None:
-        victim.paused_until_ms = self.world.now_ms + self.random.randrange(1, 5_000)
+        victim.pause.begin(self.random.randrange(1, 5_000))
 
     def _fault_clog(self, victim: SimController) -> None:
         other = self.random.choice(list(self.controllers))

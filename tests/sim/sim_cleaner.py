@@ -45,6 +45,7 @@ class SimCleaner:
         job.cleaning.install()
 
         def settled(old: Any) -> None:
+            node.swaps += 1
             job.cleaning.log.hand_over(old)
             self._rewrite(job)
 

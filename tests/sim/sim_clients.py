@@ -16,8 +16,9 @@ from headrace.clients.consumer import effects as f
 from headrace.clients.consumer.fetcher import Fetcher
 from headrace.clients.consumer.requests import READ_UNCOMMITTED, FetchLimits
 from headrace.clients.producer.accumulator import Accumulator, AccumulatorLimits, Batch
+from headrace.clients.producer.effects import RefreshMetadata, Resolve, SendProduce, TakeHint
 from headrace.clients.producer.requests import frames_of
-from headrace.clients.producer.sender import RefreshMetadata, Resolve, Sender, SendProduce, TakeHint
+from headrace.clients.producer.sender import Sender
 from headrace.clients.producer.sequences import Identity, Sequences
 from headrace.clients.producer.splitting import split_batch
 from headrace.protocol.errors import KafkaError, LogTruncationError, NetworkError, OffsetOutOfRangeError
@@ -158,6 +159,7 @@ class SimProducer(SimClient):
             self.accumulator,
             Backoff(50, 500, self.random),
             self._split,
+            self._without,
             acks=acks,
             retries=1 << 30,
             max_in_flight=5,
@@ -169,6 +171,9 @@ class SimProducer(SimClient):
         if self.is_idempotent:
             self.sender.on_identity(Identity(producer_id, 0), self.world.now_ms)
         self.acknowledged = 0
+
+    def _without(self, batch: Batch, record_errors: dict[int, BaseException]) -> Batch:
+        raise AssertionError(f"the leader refused records of {batch.queue.topic.name}: {record_errors}")
 
     @property
     def is_done(self) -> bool:
@@ -184,7 +189,9 @@ class SimProducer(SimClient):
         if not self.is_sending:
             return
         topics = [name for name in self.view.topics if name in self.topics]
-        if topics:
+        if not topics and self.cluster.plan.is_brisk:
+            self.refresh()  # not created when last asked for
+        if topics and self.world.now_ms >= self.cluster.silent_until_ms:
             for _ in range(self.random.randrange(1, 6)):
                 self._send(self.random.choice(topics))
             self._poll()
@@ -272,19 +279,28 @@ class SimProducer(SimClient):
 
 
 class SimConsumer(SimClient):
-    """Reads all partitions from the beginning; `may_seek` lets it go back now and then."""
+    """Reads all partitions from the beginning; `may_seek` lets it go back now and then. `limits` are drawn by
+    default: in a brisk run fetches wait longer, and are seldom so small that each has one batch."""
 
     def __init__(
-        self, cluster: SimCluster, name: str, *, may_seek: bool, isolation: int = READ_UNCOMMITTED
+        self,
+        cluster: SimCluster,
+        name: str,
+        *,
+        may_seek: bool,
+        isolation: int = READ_UNCOMMITTED,
+        limits: FetchLimits | None = None,
     ) -> None:
         super().__init__(cluster, name)
-        limits = FetchLimits(
-            max_wait_ms=self.random.choice((20, 50, 500)),
-            min_bytes=1,
-            max_bytes=self.random.choice((12_000, 100_000)),
-            max_partition_bytes=self.random.choice((300, 10_000)),
-            isolation=isolation,
-        )
+        if limits is None:
+            is_brisk = cluster.plan.is_brisk
+            limits = FetchLimits(
+                max_wait_ms=self.random.choice((50, 200, 500) if is_brisk else (20, 50, 500)),
+                min_bytes=self.random.choice((1, 1_000)) if is_brisk else 1,
+                max_bytes=self.random.choice((12_000, 100_000)),
+                max_partition_bytes=self.random.choice((300, 10_000, 10_000) if is_brisk else (300, 10_000)),
+                isolation=isolation,
+            )
         self.fetcher = Fetcher(limits, Backoff(20, 300, self.random), None)
         self.may_seek = may_seek
         self.is_reading = True  # what is asked for already gets its answer when it stops
@@ -300,6 +316,8 @@ class SimConsumer(SimClient):
         self._look()
         for name in self.topics:
             found = self.view.topics.get(name)
+            if found is None and self.cluster.plan.is_brisk:
+                self.refresh()  # not created when last asked for
             for number in range(len(found.partitions) if found else 0):
                 self.fetcher.add(TopicPartition(name, number), EARLIEST_TIMESTAMP)
         self._take()

@@ -59,6 +59,11 @@ class SimControllerNode(SimController):
         super().die(power=power)
         self.cluster.transport.died(self)
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether a process runs, is not paused, and no fault waits in its disk."""
+        return self.is_alive and not self.pause.is_on and self.files.is_sound
+
     # --- requests -----------------------------------------------------------------------------------------
 
     def receive(self, request: SimRequest) -> None:

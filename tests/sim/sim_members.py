@@ -55,7 +55,7 @@ class SimMember(SimConsumer):
         config = MemberConfig(
             group,
             f"instance-{name}" if is_static else None,
-            session_timeout_ms=1_500,
+            session_timeout_ms=cluster.plan.session_ms,
             heartbeat_interval_ms=300,
             max_poll_interval_ms=1_200,
         )
@@ -232,7 +232,7 @@ class Asker(SimClient):
 
     def _ask_on(self) -> Steps:
         while self._is_asking_on:
-            yield from sleep(self, 1 + self.random.randrange(60))
+            yield from sleep(self, 1 + self.random.randrange(200 if self.cluster.plan.is_brisk else 60))
             source = self.cluster.rules.image.topics.get(SOURCE)
             if source is not None:
                 run(self._ask(self.random.choice((COPIERS, READERS)), len(source.partitions)))

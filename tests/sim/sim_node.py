@@ -21,6 +21,7 @@ from sim_disk import Taken, harm, rot
 from sim_node_control import NodeControl
 from sim_node_effects import NodeEffects
 from sim_transport import Link, SimReplies, SimRequest
+from world import Pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,10 +30,12 @@ if TYPE_CHECKING:
     from headrace.storage_node.config import NodeConfig
     from headrace.storage_node.guest import GuestFactory
     from headrace.storage_node.log.log import Log
+    from headrace.storage_node.replica.partition import Partition, PartitionKey
 
 DIRS = ("/d", "/e")
 CHECKPOINT_MS = 3_000
 TICK_MS = 1_000
+USUAL_DISK_MS = 2
 
 
 class SimNode(NodeEffects, NodeControl):
@@ -48,15 +51,17 @@ class SimNode(NodeEffects, NodeControl):
         self.random = cluster.world.stream(self.name)
         self.files = FakeFiles()
         self.life = 0
+        self.swaps = 0  # of cleaned segments for others, in all lives
         self.core: StorageNode | None = None
         self.manager: LogManager
         self.membership: m.Membership
         self.replies = SimReplies()
         self.requests: list[SimRequest] = []  # not answered when last looked at
-        self.paused_until_ms = 0
+        self.pause = Pause(cluster.world)
+        self.ticked_ms = 0  # when its core was last told the time
         self.deaf_ms = 0  # after a pause: it reads what others ask before what it is answered
         self.wall_skew_ms = 0
-        self.flush_ms = self.read_ms = 2  # mean; what a slow disk raises
+        self.flush_ms = self.read_ms = USUAL_DISK_MS  # mean; what a slow disk raises
         self.has_bad_disk = False
         self.may_restart = True
         self.is_closing = False
@@ -77,6 +82,19 @@ class SimNode(NodeEffects, NodeControl):
     def is_alive(self) -> bool:
         """Whether a process runs."""
         return self.core is not None
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether a process runs, is not paused, and its disks are neither broken, full nor slow."""
+        files = self.files
+        return (
+            self.core is not None
+            and not self.is_closing
+            and not self.pause.is_on
+            and files.is_sound
+            and max(self.flush_ms, self.read_ms) == USUAL_DISK_MS
+            and not self.manager.offline_dirs
+        )
 
     @property
     def broker_epoch(self) -> int:
@@ -106,9 +124,10 @@ class SimNode(NodeEffects, NodeControl):
             self.die(power=True)
             return
         self.cluster.rules.on_start(self)
+        self.ticked_ms = self.world.now_ms
         self._perform_membership(self.membership.start())
         self._every(CHECKPOINT_MS, "checkpoint", self._checkpoint)
-        self._every(TICK_MS, "tick", lambda: self.running.tick(self.world.now_ms, self.wall_ms))
+        self._every(TICK_MS, "tick", self._tick)
         if self.cluster.plan.compacts:
             self._every(CLEAN_MS, "clean", SimCleaner(self).begin)
 
@@ -242,6 +261,10 @@ class SimNode(NodeEffects, NodeControl):
         self.cluster.transport.died(self)
         self.cluster.rules.on_death(self)
 
+    def _tick(self) -> None:
+        self.ticked_ms = self.world.now_ms
+        self.running.tick(self.world.now_ms, self.wall_ms)
+
     def _restart_soon(self) -> None:
         delay_ms = int(self.random.expovariate(1 / 1500))
         self.world.after(delay_ms, f"{self.name} restarts", self.start)
@@ -270,15 +293,14 @@ class SimNode(NodeEffects, NodeControl):
 
     def awake(self, label: str, action: Callable[[], None]) -> None:
         """Do it now, or when the process is continued; never in another life."""
-        now_ms, life = self.world.now_ms, self.life
-        until_ms = self.paused_until_ms + (self.deaf_ms if label == "answer" else 0)
-        if now_ms >= until_ms:
+        life, deaf_ms = self.life, self.deaf_ms if label == "answer" else 0
+        if self.world.now_ms >= self.pause.until_ms + deaf_ms:
             self._guarded(action)
             return
-        self.world.after(
-            until_ms - now_ms,
+        self.pause.defer(
             f"{self.name} at last {label}",
             lambda: self.awake(label, action) if self.life == life and self.is_alive else None,
+            deaf_ms,
         )
 
     def later(self, delay_ms: int, label: str, action: Callable[[], None]) -> Any:
@@ -324,12 +346,15 @@ class SimNode(NodeEffects, NodeControl):
         """A connection has ended."""
         self.running.connection_gone(session)
 
+    def partition_of(self, key: PartitionKey) -> Partition | None:
+        """The partition as this process holds it."""
+        return None if self.core is None else self.core.replicas.partitions.get(key)
+
     def log_of(self, key: tuple[str, int]) -> Log | None:
         """The log of a partition that works here."""
         if self.core is None:
             return None
         for partition in self.core.replicas.partitions.values():
-            log = partition.log
-            if log is not None and partition.topic_partition == key and partition.is_online:
-                return None if log.is_offline else log
+            if partition.topic_partition == key and partition.log is not None and partition.is_online:
+                return None if partition.log.is_offline else partition.log
         return None

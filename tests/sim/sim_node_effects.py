@@ -22,6 +22,7 @@ from headrace.storage_node.effects import (
     ProposeIsr,
     ReadCold,
     ReadForGuest,
+    Recompress,
     RemoveFiles,
     SendFetch,
     TellController,
@@ -55,8 +56,6 @@ class NodeEffects:
                 self.later(self._delay(self.flush_ms), "delete", effect.run)
             case CheckpointStarts():
                 self.later(0, "write starts", lambda: self._checkpoint(only_starts=True))
-            case LookUpOffsets() | ReadCold() | ReadForGuest() | AdvisePages() | CopyLog() | EndTurn():
-                self._start_work(effect)
             case TellController():
                 self._submit(m.NewsCame())
             case WakeAt(deadline_ms):
@@ -72,7 +71,7 @@ class NodeEffects:
             case EndNode(_):
                 self.die(power=True)
             case _:
-                raise AssertionError(f"nobody performs {effect}")
+                self._start_work(effect)
 
     def _start_work(self, effect: Any) -> None:
         core = self.running
@@ -89,10 +88,16 @@ class NodeEffects:
                 )
             case AdvisePages(advice):
                 advice.run()
-            case EndTurn():
-                self.later(0, "end of turn", lambda: core.end_turn(self.world.now_ms, self.wall_ms))
+            case Recompress(item):
+                self.cluster.rules.marks["recompressed batch"] += 1
+                done = lambda: core.recompressed(item, self.world.now_ms, self.wall_ms)  # noqa: E731
+                self._off_loop(self.read_ms, "recompress", item.run, done)
             case CopyLog(key, move):
                 self._off_loop(self.read_ms, "copy", move.run, lambda: core.copied(key, move))
+            case EndTurn():
+                self.later(0, "end of turn", lambda: core.end_turn(self.world.now_ms, self.wall_ms))
+            case _:
+                raise AssertionError(f"the simulated node does not perform {effect}")
 
     def _delay(self, mean_ms: int) -> int:
         return int(self.random.expovariate(1 / mean_ms))

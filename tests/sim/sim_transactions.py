@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cluster import SimCluster
-    from headrace.clients.producer.sender import Resolve
+    from headrace.clients.producer.effects import Resolve
     from sim_scripts import Steps
 
 SOURCE, COPY = "x", "y"  # what transactions write into; what copies the first, exactly once

@@ -14,7 +14,7 @@ from replaying import check_seed_says_everything
 
 pytestmark = pytest.mark.sim
 
-SEEDS = int(os.environ.get("HEADRACE_SIM_SEEDS", "48"))
+SEEDS = int(os.environ.get("HEADRACE_SIM_SEEDS", "24"))
 
 
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, 12))

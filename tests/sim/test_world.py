@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from network import FAIR, Network, Weather
-from world import WALL_MS_AT_START, World
+from world import WALL_MS_AT_START, Pause, World
 
 pytestmark = pytest.mark.sim
 
@@ -29,6 +29,29 @@ def test_things_happen_in_the_order_of_their_times_then_of_their_planning() -> N
     assert (world.now_ms, world.wall_ms, world.events) == (5, WALL_MS_AT_START + 5, 5)
     with pytest.raises(AssertionError, match="late"):
         plan(-1, "x")
+
+
+def test_a_process_goes_on_in_order_when_its_pause_is_cut_short() -> None:
+    """Here a request that had come before went on to wait for the end of the first pause, and was handled
+    seconds after later ones of its connection."""
+    world = World(1)
+    pause, seen = Pause(world), list[tuple[int, str]]()
+
+    def come(name: str) -> None:
+        pause.defer(name, lambda: seen.append((world.now_ms, name)))
+
+    pause.begin(1_000)
+    come("a")
+    world.run(100)
+    pause.begin(300)
+    come("b")
+    world.run(100)
+    assert (seen, pause.is_on) == ([], True)
+    pause.end()
+    assert not pause.is_on
+    world.after(0, "c", lambda: seen.append((world.now_ms, "c")))
+    world.run(5_000)
+    assert seen == [(200, "a"), (200, "b"), (200, "c")]
 
 
 def test_a_run_ends_in_time_or_when_its_goal_is_reached() -> None:

@@ -99,7 +99,7 @@ def test_each_range_is_a_task_near_its_records(spark: Any, cluster: Any) -> None
 
 def test_what_is_not_there_is_an_error_at_once(spark: Any, cluster: Any) -> None:
     """Before there is a job: topics, options, offsets."""
-    with pytest.raises(UnknownTopicOrPartitionError, match="there is no topic 'nowhere'"):
+    with pytest.raises(UnknownTopicOrPartitionError, match="no topic 'nowhere'"):
         headrace.spark.read(spark, **given(cluster, "nowhere"))
     with pytest.raises(ConfigError, match="no option 'startingOffset'; there are 'startingOffsets'"):
         headrace.spark.read(spark, **given(cluster, "empty", startingOffset="earliest"))

@@ -142,7 +142,7 @@ def test_ranges_columns_and_offsets_are_chosen(topics: Topics, topic: Callable[.
 @pytest.mark.parametrize(
     ("options", "schema", "wanted"),
     [
-        ({"subscribe": "nosuch"}, None, "there is no topic 'nosuch'"),
+        ({"subscribe": "nosuch"}, None, "no topic 'nosuch'"),
         ({"startingOffset": "earliest"}, None, "there is no option 'startingoffset'.*startingOffsets"),
         ({}, "value string", "column 'value' is binary, not string"),
     ],

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import re
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+import pages
 import pytest
 from headrace.benchmarks.cells import GROUPS
+from headrace.clients.config import ENVIRONMENT_PREFIX, ClientConfigs
 from headrace.services.cli.main import cli
+from pages import ROOT, SHELL, blocks, joined_lines, text_of, without_blocks
 
-ROOT = Path(__file__).parents[2]
-PAGES = sorted(
-    str(path.relative_to(ROOT))
-    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "PROFILES.md"]
-)
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+PAGES = [*pages.PAGES, "benchmarks/PROFILES.md"]
 CODE = (
     "protocol",
     "runtime",
@@ -27,12 +30,20 @@ CODE = (
     "clients",
     "services",
     "benchmarks",
+    "examples",
     "tests",
 )
 # Written by a run of something else, in the words of that.
 FOREIGN_PAGES = {"docs/COMPATIBILITY.md"}
 # What is not ours and is spelled nowhere in the code.
-FOREIGN = {"reset_index", "memmove", "zmq_msg_t", "area", "src", "name.tmp"}
+FOREIGN = {
+    "reset_index", "memmove", "zmq_msg_t", "area", "src", "name.tmp", "FastAPI", "lifespan", "post_fork",
+    "NAME.json", "NAME", "DEBUG", "session_latest",
+}  # fmt: skip
+MIGRATING = "docs/MIGRATING.md"
+CLIENT_PACKAGES = {"kafka-python": "kafka", "confluent-kafka": "confluent_kafka", "aiokafka": "aiokafka"}
+# Variables of the examples in its tables.
+PLACEHOLDERS = {"f", "t", "tp", "table"}
 
 CELLS = {cell.name for group in GROUPS for cell in group.cells}
 
@@ -47,27 +58,78 @@ def code() -> str:
     return "\n".join([*names, *(path.read_text() for path in paths if path != this)])
 
 
-@functools.cache
-def text_of(page: str) -> str:
-    return (ROOT / page).read_text()
-
-
 def spans(page: str) -> list[str]:
     """What a page sets as code inside its prose."""
-    prose = re.sub(r"^```.*?^```$", "", text_of(page), flags=re.DOTALL | re.MULTILINE)
-    return re.findall(r"`([^`\n]+)`", prose)
+    return re.findall(r"`([^`\n]+)`", without_blocks(text_of(page)))
 
 
 def command_lines(page: str, program: str) -> list[str]:
     """The calls of a program that a page shows, in its code blocks and in its prose."""
-    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text_of(page), re.DOTALL | re.MULTILINE)
-    lines = [line for language, block in blocks if not language for line in block.splitlines()]
-    lines += spans(page)
+    shown = [block.text for block in blocks(text_of(page)) if block.language == SHELL]
+    lines = [line for text in shown for line in joined_lines(text)] + spans(page)
     found = (re.match(rf"(?:[A-Z_]+=\S+ |.*\| )*{program} (.*)", line) for line in lines)
     return [match[1] for match in found if match]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in FOREIGN_PAGES])
+@functools.cache
+def client_code(client: str) -> str:
+    """The code of another Kafka client as it is installed, librdkafka's binary included: its config keys."""
+    package = CLIENT_PACKAGES[client]
+    spec = importlib.util.find_spec(package)
+    assert spec is not None
+    assert spec.origin is not None
+    folder = Path(spec.origin).parent
+    libraries = folder.parent.glob(f"{package}.libs/librdkafka*")
+    files = [*folder.rglob("*.py"), *folder.rglob("*.so*"), *libraries]
+    return "\n".join([package, *(path.read_bytes().decode("latin-1") for path in files)])
+
+
+def words_of(text: str) -> set[str]:
+    """Names in the code spans of a text, each part of a dotted attribute by itself; config keys are whole."""
+    spans = re.findall(r"`([^`\n]+)`", re.sub(r"\"[^\"`]*\"", "", text))
+    return {word for span in spans for word in re.findall(r"[A-Za-z_](?:[\w.\-]*\w)?", span)}
+
+
+def migration_names() -> list[tuple[str, str]]:
+    """(client, name): what the tables of MIGRATING.md say that a client has."""
+    found, header = [], []
+    for line in text_of(MIGRATING).splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if not line.startswith("|"):
+            header = []
+        elif not header:
+            header = cells
+        else:
+            found += [
+                (client, word)
+                for title, cell in zip(header, cells, strict=True)
+                for client in title.split(", ")
+                for word in words_of(cell)
+                if client in (*CLIENT_PACKAGES, "headrace")
+            ]
+    return sorted(set(found))
+
+
+def test_the_tables_for_other_clients_name_what_those_clients_have() -> None:
+    """Constructors, keys, methods and errors stand in the code of the client in whose column they are."""
+    names = migration_names()
+    assert len(names) >= 200
+    of = {client: {name for column, name in names if column == client} for client in CLIENT_PACKAGES}
+    shared = of["kafka-python"] & of["aiokafka"]  # of a column of both: one of them has it
+    missing = [
+        (client, name)
+        for client, names_of_client in of.items()
+        for name in names_of_client
+        if name.rpartition(".")[2] not in client_code(client) and name not in client_code(client)
+        if not (name in shared and any(name in client_code(each) for each in ("kafka-python", "aiokafka")))
+        if name not in PLACEHOLDERS
+    ]
+    assert not missing
+    ours = [name for client, name in names if client == "headrace" and name not in PLACEHOLDERS]
+    assert not [name for name in ours if name not in code() and name.rpartition(".")[2] not in code()]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in {*FOREIGN_PAGES, MIGRATING}])
 def test_every_name_exists(page: str) -> None:
     """Each word of a page that is set as code stands in the code: keys, options, fields, functions."""
     groups = {group.id for group in GROUPS}
@@ -80,12 +142,20 @@ def test_every_name_exists(page: str) -> None:
     assert not missing
 
 
+def anchors(path: Path) -> set[str]:
+    """What the headings of a page are linked by, as GitHub makes it of their text."""
+    titles = re.findall(r"^#+ (.+)$", without_blocks(path.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_link_leads_somewhere(page: str) -> None:
-    """Relative links, and the anchors' files."""
-    targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", text_of(page))
+    """Relative links lead to files, their anchors to headings."""
+    targets = re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", text_of(page))
     folder = (ROOT / page).parent
-    assert not [to for to in targets if "://" not in to and not (folder / to).exists()]
+    local = [(folder / to if to else ROOT / page, anchor) for to, anchor in targets if "://" not in to]
+    assert not [path for path, _ in local if not path.exists()]
+    assert not [(path.name, anchor) for path, anchor in local if anchor and anchor not in anchors(path)]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -115,6 +185,38 @@ def test_every_command_takes_what_is_shown_with_it(page: str) -> None:
             options |= {name for parameter in command.params for name in parameter.opts}
         assert command is not cli, call
         assert not [word for word in words if word.startswith("--") and word not in options], call
+
+
+def variables_read(folders: Iterable[str]) -> set[str]:
+    """The environment variables that Python files below these folders read or set: named where they are, or
+    by a constant of the same file; and everything else that is called HEADRACE_..."""
+    found: set[str] = set()
+    for path in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
+        text = path.read_text()
+        found.update(re.findall(r"environ(?:ment)?(?:\.\w+\(|\[)\s*\"(\w+)\"", text))
+        found.update(re.findall(r"\"(\w+)\" (?:not )?in os\.environ", text))
+        found.update(re.findall(r"\"(HEADRACE_[A-Z_]*[A-Z])\"", text))
+        for constant in re.findall(r"environ(?:ment)?(?:\.\w+\(|\[)\s*([A-Z_]+)\b", text):
+            found.update(re.findall(rf"^{constant} = \"(\w+)\"", text, re.MULTILINE))
+    return found
+
+
+def test_every_environment_variable_is_documented() -> None:
+    """What the package, the benchmarks and the examples read, and all of headrace's own that tests read."""
+    shown = {name for span in spans("docs/ENVIRONMENT.md") for name in re.findall(r"\b\w+\b", span)}
+    of_keys = {
+        ENVIRONMENT_PREFIX + key.replace(".", "_").upper()
+        for schema in ClientConfigs
+        for key in schema.keys()  # noqa: SIM118 - a classmethod of Config
+    }
+    read = variables_read(folder for folder in CODE if folder != "tests")
+    assert {"HEADRACE_HOME", "HEADRACE_CLUSTER", "HEADRACE_BOOTSTRAP", "NO_COLOR", "RAY_ADDRESS"} <= read
+    undocumented = read - shown - of_keys
+    assert not undocumented
+    of_tests = {name for name in variables_read(["tests"]) if name.startswith("HEADRACE_")}
+    assert {"HEADRACE_REQUIRE_KAFKA", "HEADRACE_FAULT_SEEDS"} <= of_tests
+    undocumented = of_tests - shown - of_keys - {"HEADRACE_TEST_MARK"}
+    assert not undocumented
 
 
 def test_the_pages_show_calls() -> None:

@@ -1,4 +1,4 @@
-"""The command behind `make oracle`: start both, play all, compare, write the page, tell the result."""
+"""The command behind `make oracle`: start both systems, play the scenarios, compare, write the page."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Seen = dict[tuple[int, int], set[str]]
 ROOT = Path(__file__).parents[3]
 KNOWN = ROOT / "tests" / "oracle" / "differences.toml"
 PAGE = ROOT / "docs" / "COMPATIBILITY.md"
-# what a short run leaves out: it takes long, and says least that others do not say
+# left out of a short run: scenarios that take long and cover the least that others do not
 SLOW = (
     "kafka streams/*",
     "*/goes on over a restart",
@@ -49,12 +49,13 @@ SLOW = (
     "raw/a node is unregistered",
     "raw/three nodes described*",
 )
-# what a second Kafka is told, so that the harness has something to find
+# the configuration of a second Kafka, in which the harness must find differences
 PLANTED = {"auto.create.topics.enable": "false", "message.max.bytes": "100000"}
 
 
 def main() -> int:
-    """0 when every scenario worked on Kafka and every difference is listed, and none is listed in vain."""
+    """The exit code: 0 if every scenario worked on Kafka, every difference is listed and every entry of the
+    list matches one."""
     options = _options()
     for module in pkgutil.iter_modules(scenarios.__path__):
         importlib.import_module(f"{scenarios.__name__}.{module.name}")
@@ -106,7 +107,7 @@ def _options() -> argparse.Namespace:
 def _all_played(
     scratch: Path, options: argparse.Namespace, chosen: list[Scenario], known: list[Known]
 ) -> tuple[list[Outcome], list[Api], Seen]:
-    """First what needs one node, then what needs three."""
+    """The scenarios of one node, then those of three."""
     classes = scratch / "classes"
     classes.mkdir()
     compiled(classes)
@@ -163,12 +164,12 @@ def _judged(outcomes: list[Outcome], known: list[Known], *, is_whole: bool) -> t
     left = sum(len(outcome.unexplained) for outcome in outcomes)
     vain = [each.place for each in known if not each.matched] if is_whole else []
     for place in vain:
-        print(f"listed in vain: {place}")
+        print(f"listed without a match: {place}")
     is_good = not (broken or left or vain)
     values = sum(outcome.values for outcome in outcomes)
     return (
         f"oracle: {'ok' if is_good else 'FAILED'}: {len(outcomes)} scenarios, {values:,} values compared, "
-        f"{found} differ, {left} of them not listed, {len(vain)} listed in vain, {broken} scenarios broken",
+        f"{found} differ, {left} of them not listed, {len(vain)} entries unused, {broken} scenarios broken",
         0 if is_good else 1,
     )
 

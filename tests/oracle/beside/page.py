@@ -1,4 +1,4 @@
-"""docs/COMPATIBILITY.md, from one run: what each client sent in which version, and what differed."""
+"""docs/COMPATIBILITY.md, written from one run: API versions, scenarios and differences."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 HEAD = """\
 # Compatibility with Apache Kafka
 
-What `make oracle` found: Apache Kafka {version} and headrace ran side by side, one node each, or three where
-a scenario wants them, and were sent the same; answers, error codes and the logs on disk were compared. This
-page is written by the run.
+`make oracle` runs Apache Kafka {version} and headrace side by side, with one or three nodes each, sends the
+same requests to both, and compares responses, error codes and the logs on disk. The run writes this page.
 
 {result}
 
@@ -27,8 +26,8 @@ page is written by the run.
 API_HEAD = """\
 ## APIs
 
-Versions that each system advertises, and those that a client sent to headrace in the scenarios below. Raw:
-requests made by hand.
+The versions that each system advertises, and the versions that each client sent to headrace in the scenarios
+below. The client `raw` sends requests made by hand, in every version.
 
 """
 SCENARIO_HEAD = """\
@@ -38,8 +37,8 @@ SCENARIO_HEAD = """\
 DIFFERENCE_HEAD = """\
 ## Differences
 
-Each with its reason, from tests/oracle/differences.toml; a difference that is not listed there, and a listed
-one that is gone, fail the run.
+The differences that cannot harm a Kafka client, each with its reason, from tests/oracle/differences.toml. The
+run fails on a difference that is not listed there, and on an entry that matches no difference.
 
 """
 # client, title, count of differences
@@ -63,14 +62,14 @@ def page(
     outcomes: list[Outcome],
     known: list[Known],
 ) -> str:
-    """All of it."""
+    """The text of the whole page."""
     parts = [HEAD.format(version=version, result=result), API_HEAD, *_apis(list(apis), seen, outcomes)]
     parts += ["\n", SCENARIO_HEAD, *_scenarios(outcomes), "\n", DIFFERENCE_HEAD, *_differences(known)]
     return "".join(parts)
 
 
 def spans(numbers: Iterable[int]) -> str:
-    """Versions as people write them: 0-3, 5."""
+    """Numbers as ranges: 0-3, 5."""
     groups = [
         [number for _, number in group]
         for _, group in groupby(enumerate(sorted(set(numbers))), lambda pair: pair[1] - pair[0])
@@ -81,11 +80,11 @@ def spans(numbers: Iterable[int]) -> str:
 def outdated(
     text: str, apis: Iterable[Api], outcomes: list[Outcome], known: list[Known], names: Collection[str]
 ) -> list[str]:
-    """What `text`, the page of an earlier run, says otherwise than a run of some scenarios; `names`: of all
-    whose clients are installed.
+    """Where `text`, the page of an earlier run, disagrees with a run of some scenarios; `names` are all
+    scenarios whose clients are installed.
 
-    It holds each scenario's count of differences against the page's, so that one that came, or went, behind a
-    pattern that explains others is found as well.
+    Each scenario's count of differences is compared with the page's, so that a difference which appears or
+    disappears behind the pattern of another one is found as well.
     """
     counts = {f"{row[1]}/{row[2]}": row[3] for row in _SCENARIO.finditer(text)}
     clients = {name.split("/")[0] for name in names}
@@ -102,7 +101,7 @@ def outdated(
 
 
 def _versions_of(api: Api) -> str:
-    """The first cells of an API's row."""
+    """The first cells of an API's row: key, name, and the versions of both systems."""
     ranges = (
         "-" if each is None else spans(range(each[0], each[1] + 1)) for each in (api.kafka, api.headrace)
     )

@@ -62,14 +62,14 @@ class Scene:
         assert label not in self.notes, label
         self.notes[label] = value
 
-    def until(self, ask: Callable[[], Any], text: str) -> Any:
-        """The first answer with this in it, or the last one: a broker learns of its controller's records a
-        little later than whoever asked for them is told."""
+    def until(self, ask: Callable[[], Any], text: str, times: int = 1) -> Any:
+        """The first answer in which `text` occurs `times` times, or the last one: a broker applies the
+        controller's records a little later than the controller acknowledges them."""
         found: list[Any] = []
 
         def is_there() -> bool:
             found[:] = [ask()]
-            return text in str(found)
+            return str(found).count(text) >= times
 
         until(is_there, SETTLE_S)
         return found[0]

@@ -8,8 +8,8 @@ import sys
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from headrace.benchmarks import kafka_io
 from headrace.benchmarks.kafka_cluster_io import KafkaCluster
+from headrace.runtime.ports_io import reserve_ports
 
 from .tap_io import Tap
 
@@ -184,7 +184,7 @@ class Headrace(System):
             self._settings |= {**OF_THREE, "replica.selector.class": SELECTOR}
             self._of_controllers = CONTROLLERS_OF_THREE
         for tap in self.taps.values():
-            tap.target = kafka_io.free_ports(1)[0]
+            tap.target = reserve_ports(1)[0]
         self._controllers: list[subprocess.Popen[str]] = []
         self._nodes: dict[int, subprocess.Popen[str]] = {}
         self._ports: list[str] = []

@@ -6,9 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from headrace.benchmarks import cells, page, plots_io, results, warm_up_io
+from headrace.benchmarks import cells, overview, page, plots_io, results, warm_up_io
 from headrace.benchmarks.__main__ import write_page
 from headrace.benchmarks.reports import in_turn, total, with_rates, worst
+from pages import ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +23,7 @@ STARTUP = {
 MACHINE = {
     "cpu": "c", "cores": 4, "server_cores": [0, 1], "client_cores": [2, 3], "memory_gib": 1, "swap_gib": 0,
     "kernel": "k", "governor": "g", "transparent_hugepages": "t", "python": "3", "java": "17",
+    "kafka": "4.3.1",
     "packages": {"a": "1", "b": None}, "time": "now", "commit": "c",
 }  # fmt: skip
 
@@ -145,7 +147,7 @@ def test_the_pictures_are_the_same_each_time(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         plots_io.write(whole(), tmp_path / name)
-    for picture in ("ratios.svg", "latency.svg"):
+    for picture in ("ratios.svg", "latency.svg", "overview.svg"):
         assert (tmp_path / "a" / picture).read_bytes() == (tmp_path / "b" / picture).read_bytes()
 
 
@@ -159,7 +161,47 @@ def test_the_page_is_written_the_same_from_a_results_file(tmp_path: Path) -> Non
         files = sorted(path for path in (tmp_path / name).rglob("*") if path.is_file())
         written.append({path.relative_to(tmp_path / name): path.read_bytes() for path in files})
     assert written[0] == written[1]
-    assert {path.name for path in written[0]} == {"BENCHMARKS.md", "ratios.svg", "latency.svg"}
+    assert {path.name for path in written[0]} == {
+        "BENCHMARKS.md",
+        "ratios.svg",
+        "latency.svg",
+        "overview.svg",
+    }
+
+
+def test_the_table_of_the_readme_has_every_ratio_or_a_dash() -> None:
+    """Ratios with their intervals, once per row; what was not measured is not left out."""
+    found = whole()
+    lines = overview.table(found)
+    assert len(lines) == len(overview.ROWS) + 2
+    assert sum("-" in line.split("|")[3] for line in lines[2:]) == len(overview.ROWS)
+    row = next(row for row in found["comparisons"] if "ratio" in row)
+    shown = {**row, "group": "w2", "above": "send", "below": "produce", "metric": "records_per_s"}
+    (line,) = (line for line in overview.table({"comparisons": [shown]}) if "`send` / `produce` w" in line)
+    assert line.split(" | ")[2] == f"{row['ratio']:.2f} ({row['low']:.2f} .. {row['high']:.2f}) |"
+
+
+def test_the_readme_gets_its_table_between_the_marks_alone() -> None:
+    """Written again it is the same; without marks it is refused."""
+    readme = f"before\n\n{overview.BEGIN}\nold\n{overview.END}\n\nafter\n"
+    once = overview.with_table(readme, whole())
+    assert overview.with_table(once, whole()) == once
+    assert once.startswith(f"before\n\n{overview.BEGIN}\n| headrace")
+    assert once.endswith(f"|\n{overview.END}\n\nafter\n")
+    assert "old" not in once
+    with pytest.raises(ValueError, match="written by make bench"):
+        overview.with_table("no marks", whole())
+
+
+def test_the_readme_shows_the_results_that_are_stored() -> None:
+    """Its table is the one that `make bench` wrote last, and its cells are those of the plan."""
+    stored = json.loads((ROOT / "docs" / "benchmarks" / "results.json").read_text())
+    readme = (ROOT / "README.md").read_text()
+    assert overview.with_table(readme, stored) == readme
+    assert "-" not in "".join(cell for line in overview.table(stored)[2:] for cell in line.split(" | ")[1:])
+    planned = {(group.id, cell.name, cell.system) for group in cells.GROUPS for cell in group.cells}
+    bars = {(group, cell, system) for _, panel in overview.PANELS for _, system, group, cell in panel}
+    assert bars <= planned
 
 
 def test_the_table_of_partitions_tells_failures_and_fallbacks() -> None:

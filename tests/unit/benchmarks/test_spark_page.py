@@ -44,7 +44,7 @@ def results(groups: list[cells.Group]) -> dict[str, Any]:
     ]
     machine = {
         "cpu": "a CPU", "cores": 4, "memory_gib": 16, "swap_gib": 0, "kernel": "6", "governor": "none",
-        "transparent_hugepages": "never", "python": "3.11", "java": "17", "packages": {},
+        "transparent_hugepages": "never", "python": "3.11", "java": "17", "kafka": "4.3.1", "packages": {},
         "server_cores": [0, 1], "client_cores": [2, 3],
     }  # fmt: skip
     return {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from headrace.clients import bootstrap
 from headrace.clients.cluster.network import Address
-from headrace.protocol.errors import ConfigError
+from headrace.protocol.errors import ConfigError, NoClusterError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,6 +70,20 @@ def test_resolvers_are_asked_in_turn() -> None:
     assert asked == ["first", "second"]
     bootstrap.unregister_resolver("second")
     assert bootstrap.resolve_bootstrap(None) == (Address("other", 6),)
+
+
+def test_a_resolver_that_refuses_leaves_the_others_to_be_asked() -> None:
+    """Its error is raised when none of them finds a cluster."""
+
+    def refuse() -> str:
+        raise NoClusterError("no cluster 'default' is up here")
+
+    bootstrap.register_resolver("first", refuse)
+    bootstrap.register_resolver("second", lambda: "found:5")
+    assert bootstrap.resolve_bootstrap(None) == (Address("found", 5),)
+    bootstrap.register_resolver("second", lambda: None)
+    with pytest.raises(NoClusterError, match="'default'"):
+        bootstrap.resolve_bootstrap(None)
 
 
 def test_no_cluster_at_all_is_a_clear_error() -> None:

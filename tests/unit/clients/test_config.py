@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+import re
+from dataclasses import replace
 from typing import Any
 
+import headrace
 import pytest
+from headrace import NewTopic
+from headrace.aio import AsyncAdmin, AsyncConsumer, AsyncProducer
+from headrace.clients import foreign_names
 from headrace.clients.config import (
     AdminConfig,
     ClientConfigs,
@@ -163,3 +171,75 @@ def test_what_contradicts_idempotence_is_refused(given: dict[str, Any], text: st
     """Asked for by name, it is not quietly left out."""
     with pytest.raises(ConfigError, match=text):
         ProducerConfig.of(given)
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("bootstrap_servers", "use `bootstrap`"),
+        ("bootstrap.servers", "use `bootstrap`"),
+        ("value_serializer", "use `value=`"),
+        ("key.deserializer", "use `key=`"),
+        ("security.protocol", "not supported yet"),
+        ("sasl_mechanism", "not supported yet"),
+        ("queue.buffering.max.ms", "use `linger_ms`"),
+        ("consumer_timeout_ms", "use `iter_timeout`"),
+        ("stats_cb", "metrics()"),
+        ("auto_offset_resett", "did you mean 'auto_offset_reset'"),
+    ],
+)
+def test_names_of_other_clients_are_refused_with_ours(name: str, advice: str) -> None:
+    """By keyword and in the config mapping, of every client, before anything is connected."""
+    with pytest.raises(ConfigError, match=re.escape(advice)):
+        dotted(name, ClientConfigs, is_keyword="_" in name)
+    if advice.startswith("did"):
+        return
+    for client in (headrace.Producer, headrace.Consumer, headrace.Admin, headrace.connect):
+        make: Any = client
+        with pytest.raises(ConfigError, match=re.escape(advice)):
+            make(bootstrap="localhost:1", **{name: "x"})
+        with pytest.raises(ConfigError, match=re.escape(advice)):
+            make(bootstrap="localhost:1", config={name: "x"})
+
+
+def test_advice_names_things_that_exist() -> None:
+    """Each `key` in the advice for a config key is a key of some client, or an argument of one."""
+    arguments = {
+        "bootstrap",
+        "iter_timeout",
+        "listener",
+        "partitions",
+        "assignments",
+        "configs",
+        "name",
+        "send",
+    }
+    for name, advice in foreign_names._ADVICE.items():
+        for word in re.findall(r"`([a-z_]+)`", advice):
+            if word not in arguments and word not in ("position", "end_offsets", "add_done_callback"):
+                assert dotted(word, ClientConfigs), name
+
+
+def test_a_dict_as_first_argument_is_refused_with_the_call_to_write() -> None:
+    """confluent-kafka's clients take one; here it was read as a list of addresses."""
+    theirs: Any = {"bootstrap.servers": "a:1", "linger.ms": 5}
+    ours = r"bootstrap='a:1', config=\{'linger.ms': 5\}"
+    makers: list[Any] = [headrace.Producer, headrace.Consumer, headrace.Admin, headrace.connect]
+    for make in [*makers, AsyncProducer, AsyncConsumer, AsyncAdmin, headrace.aio.connect]:
+        with pytest.raises(TypeError, match=ours):
+            make(theirs)
+    with pytest.raises(TypeError) as secret:
+        headrace.Producer({"bootstrap.servers": "a:1", "sasl.password": "hidden"})  # type: ignore[call-overload]
+    assert "hidden" not in str(secret.value)
+
+
+def test_new_topics_refuse_names_of_other_clients() -> None:
+    """kafka-python's and confluent-kafka's; a typo is an ordinary TypeError."""
+    new_topic: Any = NewTopic
+    for name, ours in (("num_partitions", "partitions"), ("topic_configs", "configs"), ("topic", "name")):
+        with pytest.raises(TypeError, match=f"use `{ours}`"):
+            new_topic(**{"name": "t", name: 3})
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        new_topic("t", partition=3)
+    topic = NewTopic("t", 3, configs={"a": 1})
+    assert pickle.loads(pickle.dumps(topic)) == copy.copy(topic) == replace(topic)

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import MappingProxyType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
+from headrace.controller import writer_io
 from headrace.controller.state.decision import Decision
+from headrace.controller.state.node_notes import NodeNotes
 from headrace.controller.writer_io import MAX_GROUP, MAX_UNDECIDED, DecisionWriter
 from headrace.protocol.errors import (
     InvalidRequestError,
@@ -16,11 +19,18 @@ from headrace.protocol.errors import (
     RequestTimedOutError,
     ThrottlingQuotaExceededError,
 )
+from headrace.protocol.messages.control import BrokerHeartbeatRequest
 from headrace.protocol.metadata.records import FormatRecord, NoOpRecord
 from headrace.runtime.clock_io import monotonic_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+
+@pytest.fixture(autouse=True)
+def _a_group_may_take_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine must not split the groups whose order is tested."""
+    monkeypatch.setattr(writer_io, "MAX_GROUP_MS", 600_000)
 
 
 class Image(NamedTuple):
@@ -28,6 +38,9 @@ class Image(NamedTuple):
 
     offset: int = -1
     cluster_id: str = "c"
+    brokers: Mapping[int, Any] = MappingProxyType(
+        {node_id: SimpleNamespace(broker_epoch=7) for node_id in (1, 2)}
+    )
 
 
 @dataclass
@@ -87,6 +100,8 @@ class Core:
     def __init__(self, world: World) -> None:
         self._world = world
 
+        self.notes = NodeNotes()
+
     @property
     def image(self) -> Any:
         return self._world.decided
@@ -96,7 +111,7 @@ class Core:
         self._world.events.append(f"decide {body}")
         if body == "bad":
             raise InvalidRequestError("bad")
-        return Decision((NoOpRecord(),) if body.startswith("write") else (), body)
+        return Decision((NoOpRecord(),) if str(body).startswith("write") else (), body)
 
     def decide_format(self, cluster_id: str) -> Sequence[Any]:
         self._world.events.append(f"format {cluster_id}")
@@ -108,6 +123,9 @@ class Core:
         return (NoOpRecord(),) if had else ()
 
     def tick(self, _now_ms: int) -> None: ...
+
+    def note_disconnected(self, node_id: int, broker_epoch: int, _now_ms: int) -> None:
+        self._world.events.append(f"disconnected {node_id} {broker_epoch}")
 
     def apply(self, base_offset: int, records: Sequence[Any]) -> None:
         assert base_offset == self._world.decided.offset + 1
@@ -342,3 +360,66 @@ def test_the_queue_is_bounded() -> None:
     with pytest.raises(ThrottlingQuotaExceededError):
         written(World(), "a", "b", "c", max_waiting=2)
     assert "answer b" in written(World(), "a", "b", max_waiting=2)
+
+
+def heartbeat(node_id: int, key: bytes, broker_epoch: int = 7) -> Any:
+    """A heartbeat of this broker epoch that came on the connection of this peer."""
+    body = BrokerHeartbeatRequest(node_id, broker_epoch, 0)
+    return SimpleNamespace(body=body, peer=SimpleNamespace(key=key))
+
+
+def test_the_end_of_the_connection_of_the_last_heartbeat_is_reported() -> None:
+    """Node 1 connected again before its old connection ended; node 2 did not; others send no heartbeats."""
+
+    async def scenario() -> None:
+        world = World()
+        writer = writer_of(world)
+        for node_id, key in ((1, b"old"), (2, b"b"), (1, b"new")):
+            writer.submit(heartbeat(node_id, key))
+        world.events.clear()
+        for key in (b"old", b"stranger", b"b", b"b"):
+            writer.peer_gone(cast("Any", SimpleNamespace(key=key)))
+        assert world.events == ["disconnected 2 7"]
+        writer.on_resigned()
+        writer.peer_gone(cast("Any", SimpleNamespace(key=b"new")))
+        assert world.events[-1] != "disconnected 1 7"
+
+    asyncio.run(scenario())
+
+
+def test_a_heartbeat_that_will_be_refused_takes_no_place() -> None:
+    """Of a node that is not registered, or of an earlier process of a node: the connection of the process
+    that is registered still counts, and a peer that names any number of nodes takes no memory."""
+
+    async def scenario() -> None:
+        world = World()
+        writer = writer_of(world)
+        writer.submit(heartbeat(1, b"current"))
+        writer.submit(heartbeat(1, b"earlier", broker_epoch=6))
+        for node_id in range(100, 200):
+            writer.submit(heartbeat(node_id, b"stranger"))
+        assert len(writer._heartbeat_peers) == 1
+        world.events.clear()
+        for key in (b"stranger", b"earlier", b"current"):
+            writer.peer_gone(cast("Any", SimpleNamespace(key=key)))
+        assert world.events == ["disconnected 1 7"]
+
+    asyncio.run(scenario())
+
+
+def test_notes_of_the_core_become_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """At the level of each, once, whether anything was decided or not."""
+    caplog.set_level("INFO", "headrace.controller")
+
+    async def scenario() -> None:
+        world = World()
+        writer = writer_of(world)
+        core: Any = writer._core
+        core.notes.say("fencing node 1", is_warning=True)
+        core.notes.say("unfencing node 1")
+        for _ in range(2):
+            writer._decide_group(core)
+
+    asyncio.run(scenario())
+    found = [(record.levelname, record.message) for record in caplog.records]
+    assert found == [("WARNING", "fencing node 1"), ("INFO", "unfencing node 1")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -33,7 +34,9 @@ MAX_WAITING = 100
 
 
 class Asked:
-    """A request."""
+    """A request of the one connection."""
+
+    peer = SimpleNamespace(key=b"connection")
 
     def __init__(self, body: Any) -> None:
         self.body = body

@@ -308,6 +308,7 @@ def test_g0_is_told_and_allowed() -> None:
     for op in (first, second):
         op.ended(None)
     assert "G0" in dict(found_in(history))
+    assert "G0" not in dict(found_in(history, with_allowed=False))
     assert names(history) == set()
 
 

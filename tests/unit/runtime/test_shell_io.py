@@ -161,3 +161,22 @@ def test_every_repeats_until_it_fails() -> None:
 
     asyncio.run(main())
     assert len(calls) == 3
+
+
+def test_work_goes_on_until_the_owner_stops() -> None:
+    """It ends by itself, with its error, or is cancelled when the owner stops or a task fails."""
+    log: list[str] = []
+
+    async def main() -> None:
+        owner = TaskOwner()
+        await owner.unless_stopping(asyncio.sleep(0))
+        with pytest.raises(LookupError, match="own"):
+            await owner.unless_stopping(failing(LookupError("own")))
+        waiting = asyncio.create_task(owner.unless_stopping(forever(log)))
+        await asyncio.sleep(0)
+        owner.fail(LookupError("another"))
+        await waiting
+        assert log == ["ended"]
+        assert isinstance(owner.failure, LookupError)
+
+    asyncio.run(main())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from headrace.protocol.errors import ConfigError
+from headrace.protocol.errors import NoClusterError
 from headrace.services.cluster_files_io import ClusterFile, write_cluster_file
 from headrace.services.discovery import discover
 
@@ -28,10 +30,15 @@ def test_nothing_there() -> None:
     assert discover() is None
 
 
-def test_the_only_cluster_is_meant() -> None:
-    """Whatever its name."""
-    add("mine", "h:1", "h:2")
-    assert discover() == "h:1,h:2"
+@pytest.mark.parametrize("names", [["two"], ["one", "two"]])
+def test_without_a_name_no_other_cluster_than_the_default_one_is_taken(names: list[str]) -> None:
+    """`default` is down: no producer writes to another cluster, which the error names."""
+    for name in names:
+        add(name, "h:1")
+    with pytest.raises(
+        NoClusterError, match=r"'default'.*HEADRACE_CLUSTER or bootstrap=: " + ", ".join(names)
+    ):
+        discover()
 
 
 def test_the_default_cluster_is_meant_among_several() -> None:
@@ -41,21 +48,63 @@ def test_the_default_cluster_is_meant_among_several() -> None:
     assert discover() == "h:1"
 
 
-def test_several_clusters_need_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guessing could write into the wrong one."""
-    add("one", "h:1")
-    add("two", "h:2")
-    with pytest.raises(ConfigError, match="one, two"):
-        discover()
+def test_a_named_cluster_is_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also beside the default one."""
+    add("default", "h:1")
+    add("two", "h:2", "h:3")
     monkeypatch.setenv("HEADRACE_CLUSTER", "two")
-    assert discover() == "h:2"
+    assert discover() == "h:2,h:3"
 
 
-def test_a_name_that_is_not_there_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Never another cluster than the one named."""
-    add("one", "h:1")
+def test_a_named_cluster_that_is_not_up_is_never_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by the default one; nothing is found where no cluster is up."""
     monkeypatch.setenv("HEADRACE_CLUSTER", "two")
     assert discover() is None
+    add("default", "h:1")
+    with pytest.raises(NoClusterError, match=r"'two'.*: default"):
+        discover()
+
+
+class FakeRay:
+    """A Ray with storage nodes of these clusters, each with an address like its name."""
+
+    exceptions = SimpleNamespace(RayError=OSError)
+
+    def __init__(self, *clusters: str) -> None:
+        self._namespaces = [f"headrace-{cluster}" for cluster in clusters]
+        self.util = SimpleNamespace(list_named_actors=self._actors)
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def get_actor(self, name: str, namespace: str) -> Any:
+        assert name == "node-1"
+        remote = SimpleNamespace(remote=lambda: (namespace.removeprefix("headrace-"), 9092))
+        return SimpleNamespace(endpoint=remote)
+
+    def wait(self, calls: list[Any], *, num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
+        return calls[:num_returns], []
+
+    def get(self, call: Any) -> Any:
+        return call
+
+    def _actors(self, *, all_namespaces: bool) -> list[dict[str, str]]:
+        assert all_namespaces
+        others = {"name": "controller-1", "namespace": "headrace-x"}, {"name": "node-1", "namespace": "x"}
+        return [*({"name": "node-1", "namespace": each} for each in self._namespaces), *others]
+
+
+def test_clusters_of_the_ray_of_this_process_obey_the_same_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come before those of this machine, and none is taken that was not named."""
+    monkeypatch.setitem(sys.modules, "ray", FakeRay("team"))  # type: ignore[misc] -- a fake is no module
+    with pytest.raises(NoClusterError, match=r"'default'.*: team"):
+        discover()
+    monkeypatch.setenv("HEADRACE_CLUSTER", "team")
+    add("team", "h:1")
+    assert discover() == "team:9092"
+    monkeypatch.delenv("HEADRACE_CLUSTER")
+    add("default", "h:2")
+    assert discover() == "h:2"
 
 
 def test_a_cluster_that_is_still_starting_has_no_address() -> None:

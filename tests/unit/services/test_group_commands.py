@@ -166,7 +166,9 @@ def test_reset_scopes_and_files(headrace: Run, fake: FakeAdminCluster, tmp_path:
     assert headrace("group", "reset", "g", "--topic", "t", "--to-latest", "--execute")[0] == 0
     rows = shown(headrace, "group", "reset", "g", "--from-file", str(file), "--execute")
     assert [(row["old"], row["new"]) for row in rows] == [(3, 1), (0, 0)]
-    rows = shown(headrace, "group", "reset", "new", "--topic", "t:1", "--to-latest", "--execute")
+    rows = shown(
+        headrace, "group", "reset", "new", "--topic", "t:1", "--to-latest", "--execute", "--new-group"
+    )
     assert rows == [{"group": "new", "topic": "t", "partition": 1, "old": None, "new": 0}]
 
 
@@ -179,7 +181,10 @@ def test_reset_refuses(headrace: Run, fake: FakeAdminCluster, tmp_path: Path) ->
     for bad in (("--to-datetime", "noon"), ("--by-duration", "1h"), ("--from-file", str(tmp_path / "no"))):
         scope = () if "--from-file" in bad else some
         assert headrace("group", "reset", "g", *scope, *bad)[0] == 2
-    assert headrace("group", "reset", "nowhere", "--all-topics", "--to-latest")[0] == 2
+    assert headrace("group", "reset", "nowhere", "--all-topics", "--to-latest", "--new-group")[0] == 2
+    for execute in ((), ("--execute",)):
+        code, _, err = headrace("group", "reset", "gg", "--topic", "t", "--to-latest", *execute)
+        assert (code, "no group 'gg'; did you mean 'g'? --new-group" in err) == (3, True)
     assert headrace("group", "reset", "g", "--topic", "typo", "--to-latest")[0] == 3
     assert headrace("group", "reset", "g", "--topic", "t:1", "--shift-by", "1")[0] == 2
     join(fake)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -44,6 +45,18 @@ def test_what_always_works(arguments: list[str], capsys: pytest.CaptureFixture[s
     """Help and version need no cluster."""
     assert run(arguments) == 0
     assert capsys.readouterr().out
+
+
+def test_config_keys_can_be_read_by_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    """`config keys -o` has each key once per part, with the same default as docs/CONFIG.md."""
+    assert run(["config", "keys", "-o", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    by_key = {(row["part"], row["key"]): row for row in rows}
+    assert len(by_key) == len(rows)
+    linger = by_key["Producer", "linger.ms"]
+    assert (linger["default"], linger["unit"], linger["live"]) == ("5", "ms", False)
+    assert run(["-o", "jsonl", "config", "keys"]) == 0
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == rows
 
 
 @pytest.mark.parametrize(

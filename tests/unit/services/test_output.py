@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
+import sys
 
 import pytest
 from headrace.services.cli.output import plain_table, print_object, print_rows, shown_bytes, size_text
@@ -28,6 +32,26 @@ def test_cells_of_every_kind() -> None:
     """Nothing, yes and no, and lists."""
     row = {"a": None, "b": True, "c": [1, 2]}
     assert plain_table([row], ("a", "b", "c"))[1].split() == ["-", "yes", "1,2"]
+
+
+@pytest.mark.parametrize(("no_color", "is_plain"), [(None, False), ("", False), ("0", True), ("1", True)])
+def test_no_color_makes_a_plain_table_on_a_terminal(no_color: str | None, is_plain: bool) -> None:
+    """With NO_COLOR, of any value but the empty one, a terminal gets the table that a file gets."""
+    program = (
+        "from headrace.services.cli.output import print_rows;"
+        " print_rows([{'name': 'a', 'count': 5}], ('name', 'count'), 'text')"
+    )
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80"}
+    environment.pop("NO_COLOR", None)
+    if no_color is not None:
+        environment["NO_COLOR"] = no_color
+    master, terminal = pty.openpty()
+    with open(master, "rb", buffering=0) as output, open(terminal, "wb", buffering=0) as end:
+        subprocess.run([sys.executable, "-c", program], stdout=end, env=environment, check=True)
+        text = output.read(65_536).decode()
+    plain = "\r\n".join([*plain_table([{"name": "a", "count": 5}], ("name", "count")), ""])
+    assert (text == plain) is is_plain
+    assert ("\x1b[" in text) is not is_plain
 
 
 def test_json_and_jsonl_hold_every_key(capsys: pytest.CaptureFixture[str]) -> None:

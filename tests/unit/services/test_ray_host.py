@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from headrace.protocol.errors import ConfigError
-from headrace.services.cluster_files_io import ClusterFile
+from headrace.protocol.errors import ConfigError, HeadraceError
+from headrace.services.cluster_files_io import ClusterFile, UnknownClusterError
+from headrace.services.data_dirs_io import index_of
 from headrace.services.ray_host import (
+    StartError,
     UpOptions,
     _active,
-    _index_of,
     _merged,
     _reason,
+    _wait_for_machines,
     _with,
     _with_those_there,
+    down,
     namespace_of,
 )
+from headrace.storage_node.log.files_io import OsFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,7 +128,7 @@ def test_a_cluster_that_another_machine_started_is_taken_whole() -> None:
 
 def test_names() -> None:
     """Ten comes after two; every cluster has its own namespace."""
-    assert sorted(["node-10", "node-2", "controller-1"], key=_index_of) == [
+    assert sorted(["node-10", "node-2", "controller-1"], key=index_of) == [
         "controller-1",
         "node-2",
         "node-10",
@@ -135,3 +140,94 @@ def test_a_reason_is_one_line() -> None:
     """The last line of what Ray tells, which is the error itself."""
     assert _reason(RuntimeError("Traceback\n  File\nValueError: bad\n")) == "ValueError: bad"
     assert _reason(RuntimeError()) == "RuntimeError"
+
+
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [
+        ({"num.partitions": "4"}, "config alter --cluster c --cluster-wide --set num.partitions=4"),
+        ({"num_partitions": "4"}, "config alter --cluster c --cluster-wide --set num.partitions=4"),
+        ({"log.retention.ms": "5"}, "config alter --cluster c --cluster-wide --set log.retention.ms=5"),
+        ({"min.insync.replicas": "2"}, "config alter --cluster c --cluster-wide --set min.insync.replicas=2"),
+        ({"broker.rack": "a"}, "take it down to change broker.rack"),
+    ],
+)
+def test_config_of_a_running_cluster_names_the_command_that_changes_it(
+    given: dict[str, str], remedy: str
+) -> None:
+    """`up` changes no config of a cluster that runs, started from this machine or from another one."""
+    with pytest.raises(ConfigError, match=re.escape(remedy)):
+        _merged(UpOptions("c", config=given), BEFORE)
+    with pytest.raises(ConfigError, match=re.escape(remedy)):
+        _with_those_there(UpOptions("c", config=given), _with(BEFORE, bootstrap=()), ["node-1"])
+
+
+def test_default_cluster_needs_no_name_in_the_remedy() -> None:
+    """The command can be copied as it is printed."""
+    running = _with(BEFORE, cluster="default")
+    with pytest.raises(ConfigError, match="`headrace config alter --cluster-wide --set"):
+        _merged(UpOptions("default", config={"num.partitions": "4"}), running)
+
+
+def test_ray_of_the_environment_keeps_its_auth_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`status` and `down` from another shell join the Ray as `up` did."""
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    assert _merged(UpOptions("c"), None).auth_mode == "disabled"
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    assert _merged(UpOptions("c"), None).auth_mode == "token"
+
+
+class FakeRay:
+    """A Ray whose machines join one by one, each time it is asked."""
+
+    def __init__(self, *joining: str) -> None:
+        self.joining = joining
+        self.asked = 0
+
+    def nodes(self) -> list[dict[str, Any]]:
+        self.asked += 1
+        return [{"NodeManagerAddress": address, "Alive": True} for address in self.joining[: self.asked]]
+
+
+def test_up_waits_for_machines() -> None:
+    """Servers are tied to machines once all of them are there."""
+    ray, notes = FakeRay("a", "b", "c"), list[str]()
+    _wait_for_machines(ray, 3, 60.0, notes.append)
+    assert ray.asked == 3
+    assert notes == ["waiting until Ray has 3 machines; it has 1"]
+    _wait_for_machines(FakeRay("a"), 1, 60.0, notes.append)
+    assert len(notes) == 1
+
+
+def test_up_names_the_machines_that_came() -> None:
+    """After the timeout the machines that joined are named."""
+    with pytest.raises(StartError, match=r"Ray has 2 of 3 machines after 0 s: a, b"):
+        _wait_for_machines(FakeRay("a", "b"), 3, 0.0, lambda _text: None)
+
+
+def test_down_removes_the_data_of_a_cluster_that_is_not_up(tmp_path: Path) -> None:
+    """`down --delete-data` after `down`, or after an `up` that failed: the default data dir goes."""
+    (tmp_path / "data" / "c" / "node-1").mkdir(parents=True)
+    (tmp_path / "data" / "c" / "node-1" / ".lock").touch()
+    with pytest.raises(UnknownClusterError):
+        down("c", lambda _text: None)
+    notes: list[str] = []
+    assert down("c", notes.append, delete_data=True) == []
+    assert notes == [f"removed {tmp_path / 'data' / 'c'}"]
+    assert not (tmp_path / "data").exists()
+    with pytest.raises(UnknownClusterError):
+        down("c", lambda _text: None, delete_data=True)
+
+
+def test_down_keeps_data_that_a_server_uses(tmp_path: Path) -> None:
+    """The cluster was started from another machine: its servers here hold the locks of their folders."""
+    folder = tmp_path / "data" / "c" / "node-1"
+    folder.mkdir(parents=True)
+    lock = OsFiles().lock(str(folder / ".lock"))
+    assert lock is not None
+    with pytest.raises(HeadraceError, match="node-1 is in use"):
+        down("c", lambda _text: None, delete_data=True)
+    lock.release()
+    assert folder.exists()
+    down("c", lambda _text: None, delete_data=True)
+    assert not folder.exists()

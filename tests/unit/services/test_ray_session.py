@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from headrace.protocol.errors import NetworkError
+from headrace.runtime.ports_io import reserve_ports
 from headrace.services.own_ray_io import RayStartError
 from headrace.services.ray_session import cause_of, is_reachable, joined, wanted_address
 
@@ -31,8 +32,7 @@ def listening() -> Iterator[str]:
 @pytest.fixture
 def dead() -> str:
     """An address where nothing listens any more."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return f"127.0.0.1:{server.getsockname()[1]}"
+    return f"127.0.0.1:{reserve_ports(1)[0]}"
 
 
 def left_by_ray_start(tmp_path: Path, address: str) -> None:

@@ -259,7 +259,7 @@ def test_a_node_is_drained(headrace: Run, fake: FakeCluster, monkeypatch: pytest
     part = fake.topics["t"].partitions[1]
     part.isr = (1,)
     code, out, err = headrace("node", "drain", "1", "-o", "json")
-    assert json.loads(out) == {"node_id": 1, "state": "draining", "leaders_left": 1}
+    assert json.loads(out) == {"node_id": 1, "state": "draining", "leaders_left": 1, "below_min_isr": 0}
     assert (code, "1 partitions" in err) == (0, True)
     assert headrace("node", "drain", "1", "--wait", "--timeout", "0")[0] == 1
 
@@ -273,8 +273,14 @@ def test_a_node_is_drained(headrace: Run, fake: FakeCluster, monkeypatch: pytest
         "node_id": 1,
         "state": "drained",
         "leaders_left": 0,
+        "below_min_isr": 0,
     }
     assert part.leader == 2
+    fake.below_min_isr = ("orders", "t")
+    code, _, err = headrace("node", "drain", "1")
+    assert code == 0
+    assert "warning: 2 partitions are below min.insync.replicas now" in err
+    assert "orders, t. `headrace node drain 1 --cancel`" in err
     assert shown(headrace, "node", "drain", "1", "--cancel")["state"] == "active"
     assert headrace("node", "drain", "9")[0] == 3
 

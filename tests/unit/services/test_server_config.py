@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from headrace.protocol.errors import ConfigError
-from headrace.services.server_config import of_node, scaled, split_config
+from headrace.services.server_config import of_node, replicated, scaled, split_config
 
 
 def test_keys_go_where_they_are_declared() -> None:
@@ -63,3 +63,12 @@ def test_each_node_has_its_own_ports_for_kafkas_clients() -> None:
     assert found["advertised.listeners"] == ("PLAINTEXT://out:19094",)
     assert (found["node.id"], found["log.dirs"]) == (3, "/d")
     assert "listeners" not in of_node({}, 2, "/d")
+
+
+def test_topics_of_several_nodes_survive_one_of_them() -> None:
+    """`up` gives topics as many replicas as Kafka's operators do; what was given on the command line wins."""
+    names = ("default.replication.factor", "min.insync.replicas")
+    found = {nodes: tuple(replicated({}, nodes)[name] for name in names) for nodes in (1, 2, 3, 9)}
+    assert found == {1: (1, 1), 2: (2, 1), 3: (3, 2), 9: (3, 2)}
+    asked = replicated({"default.replication.factor": "2", "num.partitions": "4"}, 3)
+    assert asked == {"default.replication.factor": "2", "min.insync.replicas": 2, "num.partitions": "4"}

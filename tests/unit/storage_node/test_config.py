@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -42,6 +43,50 @@ def test_broker_keys_become_topic_defaults() -> None:
     config = node_config(log_roll_ms=5_000, message_max_bytes=77, log_durability="fsync")
     defaults = config.log_defaults()
     assert (defaults.segment_ms, defaults.max_message_bytes, defaults.durability) == (5_000, 77, "fsync")
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "wrong"),
+    [
+        (
+            "compression.type",
+            ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+            ("none", "GZIP", "brotli", ""),
+        ),
+        ("compression.gzip.level", ("-1", "1", "9"), ("-2", "0", "10", "x")),
+        ("compression.lz4.level", ("1", "9", "17"), ("-1", "0", "18")),
+        ("compression.zstd.level", ("-131072", "-1", "0", "3", "22"), ("-131073", "23")),
+    ],
+)
+def test_compression_keys_take_what_kafka_takes(
+    name: str, values: tuple[str, ...], wrong: tuple[str, ...]
+) -> None:
+    """As the key of a topic and, under the same name, as the default of a node."""
+    for value in values:
+        assert str(LogConfig.of({name: value}).to_mapping()[name]) == value
+        assert str(node_config(**{name: value}).log_defaults().to_mapping()[name]) == value
+    for value in wrong:
+        with pytest.raises(ConfigError, match=name.replace(".", r"\.")):
+            LogConfig.of({name: value})
+        with pytest.raises(ConfigError, match=name.replace(".", r"\.")):
+            node_config(**{name: value})
+
+
+def test_level_of_the_target_codec() -> None:
+    """Each codec has a key of its own; snappy has no levels."""
+    levels = {"compression_gzip_level": 2, "compression_lz4_level": 4, "compression_zstd_level": 6}
+    found = {
+        name: LogConfig(compression_type=name, **levels).target_level
+        for name in ("gzip", "lz4", "zstd", "snappy", "uncompressed", "producer")
+    }
+    assert found == {
+        "gzip": 2,
+        "lz4": 4,
+        "zstd": 6,
+        "snappy": None,
+        "uncompressed": None,
+        "producer": None,
+    }
 
 
 @pytest.mark.parametrize(
@@ -93,6 +138,15 @@ def test_every_topic_key_has_a_broker_wide_default() -> None:
     }
     assert sorted(TOPIC_KEY_SYNONYMS.values()) == sorted(LogConfig.keys().keys() - without)
     assert set(TOPIC_KEY_SYNONYMS) <= set(NodeConfig.keys())
+
+
+def test_a_default_that_no_topic_can_have_is_refused_by_its_own_name() -> None:
+    """Where the node's key had no upper bound, the error named the topic key."""
+    for name, topic_key in TOPIC_KEY_SYNONYMS.items():
+        high = LogConfig.keys()[topic_key].high
+        if high is not None:
+            with pytest.raises(ConfigError, match=f"^{re.escape(name)} must be at most"):
+                NodeConfig.of({"log.dirs": "/d", name: int(high) + 1})
 
 
 def test_what_this_node_does_not_know_is_left_out() -> None:

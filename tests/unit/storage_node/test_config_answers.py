@@ -26,6 +26,7 @@ from headrace.storage_node import config_entries
 from headrace.storage_node.config import NodeConfig
 from headrace.storage_node.config_answers import MAX_RESOURCES, answer_configs, cluster_part
 from headrace.storage_node.live_config import LiveConfig
+from headrace.storage_node.logger_levels_io import ProcessLoggers
 
 TOPIC, CLUSTER, HERE, THERE = (
     ConfigResource(2, "t"),
@@ -54,7 +55,9 @@ def told(
 ) -> Any:
     node = NodeConfig.of({"log.dirs": "/d", **{name.replace("_", "."): v for name, v in own.items()}})
     request = DescribeConfigsRequest(resources, include_synonyms=True, include_documentation=docs)
-    answer = answer_configs(image(configs), LiveConfig(node), 1, request, DescribeConfigsResponse(of_cluster))
+    answer = answer_configs(
+        image(configs), LiveConfig(node), 1, request, DescribeConfigsResponse(of_cluster), ProcessLoggers()
+    )
     assert answer.metadata_offset == 7
     return answer.results
 
@@ -80,6 +83,14 @@ def test_kafkas_order_of_synonyms() -> None:
     assert (entry.value, entry.source, entry.is_default) == ("1", 1, False)
 
 
+def test_a_key_without_a_broker_config_has_no_default_synonym() -> None:
+    """As Kafka: only the topic's own value is a synonym of such a key."""
+    name = "leader.replication.throttled.replicas"
+    assert levels(by_name(told(TOPIC)[0])[name]) == []
+    entry = by_name(told(TOPIC, configs={(2, "t"): {name: "*"}})[0])[name]
+    assert (levels(entry), entry.value, entry.source) == ([(name, "*", 1)], "*", 1)
+
+
 def test_the_nodes_file_holds_where_nothing_else_does() -> None:
     """For its topics and in its own description, of read-only keys too."""
     topic, node = map(by_name, told(TOPIC, HERE, configs={}, log_retention_ms=4, broker_rack="r"))
@@ -90,7 +101,7 @@ def test_the_nodes_file_holds_where_nothing_else_does() -> None:
     assert (dirs.value, dirs.config_type) == ("/d", 7)
     assert node.keys() == NodeConfig.keys().keys()
     assert not node["background.threads"].is_read_only
-    assert node["min.insync.replicas"].is_read_only  # of one node
+    assert not node["min.insync.replicas"].is_read_only  # as Kafka, which refuses to set it on a broker, too
 
 
 def test_minutes_and_hours_stand_in_for_milliseconds() -> None:
@@ -201,7 +212,9 @@ def test_sensitive_values_are_masked_on_every_level(monkeypatch: pytest.MonkeyPa
     }
     node = WithSecret.of({"log.dirs": "/d", "ssl.key.password": "hush-file"})
     request = DescribeConfigsRequest((HERE,), include_synonyms=True, include_documentation=True)
-    answer = answer_configs(image(configs), LiveConfig(node), 1, request, DescribeConfigsResponse(()))
+    answer = answer_configs(
+        image(configs), LiveConfig(node), 1, request, DescribeConfigsResponse(()), ProcessLoggers()
+    )
     assert "hush" not in repr(answer)
     entries = by_name(answer.results[0])
     password = entries["ssl.key.password"]

@@ -17,7 +17,7 @@ from headrace.protocol.errors import (
 )
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import CreateTopicsRequest, FetchMetadataResponse, NewTopicSpec
-from headrace.protocol.metadata.records import NoOpRecord
+from headrace.protocol.metadata.records import FenceBrokerRecord, NoOpRecord
 from headrace.protocol.model import TopicPartition
 from headrace.protocol.transport.wire import encode
 from headrace.runtime.shell_io import TaskOwner
@@ -260,3 +260,43 @@ def test_a_fixed_address_locates_itself() -> None:
     run(scenario)
     with pytest.raises(ValueError, match="port"):
         fixed_locator("h", 0)
+
+
+def test_heartbeats_go_on_while_the_metadata_log_is_slow(caplog: pytest.LogCaptureFixture) -> None:
+    """Answers to heartbeats wait for the controllers' disks. The node sends the next ones all the same, keeps
+    the connection on which other requests are answered, and says what is slow."""
+
+    async def scenario() -> None:
+        async with rig() as parts:
+            await parts.link.is_active.wait()
+            parts.controller.has_slow_log = True
+            count = len(parts.controller.heartbeats)
+            await until(lambda: len(parts.controller.heartbeats) >= count + 10)
+            await until(
+                lambda: "no answer to BrokerHeartbeat within 2 s, but to other requests" in caplog.text
+            )
+            parts.controller.has_slow_log = False
+            count = len(parts.controller.heartbeats)
+            await until(lambda: len(parts.controller.heartbeats) > count)
+
+    run(scenario)
+
+
+def test_a_node_logs_that_it_was_fenced_and_how_its_heartbeats_went(caplog: pytest.LogCaptureFixture) -> None:
+    """Which node, at which offset of the metadata, and what it measured itself; not of another process."""
+    caplog.set_level("INFO", "headrace.storage_node")
+
+    async def scenario() -> None:
+        async with rig() as parts:
+            await parts.link.is_active.wait()
+            epoch = parts.link.broker_epoch
+            parts.controller.append(FenceBrokerRecord(1, epoch - 1))
+            offset = parts.controller.append(FenceBrokerRecord(1, epoch))
+            name = f"this node (node 1, broker epoch {epoch})"
+            line = f"{name} was fenced at metadata offset {offset}: last heartbeat sent "
+            await until(lambda: line in caplog.text)
+            await until(lambda: f"{name} was unfenced at metadata offset " in caplog.text)
+            assert "ms until the answer; its event loop stood still for up to " in caplog.text
+            assert f"epoch {epoch - 1})" not in caplog.text
+
+    run(scenario)

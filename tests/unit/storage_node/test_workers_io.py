@@ -110,7 +110,7 @@ def test_deletions_hold_nothing_up() -> None:
         pool.purge(lambda: done.append("purged") if may_end.wait(60) else None)
         await pool.run(lambda: None)
         searched = asyncio.Event()
-        pool.look_up(lambda: done.append("searched"), searched.set)
+        pool.look_up(lambda: done.append("searched"), lambda _: searched.set())
         await searched.wait()
         synced = asyncio.Event()
         pool.start(lambda: done.append("synced"), lambda _: synced.set(), is_awaited=True)

@@ -301,10 +301,15 @@ def administration(scene: Scene) -> None:
     scene.note("low watermark", deleted.result(TIMEOUT_S).low_watermark)
     group = ConsumerGroupTopicPartitions(scene.topic, [TopicPartition(scene.topic, 0, 3)])
     done("offsets set", boss.alter_consumer_group_offsets([group]))
-    (listed,) = boss.list_consumer_group_offsets([ConsumerGroupTopicPartitions(scene.topic)]).values()
-    scene.note(
-        "offsets", [[each.partition, each.offset] for each in listed.result(TIMEOUT_S).topic_partitions]
-    )
+
+    def offsets_set() -> Any:
+        """Again until they are there: the coordinator of a new __consumer_offsets may not be ready."""
+        for altered in boss.alter_consumer_group_offsets([group]).values():
+            altered.result(TIMEOUT_S)
+        (listed,) = boss.list_consumer_group_offsets([ConsumerGroupTopicPartitions(scene.topic)]).values()
+        return [[each.partition, each.offset] for each in listed.result(TIMEOUT_S).topic_partitions]
+
+    scene.note("offsets", scene.until(offsets_set, "3"))
     groups = boss.list_consumer_groups().result(TIMEOUT_S).valid
     mine = [each for each in groups if each.group_id == scene.topic]
     scene.note(

@@ -24,7 +24,7 @@ ROUNDS = 3
 KEYS = 5
 CLEANED_S = 30.0
 COMPACTED_BYTES = 300_000
-DUMP = "kafka.tools.DumpLogSegments"
+DUMP = "org.apache.kafka.tools.DumpLogSegments"
 # a checksum covers the time and the producer's id, which differ from run to run
 DRAWN = re.compile(r"\b(CreateTime|LogAppendTime|crc|producerId): ?\d+")
 
@@ -32,8 +32,10 @@ DRAWN = re.compile(r"\b(CreateTime|LogAppendTime|crc|producerId): ?\d+")
 def dumped(scene: Scene, *options: str) -> list[str]:
     """The scenario's partition 0, as Kafka's tool prints it."""
     paths = ",".join(map(str, sorted(folder(scene).glob("0*.log"))))
-    printed = scene.tool(DUMP, "--files", paths, *options).out.splitlines()
-    return [DRAWN.sub(r"\1: <n>", line) for line in printed]
+    printed = scene.tool(DUMP, "--files", paths, *options)
+    assert printed.status == 0, printed.err
+    assert printed.out, "the dump tool printed nothing: two empty dumps would be equal"
+    return [DRAWN.sub(r"\1: <n>", line) for line in printed.out.splitlines()]
 
 
 def folder(scene: Scene) -> Path:

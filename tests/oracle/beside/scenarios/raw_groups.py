@@ -198,8 +198,14 @@ def new_group(scene: Scene) -> None:
                 "topic_partitions": [],
             }
             until_topic_is_known(asking, beat, version)
-            asking.ask(f"join v{version}", "consumer_group_heartbeat", version, **beat)
-            later = {**me, "member_epoch": 1, "rebalance_timeout": -1, "subscribed_topic_names": None}
+            joined = asking.ask(f"join v{version}", "consumer_group_heartbeat", version, **beat)
+            epoch = joined["member_epoch"]
+            later = {
+                **me,
+                "member_epoch": epoch,
+                "rebalance_timeout": -1,
+                "subscribed_topic_names": None,
+            }
             held = [{"topic_id": topic_id, "partitions": [0, 1]}]
             asking.ask(
                 f"beat v{version}", "consumer_group_heartbeat", version, **later, topic_partitions=held
@@ -225,7 +231,7 @@ def new_group(scene: Scene) -> None:
             asking.ask(f"assignor v{version}", "consumer_group_heartbeat", version, **bad)
             part = {"partition_index": 0, "committed_offset": 1, "committed_metadata": "m"}
             topics = [{"name": scene.topic, "partitions": [part]}]
-            at = {**me, "generation_id_or_member_epoch": 1}
+            at = {**me, "generation_id_or_member_epoch": epoch}
             asking.ask(f"commit v{version}", "offset_commit", 9, **at, topics=topics)
             at["generation_id_or_member_epoch"] = 9
             asking.ask(f"commit late v{version}", "offset_commit", 9, **at, topics=topics)

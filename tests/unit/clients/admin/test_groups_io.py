@@ -105,6 +105,7 @@ def test_groups_of_both_protocols_are_described_alike() -> None:
         assert found["odd"].members[0].assignment == ()
         assert list(found.errors) == ["nowhere"]
         assert isinstance(found.errors["nowhere"], errors.GroupIdNotFoundError)
+        assert "no group 'nowhere'" in str(found.errors["nowhere"])
 
     play_admin(scenario, nodes=2)
 
@@ -125,7 +126,7 @@ def test_a_coordinator_that_moves_is_found_again(error: type[errors.KafkaError])
     async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
         fake.create("t", 2)
         fake.fail_next("OffsetCommit", Fault(error=error("gone")))
-        assert (await cluster.admin().alter_group_offsets("g", {FIRST: 3}))[FIRST] is None
+        assert (await cluster.admin().alter_group_offsets("g", {FIRST: 3}, create=True))[FIRST] is None
         assert len(fake.requests("FindCoordinator")) == 2
         fake.homes["g"] = 1
         assert await cluster.admin().list_group_offsets("g") == {FIRST: OffsetAndMetadata(3)}
@@ -134,13 +135,14 @@ def test_a_coordinator_that_moves_is_found_again(error: type[errors.KafkaError])
 
 
 def test_offsets_are_committed_for_groups_without_members_only() -> None:
-    """The group need not exist; each partition has its own outcome; members commit for themselves."""
+    """With `create` the group may be new; each partition has its own outcome; members commit for
+    themselves."""
 
     async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
         fake.create("t", 2)
         admin = cluster.admin()
         noted = OffsetAndMetadata(5, "note", 2)
-        results = await admin.alter_group_offsets("g", {FIRST: 4, SECOND: noted, UNKNOWN: 1})
+        results = await admin.alter_group_offsets("g", {FIRST: 4, SECOND: noted, UNKNOWN: 1}, create=True)
         assert (results[FIRST], results[SECOND]) == (None, None)
         assert isinstance(results.errors[UNKNOWN], errors.UnknownTopicOrPartitionError)
         found = await admin.list_group_offsets("g", [FIRST, TopicPartition("t", 7)])
@@ -161,7 +163,7 @@ def test_many_offsets_take_several_requests() -> None:
     async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
         fake.create("t", 1)
         wanted = {TopicPartition("t", number): number for number in range(2_500)}
-        results = await cluster.admin().alter_group_offsets("g", wanted)
+        results = await cluster.admin().alter_group_offsets("g", wanted, create=True)
         assert (len(results), results.errors) == (2_500, {})
         assert [len(each.offsets) for each in fake.requests("OffsetCommit")] == [1_000, 1_000, 500]
 

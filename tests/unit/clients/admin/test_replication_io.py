@@ -175,6 +175,8 @@ def test_nodes_are_drained_and_forgotten(play: Play) -> None:
         assert await admin.drain_node(1) == DrainedNode(1, leaders_left=1)
         assert await admin.drain_node(1, drained=False) == DrainedNode(1, 0)
         assert fake.drained == set()
+        fake.below_min_isr = ("orders",)
+        assert await admin.drain_node(2) == DrainedNode(2, 0, 1, ("orders",))
         with pytest.raises(errors.BrokerIdNotRegisteredError):
             await admin.drain_node(9)
         with pytest.raises(errors.InvalidRequestError):

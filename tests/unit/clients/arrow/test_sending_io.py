@@ -12,6 +12,7 @@ from headrace.clients.producer.partitioner import positive_hash
 from headrace.protocol.errors import (
     BufferExhaustedError,
     ClosedError,
+    FlushTimeoutError,
     InvalidPartitionsError,
     MessageTooLargeError,
     SerializationError,
@@ -264,7 +265,8 @@ def test_the_asyncio_twin_waits_in_line_and_for_all(play: Any) -> None:
         fake.stop_node(0)
         waiting = asyncio.create_task(producer.send_arrow("t", {"value": [b"x" * 30_000] * 5}))
         await asyncio.sleep(1)
-        await producer.close(timeout=0)
+        with pytest.raises(FlushTimeoutError, match="1 for 't'"):
+            await producer.close(timeout=0)
         errors = (await waiting).errors()
         assert len(errors) == 5
         assert isinstance(errors[0], ClosedError)

@@ -10,7 +10,8 @@ import pytest
 import virtual_loop
 from fake_cluster import FakeCluster, Fault
 from headrace.clients.aio.cluster_io import AsyncCluster
-from headrace.clients.cluster.metadata_io import HEDGE_MS, MAX_ASKED_AT_ONCE
+from headrace.clients.cluster.hedging_io import MAX_ASKED_AT_ONCE
+from headrace.clients.cluster.metadata_io import HEDGE_MS, REQUEST_HEDGE_MS
 from headrace.protocol import errors
 from headrace.protocol.errors import (
     ApiTimeoutError,
@@ -19,7 +20,8 @@ from headrace.protocol.errors import (
     NoClusterError,
     UnsupportedVersionError,
 )
-from headrace.protocol.messages.data import MetadataResponse, TopicMetadata
+from headrace.protocol.messages.data import MetadataRequest, MetadataResponse, TopicMetadata
+from headrace.protocol.messages.registry import METADATA
 
 Play = Callable[..., Any]
 
@@ -271,9 +273,6 @@ def test_ask_any_tries_node_after_node(play: Play) -> None:
     """The first attempt is lost, the second refused for now, the third fine; a fatal error is raised."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
-        from headrace.protocol.messages.data import MetadataRequest
-        from headrace.protocol.messages.registry import METADATA
-
         fake.create("t")
         metadata = cluster.hub.metadata
         await metadata.refresh(now_ms() + 1000)
@@ -349,5 +348,73 @@ def test_all_topics_are_known_while_somebody_wants_them(play: Play) -> None:
         assert sorted(metadata.view.topics) == ["a"]
         await metadata.refresh(now_ms() + 1000)
         assert fake.requests("Metadata")[-1].topics == ("a", "gone")
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("bootstrap", ["node0:9000", "node0:9000,node1:9001,node2:9002"])
+def test_stale_node_list_is_hedged_to_bootstrap_and_earlier_nodes(bootstrap: str) -> None:
+    """The last refresh saw one node alive, and that one stalls: the nodes that the bootstrap or an earlier
+    view names are asked after the hedge delay, not after the timeout of a request."""
+    fake = FakeCluster(3)
+
+    async def scenario() -> None:
+        async with AsyncCluster(bootstrap, make_hub=fake.make_hub) as cluster:
+            metadata = cluster.hub.metadata
+            await metadata.refresh(now_ms() + 1000)
+            fake.fenced = {1, 2}
+            await metadata.refresh(now_ms() + 1000)
+            assert sorted(metadata.view.nodes) == [0]
+            fake.fenced = {0}
+            fake.freeze_node(0)
+            began = now_ms()
+            await metadata.refresh(now_ms() + 20_000)
+            assert sorted(metadata.view.nodes) == [1, 2]
+            assert now_ms() - began <= 120 + HEDGE_MS + 10
+
+    virtual_loop.run(scenario())
+
+
+def test_request_to_any_node_moves_on_from_a_silent_one(play: Play) -> None:
+    """Two of three nodes are silent, the deadline is far: each costs one hedge delay, and the caller learns
+    that the request may be executed twice."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        metadata = cluster.hub.metadata
+        await metadata.refresh(now_ms() + 1000)
+        fake.freeze_node(0)
+        fake.freeze_node(2)
+        lost: list[int] = []
+        began = now_ms()
+        for _ in range(8):
+            await metadata.ask_any(
+                *(METADATA, MetadataRequest(None)),
+                deadline_ms=now_ms() + 60_000,
+                attempt_ms=30_000,
+                on_lost=lambda: lost.append(now_ms()),
+            )
+        # A node that was late once is asked last from then on.
+        assert now_ms() - began <= 2 * REQUEST_HEDGE_MS + 100
+        assert 0 < len(lost) <= 2
+        assert not any(fake.in_flight.values())
+
+    play(scenario, nodes=3)
+
+
+def test_request_ends_at_its_deadline_while_a_resolver_blocks(play: Play) -> None:
+    """The only node is gone, and the search for other addresses does not come back."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        metadata = cluster.hub.metadata
+        await metadata.refresh(now_ms() + 1000)
+        fake.stop_node(0)
+        found: asyncio.Future[tuple[Any, ...]] = asyncio.get_running_loop().create_future()
+        metadata._bootstrap, metadata._resolving = None, found
+        began = now_ms()
+        with pytest.raises(ApiTimeoutError, match="Metadata: no node answered"):
+            await metadata.ask_any(
+                METADATA, MetadataRequest(None), deadline_ms=now_ms() + 3000, attempt_ms=1000
+            )
+        assert now_ms() - began == 3000
 
     play(scenario)

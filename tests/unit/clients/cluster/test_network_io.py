@@ -20,6 +20,7 @@ from headrace.protocol.errors import (
 )
 from headrace.protocol.messages.data import ProduceRequest
 from headrace.runtime.clock_io import monotonic_ms
+from headrace.runtime.ports_io import reserve_ports
 from transport_kit import ASK, METADATA, PRODUCE, PRODUCE_ONE, Served, run, until
 
 
@@ -73,6 +74,7 @@ def test_a_lost_connection_fails_what_is_under_way_and_is_replaced() -> None:
 
     async def scenario() -> None:
         served, net = Served(), network(**{"reconnect.backoff.ms": 0})
+        (served.router.port,) = reserve_ports(1)  # for the next one, too
         address = await serve(served)
         served.is_holding = True
         waiting = asyncio.create_task(net.request(address, METADATA, ASK, timeout_ms=5000))

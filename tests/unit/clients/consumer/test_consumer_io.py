@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fake_cluster import Fault
+from fake_cluster import FakeCluster, Fault
+from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol import errors
 from headrace.protocol.errors import (
     ApiTimeoutError,
@@ -131,6 +133,22 @@ def test_iteration_stops_by_timeout_wakeup_or_break(play: Play) -> None:
         assert await consumer.poll(1) == []
 
     play(scenario)
+
+
+def test_wakeup_waits_for_no_lock() -> None:
+    """A signal handler calls it in the thread that it interrupted, which may hold the consumer's lock."""
+    fake = FakeCluster(latency_ms=0)
+    fake.create("t")
+    with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
+        consumer = cluster.consumer("t")
+        handler = threading.Thread(target=consumer.wakeup, daemon=True)
+        with consumer._engine._lock:
+            handler.start()
+            handler.join(60)
+            assert not handler.is_alive()
+        with pytest.raises(WakeupError):
+            consumer.poll(60)
+        assert consumer.poll(0) == []
 
 
 def test_the_position_is_right_inside_a_loop(play: Play) -> None:

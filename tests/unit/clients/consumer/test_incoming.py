@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import pytest
@@ -26,16 +25,20 @@ def test_plain_bytes_need_no_call() -> None:
     assert value("t", b"x", ()) == "x"
 
 
-def test_what_to_do_with_bad_records(caplog: pytest.LogCaptureFixture) -> None:
-    """raise, skip with a log line, a callable; anything else is refused."""
-    assert bad_record_action("raise") is None
-    skip: Any = bad_record_action("skip")
-    with caplog.at_level(logging.WARNING):
-        assert skip(object(), SerializationError("t-0 at offset 5")) is None
-    assert "t-0 at offset 5" in caplog.text
-    assert bad_record_action(print) is print
+def test_what_to_do_with_bad_records() -> None:
+    """raise, skip with a warning, a callable; anything else is refused."""
+    warned: list[tuple[str, str]] = []
+
+    def warn(kind: str, text: str) -> None:
+        warned.append((kind, text))
+
+    assert bad_record_action("raise", warn) is None
+    skip: Any = bad_record_action("skip", warn)
+    assert skip(object(), SerializationError("t-0 at offset 5")) is None
+    assert warned == [("records skipped", "skipped: t-0 at offset 5")]
+    assert bad_record_action(print, warn) is print
     with pytest.raises(ConfigError):
-        bad_record_action("ignore")
+        bad_record_action("ignore", warn)
 
 
 def test_topics_are_names_each_once() -> None:

@@ -134,7 +134,7 @@ def test_a_leader_that_skips_shares_nothing_out_but_watches() -> None:
     finish(core, 0)
     core.topics_changed({"t": 2}, {})
     core.poll(0)
-    assert core.state is S.GIVING_UP
+    assert core.state is S.REVOKING
 
 
 class Naughty(RangeAssignor):
@@ -207,7 +207,7 @@ def test_eager_members_give_up_everything_before_they_join_again() -> None:
     beat = asked(core.poll(1_000), HEARTBEAT)
     rebalance = groups.HeartbeatResponse(errors.RebalanceInProgressError.code)
     assert core.on_answer(beat, rebalance, 1_000) == ()
-    assert (core.state, core.work) == (S.GIVING_UP, Work(WorkKind.REVOKED, (T0, T1)))
+    assert (core.state, core.work) == (S.REVOKING, Work(WorkKind.REVOKED, (T0, T1)))
     assert core.owned == (T0, T1)
     again = asked(core.poll(2_000), HEARTBEAT)
     core.on_answer(again, rebalance, 2_000)

@@ -33,7 +33,7 @@ def after(*states: tuple[int, MemberState, bool]) -> dict[str, float]:
 def test_a_rebalance_lasts_until_the_member_is_stable() -> None:
     """From the first step on, however often it is looked at."""
     joined = [(10, S.UNJOINED, False), (20, S.JOINING, False), (30, S.JOINING, False), (40, S.SYNCING, True)]
-    values = after(*joined, (50, S.TAKING_OVER, True), (60, S.STABLE, True), (5_070, S.STABLE, True))
+    values = after(*joined, (50, S.ADOPTING, True), (60, S.STABLE, True), (5_070, S.STABLE, True))
     assert (values["rebalance-total"], values["rebalance-latency-max"]) == (1, 40)
     assert (values["failed-rebalance-total"], values["last-rebalance-seconds-ago"]) == (0, 5)
     assert values["rebalance-rate-per-hour"] == pytest.approx(120)
@@ -46,7 +46,7 @@ def test_a_rebalance_lasts_until_the_member_is_stable() -> None:
     [
         (S.JOINING, True, 1),  # the sync was refused
         (S.JOINING, False, 1),
-        (S.GIVING_UP, False, 1),  # lost
+        (S.REVOKING, False, 1),  # lost
         (S.LATE, False, 1),
         (S.FAILED, False, 1),
         (S.UNJOINED, False, 0),  # the user has unsubscribed
@@ -57,13 +57,13 @@ def test_how_a_rebalance_fails(state: MemberState, is_member: bool, failed: int)
     begun = [(0, S.JOINING, False), (100, S.SYNCING, True), (200, state, is_member)]
     assert after(*begun)["failed-rebalance-total"] == failed
     values = after(*begun, (300, S.JOINING, is_member), (400, S.STABLE, True))
-    assert values["rebalance-latency-avg"] == (200 if state in (S.JOINING, S.GIVING_UP) else 100)
+    assert values["rebalance-latency-avg"] == (200 if state in (S.JOINING, S.REVOKING) else 100)
 
 
 def test_losing_a_stable_membership_is_a_rebalance_that_begins() -> None:
     """None has failed."""
     values = after(
-        (0, S.JOINING, False), (10, S.STABLE, True), (20, S.GIVING_UP, False), (30, S.JOINING, False)
+        (0, S.JOINING, False), (10, S.STABLE, True), (20, S.REVOKING, False), (30, S.JOINING, False)
     )
     assert (values["rebalance-total"], values["failed-rebalance-total"]) == (1, 0)
 

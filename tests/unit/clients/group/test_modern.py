@@ -180,7 +180,7 @@ def test_what_the_user_has_begun_goes_on_when_all_is_lost() -> None:
     core.on_answer(beat(core.poll(0)), target(1, 0), 0)
     core.begin()
     core.refused(errors.FencedMemberEpochError(), 0)
-    assert core.state is S.GIVING_UP
+    assert core.state is S.REVOKING
     core.on_done(0)
     assert core.work == Work(WorkKind.LOST, (T0,))
 

@@ -56,6 +56,16 @@ def test_places_name_the_leaders_host_first() -> None:
     assert set(places_of(answer)) == {T0, TopicPartition("inner", 0)}
 
 
+@pytest.mark.parametrize(
+    "subscription",
+    [Subscription(topics=("t", "ordres")), Subscription(partitions=(TopicPartition("ordres", 0),))],
+)
+def test_a_topic_that_does_not_exist_is_answered_with_the_nearest_one(subscription: Subscription) -> None:
+    """As by all other clients."""
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"^no topic 'ordres'; did you mean 'orders'\?$"):
+        subscribed(subscription, PLACES, known=("orders", "t"))
+
+
 def test_what_is_subscribed() -> None:
     """Topics by name, partitions by number, patterns by the whole name; what was named has to be there."""
     more = {**PLACES, TopicPartition("tt", 0): PLACES[T0], TopicPartition(COMMITS_TOPIC, 0): PLACES[T0]}
@@ -65,7 +75,7 @@ def test_what_is_subscribed() -> None:
     assert {tp.topic for tp in subscribed(Subscription(pattern="t"), more)} == {"t"}
     assert {tp.topic for tp in subscribed(Subscription(pattern=".*"), more)} == {"t", "tt"}
     assert subscribed(Subscription(pattern="x"), more) == {}
-    with pytest.raises(UnknownTopicOrPartitionError, match="'u'"):
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"^no topic 'u'$"):
         subscribed(Subscription(topics=("t", "u")), more)
     with pytest.raises(UnknownTopicOrPartitionError, match="t-9"):
         subscribed(Subscription(partitions=(T0, TopicPartition("t", 9))), more)

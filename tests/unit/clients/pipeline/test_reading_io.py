@@ -246,3 +246,19 @@ def test_a_cluster_that_is_not_there_is_told_and_one_that_was_is_waited_for(fake
     planner._config, planner._connecting = Planner(quick)._config, Planner(quick)._connecting
     with pytest.raises(ApiTimeoutError):
         planner.batch()
+
+
+def test_a_plan_that_is_newer_than_the_view(fake: FakeCluster) -> None:
+    """A worker has read a topic that was created again before the next plan: its shared connections know the
+    old one until their metadata is refreshed, and the rows of the new one are not lost."""
+    fake.create("t")
+    fake.put("t", 0, b"old")
+    (before,) = Planner(options()).batch().ranges
+    assert offsets(before, options()) == [0]
+    del fake.topics["t"]
+    topic = fake.create("t")
+    fake.put("t", 0, b"new", b"new")
+    newer = before._replace(end=2, topic_id=topic.topic_id)
+    assert offsets(newer, options()) == [0, 1]
+    with pytest.raises(DataLossError, match="created again"):
+        offsets(before, options())

@@ -98,6 +98,16 @@ def test_only_the_first_outcome_counts() -> None:
     assert isinstance(delivery.error, InvalidRecordError)
 
 
+def test_an_error_that_was_asked_for_is_reported_for_the_parts_too() -> None:
+    """The error of a part of a split batch, once read from the whole batch's future, is no loss at close."""
+    whole, part = Delivery("t", 0, None), Delivery("t", 0, None)
+    whole.split([(0, part)])
+    part.resolve(-1, -1, InvalidRecordError())
+    assert not part.is_reported
+    assert RecordFuture(whole, 0, -1, -1, -1).exception(0) is part.error
+    assert part.is_reported
+
+
 def test_a_split_batch_answers_from_its_parts() -> None:
     """Records 0-2 go to one part, 3-4 to another, which itself is split again."""
     whole, left, right = Delivery("t", 0, None), Delivery("t", 0, None), Delivery("t", 0, None)

@@ -349,6 +349,9 @@ def test_close_flushes_and_fails_what_is_left(play: Play) -> None:
         fake.stop_node(0)
         lost = stuck.send("t", b"4")
         in_line = stuck.send("other", b"5")
+        with pytest.raises(FlushTimeoutError) as closed:
+            await stuck.close(1)
+        assert closed.value.remaining == 2
         await stuck.close(1)
         for future in (lost, in_line):
             with pytest.raises(ClosedError):

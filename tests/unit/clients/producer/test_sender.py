@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 from headrace.clients.producer.accumulator import LEARNED_LIMIT_MS
-from headrace.clients.producer.sender import RefreshMetadata, RoomMade, TakeHint
+from headrace.clients.producer.effects import RefreshMetadata, Resolve, RoomMade, TakeHint
 from headrace.protocol import errors
 from headrace.protocol.messages.data import ProduceResponse
 from producer_rig import ProducerRig, values_of, view_of
@@ -205,6 +205,30 @@ def test_the_timeout_tells_the_last_error() -> None:
     assert isinstance(error, errors.DeliveryTimeoutError)
     assert "cable cut" in str(error)
     assert isinstance(error.__cause__, errors.NetworkError)
+
+
+def test_the_timeout_of_a_batch_that_was_never_sent_names_what_it_waited_for() -> None:
+    """No leader, by the metadata; no answer to a request; behind an earlier batch; the failed refresh."""
+    rig = ProducerRig(-1, 0, 0)
+    for partition in (0, 1):
+        rig.put(b"x", partition)
+    rig.step()
+    rig.put(b"y", 1)
+    refused = errors.NetworkError("node0:9000 refused the connection")
+    rig.now_ms = 10_000
+    effects = rig.sender.poll(rig.view, rig.now_ms, refused)
+    texts = [str(effect.error) for effect in effects if isinstance(effect, Resolve)]
+    assert "t-0: not acknowledged within 10000 ms and 0 attempts; the leader is unknown" in texts[0]
+    assert "names no leader of the partition; no answer to a metadata request: " in texts[0]
+    assert "node0:9000 refused the connection" in texts[0]
+    assert "t-1: not acknowledged within 10000 ms and 1 attempts; node 0 has not answered" in texts[1]
+    assert "0 attempts; an earlier batch of the partition is not acknowledged" in texts[2]
+    gone = rig.view.without_topics(("t",))
+    rig.put(b"z", 2)
+    rig.sender.poll(gone, rig.now_ms)
+    assert rig.sender.oldest_cause().startswith("t-1 waits: ")
+    (lost,) = [e for e in rig.sender.poll(gone, rig.now_ms + 10_000) if isinstance(e, Resolve)]
+    assert "topic 't' is not in the metadata" in str(lost.error)
 
 
 @pytest.mark.parametrize("how", ["success", "failure", "refusal"])

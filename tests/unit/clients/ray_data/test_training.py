@@ -112,7 +112,7 @@ def test_columns_that_are_no_tensors(column: Any, text: str) -> None:
 def test_tensors_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says what to install."""
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ImportError, match="tensors need torch"):
+    with pytest.raises(ImportError, match="tensors: torch is not installed here: pip install"):
         as_torch(pa.table({"offset": [1]}))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import pytest
 from fake_cluster import Ask, FakeCluster, Fault
-from headrace.clients.producer.producer_io import NO_ROOM
+from headrace.clients.producer.appending import NO_ROOM
 from headrace.clients.records import ProducerRecord
 from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol.errors import (
@@ -108,7 +108,9 @@ def test_a_little_room_is_told_too() -> None:
             producer.send("t", b"x" * 1000, partition=0)
         sent = [producer.send("t", b"y" * 1000, partition=1) for _ in range(100)]
         assert [future.result(60).offset for future in sent] == list(range(1, 101))
-        producer.close(0)
+        with pytest.raises(FlushTimeoutError) as lost:
+            producer.close(0)
+        assert lost.value.remaining == 85
 
 
 def test_a_full_buffer_gives_up_after_max_block_ms(fake: FakeCluster, cluster: Cluster) -> None:

@@ -147,7 +147,8 @@ def test_lost_answers_and_deadlines_tell_no_lies() -> None:
         )  # fmt: skip
         told = run_threads(producer)
         producer.flush(60)
-        producer.close()
+        with pytest.raises(errors.DeliveryTimeoutError):
+            producer.close()
         assert producer._engine._accumulator.used_bytes == 0
     assert check_successes(fake, told) > 0
     assert set(fake.values("t")) <= {value for mine in told for value, _ in mine}
@@ -160,12 +161,22 @@ def test_closing_amid_sends_leaves_no_future_open() -> None:
     with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
         producer = cluster.producer(batch_size=2000, linger_ms=1)
 
+        some_are_stored = threading.Event()
+
         def until_closed(producer: Any, number: int, told: list[tuple[bytes, Any]]) -> None:
             while True:
                 value = b"%d %05d" % (number, len(told))
                 told.append((value, producer.send("t", value)))
+                if len(told) == 100:
+                    told[-1][1].result(60)
+                    some_are_stored.set()
 
-        closing = threading.Timer(0.2, producer.close)
+        def close() -> None:
+            some_are_stored.wait(60)
+            with contextlib.suppress(errors.FlushTimeoutError):  # what was sent between its flush and its end
+                producer.close()
+
+        closing = threading.Thread(target=close)
         closing.start()
         told = run_threads(producer, until_closed)
         closing.join()
@@ -198,5 +209,7 @@ def test_memory_is_bounded_with_many_partitions_and_a_slow_cluster() -> None:
         assert accumulator.used_bytes <= limit + 500 * len(value)
         assert limit // 4 < sent * len(value) < 3 * limit, "it was full at some time, and not too early"
         assert held <= 2 * limit + (2 << 20)
-        producer.close(0)
+        with pytest.raises(errors.FlushTimeoutError) as lost:
+            producer.close(0)
+        assert lost.value.remaining == sent
         assert accumulator.used_bytes == 0

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fake_cluster import Fault
 from headrace import TopicPartition
+from headrace.clients.arrow.sending_io import ArrowSend
 from headrace.clients.group.group_metadata import GroupMetadata
 from headrace.protocol import errors
+from waiting import wait_for
 
 if TYPE_CHECKING:
     from fake_cluster import FakeCluster
@@ -92,6 +94,26 @@ def test_a_record_that_never_came_in_fails_the_commit(fake: FakeCluster, cluster
         producer.commit_transaction()
     producer.abort_transaction()
     assert fake.read_committed("t", 0) == []
+
+
+def test_rows_behind_a_refused_row_fail_with_it(
+    fake: FakeCluster, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the transaction has failed before the next rows of the same call are appended: `send_arrow`
+    returns the outcome of each row and does not raise for the transaction."""
+    producer: Any = cluster.producer(transactional_id="me", max_request_size=1000)
+    producer.begin_transaction()
+    fail = ArrowSend._fail
+
+    def fail_at_once(self: ArrowSend, *arguments: Any) -> None:
+        fail(self, *arguments)
+        wait_for(lambda: producer._engine._refusal is not None, "the transaction fails")
+
+    monkeypatch.setattr(ArrowSend, "_fail", fail_at_once)
+    too_large, small = producer.send_arrow("t", {"value": [b"x" * 2000, b"small"]})
+    assert isinstance(too_large.exception(WAIT_S), errors.MessageTooLargeError)
+    assert isinstance(small.exception(WAIT_S), errors.TransactionAbortableError)
+    producer.abort_transaction()
 
 
 def test_closing_aborts(fake: FakeCluster, cluster: Cluster) -> None:

@@ -250,3 +250,62 @@ def test_an_observer_joins_if_it_is_told_to(auto_join) -> None:
     core.wait(1_010)
     leaves = [s.body for s in core.sent.values() if isinstance(s.body, quorum.RemoveRaftVoterRequest)]
     assert [leave.directory_id for leave in leaves] == ([key(2, 1).directory_id] if auto_join else [])
+
+
+def test_a_follower_that_stood_still_does_not_campaign_on_waking() -> None:
+    """Its timer comes 10 s late: it could receive nothing meanwhile. It asks again, and gives the leader up
+    only after a fetch timeout in which it was awake."""
+    core = follower()
+    core.fetched(ok())
+    core.now_ms += 10_000
+    core.step(events.TimerFired())
+    assert core.raft.role is Role.FOLLOWER
+    assert core.last(quorum.QuorumFetchRequest)
+    core.wait(700)  # the timer was due a second after the last answer
+    assert core.raft.role is Role.FOLLOWER
+    core.wait(1_400)
+    assert core.raft.role is Role.PROSPECTIVE
+    assert core.raft.context.epoch == 7, "no epoch changes by that"
+
+
+def test_a_follower_that_is_always_late_gives_a_dead_leader_up_all_the_same() -> None:
+    """Each timer comes 150 ms late: that is given back for one fetch timeout, not for ever."""
+    core = follower()
+    core.fetched(ok())
+    for _ in range(100):
+        core.now_ms = max(core.raft._timer_ms, core.now_ms) + 150
+        core.step(events.TimerFired())
+        if core.raft.role is not Role.FOLLOWER:
+            break
+    assert core.raft.role is not Role.FOLLOWER
+
+
+def test_a_slow_flush_does_not_silence_leader_and_follower() -> None:
+    """The disk takes 10 s: fetches from the durable part go on, with room for no record; their answers keep
+    the leader, and append nothing. Then all is as before."""
+    core = follower()
+    core.fetched(ok(1), written(0), written(1))
+    assert core.of(events.Flush)
+    kept_alive = 0
+    for _ in range(100):
+        core.wait(100)
+        for send in core.of(events.Send):
+            if isinstance(send.body, quorum.QuorumFetchRequest):
+                assert (send.body.fetch_offset, send.body.max_bytes, send.body.max_wait_ms) == (0, 0, 0)
+                core.answer(send, ok(2), written(0))
+                kept_alive += 1
+    assert core.raft.role is Role.FOLLOWER
+    assert 10 <= kept_alive <= 30
+    assert core.log.end_offset == 2
+    core.flush()
+    (request,) = asked(core)
+    assert (request.fetch_offset, request.last_fetched_epoch) == (2, 7)
+    assert request.max_bytes > 0
+
+
+def test_a_campaign_says_why() -> None:
+    """For the log: the leader gave no answer for a fetch timeout."""
+    core = follower()
+    effects = core.wait(2_100)
+    (campaign,) = (each for each in effects if isinstance(each, events.Campaigning))
+    assert campaign.reason == "fetch timeout: no answer of the leader"

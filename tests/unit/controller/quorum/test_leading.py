@@ -211,3 +211,17 @@ def test_a_new_address_is_told_by_the_leader_itself() -> None:
     assert again.raft.context.endpoint_of(1).port == 9999
     again.flush()
     assert open_log(again.files.restart()).voters.latest.voters[0].endpoints[0].port == 9999
+
+
+def test_a_leader_that_stood_still_does_not_resign_on_waking() -> None:
+    """No fetch could reach it: it resigns only after one and a half fetch timeouts in which it was awake."""
+    core = leader()
+    core.now_ms += 60_000
+    core.step(events.TimerFired())
+    assert core.raft.leading is not None
+    core.wait(1_900)  # the timer was due a second after the last fetch
+    assert core.raft.leading is not None
+    core.wait(1_300)
+    assert core.raft.leading is None
+    (changed,) = (each for each in core.effects if isinstance(each, events.LeaderChanged))
+    assert changed.reason == "resigned or lost its majority"

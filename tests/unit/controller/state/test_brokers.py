@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 from controller_kit import Driver, incarnation
-from headrace.controller.state.brokers import TRANSITIONS, BrokerEvent, BrokerState, next_state, state_of
+from headrace.controller.state.broker_states import (
+    TRANSITIONS,
+    BrokerEvent,
+    BrokerState,
+    next_state,
+    state_of,
+)
 from headrace.protocol.errors import (
     BrokerIdNotRegisteredError,
     DuplicateBrokerRegistrationError,

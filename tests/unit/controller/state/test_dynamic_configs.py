@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from controller_kit import Driver
 from headrace.controller.state.config_rules import CLUSTER_KEYS, NODE_KEYS, ConfigSizes
-from headrace.protocol.errors import InvalidConfigError, InvalidRequestError
+from headrace.protocol.errors import InvalidConfigError, InvalidRequestError, UnsupportedVersionError
 from headrace.protocol.messages.control import (
     AlterConfigs,
     ConfigChange,
@@ -34,6 +34,11 @@ def driver() -> Driver:
     driver.join(1, 2)
     driver.place("t", (1,))
     return driver
+
+
+def listed(driver, *types):
+    """The resources of these types, or of all."""
+    return driver.ask(ListConfigResourcesRequest(types)).resources
 
 
 def alter(driver, resource, **values):
@@ -145,7 +150,8 @@ def test_the_resources_of_one_request_are_checked_one_after_the_other(driver) ->
     )
     results = driver.ask(IncrementalAlterConfigsRequest(alters)).results
     assert [result.error_code for result in results] == [0, InvalidConfigError.code, 0]
-    assert set(driver.image.configs) == {(2, "t"), (4, "1")}
+    assert set(driver.image.configs) == {(2, "t"), (4, ""), (4, "1")}
+    assert set(driver.image.configs[4, ""]) == {"min.insync.replicas"}
 
 
 def test_a_long_list_is_taken_and_a_longer_one_is_not(driver) -> None:
@@ -180,19 +186,70 @@ def test_a_node_that_is_gone_leaves_configs_that_can_be_deleted(driver) -> None:
     driver.fence(2)
     assert driver.ask(UnregisterBrokerRequest(2)).error_code == 0
     gone = ConfigResource(4, "2")
-    assert driver.ask(ListConfigResourcesRequest()).resources == (gone,)
+    assert gone not in listed(driver)
+    assert driver.ask(ListConfigResourcesRequest((4,), is_configured_only=True)).resources == (CLUSTER, gone)
     assert not alter(driver, gone, background_threads=None).error_code
     assert alter(driver, gone, background_threads=3).error_code == InvalidRequestError.code
 
 
-def test_which_resources_have_configs(driver) -> None:
-    """Of all types or of some, sorted."""
+def test_topics_nodes_and_loggers_are_listed_with_or_without_configs(driver) -> None:
+    """By Kafka's types: 2 topics, 4 nodes, 8 their loggers; a fenced node is left out. Sorted."""
+    assert listed(driver) == (
+        TOPIC,
+        NODE,
+        ConfigResource(4, "2"),
+        ConfigResource(8, "1"),
+        ConfigResource(8, "2"),
+    )
+    assert listed(driver, 2) == (TOPIC,)
+    driver.fence(2)
+    assert listed(driver, 4, 8) == (NODE, ConfigResource(8, "1"))
+
+
+def test_groups_and_subscriptions_are_listed_once_they_have_configs(driver) -> None:
+    """They exist by their configs alone."""
+    assert listed(driver, 16, 32) == ()
+    alter(driver, GROUP, consumer_session_timeout_ms=45_000)
+    alter(driver, ConfigResource(16, "sub"), metrics="a.")
+    assert listed(driver, 16, 32) == (ConfigResource(16, "sub"), GROUP)
+
+
+@pytest.mark.parametrize("kind", [0, 1, 3, 77])
+def test_a_type_without_configs_is_an_unsupported_version(driver, kind: int) -> None:
+    """The code that Kafka gives a client that asks for a type of a newer version."""
+    answer = driver.ask(ListConfigResourcesRequest((2, kind)))
+    assert (answer.error_code, answer.resources) == (UnsupportedVersionError.code, ())
+
+
+def test_only_configured_resources_are_listed_on_request(driver) -> None:
+    """The cluster-wide defaults are always among them, because min.insync.replicas is."""
+    request = ListConfigResourcesRequest((), is_configured_only=True)
+    assert driver.ask(request).resources == (CLUSTER,)
     alter(driver, TOPIC, segment_ms=5)
     alter(driver, NODE, background_threads=5)
-    alter(driver, CLUSTER, background_threads=5)
-    assert driver.ask(ListConfigResourcesRequest()).resources == (TOPIC, CLUSTER, NODE)
-    assert driver.ask(ListConfigResourcesRequest((4,))).resources == (CLUSTER, NODE)
-    assert driver.ask(ListConfigResourcesRequest((77,))).resources == ()
+    assert driver.ask(request).resources == (TOPIC, CLUSTER, NODE)
+    assert driver.ask(msgspec.structs.replace(request, resource_types=(4,))).resources == (CLUSTER, NODE)
+
+
+def test_the_cluster_wide_min_isr_is_set_from_the_start_and_cannot_be_removed(driver) -> None:
+    """The controller elects by it (KIP-966). A node has none of its own."""
+    assert driver.image.configs[4, ""] == {"min.insync.replicas": "1"}
+    assert alter(driver, CLUSTER, min_insync_replicas=None).error_code == InvalidConfigError.code
+    assert alter(driver, CLUSTER, min_insync_replicas=2).error_code == 0
+    assert alter(driver, CLUSTER, min_insync_replicas=None).error_code == InvalidConfigError.code
+    assert alter(driver, NODE, min_insync_replicas=2).error_code == InvalidConfigError.code
+    assert alter(driver, NODE, min_insync_replicas=None).error_code == InvalidConfigError.code
+    assert driver.image.configs[4, ""] == {"min.insync.replicas": "2"}
+
+
+def test_a_metadata_log_without_a_cluster_wide_min_isr_gets_one() -> None:
+    """An earlier version wrote none for 1: the controller adds the value in force, once, whatever its own
+    file says."""
+    driver = Driver(**{"min.insync.replicas": 2})
+    driver.take((ConfigRecord(4, "", "min.insync.replicas", None),))
+    assert driver.core.decide_expiry(0) == (ConfigRecord(4, "", "min.insync.replicas", "1"),)
+    driver.take(driver.core.decide_expiry(0))
+    assert driver.core.decide_expiry(0) == ()
 
 
 def test_the_cluster_is_described_with_the_controllers_own_file() -> None:
@@ -246,7 +303,7 @@ def test_the_bound_counts_what_a_snapshot_has() -> None:
         alter(driver, resource, segment_ms=5, leader_replication_throttled_replicas=many)
     alter(driver, NODE, background_threads=5)
     configs = [each for each in image_records(driver.image) if isinstance(each, ConfigRecord)]
-    assert len(configs) == 5
+    assert len(configs) == 6  # with the cluster-wide min.insync.replicas
     stored = sum(len(msgspec.msgpack.encode(each)) for each in configs)
     assert stored <= ConfigSizes(driver.image, 0).used_bytes <= stored + 20 * len(configs)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from controller_kit import Driver, incarnation
-from headrace.controller.state.brokers import BrokerState, state_of
+from headrace.controller.state.broker_states import BrokerState, state_of
 from headrace.protocol.errors import DuplicateBrokerRegistrationError
 from headrace.protocol.messages.control import ReplicaAssignment
 

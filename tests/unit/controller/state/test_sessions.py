@@ -2,44 +2,64 @@
 
 from __future__ import annotations
 
-from headrace.controller.state.sessions import Sessions
+from typing import Any
+
+from headrace.controller.state.heartbeat_delays import HeartbeatDelays
+from headrace.controller.state.sessions import Sessions, Silence
+
+
+def sessions_of(floor_ms: int = 100, ceiling_ms: int = 100, interval_ms: int = 20) -> Sessions:
+    return Sessions(HeartbeatDelays(interval_ms, floor_ms, ceiling_ms))
+
+
+def silence_of(sessions: Sessions, node_id: int, now_ms: int) -> Silence:
+    silence = sessions.silence(node_id, now_ms)
+    assert silence is not None
+    return silence
 
 
 def test_a_session_lives_for_the_timeout() -> None:
     """Heard at 0 with a timeout of 100: live at 99, over at 100, live again once heard."""
-    sessions = Sessions(100)
+    sessions = sessions_of()
     assert not sessions.is_live(1, 0)
     sessions.touch(1, 0)
     assert sessions.is_live(1, 99)
+    assert not sessions.expired(99)
     assert not sessions.is_live(1, 100)
+    assert sessions.expired(100) == [1]
     sessions.touch(1, 100)
     assert sessions.is_live(1, 199)
 
 
 def test_expired_ones_come_sorted_and_stay_until_forgotten() -> None:
     """Two of three nodes fell silent."""
-    sessions = Sessions(100)
+    sessions = sessions_of()
     for node_id, heard_ms in ((3, 0), (1, 0), (2, 50)):
         sessions.touch(node_id, heard_ms)
     assert sessions.expired(100) == [1, 3]
     sessions.forget(1)
     sessions.forget(9)
+    sessions.run_out(9)
     assert sessions.expired(100) == [3]
     assert len(sessions) == 2
 
 
 def test_lost_time_is_given_back() -> None:
-    """The controller stood still for 500 ms: nobody could be heard."""
-    sessions = Sessions(100)
-    sessions.restart([1], 0)
+    """The controller stood still for 500 ms and could receive nothing: neither silence nor the end of a
+    connection counts for that time."""
+    sessions = sessions_of()
+    sessions.restart([1, 2], 0)
+    sessions.disconnected(2, 0)
     sessions.extend(500)
     assert sessions.is_live(1, 599)
+    assert not sessions.expired(599)
     assert not sessions.is_live(1, 600)
+    assert sessions.expired(600) == [1, 2]
 
 
 def test_a_controller_that_is_always_late_misses_nodes_all_the_same() -> None:
-    """Each of its ticks gives 30 ms back, in a session of 100; whoever is heard meanwhile has all of them."""
-    sessions = Sessions(100)
+    """Each of its ticks gives 30 ms back, in a session of 100; a node that is heard keeps them all."""
+    sessions = sessions_of()
     sessions.restart([1, 2], 0)
     now_ms = 0
     while 1 in (expired := sessions.expired(now_ms)) or not expired:
@@ -53,14 +73,122 @@ def test_a_controller_that_is_always_late_misses_nodes_all_the_same() -> None:
     assert sessions.expired(now_ms + 1_000) == [2]
 
 
-def test_an_ended_session_stays_over_until_it_is_heard() -> None:
-    """Time that is given back does not bring it back; a heartbeat does. Nobody is made up."""
-    sessions = Sessions(100)
+def test_a_session_of_a_dead_process_stays_over_until_a_heartbeat() -> None:
+    """Time that is given back does not bring it back; a heartbeat does. No session is made up."""
+    sessions = sessions_of()
     sessions.touch(1, 1_000)
     sessions.end(1)
     sessions.end(2)
     sessions.extend(10_000)
     assert sessions.expired(1_000) == [1]
+    assert silence_of(sessions, 1, 11_000).is_reported_dead
     assert len(sessions) == 1
     sessions.touch(1, 1_001)
     assert sessions.is_live(1, 1_100)
+    assert not sessions.expired(1_100)
+
+
+def busy(sessions: Sessions, **options: Any) -> int:
+    """Node 1 sends a heartbeat every 20 ms, one of them 60 ms late; the time of the last."""
+    at_ms = options.get("begin_ms", 0)
+    for step_ms in (0, 20, 20, 80, 20):
+        at_ms += step_ms
+        sessions.touch(1, at_ms)
+    return at_ms
+
+
+def test_a_node_with_late_heartbeats_gets_a_longer_session() -> None:
+    """60 ms late: 20 + 3 * 60 ms from then on, for this node alone, and not longer than the ceiling."""
+    sessions = sessions_of(ceiling_ms=500)
+    last_ms = busy(sessions)
+    sessions.touch(2, last_ms)
+    assert sessions.timeout_ms(1, last_ms) == 200
+    assert sessions.timeout_ms(2, last_ms) == 100
+    assert sessions.expired(last_ms + 199) == [2]
+    assert sessions.expired(last_ms + 200) == [1, 2]
+    assert silence_of(sessions, 1, last_ms + 200) == Silence(200, 200, 60)
+    bounded = sessions_of(ceiling_ms=150)
+    assert bounded.timeout_ms(1, busy(bounded)) == 150
+
+
+def test_a_restarted_node_need_not_wait_for_the_longer_session() -> None:
+    """Its process before holds no lock any more and was silent for the floor: another one may register."""
+    sessions = sessions_of(ceiling_ms=500)
+    last_ms = busy(sessions)
+    assert sessions.is_live(1, last_ms + 99)
+    assert not sessions.is_live(1, last_ms + 100)
+    assert not sessions.expired(last_ms + 100)
+
+
+def test_the_end_of_the_connection_brings_the_floor_back() -> None:
+    """The process is dead, or connects again: late heartbeats before are no reason to wait for it."""
+    sessions = sessions_of(ceiling_ms=500)
+    last_ms = busy(sessions)
+    sessions.disconnected(1, last_ms + 10)
+    sessions.disconnected(9, last_ms + 10)
+    assert not sessions.expired(last_ms + 109)
+    assert sessions.expired(last_ms + 110) == [1]
+    assert silence_of(sessions, 1, last_ms + 110).gone_ms == 100
+    sessions.touch(1, last_ms + 110)
+    assert not sessions.expired(last_ms + 110)
+
+
+def test_lateness_is_looked_up_for_silent_nodes_only() -> None:
+    """The controller asks for expired sessions after every group of decisions, with up to 1,000 nodes: those
+    that were heard within the floor must cost next to nothing."""
+    asked: list[int] = []
+
+    class Counting(HeartbeatDelays):
+        def timeout_ms(self, node_id: int, now_ms: int) -> int:
+            asked.append(node_id)
+            return super().timeout_ms(node_id, now_ms)
+
+    sessions = Sessions(Counting(20, 100, 500))
+    for node_id in range(1_000):
+        sessions.touch(node_id, 0 if node_id == 7 else 50)
+    assert sessions.expired(120) == [7]
+    assert asked == [7]
+
+
+def test_a_heartbeat_that_came_before_the_end_of_its_connection_does_not_undo_it() -> None:
+    """It waited for its turn at the controller while the process of the node was killed."""
+    sessions = sessions_of(ceiling_ms=500)
+    last_ms = busy(sessions)
+    sessions.disconnected(1, last_ms + 20)
+    sessions.touch(1, last_ms + 10)
+    assert not sessions.expired(last_ms + 119)
+    assert sessions.expired(last_ms + 120) == [1]
+    assert silence_of(sessions, 1, last_ms + 120).gone_ms == 100
+
+
+def test_a_node_that_was_fenced_wrongly_is_given_longer() -> None:
+    """Its session ran out, and 130 ms after its last heartbeat the next one came: it was late, not dead."""
+    sessions = sessions_of(ceiling_ms=500)
+    sessions.touch(1, 0)
+    assert sessions.expired(100) == [1]
+    sessions.run_out(1)
+    assert not sessions.expired(100)
+    sessions.touch(1, 130)
+    assert sessions.timeout_ms(1, 130) == 20 + 3 * 110
+
+
+def test_the_time_from_the_registration_to_the_first_heartbeat_is_no_lateness() -> None:
+    """Nor is the time since a new controller began, which assumes that every node was heard then."""
+    sessions = sessions_of(ceiling_ms=500)
+    sessions.restart([2], 0)
+    sessions.register(1, 0)
+    for node_id in (1, 2):
+        sessions.touch(node_id, 90)
+        assert sessions.timeout_ms(node_id, 90) == 100
+        sessions.touch(node_id, 180)
+        assert sessions.timeout_ms(node_id, 180) == 20 + 3 * 70
+
+
+def test_another_process_begins_without_the_delays_of_the_one_before() -> None:
+    """What a dead process did says nothing of the next; nor does the silence between them."""
+    sessions = sessions_of(ceiling_ms=500)
+    last_ms = busy(sessions)
+    sessions.run_out(1)
+    sessions.forget(1)
+    sessions.touch(1, last_ms + 300)
+    assert sessions.timeout_ms(1, last_ms + 300) == 100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from controller_kit import Driver
-from headrace.controller.state.brokers import BrokerState, state_of
+from headrace.controller.state.broker_states import BrokerState, state_of
 from headrace.protocol.errors import BrokerIdNotRegisteredError
 from headrace.protocol.messages.control import (
     CreatePartitionsRequest,
@@ -216,3 +216,27 @@ def test_a_drained_leader_forgets_nobody_whose_disk_is_broken(driver) -> None:
     driver.ask(DrainNodeRequest(1))
     p = driver.partitions("u")[1]
     assert (p.leader, p.isr, p.elr) == (1, (1,), (2,))
+
+
+def test_a_drain_that_stops_acks_all_says_so() -> None:
+    """Three replicas, min.insync.replicas 2: the first drain leaves two in sync, the second one. A topic that
+    needs one replica only, and one without a replica on the node, are not named."""
+    driver = Driver()
+    driver.join(1, 2, 3, 4)
+    driver.place("a", (1, 2, 3), (2, 3, 1), min_insync_replicas="2")
+    driver.place("b", (1, 2, 3), min_insync_replicas="1")
+    driver.place("c", (4,), min_insync_replicas="2")
+    first = driver.ask(DrainNodeRequest(1))
+    assert (first.below_min_isr, first.topics_below_min_isr) == (0, ())
+    driver.core.notes.take()
+    for _ in range(2):
+        second = driver.ask(DrainNodeRequest(2))
+        assert (second.below_min_isr, second.topics_below_min_isr) == (2, ("a",))
+    drained, warning = driver.core.notes.take()
+    assert drained.text.startswith("draining node 2 (broker epoch ")
+    assert warning.is_warning
+    assert "leaves 2 partitions below min.insync.replicas" in warning.text
+    assert warning.text.endswith("for a")
+    back = driver.ask(DrainNodeRequest(2, is_drained=False))
+    assert (back.below_min_isr, back.topics_below_min_isr) == (0, ())
+    assert driver.core.notes.take()[0].text.startswith("ending the drain of node 2 ")

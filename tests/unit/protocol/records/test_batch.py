@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import batch_bytes as by_hand
 import pytest
@@ -247,8 +247,8 @@ def test_finished_bytes_stay_while_others_are_built(codec: RecordCodec) -> None:
 # --- records ------------------------------------------------------------------------------------------
 
 
-def test_records_compare_print_pickle_and_change(codec: RecordCodec) -> None:
-    """A record is a plain mutable value: equal by content, unhashable, picklable, attributes settable."""
+def test_records_compare_print_and_pickle(codec: RecordCodec) -> None:
+    """A record is an immutable value: equal and hashed by content, picklable; `replace` makes another."""
     builder = codec.builder(max_bytes=1000)
     builder.append(5, b"k", b"v", [("h", None)])
     data = builder.build()
@@ -259,12 +259,21 @@ def test_records_compare_print_pickle_and_change(codec: RecordCodec) -> None:
         "Record(topic='t', partition=-1, offset=0, timestamp=5, timestamp_type=0, key=b'k', "
         "value=b'v', headers=(('h', None),), leader_epoch=-1)"
     )
-    with pytest.raises(TypeError, match="unhashable"):
-        hash(one)
-    one.value = {"json": 1}  # type: ignore[assignment]
-    one.key, one.topic, one.partition, one.offset, one.headers = None, "u", 2, 3, ()
-    assert one != other
-    assert (one.value, one.key, one.topic, one.partition, one.offset) == ({"json": 1}, None, "u", 2, 3)
+    assert hash(one) == hash(other)
+    for name in ("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers",
+                 "leader_epoch", "other"):  # fmt: skip
+        with pytest.raises(AttributeError, match=f"immutable: record.replace.{name}="):
+            setattr(one, name, 1)
+        with pytest.raises(AttributeError):
+            delattr(one, name)
+    assert one == other
+    changed: Any = one.replace(value={"json": 1}, key=None, offset=3)
+    assert (changed.value, changed.key, changed.topic, changed.offset) == ({"json": 1}, None, "t", 3)
+    assert (one, type(changed)) == (other, type(one))
+    with pytest.raises(TypeError):
+        hash(changed)
+    with pytest.raises(TypeError):
+        one.replace(colour=1)
     assert one != "a string"
     assert type(one)("t", 0, 1, 2, 0, b"k", None) == type(one)(
         topic="t",

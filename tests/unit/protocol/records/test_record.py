@@ -18,13 +18,13 @@ class Thing:
 
 
 @pytest.mark.parametrize("choice", ["python", "compiled"])
-@pytest.mark.parametrize("attribute", ["topic", "key", "value", "headers"])
+@pytest.mark.parametrize("attribute", ["key", "value"])
 def test_a_cycle_through_a_record_goes_away(choice: str, attribute: str) -> None:
     """Decoded records are not tracked by the collector; one that was given an object is found again."""
     record: Any = pick_codec(choice).decode(by_hand.batch(by_hand.record()))[0]
     thing = Thing()
     thing.record = record
-    setattr(record, attribute, thing)
+    record._fill(**{"key": b"", "value": b""} | {attribute: thing})
     alive = weakref.ref(thing)
     del thing, record
     gc.collect()
@@ -35,7 +35,5 @@ def test_compiled_records_stay_out_of_the_collectors_way() -> None:
     """A consumer that holds a million records does not pay for them at every collection."""
     compiled = pick_codec("compiled").decode(by_hand.batch(by_hand.record()))[0]
     assert not gc.is_tracked(compiled)
-    compiled.offset = 5  # a number cannot be part of a cycle
-    assert not gc.is_tracked(compiled)
-    compiled.value = b"new"
+    compiled._fill(b"key", b"new")  # type: ignore[attr-defined]
     assert gc.is_tracked(compiled)

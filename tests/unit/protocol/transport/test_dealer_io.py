@@ -23,6 +23,7 @@ from headrace.protocol.messages.registry import API_VERSIONS, CREATE_TOPICS, FET
 from headrace.protocol.transport import wire
 from headrace.protocol.transport.dealer_io import Connection
 from headrace.protocol.transport.router_io import RouterLimits
+from headrace.runtime.ports_io import reserve_ports
 from transport_kit import (
     ASK,
     FETCH_ONE,
@@ -70,8 +71,7 @@ def test_nobody_listens_fails_fast() -> None:
     """A port that refuses: NetworkError with the address, long before the timeout."""
 
     async def main() -> None:
-        async with serving() as served:
-            port = served.router.port
+        (port,) = reserve_ports(1)
         loop = asyncio.get_running_loop()
         start_s = loop.time()
         with pytest.raises(NetworkError, match=f"127.0.0.1:{port}"):

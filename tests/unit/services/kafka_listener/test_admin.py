@@ -12,6 +12,7 @@ from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import (
     ConfigEntry,
     ConfigResource,
+    ConfigSynonym,
     CreatedTopic,
     CreateTopicsResponse,
     DeleteTopicsResponse,
@@ -20,6 +21,8 @@ from headrace.protocol.messages.control import (
     ElectLeadersResponse,
     IncrementalAlterConfigsResponse,
     ItemError,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
 )
 from headrace.protocol.messages.data import MetadataResponse, NodeEndpoint, PartitionMetadata, TopicMetadata
 from headrace.protocol.messages.quorum import DescribeQuorumResponse, QuorumEndpoint, QuorumReplica
@@ -28,6 +31,7 @@ from kafka_calls import FakePlane
 from kafka_listener_rig import TOPIC, TOPIC_ID, small_image
 
 METADATA, CREATE_TOPICS, DELETE_TOPICS = 3, 19, 20
+DESCRIBE_CONFIGS, LIST_RESOURCES = 32, 74
 ALTER_CONFIGS, ELECT, QUORUM, DESCRIBE_PARTITIONS = 33, 43, 55, 75
 
 
@@ -264,3 +268,40 @@ def test_who_asks_hears_that_it_may_do_everything(is_asked: bool, told: int) -> 
     answer = plane.told(METADATA, 8)
     assert answer.topics[0].topic_authorized_operations == told
     assert answer.cluster_authorized_operations == (8096 if is_asked else told)
+
+
+def test_nodes_without_the_clients_listener_and_their_loggers_are_not_listed() -> None:
+    """Node 2 is known to the controller, but no client of this listener can reach it."""
+    plane = FakePlane(small_image())
+    plane.start(LIST_RESOURCES, 1, resource_types=4)
+    assert plane.asked[0].body == ListConfigResourcesRequest((4,))
+    found = [ConfigResource(kind, name) for kind, name in ((2, "t"), (4, "1"), (4, "2"), (8, "1"), (8, "2"))]
+    plane.answer(ListConfigResourcesResponse(0, "", tuple(found)))
+    answer = plane.told(LIST_RESOURCES, 1)
+    listed = [(each.resource_type, each.resource_name) for each in answer.config_resources]
+    assert listed == [(2, "t"), (4, "1"), (8, "1")]
+
+
+def test_the_first_version_lists_client_metrics_subscriptions() -> None:
+    """Version 0 is ListClientMetricsResources and has no types."""
+    plane = FakePlane(small_image())
+    plane.start(LIST_RESOURCES, 0)
+    assert plane.asked[0].body == ListConfigResourcesRequest((16,))
+
+
+def test_cluster_wide_defaults_are_described_by_the_keys_that_are_set() -> None:
+    """As Kafka: neither keys with their built-in value, nor the built-in value among the synonyms."""
+    plane = FakePlane(small_image())
+    m = importlib.import_module("kio.schema.describe_configs.v4.request")
+    wanted = m.DescribeConfigsResource(resource_type=4, resource_name="", configuration_keys=None)
+    plane.start(DESCRIBE_CONFIGS, 4, m.DescribeConfigsRequest(resources=(wanted,)))
+    levels = (ConfigSynonym("min.insync.replicas", "2", 3), ConfigSynonym("min.insync.replicas", "1", 5))
+    entries = (
+        ConfigEntry("min.insync.replicas", "2", 3, False, synonyms=levels),
+        ConfigEntry("num.partitions", "1", 5, True, synonyms=(ConfigSynonym("num.partitions", "1", 5),)),
+    )
+    described = DescribedConfigs(ConfigResource(4, ""), 0, "", entries)
+    plane.answer(DescribeConfigsResponse((described,), 5))
+    (result,) = plane.told(DESCRIBE_CONFIGS, 4).results
+    (entry,) = result.configs
+    assert (entry.name, [each.source for each in entry.synonyms]) == ("min.insync.replicas", [3])

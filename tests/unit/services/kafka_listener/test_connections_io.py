@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import struct
@@ -393,6 +394,23 @@ def test_a_bug_in_translating_ends_the_connection_and_not_the_node(caplog: pytes
             assert await client.ended() == b""
             assert rig.listener.status()["broken"] == 1
             assert "Produce version 9" in caplog.text
+
+    run(scenario)
+
+
+def test_unserved_requests_write_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """A client that asks again and again for an api that is not served: every connection is counted."""
+    caplog.set_level(logging.WARNING)
+
+    async def scenario() -> None:
+        async with listening() as rig:
+            for _ in range(15):
+                client = await rig.client()
+                client.write(framed(struct.pack(">hhih", 999, 0, 1, 1) + b"c"))
+                assert await client.ended() == b""
+            assert rig.listener.status()["refused"] == 15
+            lines = [text for text in caplog.messages if "api 999 is not served" in text]
+            assert len(lines) == 1
 
     run(scenario)
 

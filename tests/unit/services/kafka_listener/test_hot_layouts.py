@@ -30,13 +30,14 @@ def topics(partitions: str, partition: st.SearchStrategy[Any]) -> st.SearchStrat
     return st.lists(st.fixed_dictionaries(both), max_size=3)
 
 
+RECORD_ERRORS = st.fixed_dictionaries({"batch_index": INTS, "batch_index_error_message": st.none() | NAMES})
 PRODUCED = st.fixed_dictionaries(
     {
         "index": INTS,
         "error_code": SHORTS,
         "base_offset": LONGS,
         "log_append_time": st.integers(-1, 2**41),
-        "record_errors": st.just(()),
+        "record_errors": st.just(()) | st.lists(RECORD_ERRORS, max_size=3),
     },
     optional={"log_start_offset": LONGS, "error_message": st.none() | NAMES, "current_leader": LEADERS},
 )

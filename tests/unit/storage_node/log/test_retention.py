@@ -88,6 +88,13 @@ def test_by_size_at_least_the_limit_stays(limit: int, count: int) -> None:
     assert expired(AGED, retention_bytes=limit).segments == count
 
 
+@pytest.mark.parametrize("limit", [-1, -2, -(2**63)])
+def test_a_negative_size_is_no_limit(limit: int) -> None:
+    """Kafka takes every negative number for retention.bytes."""
+    config = LogConfig.of({"retention.bytes": str(limit)})
+    assert expired(AGED, retention_bytes=config.retention_bytes).segments == 0
+
+
 def test_what_size_leaves_is_looked_at_by_time() -> None:
     """Both limits hold at once."""
     assert expired(AGED, retention_bytes=350, retention_ms=5 * HOUR).segments == 2

@@ -55,6 +55,40 @@ def test_records_are_gone_when_the_start_is_written() -> None:
     assert again.core.replicas.partitions[topic_id, 0].log.log_start_offset == 2
 
 
+def test_timeout_0_is_for_followers() -> None:
+    """A leader alone answers with success when its start is written, however long that takes."""
+    rig, topic_id = alone()
+    request = asked(rig, topic_id, 2, timeout_ms=0)
+    rig.pass_time(50)
+    assert not request.is_answered
+    rig.checkpoint_starts()
+    assert (request.first.error_code, request.first.low_watermark) == (0, 2)
+    again = asked(rig, topic_id, 1, timeout_ms=0)
+    assert (again.first.error_code, again.first.low_watermark) == (0, 2), "nothing to wait for"
+
+
+def test_timeout_0_does_not_wait_for_followers() -> None:
+    """Once the leader has deleted, the request times out: the followers have not said that they did."""
+    cluster = Replicas()
+    cluster.produce(b"a", b"b", b"c")
+    cluster.settle()
+    rig = cluster.leader
+    request = asked(rig, TOPIC, 2, timeout_ms=0)
+    rig.pass_time(50)
+    assert not request.is_answered
+    rig.checkpoint_starts()
+    assert request.first.error_code == RequestTimedOutError.code
+    assert cluster.partition(1).log.log_start_offset == 2
+
+
+def test_start_that_is_never_written_ends_the_wait_too() -> None:
+    """For instance because the disk is full."""
+    rig, topic_id = alone()
+    request = asked(rig, topic_id, 2, timeout_ms=0)
+    rig.pass_time(3_600_000)
+    assert request.first.error_code == RequestTimedOutError.code
+
+
 def test_minus_one_means_all_that_is_committed() -> None:
     """The log goes on behind it."""
     rig, topic_id = alone()

@@ -24,7 +24,7 @@ from headrace.protocol.messages.log_dirs import (
 )
 from headrace.protocol.metadata.image import BROKER_RESOURCE
 from headrace.protocol.metadata.records import ConfigRecord
-from headrace.storage_node.effects import CopyLog
+from headrace.storage_node.effects import CopyLog, FlushLog
 from node_rig import batch
 from producer_oracle import idempotent
 from replica_rig import Replicas
@@ -386,3 +386,23 @@ def test_what_the_dirs_hold() -> None:
     gone = described(rig)["/b"]
     assert (gone.error_code, gone.total_bytes, gone.replicas) == (KafkaStorageError.code, -1, ())
     assert "pulled" in gone.error_detail
+
+
+def test_a_swap_commits_what_waited_for_a_flush_of_the_old_log() -> None:
+    """durability=fsync: records that were appended during the last flush of the old log are durable in its
+    copy, which is synced before it takes the log's place. No flush comes for them any more."""
+    rig = two_dirs()
+    topic_id = filled(rig, durability="fsync")
+    rig.produce(topic_id, batch(b"flushed"))
+    (flush,) = rig.pop(FlushLog)
+    assert move(rig, "/b") == 0
+    rig.copy()
+    log = flush.partition.log
+    work = log.start_flush()
+    request = rig.produce(topic_id, batch(b"appended during the flush"))
+    work.sync()
+    log.finish_flush(work)
+    rig.core.flushed(flush.partition, log.recovery_point)
+    assert folders(rig.files, "/b") == ["t-0"]
+    assert flush.partition.high_watermark == 7
+    assert request.first.error_code == 0

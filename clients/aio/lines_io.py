@@ -1,0 +1,206 @@
+"""Records of an asyncio producer that cannot be buffered yet: their topic is not known, or there is no room.
+
+One line per topic keeps the order of the calls; a task per line buffers what waits, record after record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import (
+    BufferExhaustedError,
+    ClosedError,
+    HeadraceError,
+    UnknownTopicOrPartitionError,
+)
+from ..losses_io import Unfinished
+from ..producer.appending import NO_PARTITION, NO_ROOM
+from ..producer.delivery_io import RecordFuture
+from ..producer.outgoing_io import OVERHEAD_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..cluster.hub_io import Hub
+    from ..config import ProducerConfig
+    from ..producer.delivery_io import Delivery
+    from ..producer.outgoing_io import Outgoing, Prepared
+    from ..producer.producer_io import ProducerEngine
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    prepared: Prepared
+    partition: int | None
+    future: asyncio.Future[RecordFuture]
+    deadline_ms: int
+    size_bytes: int
+
+
+class Lines:
+    """The lines of one producer, on the loop of `hub`.
+
+    Bound: buffer.memory bytes of waiting records, beside those that the buffer holds.
+    """
+
+    def __init__(self, engine: ProducerEngine, hub: Hub, config: ProducerConfig, outgoing: Outgoing) -> None:
+        self._engine, self._hub, self._config, self._outgoing = engine, hub, config, outgoing
+        self._lines: dict[str, deque[_Waiting]] = {}
+        self._tasks: dict[str, asyncio.Task[Any] | None] = {}
+        self._ended_by: HeadraceError = ClosedError("the client was closed")
+        self._waiting_bytes = 0
+        self._room = asyncio.Event()
+        engine.add_room_listener(self._room.set)
+        lines = self._lines  # Order: without a reference to this object, which `Unfinished` must not keep
+        self._unfinished = Unfinished(lambda: _counts(lines))
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._lines
+
+    def __bool__(self) -> bool:
+        return bool(self._lines)
+
+    def add(self, topic: str, prepared: Prepared, partition: int | None) -> asyncio.Future[RecordFuture]:
+        """Let a record wait behind those of its topic; the future gives its own once it is buffered.
+
+        Errors: BufferExhaustedError when too many bytes wait already.
+        """
+        key, value, _, _ = prepared
+        size_bytes = len(key or b"") + len(value or b"") + OVERHEAD_BYTES
+        if self._waiting_bytes + size_bytes > self._config.buffer_memory:
+            raise self.no_room()
+        entered: asyncio.Future[RecordFuture] = asyncio.get_running_loop().create_future()
+        waiting = _Waiting(prepared, partition, entered, self.deadline_ms(), size_bytes)
+        self._waiting_bytes += size_bytes
+        if topic in self._lines:
+            self._lines[topic].append(waiting)
+        else:
+            self._lines[topic] = deque([waiting])
+            self._tasks[topic] = self._hub.tasks.spawn(self._serve(topic))
+        return entered
+
+    def counts(self) -> Counter[str]:
+        """Topic -> how many records wait."""
+        return _counts(self._lines)
+
+    async def until_buffered(self) -> None:
+        """Wait until nothing waits in line."""
+        while self._lines:
+            await self.until_one_ended()
+
+    async def until_room(self) -> None:
+        """Wait until nothing waits in line and the buffer has room."""
+        while self._lines or not self._engine.has_room():
+            if self._lines:
+                await self.until_one_ended()
+            else:
+                self._room.clear()
+                await self._room.wait()
+
+    async def until_one_ended(self) -> None:
+        """Wait until what waits in the lines now is buffered. Not gather: that would cancel them with us."""
+        last = [line[-1].future for line in self._lines.values() if line]
+        if last:
+            await asyncio.wait(last)
+        await asyncio.sleep(0)  # the lines' tasks end
+
+    async def wait_for_room(self, deadline_ms: int) -> None:
+        """Wait until the buffer may have room. Errors: BufferExhaustedError at `deadline_ms`."""
+        left_ms = deadline_ms - self._hub.now_ms()
+        if left_ms <= 0:
+            raise self.no_room()
+        self._engine.raise_waiting()
+        try:
+            self._room.clear()
+            async with asyncio.timeout(left_ms / 1000):
+                await self._room.wait()
+        except TimeoutError:
+            raise self.no_room() from None
+        finally:
+            self._engine.lower_waiting()
+
+    async def end(self, error: HeadraceError) -> None:
+        """What still waits fails with `error`."""
+        self._ended_by = error
+        tasks = [task for task in self._tasks.values() if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for topic in list(self._lines):  # its task was cancelled before it began
+            self._close(topic)
+
+    def over(self) -> None:
+        """The producer is closed."""
+        self._unfinished.over()
+
+    def deadline_ms(self) -> int:
+        """Until when a record that begins to wait now may do so."""
+        return self._hub.now_ms() + self._config.max_block_ms
+
+    def no_room(self) -> BufferExhaustedError:
+        """The buffer is full."""
+        return BufferExhaustedError(
+            f"the buffer ({self._config.buffer_memory} bytes) is full; await drain() between sends;"
+            f" {self._engine.why_full()}"
+        )
+
+    async def _serve(self, topic: str) -> None:
+        """Buffer what waits for one topic, in order, until nothing does."""
+        line = self._lines[topic]
+        try:
+            while line:
+                waiting = line[0]
+                try:
+                    found = await self._append_when_possible(topic, waiting)
+                except (HeadraceError, TypeError, ValueError) as error:
+                    self._outgoing.tell_failed(error)
+                    if not waiting.future.done():
+                        waiting.future.set_exception(error)
+                else:
+                    if not waiting.future.done():
+                        waiting.future.set_result(future_of(found, waiting.prepared))
+                line.popleft()
+                self._waiting_bytes -= waiting.size_bytes
+        finally:
+            # Of a loop that was closed with the producer open the collector ends this, perhaps before
+            # `Unfinished` has counted what waits.
+            if not self._hub.loop.is_closed():
+                self._close(topic)
+
+    def _close(self, topic: str) -> None:
+        del self._tasks[topic]
+        for waiting in self._lines.pop(topic):  # cancelled: the client ends, or the transaction
+            self._waiting_bytes -= waiting.size_bytes
+            if not waiting.future.done():
+                waiting.future.set_exception(self._ended_by)
+        self._room.set()
+
+    async def _append_when_possible(self, topic: str, waiting: _Waiting) -> tuple[Delivery, int]:
+        key, value, headers, timestamp_ms = waiting.prepared
+        while True:
+            found = self._engine.append(topic, key, value, headers, waiting.partition, timestamp_ms)
+            if not isinstance(found, str):
+                return found
+            if found == NO_ROOM:
+                await self.wait_for_room(waiting.deadline_ms)
+                continue
+            least = 0
+            if found == NO_PARTITION:
+                least = (waiting.partition or 0) + 1
+                if least < 1:
+                    raise UnknownTopicOrPartitionError(f"partition {waiting.partition} of {topic!r}")
+            await self._engine.load_topic(topic, waiting.deadline_ms, least)
+
+
+def future_of(found: tuple[Delivery, int], prepared: Prepared) -> RecordFuture:
+    """The future of a record that was buffered."""
+    key, value, _, timestamp_ms = prepared
+    key_size, value_size = -1 if key is None else len(key), -1 if value is None else len(value)
+    return RecordFuture(found[0], found[1], timestamp_ms, key_size, value_size)
+
+
+def _counts(lines: Mapping[str, deque[_Waiting]]) -> Counter[str]:
+    return Counter({topic: len(line) for topic, line in lines.items()})

@@ -1,0 +1,119 @@
+"""What other clients of Kafka (kafka-python, confluent-kafka, aiokafka) call the things of this one. Pure.
+
+Only for error messages: a name of theirs is refused with ours, or with what stands in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_BOOTSTRAP = "use `bootstrap`"
+_SERDE = "use `{0}=` with a serde such as headrace.json, or any callable"
+_LOGGING = "not needed: errors are exceptions, the rest goes to the loggers `headrace.*`"
+_METRICS = "use `metrics()` of the client"
+_LISTENER = "use `listener=` with on_assigned, on_revoked, on_lost"
+_SECURITY = "not supported yet: there is no encryption and no authentication"
+_NOT_NEEDED = "not needed: leave it out"
+_DONE = "use `add_done_callback` of what `send` returns"
+
+_ADVICE: Mapping[str, str] = {
+    # connections
+    "bootstrap_servers": _BOOTSTRAP,
+    "bootstrap_server": _BOOTSTRAP,
+    "metadata_broker_list": _BOOTSTRAP,
+    "brokers": _BOOTSTRAP,
+    "api_version": _NOT_NEEDED,
+    "api_version_auto_timeout_ms": _NOT_NEEDED,
+    "api_version_request": _NOT_NEEDED,
+    "broker_version_fallback": _NOT_NEEDED,
+    "loop": "not needed: a client of headrace.aio belongs to the loop that runs",
+    "socket_timeout_ms": "use `request_timeout_ms`",
+    "topic_metadata_refresh_interval_ms": "use `metadata_max_age_ms`",
+    "connections_max_idle_ms": "not supported: connections stay open",
+    "error_cb": _LOGGING,
+    "logger": _LOGGING,
+    "log_level": _LOGGING,
+    "debug": _LOGGING,
+    "stats_cb": _METRICS,
+    "statistics_interval_ms": _METRICS,
+    "metric_reporters": _METRICS,
+    "metrics_enabled": _METRICS,
+    # producers
+    "key_serializer": _SERDE.format("key"),
+    "value_serializer": _SERDE.format("value"),
+    "request_required_acks": "use `acks`",
+    "compression_codec": "use `compression_type`",
+    "compression_level": "use `compression_gzip_level`, `compression_lz4_level` or `compression_zstd_level`",
+    "queue_buffering_max_ms": "use `linger_ms`",
+    "queue_buffering_max_kbytes": "use `buffer_memory` (bytes)",
+    "queue_buffering_max_messages": "use `buffer_memory` (bytes)",
+    "batch_num_messages": "use `batch_size` (bytes)",
+    "max_batch_size": "use `batch_size`",
+    "message_timeout_ms": "use `delivery_timeout_ms`",
+    "message_send_max_retries": "use `retries`",
+    "message_max_bytes": "use `max_request_size`",
+    "max_in_flight_requests": "use `max_in_flight`",
+    "sticky_partitioning_linger_ms": "not needed: records without a key stick to a partition for batch.size",
+    "on_delivery": _DONE,
+    "dr_cb": _DONE,
+    "dr_msg_cb": _DONE,
+    # consumers
+    "key_deserializer": _SERDE.format("key"),
+    "value_deserializer": _SERDE.format("value"),
+    "topics": "give topics as arguments of their own: Consumer('a', 'b', ...)",
+    "consumer_timeout_ms": "use `iter_timeout` (seconds)",
+    "fetch_wait_max_ms": "use `fetch_max_wait_ms`",
+    "fetch_message_max_bytes": "use `max_partition_fetch_bytes`",
+    "enable_auto_offset_store": "use `enable_auto_commit=False` and `commit(record)`",
+    "enable_partition_eof": "compare `position` with `end_offsets`",
+    "rebalance_listener": _LISTENER,
+    "on_assign": _LISTENER,
+    "on_revoke": _LISTENER,
+    "on_lost": _LISTENER,
+    "rebalance_cb": _LISTENER,
+    "allow_auto_create_topics": "not supported: create topics by `Admin.create_topics`",
+    "auto_create_topics": "not supported: create topics by `Admin.create_topics`",
+    # new topics
+    "num_partitions": "use `partitions`",
+    "new_partitions": "use `partitions`",
+    "replica_assignment": "use `assignments`",
+    "replica_assignments": "use `assignments`",
+    "topic_configs": "use `configs`",
+    "topic": "use `name`",
+}
+_SECURITY_STARTS = ("security_", "sasl_", "ssl_", "enable_ssl", "oauth")
+
+
+def advice_for(name: str) -> str | None:
+    """What to use in the place of another client's name, dotted or underscored; None for an unknown one."""
+    plain = name.replace(".", "_").lower()
+    if plain.startswith(_SECURITY_STARTS):
+        return _SECURITY
+    return _ADVICE.get(plain)
+
+
+def refuse_foreign(names: Mapping[str, object]) -> None:
+    """Errors: TypeError for the first name of another client's, with ours."""
+    for name in names:
+        advice = advice_for(name)
+        if advice is not None:
+            raise TypeError(f"{name!r} is not a name of headrace; {advice}")
+
+
+def refuse_mapping(given: object, client: str) -> None:
+    """Errors: TypeError for a dict of config where addresses are expected, as confluent-kafka's clients take
+    one; with the call to write instead."""
+    if not isinstance(given, Mapping):
+        return
+    rest = dict(given)
+    found = [rest.pop(name) for name in list(rest) if advice_for(str(name)) == _BOOTSTRAP]
+    config = ""
+    if rest:
+        config = ", config=..." if any(map(is_secret, rest)) else f", config={rest!r}"
+    address = found[0] if found else "host:9092"
+    raise TypeError(f"the first argument is no dict of config; write {client}(bootstrap={address!r}{config})")
+
+
+def is_secret(name: object) -> bool:
+    """Whether the value of another client's key must not be shown."""
+    return advice_for(str(name)) == _SECURITY

@@ -1,0 +1,16 @@
+"""What a misspelled name may have meant. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a message: "; did you mean 'orders'?" with the nearest of `known`, or nothing."""
+    by_lower = {each.lower(): each for each in sorted(known)}
+    near = difflib.get_close_matches(name.lower(), list(by_lower), n=1)
+    return f"; did you mean {by_lower[near[0]]!r}?" if near else ""

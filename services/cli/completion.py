@@ -1,0 +1,96 @@
+"""Shell completion: scripts for bash, zsh and fish, and names that only the cluster knows.
+
+The scripts are click's: with `_HEADRACE_COMPLETE` set they run `headrace`, which then prints completions of
+the words typed so far instead of running a command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import get_completion_class, shell_complete
+
+from ...protocol.errors import HeadraceError
+from .common import Effect, Settings, effect_of, reading_command
+from .output import write_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ...clients.sync.admin_io import Admin
+
+COMPLETE_VARIABLE = "_HEADRACE_COMPLETE"
+SHELLS = ("bash", "zsh", "fish")
+ASK_TIMEOUT_MS = 1000  # Bound: a key was pressed, and the shell waits
+_PROGRAM = "headrace"
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+@reading_command()
+def completion(_settings: Settings, *, shell: str) -> None:
+    """Print the script that completes commands, options and names in SHELL.
+
+    \b
+    bash: echo 'eval "$(headrace completion bash)"' >> ~/.bashrc
+    zsh:  echo 'eval "$(headrace completion zsh)"' >> ~/.zshrc
+    fish: headrace completion fish > ~/.config/fish/completions/headrace.fish
+    """
+    found = get_completion_class(shell)
+    assert found is not None, "click has a class for each of SHELLS"
+    root = click.get_current_context().find_root().command
+    write_line(found(root, {}, _PROGRAM, COMPLETE_VARIABLE).source())
+
+
+def complete(cli: click.Command, instruction: str) -> int:
+    """Print what the shell's script asks for in COMPLETE_VARIABLE, such as `bash_complete`; the exit code."""
+    return shell_complete(cli, {}, _PROGRAM, COMPLETE_VARIABLE, instruction)
+
+
+def topic_names(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Topics of the cluster that the command line names, as `shell_complete` of an option or argument."""
+    internal = incomplete.startswith("__")
+    return _names(
+        context, incomplete, lambda admin: (each.name for each in admin.list_topics(internal=internal))
+    )
+
+
+def group_names(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Groups of that cluster."""
+    return _names(context, incomplete, lambda admin: (each.group_id for each in admin.list_groups()))
+
+
+def transactional_ids(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Transactional ids of that cluster."""
+    return _names(
+        context, incomplete, lambda admin: (each.transactional_id for each in admin.list_transactions())
+    )
+
+
+def _names(context: click.Context, incomplete: str, ask: Callable[[Admin], Iterable[str]]) -> list[str]:
+    """Names that begin with what was typed; none where the cluster does not answer within ASK_TIMEOUT_MS."""
+    from ...clients.sync.admin_io import Admin
+
+    try:
+        # A note about the cluster that was taken would be printed into the line that is typed.
+        with contextlib.redirect_stderr(io.StringIO()):
+            where = _settings(context).addresses()
+        with Admin(where, config={"default.api.timeout.ms": str(ASK_TIMEOUT_MS)}) as admin:
+            found = sorted(ask(admin))
+    except (click.ClickException, HeadraceError, OSError, ValueError):
+        return []
+    return [name for name in found if name.startswith(incomplete)]
+
+
+def _settings(context: click.Context) -> Settings:
+    """-b and --cluster of the words typed so far: after the command's name, else before it."""
+    given: dict[str, Any] = {}
+    step: click.Context | None = context
+    while step is not None:
+        for name in ("bootstrap", "cluster"):
+            given[name] = given.get(name) or step.params.get(name)
+        step = step.parent
+    return Settings(**given, effect=effect_of(context.command) or Effect.CHANGES)

@@ -1,0 +1,47 @@
+"""The data dir of a cluster on this machine: a folder per server, `node-3` or `controller-1`."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from ..protocol.errors import HeadraceError
+from ..storage_node.log.files_io import OsFiles
+from .cluster_files_io import remove_empty_data_home
+from .discovery import CONTROLLER_PREFIX, NODE_PREFIX
+
+
+def nodes_with_data(data_dir: str) -> int:
+    """The highest index of a storage node that has a folder there: `up` after `down` starts as many."""
+    return _highest_index(data_dir, NODE_PREFIX)
+
+
+def controllers_with_data(data_dir: str) -> int:
+    """The highest index of a controller that has a folder there."""
+    return _highest_index(data_dir, CONTROLLER_PREFIX)
+
+
+def index_of(name: str) -> tuple[int, str]:
+    """The number in a server's name (0 without one), and the name: the order of servers."""
+    digits = name.rpartition("-")[2]
+    return (int(digits) if digits.isdigit() else 0, name)
+
+
+def remove_data(data_dir: str) -> None:
+    """Remove the data dir with all that it has."""
+    shutil.rmtree(data_dir, ignore_errors=True)
+    remove_empty_data_home()
+
+
+def check_unused(data_dir: str) -> None:
+    """Errors: HeadraceError when a server, of a cluster started elsewhere, has its folder open."""
+    for path in sorted(Path(data_dir).glob("*/.lock")):
+        lock = OsFiles().lock(str(path))
+        if lock is None:
+            raise HeadraceError(f"{path.parent} is in use: stop its cluster from the machine that started it")
+        lock.release()
+
+
+def _highest_index(data_dir: str, prefix: str) -> int:
+    names = [path.name for path in Path(data_dir).glob(f"{prefix}*")]
+    return max((index_of(name)[0] for name in names), default=0)

@@ -1,0 +1,142 @@
+"""ISRs and high watermarks of the partitions that this node leads. Pure.
+
+The high watermark rests on the log and its flushes, the followers' fetches, the ISR and its proposal,
+min.insync.replicas, the nodes in the image, and the time (`InSyncReplicas.committed_end`).
+Invariant: whenever one of them changes it is recomputed; the next append or fetch may be long in coming.
+What changes one partition calls `advance`; the nodes and the time change all: `follow_nodes`, `advance_all`.
+Source: Kafka Partition.scala maybeIncrementLeaderHW, maybeExpandIsr, maybeShrinkIsr.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from .isr_changes import IsrChanges
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...protocol.messages.control import AlterPartitionResponse
+    from ...protocol.messages.data import FetchPartition
+    from ..counters import NodeCounters
+    from .partition import Partition
+    from .replica_manager import ReplicaManager
+
+
+class Leading:
+    """What followers, the controller, the image and the time say about led partitions, and what follows."""
+
+    def __init__(self, replicas: ReplicaManager, counters: NodeCounters) -> None:
+        self._replicas = replicas
+        self._counters = counters
+        self.isr_changes = IsrChanges()
+
+    def advance(self, partition: Partition) -> None:
+        """Recompute the high watermark of a partition; try its waiting requests again if it has moved."""
+        if partition.advance():
+            self._replicas.changed.append(partition.key)
+
+    def advance_all(self) -> None:
+        """Time has passed: a caught-up follower outside of the ISR that stopped fetching no longer counts
+        after replica.lag.time.max.ms. Called about each second."""
+        for partition in self._replicas.partitions.values():
+            if partition.in_sync is not None:
+                self.advance(partition)
+
+    def follow_nodes(self) -> None:
+        """Nodes were registered, fenced, unfenced, drained or removed: another set of followers may be
+        eligible for an ISR, so other end offsets count, and another follower may join."""
+        for partition in self._replicas.partitions.values():
+            if partition.in_sync is not None:
+                self.advance(partition)
+                self.grow(partition)
+
+    def follower_fetched(
+        self, partition: Partition, replica_id: int, asked: FetchPartition, broker_epoch: int, now_ms: int
+    ) -> None:
+        """A follower of a partition that this node leads holds everything below what it asks for."""
+        in_sync, log = partition.in_sync, partition.log
+        if in_sync is None or log is None:
+            return
+        offset, start = asked.fetch_offset, asked.log_start_offset
+        is_new_start = in_sync.start_of(replica_id) != start
+        if not in_sync.fetched(replica_id, offset, log.log_end_offset, broker_epoch, now_ms, start):
+            return
+        if replica_id not in in_sync.committed:
+            self.grow(partition)
+        if partition.advance() or is_new_start:
+            self._replicas.changed.append(partition.key)
+
+    def shrink_overdue(self, now_ms: int) -> None:
+        """Propose ISRs without the followers that lag; called every half of replica.lag.time.max.ms."""
+        around = self._replicas.surroundings
+        for partition in self._replicas.partitions.values():
+            in_sync, log = partition.in_sync, partition.log
+            if in_sync is None or log is None:
+                continue
+            proposal = in_sync.propose_shrink(log.log_end_offset, now_ms, around.broker_epoch)
+            if proposal is not None:
+                members = tuple(member.node_id for member in proposal.isr)
+                name = partition.topic_partition
+                self._replicas.note(
+                    logging.WARNING, f"{name}: proposing the ISR {members}, not {in_sync.committed}"
+                )
+                self.isr_changes.add(partition, proposal)
+            else:
+                self.grow(partition)
+
+    def isr_answered(self, response: AlterPartitionResponse, now_ms: int) -> None:
+        """The controller answered what the ISR changes asked."""
+        asked = self.isr_changes.asked
+        for proposed, answer in self.isr_changes.answered(response, now_ms):
+            partition, old_isr = proposed.partition, proposed.partition.isr
+            if answer.leader != self._replicas.node_id:
+                continue
+            if partition.isr_decided(answer.isr, answer.leader_epoch, answer.partition_epoch):
+                self.count_isr_change(old_isr, partition.isr)
+                partition.advance()
+                self.grow(partition)
+                self._replicas.changed.append(partition.key)
+        for partition in asked:  # a refused proposal no longer holds back the high watermark
+            self.advance(partition)
+
+    def count_isr_change(self, old: Sequence[int], new: Sequence[int]) -> None:
+        """The committed ISR of a partition that this node leads was `old` and is `new`."""
+        self._counters.isr_shrinks += len(new) < len(old)
+        self._counters.isr_expands += len(new) > len(old)
+
+    def grow(self, partition: Partition) -> None:
+        """Propose the first follower that may join the ISR; the next comes when that is decided."""
+        in_sync, around = partition.in_sync, self._replicas.surroundings
+        log = partition.log
+        if in_sync is None or log is None or in_sync.proposal is not None:
+            return
+        if len(in_sync.committed) > len(in_sync.followers):
+            return
+        for node_id in in_sync.followers:
+            if in_sync.was_turned_away(node_id, around.now_ms):
+                continue
+            if in_sync.is_silent(node_id, log.log_end_offset, around.now_ms):
+                continue  # what it had when it was last heard says nothing: it has just left for that
+            proposal = in_sync.propose_growth(
+                node_id, partition.high_watermark, around.broker_epoch, self.is_eligible
+            )
+            if proposal is not None:
+                self.isr_changes.add(partition, proposal)
+                return
+
+    def is_alive(self, node_id: int) -> bool:
+        """Whether it is registered and not fenced."""
+        broker = self._replicas.image.brokers.get(node_id)
+        return broker is not None and not broker.is_fenced
+
+    def is_eligible(self, node_id: int, broker_epoch: int) -> bool:
+        """KIP-841, 903: it is registered as the process that was heard, not fenced and not shutting down."""
+        broker = self._replicas.image.brokers.get(node_id)
+        return (
+            broker is not None
+            and broker.broker_epoch == broker_epoch
+            and not broker.is_fenced
+            and not broker.in_controlled_shutdown
+        )

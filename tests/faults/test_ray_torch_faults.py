@@ -1,0 +1,41 @@
+"""A training by Ray Train with torch itself, while one of its workers is killed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from torch_rig import ROWS, cluster_of_rows, run_torch, torch_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from headrace import LocalCluster
+
+pytestmark = [pytest.mark.ray, pytest.mark.faults]
+
+
+@pytest.fixture(scope="module")
+def python_path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Where torch is."""
+    return torch_folder(tmp_path_factory.mktemp("torch"))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """See torch_rig.py."""
+    with cluster_of_rows() as started:
+        yield started
+
+
+def test_a_training_of_which_a_worker_is_killed(
+    python_path: str, cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """Two workers with a shard each, by their ranks; both go on where the last checkpoint was: what was read
+    after it is read again, and counts once in each of two epochs."""
+    found = run_torch(python_path, "train", cluster.bootstrap, "rows", str(tmp_path), str(ROWS))
+    assert found["resumed"]
+    assert Counter(found["seen"]) == {2: ROWS}
+    assert found["batches"] < 16  # not all of them anew

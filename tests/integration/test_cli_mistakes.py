@@ -1,0 +1,68 @@
+"""Mistakes of new users, against a cluster in this process: one clear message each, and what to do."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+import headrace
+import pytest
+from headrace.services.cli.main import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.services.local_io import LocalCluster
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """One node with the topic orders, which has one partition and one record."""
+    with headrace.local() as running:
+        running.admin().create_topics(headrace.NewTopic("orders")).raise_for_errors()
+        running.producer().send("orders", b"one").result(timeout=60)
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "told"),
+    [
+        ("topic describe", 2, "name a topic, or give a filter for all topics"),
+        ("topic create orders", 1, "hint: `headrace topic describe NAME` shows it"),
+        ("topic create other -r 9", 1, "hint: `headrace node list` shows the nodes; `headrace up --nodes N`"),
+        ("topic describe --topic orders", 2, "hint: topics are named without an option"),
+        ("topic create t --bootstrap-server h:1", 2, "hint: -b HOST:PORT"),
+        ("consume orders --from-beginning", 2, "hint: `consume` begins there"),
+        ("consume orders --group g", 2, "`consume` has no group"),
+        ("consume orders -e -X group.id=g", 2, "`consume` has no group"),
+        ("node drain 9", 3, "hint: `headrace node list`"),
+        ("log dirs -t nowhere", 3, "no replica of topic 'nowhere' on any node"),
+        ("log dirs -t orders -t nowhere --node 1", 3, "no replica of topic 'nowhere' on nodes 1"),
+        ("log dirs --node 9", 3, "node 9 is not registered"),
+        ("partition move-dir /x --node 1 -t orders -p 0", 1, "hint: `headrace log dirs`"),
+        ("partition reassign --execute '{}'", 2, "'partitions' is missing"),
+        ("partition reassign --execute '{'", 2, "Expecting property name"),
+        ("quorum remove-voter 7", 3, "hint: `headrace quorum status`"),
+        ("quota alter --set producer_byte_rate=1", 2, "--user, --client or --ip with a name"),
+        ("client-metrics describe --name nope", 3, "`headrace client-metrics list`"),
+        ("txn describe nope", 3, "'nope'"),
+    ],
+)
+def test_mistakes_say_what_to_do(
+    cluster: LocalCluster, line: str, code: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code, message on standard error, and nothing on standard output."""
+    assert run(["-b", cluster.bootstrap, *shlex.split(line)]) == code
+    captured = capsys.readouterr()
+    assert told in captured.err
+    assert captured.out == ""
+
+
+def test_consume_commits_nothing(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The group of the environment is that of programs: `consume` reads, and the group stays where it is."""
+    monkeypatch.setenv("HEADRACE_GROUP_ID", "billing")
+    assert run(["-b", cluster.bootstrap, "consume", "orders", "-e"]) == 0
+    assert capfd.readouterr().out == "one\n"
+    assert cluster.admin().list_groups() == []

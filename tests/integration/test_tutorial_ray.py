@@ -1,0 +1,69 @@
+"""The last section of docs/TUTORIAL.md, played from its first command to its last one on a real Ray."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from headrace_command import Headrace
+from pages import SHELL, Block, blocks, joined_lines, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.ray
+
+SECTION = "## 8. A cluster that stays: Ray and the command line"
+TIMEOUT_S = 500
+
+
+@pytest.fixture
+def command(tmp_path: Path, ray_address: str) -> Iterator[Headrace]:
+    """The command with a home of its own, for a Ray that runs, as the shell of a reader would find it."""
+    command = Headrace(tmp_path, ray_address)
+    command.environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    yield command
+    left = command.processes()
+    command.kill_all()
+    assert left == [], "the tutorial left processes behind"
+
+
+def play(command: Headrace, block: Block) -> str:
+    """Run a program, or a block of commands line by line; what it printed. Fails with the first that does."""
+    if block.language == "python":
+        return output_of(command, [sys.executable, "-W", "error", "-c", block.text])
+    printed = []
+    for line in joined_lines(block.text):
+        if line.startswith("headrace up "):  # on the Ray of the tests, and on loopback
+            printed.append(command.up(*shlex.split(line)[2:])[0].decode())
+        else:
+            printed.append(output_of(command, ["sh", "-c", line]))
+    return "".join(printed)
+
+
+def output_of(command: Headrace, arguments: list[str]) -> str:
+    done = subprocess.run(
+        arguments, env=command.environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def test_the_tutorial_can_be_followed_on_ray(command: Headrace) -> None:
+    """Every command and program in order: records come back, the group has read them all, nothing is left."""
+    section = text_of("docs/TUTORIAL.md").partition(SECTION)[2]
+    steps = [block for block in blocks(section) if block.language in ("python", SHELL)]
+    printed = [play(command, step) for step in steps]
+    assert [step.language for step in steps] == ["", "python", "", "python", "", "", ""]
+    assert "running" in printed[0]
+    assert printed[1].startswith("100")
+    consumed = printed[2].splitlines()[:5]
+    assert all(line.split()[2].startswith("customer-") for line in consumed)
+    assert printed[3] == "101 records read\n"
+    assert "billing" in printed[4]
+    assert not list(command.home.rglob("*.json"))

@@ -1,0 +1,145 @@
+"""Scripted faults of a simulated cluster, in place of faults by chance: each leads to one rare situation.
+
+A plan names one (`Plan.scenario`). The script runs after everything works and before everything heals;
+clients go on meanwhile. It waits for what it needs with `SimCluster.require`, so that nearly every seed
+reaches the situation.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cluster_laws import buffers, registration_of, split
+from compacting import TOPIC
+from headrace.protocol.records.header import read_batch_header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cluster import SimCluster
+    from headrace.protocol.metadata.image import PartitionRegistration
+    from sim_node import SimNode
+
+PATIENCE_MS = 15_000
+COMPACTED = (TOPIC, 0)
+OFFSETS_TOPIC, OFFSETS_PARTITIONS = "__consumer_offsets", 2
+
+
+def power_after_a_swap(cluster: SimCluster) -> None:
+    """Six times the power of a node fails just after a cleaned segment has taken the place of others."""
+    nodes = list(cluster.nodes.values())
+    for _ in range(6):
+        before = {node.name: node.swaps for node in nodes}
+        swapped: list[SimNode] = []
+
+        def has_swapped(before: dict[str, int] = before, swapped: list[SimNode] = swapped) -> bool:
+            swapped[:] = [node for node in nodes if node.is_alive and node.swaps > before[node.name]]
+            return bool(swapped)
+
+        cluster.require(PATIENCE_MS, has_swapped, "no log is cleaned")
+        swapped[0].die(power=True)
+        cluster.require(PATIENCE_MS, lambda: all(node.is_alive for node in nodes), "a node stays dead")
+
+
+def leader_lacks_an_epoch(cluster: SimCluster) -> None:
+    """A replica leads whose log was copied after all records of one leader epoch had been compacted away; a
+    follower whose log ends in that epoch comes back to it."""
+    first, second, third = cluster.nodes.values()
+    _isolate(cluster, second)
+    _require_isr(cluster, {1, 3}, leader=1)
+    _isolate(cluster, first, second)
+    _require_isr(cluster, {3}, leader=3)
+    epoch = _registration(cluster).leader_epoch
+    cluster.world.run(2_000)
+    _isolate(cluster, second)
+    _require_isr(cluster, {1, 3}, leader=3)
+    _isolate(cluster, second, third)
+    _require_isr(cluster, {1}, leader=1)
+    for _ in range(40):
+        cluster.world.run(500)
+        if not _records_of(first, epoch):
+            break
+    else:
+        raise AssertionError(f"epoch {epoch} is not compacted away")
+    _isolate(cluster, third)
+    _require_isr(cluster, {1, 2}, leader=1)
+    _isolate(cluster, first, third)
+    _require_isr(cluster, {2}, leader=2)
+    _isolate(cluster, first)
+    _require_isr(cluster, {2, 3}, leader=2)
+
+
+def coordinators_are_cut_off(cluster: SimCluster) -> None:
+    """One after the other, the nodes that coordinate groups are cut off from all but the client that only
+    asks, for longer than another node needs to coordinate and to commit. The sessions of members last longer
+    (`Plan.session_ms`): a coordinator that appends something has no answer without a commit of it."""
+    assert cluster.groups is not None
+    asker = cluster.groups.asker.name
+    for number in range(OFFSETS_PARTITIONS):
+        node = cluster.nodes[_registration(cluster, (OFFSETS_TOPIC, number)).leader]
+        _isolate(cluster, node)
+        cluster.network.separate([node.name], [each for each in cluster.faults.clients() if each != asker])
+        cluster.world.run(5_000)
+        cluster.network.heal()
+        cluster.world.run(2_000)
+
+
+def drained_node_is_paused(cluster: SimCluster) -> None:
+    """A drained node leaves the ISR, stands still, and is undrained within its session, so that the leader
+    waits for it until it is fenced; producers send a little more and are then silent."""
+    node = cluster.nodes[2]
+    cluster.faults.set_drained(node, is_drained=True)
+    cluster.require(PATIENCE_MS, lambda: 2 not in _isr(cluster, ("t", 0)), "a drained node stays in the ISR")
+    cluster.world.run(500)  # it follows and is caught up
+    pause_ms = 2 * PATIENCE_MS
+    node.pause.begin(pause_ms)
+    cluster.world.run(100)  # its last fetches arrive
+    cluster.faults.set_drained(node, is_drained=False)
+    cluster.world.run(100)  # not more than producers may have under way
+    cluster.silent_until_ms = cluster.world.now_ms + pause_ms
+    cluster.world.run(pause_ms)
+
+
+def _isolate(cluster: SimCluster, *nodes: SimNode) -> None:
+    """These nodes, and no others, are cut off from all servers."""
+    cluster.network.heal()
+    for node in nodes:
+        cluster.faults.separate_from_servers(node)
+
+
+def _registration(cluster: SimCluster, key: tuple[str, int] = COMPACTED) -> PartitionRegistration:
+    found = registration_of(cluster.rules.image, key)
+    assert found is not None
+    return found
+
+
+def _require_isr(cluster: SimCluster, isr: set[int], leader: int) -> None:
+    cluster.require(
+        PATIENCE_MS,
+        lambda: (_isr(cluster), _registration(cluster).leader) == (isr, leader),
+        f"no ISR {isr} under leader {leader}",
+    )
+
+
+def _isr(cluster: SimCluster, key: tuple[str, int] = COMPACTED) -> set[int]:
+    return set(_registration(cluster, key).isr)
+
+
+def _records_of(node: SimNode, epoch: int) -> int:
+    """How many records of a leader epoch the node's log has."""
+    log = node.log_of(COMPACTED)
+    assert log is not None
+    pieces = buffers(log, log.log_start_offset, log.log_end_offset)
+    headers = (read_batch_header(batch) for piece in pieces for batch in split(piece))
+    return sum(header.record_count for header in headers if header.leader_epoch == epoch)
+
+
+SCENARIOS: dict[str, Callable[[SimCluster], None]] = {
+    script.__name__: script
+    for script in (
+        power_after_a_swap,
+        leader_lacks_an_epoch,
+        coordinators_are_cut_off,
+        drained_node_is_paused,
+    )
+}

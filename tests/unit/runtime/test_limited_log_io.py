@@ -1,0 +1,70 @@
+"""A limited log: what appears in the operator's log of messages that a peer triggers."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from headrace.runtime.limited_log_io import LimitedLog
+from headrace.runtime.repeats import INTERVAL_MS
+
+
+class Clock:
+    now_ms = 1_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def limited(clock: Clock, caplog: pytest.LogCaptureFixture) -> LimitedLog:
+    caplog.set_level(logging.INFO)
+    return LimitedLog(logging.getLogger("headrace.test"), clock)
+
+
+def test_flood_becomes_two_lines(limited: LimitedLog, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    """The first message, and after the interval the next one with the count of the others."""
+    for port in range(500):
+        limited.warning("dropped", "connection of port %d dropped", port)
+    clock.now_ms += INTERVAL_MS
+    limited.warning("dropped", "connection of port %d dropped", 500)
+    assert caplog.messages == [
+        "connection of port 0 dropped",
+        "connection of port 500 dropped (repeated 499 times in the last 10 s)",
+    ]
+
+
+def test_ended_flood_is_told_with_the_next_message(
+    limited: LimitedLog, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever that is about."""
+    limited.warning("a", "first")
+    limited.warning("a", "second")
+    clock.now_ms += INTERVAL_MS
+    limited.log(logging.INFO, "b", "other")
+    assert caplog.messages == ["first", "a: repeated 1 times in the last 10 s", "other"]
+
+
+def test_percent_signs_of_peers_are_text(
+    limited: LimitedLog, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client's name may hold %s: it is not a format."""
+    for _ in range(2):
+        limited.warning("a", "name 100%s")
+        limited.warning("a", "name 100%s")
+        clock.now_ms += INTERVAL_MS
+    assert caplog.messages == ["name 100%s", "name 100%s (repeated 1 times in the last 10 s)"]
+
+
+def test_two_owners_do_not_hide_each_other(
+    limited: LimitedLog, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each server and client has its own."""
+    limited.warning("a", "one")
+    LimitedLog(logging.getLogger("headrace.test"), clock).warning("a", "two")
+    assert caplog.messages == ["one", "two"]

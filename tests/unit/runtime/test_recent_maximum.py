@@ -1,0 +1,24 @@
+"""The largest value of a window, beside the one that keeps them all."""
+
+from __future__ import annotations
+
+from headrace.runtime.recent_maximum import BUCKETS, RecentMaximum
+
+
+def test_it_forgets_after_the_window() -> None:
+    """A value counts for eleven twelfths of the window at least, and for the window at most."""
+    recent = RecentMaximum(1_200)
+    assert recent.at(0) == 0
+    recent.add(7, 99)
+    recent.add(3, 150)
+    assert recent.at(1_199) == 7
+    assert recent.at(1_200) == 3
+    assert recent.at(1_300) == 0
+
+
+def test_memory_is_constant() -> None:
+    """One bucket per twelfth, however many values there are."""
+    recent = RecentMaximum(1_200)
+    for at in range(10_000):
+        recent.add(at % 17, at)
+    assert len(recent._buckets) == BUCKETS

@@ -1,0 +1,203 @@
+"""Which cluster a command acts on when none is named, and the effect that every command declares."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+from headrace.services.cli.common import Effect, NotFoundError, Settings, effect_of
+from headrace.services.cli.main import cli, run
+from headrace.services.cluster_files_io import ClusterFile, UnknownClusterError, write_cluster_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# A complete command line of every command that reads. Those of NEEDS_NO_CLUSTER connect to none, and
+# `status` is about the default cluster, because scripts start it when `status` fails.
+NEEDS_NO_CLUSTER = {"version", "config keys", "log dump", "completion"}
+NEVER_FALLS_BACK = {"status"}
+READING = {
+    "client-metrics describe": "",
+    "client-metrics list": "",
+    "completion": "bash",
+    "config describe": "",
+    "config keys": "",
+    "consume": "orders -e",
+    "group describe": "--all",
+    "group list": "",
+    "group members": "--all",
+    "log dirs": "",
+    "log dump": "",
+    "node list": "",
+    "quorum status": "",
+    "quota describe": "",
+    "status": "",
+    "topic describe": "orders",
+    "topic list": "",
+    "txn describe": "id",
+    "txn find-hanging": "--all",
+    "txn list": "",
+    "txn producers": "orders",
+    "version": "",
+}
+# A complete command line of every command that can change something. Those of HAS_OWN_CLUSTER start one.
+HAS_OWN_CLUSTER = {"up", "quickstart"}
+CHANGING = {
+    "bench consume": "",
+    "bench latency": "",
+    "bench mixed": "",
+    "bench produce": "",
+    "client-metrics alter": "--name m --interval 5000",
+    "client-metrics delete": "--name m",
+    "config alter": "--topic orders --set segment.ms=5",
+    "down": "",
+    "group delete": "billing --yes",
+    "group delete-offsets": "billing -t orders",
+    "group reset": "billing -t orders --to-latest --execute",
+    "node drain": "1",
+    "node unregister": "1 --yes",
+    "partition elect": "--preferred --all",
+    "partition move-dir": "/data --node 1 -t orders -p 0",
+    "partition reassign": "--list",
+    "produce": "orders",
+    "quickstart": "",
+    "quorum add-voter": "2 host:1",
+    "quorum remove-voter": "2",
+    "quota alter": "--user ann --set producer_byte_rate=5",
+    "topic add-partitions": "orders 5",
+    "topic create": "orders",
+    "topic delete": "orders --yes",
+    "topic delete-records": "orders --offset end --yes",
+    "txn abort": "-t orders -p 0 --start-offset 5 --yes",
+    "txn abort-prepared": "id --yes",
+    "up": "",
+}
+
+
+def commands(group: click.Group = cli, path: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Every command that is not a group, by its full name."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{path}{name} ")
+        else:
+            yield path + name, command
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_HOME", str(tmp_path / "home"))
+    for name in ("HEADRACE_BOOTSTRAP", "HEADRACE_CLUSTER"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def up(name: str, *bootstrap: str) -> None:
+    write_cluster_file(ClusterFile(name, "127.0.0.1:1", bootstrap, 1, "/data"))
+
+
+@pytest.fixture
+def two() -> Iterator[socket.socket]:
+    """The listener of the only cluster of this machine, `two`; nothing answers on it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        up("two", f"127.0.0.1:{listener.getsockname()[1]}")
+        listener.setblocking(False)
+        yield listener
+
+
+def test_every_command_declares_its_effect() -> None:
+    """A new command declares whether it reads or changes, and has a command line in the tables above."""
+    declared = {name: effect_of(command) for name, command in commands()}
+    expected = dict.fromkeys(READING, Effect.READS) | dict.fromkeys(CHANGING, Effect.CHANGES)
+    assert declared == expected
+
+
+@pytest.mark.parametrize("name", sorted(CHANGING.keys() - HAS_OWN_CLUSTER))
+def test_changing_command_never_falls_back(
+    two: socket.socket, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`default` is down and `two` is up: not found, `two` is named, and nothing has connected to it."""
+    assert run([*name.split(), *CHANGING[name].split()]) == 3
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "no cluster 'default'" in captured.err
+    assert "two" in captured.err
+    with pytest.raises(BlockingIOError):
+        two.accept()
+
+
+@pytest.mark.parametrize("name", sorted(READING.keys() - NEEDS_NO_CLUSTER - NEVER_FALLS_BACK))
+def test_reading_command_names_the_cluster_it_fell_back_to(
+    two: socket.socket, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`default` is down and `two` is up: a command that reads takes `two` and says so on standard error."""
+    assert run([*name.split(), *READING[name].split(), "-X", "default.api.timeout.ms=50"]) == 1
+    captured = capsys.readouterr()
+    assert captured.err.splitlines()[0] == (
+        "no cluster 'default' is up: reading from cluster 'two' (--cluster names one)"
+    )
+
+
+def test_status_never_falls_back(two: socket.socket, capsys: pytest.CaptureFixture[str]) -> None:
+    """`headrace status || headrace up` starts the default cluster although another one is up."""
+    assert run(["status"]) == 3
+    assert "--cluster: two" in capsys.readouterr().err
+    with pytest.raises(BlockingIOError):
+        two.accept()
+
+
+@pytest.mark.parametrize("effect", list(Effect))
+def test_named_and_default_clusters_are_taken_without_a_word(
+    effect: Effect, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--cluster, HEADRACE_CLUSTER and the default cluster are what was asked for."""
+    up("two", "h:2")
+    up("three", "h:3")
+    assert Settings(cluster="two", effect=effect).addresses() == "h:2"
+    monkeypatch.setenv("HEADRACE_CLUSTER", "three")
+    assert Settings(effect=effect).addresses() == "h:3"
+    monkeypatch.delenv("HEADRACE_CLUSTER")
+    up("default", "h:1", "h:4")
+    assert Settings(effect=effect).addresses() == "h:1,h:4"
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("effect", list(Effect))
+def test_a_named_cluster_that_is_not_up_is_never_replaced(
+    effect: Effect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither by the default one nor by the only one."""
+    up("two", "h:2")
+    monkeypatch.setenv("HEADRACE_CLUSTER", "three")
+    with pytest.raises(UnknownClusterError, match=r"'three'.*two"):
+        Settings(effect=effect).addresses()
+
+
+@pytest.mark.parametrize("effect", list(Effect))
+def test_one_of_several_clusters_must_be_named(effect: Effect) -> None:
+    """No command guesses among several."""
+    up("two", "h:2")
+    up("three", "h:3")
+    with pytest.raises(UnknownClusterError, match="--cluster: three, two"):
+        Settings(effect=effect).addresses()
+
+
+def test_addresses_that_were_given_win_over_the_clusters_of_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """-b, then HEADRACE_BOOTSTRAP (which the clients read); --cluster wins over the variable."""
+    up("two", "h:2")
+    monkeypatch.setenv("HEADRACE_BOOTSTRAP", "h:9")
+    assert Settings().addresses() is None
+    assert Settings(bootstrap="h:8").addresses() == "h:8"
+    assert Settings(cluster="two").addresses() == "h:2"
+    with pytest.raises(click.UsageError, match="give one of them"):
+        Settings(bootstrap="h:8", cluster="two").addresses()
+
+
+def test_a_cluster_that_is_still_starting_is_not_found() -> None:
+    """The file is there before the nodes have addresses."""
+    up("default")
+    with pytest.raises(NotFoundError, match="still starting"):
+        Settings().addresses()
