@@ -19,9 +19,9 @@ from headrace.coordinators.assembly import new_coordinators
 from headrace.runtime.loop_io import new_event_loop
 from headrace.runtime.server_host_io import settle_process
 from headrace.services.kafka_listener.assembly import new_kafka_listener
-from headrace.storage_node.config import NodeConfig
-from headrace.storage_node.controller_link_io import fixed_locator
-from headrace.storage_node.node_io import NodeServer
+from headrace.storage_node.configs.node_config import NodeConfig
+from headrace.storage_node.links.controller_link_io import fixed_locator
+from headrace.storage_node.shell.node_io import NodeServer
 
 
 def make_server(kind: str, directory: str, ports: str, pairs: list[str]) -> ControllerServer | NodeServer:

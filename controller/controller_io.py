@@ -23,12 +23,12 @@ from ..protocol.records.control import VoterSet
 from ..protocol.transport.listen_errors import listen_error
 from ..protocol.transport.router_io import Request, Router, RouterLimits, ServerIdentity
 from ..runtime.clock_io import monotonic_ms, wall_ms
+from ..runtime.files.file_layer import make_directory_durably
+from ..runtime.files.files_io import OsFiles
 from ..runtime.limited_log_io import LimitedLog
 from ..runtime.shell_io import TaskOwner, require_assertions
 from ..runtime.stalls import StallMeter
 from ..storage_node.log.checkpoints import uuid_text
-from ..storage_node.log.files import make_directory_durably
-from ..storage_node.log.files_io import OsFiles
 from ..storage_node.log.listener_memory import remember_port, remembered_port
 from .controller import Controller, tick_interval_ms
 from .identity_io import load_identity, write_identity
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from ..protocol.metadata.image import MetadataImage
     from ..protocol.records.control import VoterDescription
     from ..protocol.transport.router_io import Peer
+    from ..runtime.files.file_layer import FileLock, Files
     from ..runtime.incarnation import Deaths
-    from ..storage_node.log.files import FileLock, Files
     from .config import ControllerConfig
     from .identity_io import DiskIdentity
     from .peers_io import Locator

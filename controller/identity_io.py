@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..protocol.errors import ConfigError, KafkaStorageError
+from ..runtime.files.file_layer import read_file, write_file_atomically
 from ..storage_node.log.checkpoints import (
     CorruptFileError,
     format_properties,
@@ -19,12 +20,11 @@ from ..storage_node.log.checkpoints import (
     uuid_from_text,
     uuid_text,
 )
-from ..storage_node.log.files import read_file, write_file_atomically
 from ..storage_node.log.names import META_PROPERTIES
 from .quorum.metadata_log import METADATA_PARTITION
 
 if TYPE_CHECKING:
-    from ..storage_node.log.files import Files
+    from ..runtime.files.file_layer import Files
 
 _VERSION = "1"
 

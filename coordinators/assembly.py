@@ -12,7 +12,7 @@ from .runtime.hosted_shard import RecordCodec
 from .txn.shard import TransactionShard
 
 if TYPE_CHECKING:
-    from ..storage_node.guest import GuestHost
+    from ..storage_node.embedded.contract import GuestHost
 
 CODEC = RecordCodec(encode_record, decode_record)
 

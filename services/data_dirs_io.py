@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from ..protocol.errors import HeadraceError
-from ..storage_node.log.files_io import OsFiles
+from ..runtime.files.files_io import OsFiles
 from .cluster_files_io import remove_empty_data_home
 from .discovery import CONTROLLER_PREFIX, NODE_PREFIX
 

@@ -23,10 +23,10 @@ from ..controller.controller_io import ControllerServer
 from ..controller.quorum.voter_changes import MAX_VOTERS
 from ..coordinators.assembly import new_coordinators
 from ..protocol.errors import ApiTimeoutError, ClosedError
+from ..runtime.files.files_io import OsFiles, UnsyncedFiles
 from ..runtime.loop_thread_io import LoopThread
-from ..storage_node.config import NodeConfig
-from ..storage_node.log.files_io import OsFiles, UnsyncedFiles
-from ..storage_node.node_io import NodeServer
+from ..storage_node.configs.node_config import NodeConfig
+from ..storage_node.shell.node_io import NodeServer
 from .kafka_listener.assembly import new_kafka_listener
 from .server_config import of_node, scaled, split_config
 
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from ..clients.sync.admin_io import Admin
     from ..clients.sync.consumer_io import Consumer
     from ..clients.sync.producer_io import Producer
-    from ..storage_node.leader_search_io import ControllerLocator
-    from ..storage_node.log.files import Files
+    from ..runtime.files.file_layer import Files
+    from ..storage_node.links.leader_search_io import ControllerLocator
 
     C = TypeVar("C", Producer[Any, Any], Consumer[Any, Any], Admin)
 

@@ -28,10 +28,10 @@ from ..protocol import errors
 from ..protocol.messages import envelope, registry
 from ..protocol.metadata import records
 from ..runtime.config import Config, KeyFacts, text_of
-from ..storage_node import membership
-from ..storage_node.client_metrics_config import ClientMetricsConfig
-from ..storage_node.config import NodeConfig
-from ..storage_node.group_config import GroupConfig
+from ..storage_node.configs.client_metrics_config import ClientMetricsConfig
+from ..storage_node.configs.group_config import GroupConfig
+from ..storage_node.configs.node_config import NodeConfig
+from ..storage_node.links import membership
 from ..storage_node.log.config import LogConfig
 from ..storage_node.replica import followed
 
@@ -177,7 +177,7 @@ def states_page() -> str:
         for target, label in targets.items()
     ]
     parts.append(_drawing(MemberState.STABLE.name.lower(), arrows))
-    parts.append("## A storage node, as it sees its membership (`storage_node/membership.py`)\n")
+    parts.append("## A storage node, as it sees its membership (`storage_node/links/membership.py`)\n")
     arrows = _plain(membership.MembershipState, membership.TRANSITIONS)
     parts.append(_drawing(membership.MembershipState.SEARCHING.value, arrows))
     parts.append("## The transactions of a producer (`clients/producer/transactions.py`)\n")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..controller.config import ControllerConfig
 from ..protocol.errors import ConfigError
 from ..runtime.config import nearest_key
-from ..storage_node.config import CLUSTER_WIDE_KEYS, NodeConfig
+from ..storage_node.configs.node_config import CLUSTER_WIDE_KEYS, NodeConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..protocol.messages.control import AlterPartitionRequest
     from ..protocol.messages.data import FetchRequest
     from ..protocol.messages.envelope import Api
-    from .guest_host import GuestRead
+    from .embedded.hosting import GuestRead
     from .log.future_log import FutureLog
     from .log.log import Log
     from .log.retired import Removal

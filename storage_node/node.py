@@ -21,16 +21,16 @@ from ..protocol.errors import (
     UnsupportedVersionError,
 )
 from ..protocol.messages import registry
+from ..runtime.files.file_layer import DiskFullError
 from ..runtime.purgatory import Purgatory
 from ..runtime.timing_wheel import TimingWheel
+from .configs.live_config import LiveConfig
 from .counters import NodeCounters
+from .edge.metadata_view import MetadataView
 from .effects import Effect, Note, ProposeIsr, WakeAt
-from .guest_host import GuestRead, Hosting
-from .live_config import LiveConfig
-from .log.files import DiskFullError
+from .embedded.hosting import GuestRead, Hosting
+from .links.metadata_steps import AwaitingMetadata, MetadataStep, step_of
 from .log.tail_cache import TailCache
-from .metadata_steps import AwaitingMetadata, MetadataStep, step_of
-from .metadata_view import MetadataView
 from .node_handlers import Handlers
 from .node_status import status_of
 from .replica.follower import FollowerLimits
@@ -46,8 +46,9 @@ if TYPE_CHECKING:
     from ..protocol.messages.data import FetchResponse, MetadataRequest
     from ..protocol.metadata.image import MetadataImage
     from ..protocol.records.header import Buffer
-    from .config import NodeConfig
-    from .guest import GuestFactory
+    from ..protocol.transport.replies import Incoming, Replies
+    from .configs.node_config import NodeConfig
+    from .embedded.contract import GuestFactory
     from .log.future_log import FutureLog
     from .log.log_manager import LogManager
     from .log.log_tasks import CheckpointTask, CreateTask
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from .replica.partition import Partition, PartitionKey
     from .replica.recompressor import QueuedBatch, Recompressor
     from .replica.transactions import TransactionsHandler
-    from .replies import Incoming, Replies
 
 _METADATA_KEY = "metadata"  # watch key of requests that wait for the image to move on
 

@@ -15,14 +15,14 @@ import ray
 from ..protocol.errors import NetworkError
 from ..runtime.named_actor import ActorEndpoint, ActorFinder, detached, own_address, own_incarnation_id
 from ..runtime.server_host_io import ServerHost, settle_process
-from .config import NodeConfig
-from .node_io import NodeServer
+from .configs.node_config import NodeConfig
+from .shell.node_io import NodeServer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .gateway import GatewayFactory
-    from .guest import GuestFactory
+    from .edge.gateway import GatewayFactory
+    from .embedded.contract import GuestFactory
 
 log = logging.getLogger("headrace.node")
 

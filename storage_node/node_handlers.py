@@ -19,12 +19,12 @@ from .replica.verifying import TransactionVerifier
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
+    from ..protocol.transport.replies import Incoming, Replies
     from ..runtime.purgatory import Purgatory
+    from .configs.live_config import LiveConfig
     from .counters import NodeCounters
-    from .live_config import LiveConfig
     from .log.log_manager import LogManager
     from .replica.replica_manager import ReplicaManager
-    from .replies import Incoming, Replies
 
 
 class Handlers:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from headrace.protocol.model import TopicPartition
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import HEADER_BYTES, Compression, read_batch_header
+from headrace.runtime.files.files_io import OsFiles
 from headrace.storage_node.log.cleaner.plan import cleanable
 from headrace.storage_node.log.cleaner.work import Cleaning
 from headrace.storage_node.log.config import LogConfig
-from headrace.storage_node.log.files_io import OsFiles
 from headrace.storage_node.log.log import Log
 
 from ..payload import pool

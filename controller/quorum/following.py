@@ -27,7 +27,7 @@ from ...protocol.messages.quorum import (
     UpdateRaftVoterRequest,
 )
 from ...runtime.config import MIB
-from ...storage_node.log.files import MAX_SMALL_FILE_BYTES
+from ...runtime.files.file_layer import MAX_SMALL_FILE_BYTES
 from .events import LoadSnapshot
 from .snapshots import SnapshotId
 from .voters import endpoint_of, key_of

@@ -26,9 +26,9 @@ from ...protocol.metadata.image import MetadataImage
 from ...protocol.records.control import VoterSet, encode_control
 from ...protocol.records.header import read_batch_header
 from ...runtime.config import MAX_LONG
+from ...runtime.files.file_layer import make_directory_durably, write_file_atomically
 from ...storage_node.log.checkpoints import format_offsets
 from ...storage_node.log.config import LogConfig
-from ...storage_node.log.files import make_directory_durably, write_file_atomically
 from ...storage_node.log.guarded_files import guarded
 from ...storage_node.log.log import Log
 from ...storage_node.log.names import RECOVERY_POINTS
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ...protocol.metadata.records import MetadataRecord
     from ...protocol.records.control import ControlRecord
     from ...protocol.records.header import Buffer
-    from ...storage_node.log.files import Files
+    from ...runtime.files.file_layer import Files
     from ...storage_node.log.flush import Flush
 
 __all__ = ["METADATA_PARTITION", "MetadataLog", "metadata_log_config"]

@@ -12,8 +12,8 @@ import msgspec
 
 from ...protocol.errors import KafkaStorageError
 from ...protocol.model import NO_NODE
+from ...runtime.files.file_layer import Files, read_file, write_file_atomically
 from ...storage_node.log.checkpoints import CorruptFileError, uuid_from_text, uuid_text
-from ...storage_node.log.files import Files, read_file, write_file_atomically
 
 FILE_NAME = "quorum-state"
 NO_EPOCH = 0

@@ -8,9 +8,9 @@ from ...protocol.errors import CorruptMessageError, InvalidRecordError, KafkaSto
 from ...protocol.metadata.image import MetadataImage
 from ...protocol.model import TopicPartition
 from ...protocol.records.header import read_batch_header
+from ...runtime.files.file_layer import read_file
 from ...storage_node.log import names
 from ...storage_node.log.checkpoints import CorruptFileError, parse_offsets
-from ...storage_node.log.files import read_file
 from .record_batches import decode_batches
 from .snapshots import CORRUPT_SUFFIX, NO_VOTERS, SnapshotId, list_snapshots, read_whole_snapshot
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...protocol.records.control import VoterSet
-    from ...storage_node.log.files import Files
+    from ...runtime.files.file_layer import Files
     from ...storage_node.log.log import Log
     from .record_batches import StoredBatch
 

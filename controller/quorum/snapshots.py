@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...protocol.errors import CorruptMessageError, InvalidRecordError, UnsupportedCompressionTypeError
 from ...protocol.metadata.replay import image_of, image_records
 from ...protocol.records.control import QuorumVersion, VoterSet, encode_control
-from ...storage_node.log.files import Files, read_file, write_file_atomically
+from ...runtime.files.file_layer import Files, read_file, write_file_atomically
 from .record_batches import StoredBatch, addressed, decode_batches, encode_batch, encode_control_batch
 
 if TYPE_CHECKING:

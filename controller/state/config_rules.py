@@ -19,10 +19,10 @@ from ...protocol.metadata.image import (
     TOPIC_RESOURCE,
 )
 from ...runtime.config import Config, nearest_key, text_of
-from ...storage_node.client_metrics_config import ClientMetricsConfig
-from ...storage_node.config import CLUSTER_WIDE_KEYS, NodeConfig
-from ...storage_node.config_entries import BROKER_NAMES
-from ...storage_node.group_config import GROUP_KEY_SYNONYMS, GroupConfig
+from ...storage_node.configs.client_metrics_config import ClientMetricsConfig
+from ...storage_node.configs.config_entries import BROKER_NAMES
+from ...storage_node.configs.group_config import GROUP_KEY_SYNONYMS, GroupConfig
+from ...storage_node.configs.node_config import CLUSTER_WIDE_KEYS, NodeConfig
 from ...storage_node.log.config import RELATED_KEYS, LogConfig
 from ...storage_node.log.log_defaults import TOPIC_KEY_SYNONYMS, merged_as_far_as_possible
 from ..config import ControllerConfig

@@ -44,7 +44,7 @@ from ...protocol.metadata.image import (
 from ...protocol.metadata.records import ConfigRecord, MetadataRecord, PartitionChangeRecord
 from ...protocol.model import effective_min_isr
 from ...runtime.config import text_of
-from ...storage_node.config_entries import Describer, existing
+from ...storage_node.configs.config_entries import Describer, existing
 from .config_rules import TOPIC_KEYS, ConfigSizes, Inheritance, Keys, keys_of, live_config
 from .decision import Decision
 from .partition_changes import Wish, change_partition

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import GroupIdNotFoundError, RebalanceInProgressError
-from ...storage_node.group_config import times_of_group
+from ...storage_node.configs.group_config import times_of_group
 from ..runtime.ports import Outcome
 from .assignors import ASSIGNORS
 from .classic_group import ClassicGroup
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ...protocol.errors import KafkaError
-    from ...storage_node.group_config import GroupTimes
+    from ...storage_node.configs.group_config import GroupTimes
     from ..runtime.ports import Now, Record, Surroundings
     from .assignors.model import Partitions
     from .consumer_member import Member

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from ...protocol.errors import KafkaError
     from ...protocol.messages.groups import JoinGroupRequest
-    from ...storage_node.coordinator_config import CoordinatorConfig
+    from ...storage_node.configs.coordinator_config import CoordinatorConfig
     from ..runtime.ports import Now, Surroundings, Token
     from .group import Group
     from .member_ids import MemberIds

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ...protocol.consumer_protocol import Subscription
-    from ...storage_node.coordinator_config import CoordinatorConfig
+    from ...storage_node.configs.coordinator_config import CoordinatorConfig
     from .assignors.model import Partitions
     from .classic_group import ClassicGroup
     from .classic_member import ClassicMember

@@ -1,6 +1,6 @@
 """All coordinators of a node: the shards of the partitions that it leads, and the way of requests to them.
 
-Pure; lives in the node's event loop as its guest, see storage_node/guest.py.
+Pure; lives in the node's event loop as its guest, see storage_node/embedded/contract.py.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
     from ...protocol.model import TopicPartition
-    from ...storage_node.guest import GuestHost, PartitionKey
-    from ...storage_node.replies import Incoming
+    from ...protocol.transport.replies import Incoming
+    from ...storage_node.embedded.contract import GuestHost, PartitionKey
     from .hosted_shard import MakeShard, RecordCodec
     from .routing import Route
     from .timers import Action, Wheel

@@ -28,8 +28,8 @@ from ...protocol.model import CONSUMER_OFFSETS, NO_NODE, TRANSACTION_STATE
 from .routing import check_key
 
 if TYPE_CHECKING:
-    from ...storage_node.coordinator_config import CoordinatorConfig
-    from ...storage_node.guest import GuestHost
+    from ...storage_node.configs.coordinator_config import CoordinatorConfig
+    from ...storage_node.embedded.contract import GuestHost
 
 _TOPICS = {GROUP_KEY: CONSUMER_OFFSETS, TRANSACTION_KEY: TRANSACTION_STATE}
 CREATE_TIMEOUT_MS = 30_000

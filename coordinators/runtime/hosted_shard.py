@@ -21,7 +21,7 @@ from ...protocol.errors import (
     KafkaError,
     NotCoordinatorError,
 )
-from ...storage_node.guest import LogPiece
+from ...storage_node.embedded.contract import LogPiece
 from .batches import JointBatch, batches_of
 from .failures import as_seen
 from .loading import Digest, digest
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.envelope import Api
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
     from ...protocol.model import TopicPartition
-    from ...storage_node.guest import GuestHost, LiveNodeConfig, PartitionKey
+    from ...storage_node.embedded.contract import GuestHost, LiveNodeConfig, PartitionKey
     from .loading import Replayed
     from .metrics import CoordinatorMetrics
     from .ports import Shard, Stamp, Surroundings

@@ -15,7 +15,7 @@ from ...runtime.metrics import Histogram
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...storage_node.guest import GuestHost
+    from ...storage_node.embedded.contract import GuestHost
     from .hosted_shard import HostedShard
 
 MAX_LAGS = 2_000  # Bound: of committed offsets that are looked at for one answer

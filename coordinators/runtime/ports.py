@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.envelope import Api
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
     from ...protocol.model import TopicPartition
-    from ...storage_node.coordinator_config import CoordinatorConfig
+    from ...storage_node.configs.coordinator_config import CoordinatorConfig
 
 NO_PRODUCER_ID = -1
 

@@ -11,7 +11,7 @@ from ...protocol.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ...storage_node.replies import Incoming, Replies
+    from ...protocol.transport.replies import Incoming, Replies
     from .routing import Everywhere, Many
 
 

@@ -52,8 +52,8 @@ def dump(
 ) -> None:
     """Print segments, indexes, snapshots and checkpoints: of files, of the folders of partitions, or of whole
     log dirs, of nodes that are stopped. Exit code 1 when something is damaged."""
+    from ...runtime.files.files_io import OsFiles
     from ...storage_node.log.dump_folders import dump_path
-    from ...storage_node.log.files_io import OsFiles
 
     faults = 0
 

@@ -8,7 +8,7 @@ from ...protocol.errors import ConfigError
 from ...runtime.extras import missing_extra
 
 if TYPE_CHECKING:
-    from ...storage_node.gateway import Gateway, GatewayHost
+    from ...storage_node.edge.gateway import Gateway, GatewayHost
 
 
 def new_kafka_listener(host: GatewayHost) -> Gateway:

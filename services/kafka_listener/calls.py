@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...protocol.errors import KafkaError, ThrottlingQuotaExceededError
 from ...protocol.metadata.quotas import ANONYMOUS_USER
-from ...storage_node.gateway import OwnRequest
+from ...storage_node.edge.gateway import OwnRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from ...protocol.messages.envelope import Api
     from ...protocol.records.header import Buffer
-    from ...storage_node.gateway import GatewayHost
+    from ...storage_node.edge.gateway import GatewayHost
     from ...storage_node.log.lending import Part
     from .encoded import EncodedAnswers
     from .entities import Layout

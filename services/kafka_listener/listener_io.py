@@ -1,6 +1,6 @@
 """The listener for Kafka's clients: its ports, its connections, and what they may hold together.
 
-Fulfils Gateway (storage_node/gateway.py) and Plane (calls.py). One loop, one thread.
+Fulfils Gateway (storage_node/edge/gateway.py) and Plane (calls.py). One loop, one thread.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.errors import InvalidRequestError
 from ...protocol.transport.listen_errors import address_error, listen_error
 from ...protocol.transport.peers import printable
+from ...runtime.files.files_io import raise_descriptor_limit
 from ...runtime.limited_log_io import LimitedLog
-from ...storage_node.gateway_config import advertised, wanted_listeners
-from ...storage_node.log.files_io import raise_descriptor_limit
+from ...storage_node.configs.gateway_config import advertised, wanted_listeners
 from .calls import allow_all
 from .connection_io import KafkaConnection
 from .encoded import EncodedAnswers
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from ...protocol.errors import KafkaError
     from ...protocol.model import ListenerEndpoint
-    from ...storage_node.gateway import GatewayHost
+    from ...storage_node.edge.gateway import GatewayHost
     from .calls import Call, KafkaApi, KafkaPeer
 
     Authorize = Callable[[KafkaPeer, KafkaApi, Any], KafkaError | None]

@@ -18,7 +18,7 @@ import termios
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from ...storage_node.log.files import NotCachedError
+from ...runtime.files.file_layer import NotCachedError
 from ...storage_node.log.lending import LentRun, RevokedError
 
 if TYPE_CHECKING:

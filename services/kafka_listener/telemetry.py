@@ -27,7 +27,7 @@ from ...protocol.errors import (
 from ...protocol.metadata.image import CLIENT_METRICS_RESOURCE
 from ...protocol.records.compression import decompress
 from ...protocol.records.header import Compression
-from ...storage_node.client_metrics_config import DEFAULT_INTERVAL_MS, ClientMetricsConfig
+from ...storage_node.configs.client_metrics_config import DEFAULT_INTERVAL_MS, ClientMetricsConfig
 from .otlp import Point, points_of
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...runtime.client_quotas import Held, Windows
-    from ...storage_node.gateway import GatewayHost
+    from ...storage_node.edge.gateway import GatewayHost
     from .calls import Call, KafkaPeer
 
 _PRODUCE = 0

@@ -20,7 +20,7 @@ from ...protocol.metadata.image import (
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
 )
-from ...storage_node.config_answers import configs_of_unmade
+from ...storage_node.configs.config_answers import configs_of_unmade
 from .calls import Call, KafkaApi
 from .entities import id_of, ms_of
 from .plain import each, fields, message

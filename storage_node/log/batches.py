@@ -22,7 +22,7 @@ from ...protocol.records.header import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .files import File
+    from ...runtime.files.file_layer import File
 
 # Bound: how much of a segment a scan holds in memory, unless one batch is larger.
 SCAN_CHUNK_BYTES = 1024 * 1024

@@ -12,11 +12,11 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import KafkaStorageError
+from ...runtime.files.file_layer import DiskFullError
 from . import names
-from .files import DiskFullError
 
 if TYPE_CHECKING:
-    from .files import Files
+    from ...runtime.files.file_layer import Files
 
 
 class DiskRoom:

@@ -16,6 +16,7 @@ from ...protocol.errors import CorruptMessageError, InvalidRecordError, Unsuppor
 from ...protocol.records.codec import active_codec
 from ...protocol.records.control import control_type
 from ...protocol.records.header import HEADER_BYTES, BatchHeader, Compression, read_batch_header
+from ...runtime.files.file_layer import Files, read_file
 from . import names
 from .batches import crc_fault
 from .checkpoints import (
@@ -27,14 +28,13 @@ from .checkpoints import (
     uuid_text,
 )
 from .dump_indexes import IndexCheck, dump_offset_index, dump_time_index
-from .files import Files, read_file
 from .producer_snapshot import parse_producer_snapshot
 from .transaction_index import ENTRY_BYTES, parse_transaction_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from .files import File
+    from ...runtime.files.file_layer import File
 
 _STATE_SUFFIXES = (names.DELETED, names.CLEANED, names.SWAP, names.TEMPORARY)
 _QUORUM_STATE = "quorum-state"

@@ -13,10 +13,10 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ...runtime.files.file_layer import read_file
 from . import names
 from .checkpoints import CorruptFileError, parse_epochs, parse_offsets
 from .dump import DumpEntry, dump_file, fault, is_known
-from .files import read_file
 from .producer_snapshot import parse_producer_snapshot
 from .transaction_index import parse_transaction_index
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...protocol.model import TopicPartition
-    from .files import Files
+    from ...runtime.files.file_layer import Files
     from .leader_epochs import EpochEntry
 
 Found = tuple[str, DumpEntry]  # path of the file, and what is in it

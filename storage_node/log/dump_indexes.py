@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...protocol.records.header import BatchHeader
-    from .files import Files
+    from ...runtime.files.file_layer import Files
 
 Entry = tuple[str, dict[str, Any], int]  # kind, facts, position
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...runtime.files.file_layer import FileGoneError, sync_files, write_file_atomically
 from . import names
-from .files import FileGoneError, sync_files, write_file_atomically
 from .segment_list import retire_oldest_first
 
 if TYPE_CHECKING:
-    from .files import Files
+    from ...runtime.files.file_layer import Files
     from .segment import Segment
 
 

@@ -14,15 +14,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from ...protocol.errors import KafkaStorageError
+from ...runtime.files.file_layer import DiskFullError, FileGoneError, NameTooLongError
 from . import names
-from .files import DiskFullError, FileGoneError, NameTooLongError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ...protocol.records.header import Buffer
+    from ...runtime.files.file_layer import File, FileLock, Files, Lent, Space
     from .disk_room import DiskRoom
-    from .files import File, FileLock, Files, Lent, Space
 
 _T = TypeVar("_T")
 _RECORDS = (names.LOG, f"{names.LOG}{names.CLEANED}")  # how files end whose content is as large as it likes

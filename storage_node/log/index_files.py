@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...protocol.records.header import HEADER_BYTES
 
 if TYPE_CHECKING:
-    from .files import Files
+    from ...runtime.files.file_layer import Files
 
 
 def write_index(files: Files, path: str, content: bytes) -> None:

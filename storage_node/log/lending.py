@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...protocol.records.header import BatchHeader, Buffer
-    from .files import Lent
+    from ...runtime.files.file_layer import Lent
     from .leader_epochs import LeaderEpochs
     from .segment import Segment
 

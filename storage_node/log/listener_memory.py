@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ConfigError, KafkaStorageError
-from .files import read_file, write_file_atomically
+from ...runtime.files.file_layer import read_file, write_file_atomically
 
 if TYPE_CHECKING:
-    from .files import Files
+    from ...runtime.files.file_layer import Files
 
 FILE_NAME = "listener.port"
 MAX_PORT = 65_535

@@ -21,10 +21,10 @@ from ...protocol.records.header import (
     assigned_prefix,
     read_batch_header,
 )
+from ...runtime.files.file_layer import DiskFullError, make_directory_durably, remove_tree
 from .append_rules import AppendInfo, check_client_batch, restamped
 from .batches import crc_fault
 from .checkpoints import NO_TOPIC_ID
-from .files import DiskFullError, make_directory_durably, remove_tree
 from .guarded_files import GuardedFiles, guarded
 from .leader_epochs import LeaderEpochs
 from .lending import Lendings
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
     from ...protocol.model import TopicPartition
     from ...protocol.records.codec import BatchFacts
+    from ...runtime.files.file_layer import Files
     from .config import LogConfig
-    from .files import Files
     from .flush import Flush
     from .log_cleaning import Abortable
     from .tail_cache import Tail

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import InconsistentClusterIdError, KafkaStorageError
+from ...runtime.files.file_layer import FileLock, make_directory_durably, read_file, write_file_atomically
 from . import names
 from .checkpoints import (
     NO_TOPIC_ID,
@@ -23,14 +24,13 @@ from .checkpoints import (
     uuid_text,
 )
 from .disk_room import DiskRoom
-from .files import FileLock, make_directory_durably, read_file, write_file_atomically
 from .guarded_files import Fuse, GuardedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from ...protocol.model import TopicPartition
-    from .files import Files
+    from ...runtime.files.file_layer import Files
 
 _META_VERSION = "1"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...runtime.files.file_layer import DiskFullError
 from .checkpoints import format_epochs
-from .files import DiskFullError
 from .flush import Flush
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import KafkaStorageError
+from ...runtime.files.file_layer import DiskFullError
 from . import names
 from .checkpoints import NO_TOPIC_ID
 from .cordon import Cordon, share_out
-from .files import DiskFullError
 from .log_dir import Identity, LogDir, common_identity
 from .log_folders import folders_of, missing_from, one_of_each, set_aside
 from .log_tasks import CheckpointTask, CreateTask, LoadTask, NewLog, purge, write_topic_id
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from ...protocol.model import TopicPartition
+    from ...runtime.files.file_layer import Files
     from .config import LogConfig
-    from .files import Files
     from .log import Log
 
 

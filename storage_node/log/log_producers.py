@@ -16,10 +16,10 @@ from ...protocol.model import NO_OFFSET, NO_TIMESTAMP
 from ...protocol.records.codec import active_codec
 from ...protocol.records.control import EndTransaction, encode_control
 from ...protocol.records.header import CONTROL_BIT, LENGTH_END, read_batch_header
+from ...runtime.files.file_layer import DiskFullError, sync_files
 from . import names
 from .append_rules import AppendInfo
 from .checkpoints import CorruptFileError
-from .files import DiskFullError, sync_files
 from .index_files import write_index
 from .lending import LentRun
 from .producer_recall import recall

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import CorruptMessageError, OffsetOutOfRangeError
-from .files import NotCachedError
+from ...runtime.files.file_layer import NotCachedError
 from .lending import lend_run
 from .reads import IndexMismatchError, Run, read_run
 from .time_lookup import first_at_or_after, first_with_largest

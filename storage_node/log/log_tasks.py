@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import KafkaStorageError
+from ...runtime.files.file_layer import read_file, remove_tree, write_file_atomically
 from . import names
 from .checkpoints import (
     NO_TOPIC_ID,
@@ -18,13 +19,12 @@ from .checkpoints import (
     format_partition_metadata,
     parse_partition_metadata,
 )
-from .files import read_file, remove_tree, write_file_atomically
 from .log import Log
 
 if TYPE_CHECKING:
     from ...protocol.model import TopicPartition
+    from ...runtime.files.file_layer import Files
     from .config import LogConfig
-    from .files import Files
     from .log_dir import LogDir
 
 

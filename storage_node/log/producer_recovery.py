@@ -10,17 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import CorruptMessageError
+from ...runtime.files.file_layer import read_file
 from . import names
 from .batches import walk_headers
 from .checkpoints import CorruptFileError
-from .files import read_file
 from .producer_snapshot import parse_producer_snapshot
 from .producer_states import read_marker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from .files import Files
+    from ...runtime.files.file_layer import Files
     from .producer_states import ProducerStates
     from .segment import Segment
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...protocol.errors import CorruptMessageError
 from ...protocol.records.codec import active_codec
 from ...protocol.records.header import HEADER_BYTES
+from ...runtime.files.file_layer import NotCachedError
 from .batches import StoredBatch, crc_fault, header_at, walk_headers
-from .files import NotCachedError
 from .segment import follows
 
 if TYPE_CHECKING:

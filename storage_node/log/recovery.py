@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import CorruptMessageError
 from ...protocol.model import NO_OFFSET
+from ...runtime.files.file_layer import read_file
 from . import names
 from .batches import walk_headers
 from .checkpoints import CorruptFileError, parse_epochs
 from .cleaner.swap import finish_swaps
-from .files import read_file
 from .leader_epochs import LeaderEpochs
 from .producer_recovery import load_producers, remove_snapshots, snapshot_offsets, stray_snapshots
 from .producer_states import ProducerStates
 from .segment import Segment
 
 if TYPE_CHECKING:
+    from ...runtime.files.file_layer import Files
     from .config import LogConfig
-    from .files import Files
 
 
 @dataclass(slots=True)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import CorruptMessageError
 from ...protocol.model import NO_TIMESTAMP
+from ...runtime.files.file_layer import DiskFullError, read_file
 from . import names, offset_index, time_index
 from .batch_starts import BatchStart, NewestStarts, RunEnds
 from .batches import scan_batches, walk_headers
-from .files import DiskFullError, read_file
 from .index_files import index_size_fault, write_index
 from .offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from .producer_states import read_marker
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...protocol.records.header import BatchHeader, Buffer
-    from .files import File, Files
+    from ...runtime.files.file_layer import File, Files
     from .leader_epochs import LeaderEpochs
     from .offset_index import OffsetPosition
     from .producer_states import ProducerStates

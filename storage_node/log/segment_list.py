@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .files import Files
+    from ...runtime.files.file_layer import Files
     from .segment import Segment
 
 # Bound: sealed segments per log whose indexes stay in memory: a reader or two that catch up.

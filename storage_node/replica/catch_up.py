@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..log.files import File
+    from ...runtime.files.file_layer import File
     from ..log.reads import Run
     from ..log.segment import Segment
     from .partition import PartitionKey

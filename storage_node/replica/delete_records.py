@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from ...protocol.messages.data import DeleteRecordsRequest
+    from ...protocol.transport.replies import Incoming, Replies
     from ...runtime.purgatory import Purgatory
-    from ..replies import Incoming, Replies
     from .partition import PartitionKey
     from .replica_manager import ReplicaManager
 

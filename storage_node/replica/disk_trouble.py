@@ -12,8 +12,8 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import KafkaStorageError
+from ...runtime.files.file_layer import DiskFullError
 from ..effects import EndNode, Note, TellController
-from ..log.files import DiskFullError
 from .partition import PartitionState
 
 if TYPE_CHECKING:

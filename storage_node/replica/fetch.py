@@ -27,7 +27,7 @@ from ...protocol.errors import (
 )
 from ...protocol.messages.data import FetchPartitionResponse, FetchResponse
 from ...protocol.model import NO_NODE
-from ..gateway import OwnRequest
+from ..edge.gateway import OwnRequest
 from .near_replica import near_replica
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
     from ...protocol.messages.data import FetchPartition, FetchRequest, ListOffsetsPartition
     from ...protocol.records.header import Buffer
+    from ...protocol.transport.replies import Incoming, Replies
     from ...runtime.purgatory import Purgatory
     from ..counters import NodeCounters
     from ..log.lending import Part
     from ..log.log import Log
-    from ..replies import Incoming, Replies
     from .cold_reads import ColdRead
     from .partition import Partition, PartitionKey
     from .reading import RecordReader

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from ...protocol.messages.data import FetchResponse
     from ...protocol.records.header import Buffer
-    from ..config import NodeConfig
-    from ..live_config import LiveConfig
+    from ..configs.live_config import LiveConfig
+    from ..configs.node_config import NodeConfig
     from .followed import Followed
     from .follower import FollowerLimits
     from .partition import Partition, PartitionKey

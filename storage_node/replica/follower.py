@@ -32,7 +32,7 @@ from ...protocol.errors import (
 from ...protocol.messages.data import FetchPartition, FetchRequest
 from ...protocol.model import NO_EPOCH, NO_OFFSET
 from ...protocol.records.header import read_batch_header
-from ..log.files import DiskFullError
+from ...runtime.files.file_layer import DiskFullError
 from .followed import Cut, Followed, FollowState
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from ...protocol.messages.data import FetchPartitionResponse, FetchResponse
     from ...protocol.records.header import Buffer
-    from ..config import NodeConfig
+    from ..configs.node_config import NodeConfig
     from .partition import Partition, PartitionKey
     from .replica_manager import ReplicaManager
 

@@ -20,14 +20,14 @@ from ...protocol.errors import (
 )
 from ...protocol.messages.data import ListOffsetsPartitionResponse, ListOffsetsResponse
 from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, NO_OFFSET, NO_TIMESTAMP
+from ...runtime.files.file_layer import FileGoneError
 from ..effects import LookUpOffsets
-from ..log.files import FileGoneError
 from .fetch import READ_COMMITTED, check_asked
 
 if TYPE_CHECKING:
     from ...protocol.messages.data import ListOffsetsPartition, ListOffsetsRequest
+    from ...protocol.transport.replies import Incoming, Replies
     from ..log.log import Log
-    from ..replies import Incoming, Replies
     from .partition import Partition
     from .replica_manager import ReplicaManager
 

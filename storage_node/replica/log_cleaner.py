@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import CorruptMessageError, KafkaStorageError
+from ...runtime.files.file_layer import DiskFullError
 from ..log.cleaner.plan import cleanable
 from ..log.cleaner.work import Cleaning, CleaningAbortedError
-from ..log.files import DiskFullError
 
 if TYPE_CHECKING:
     from ...protocol.errors import HeadraceError
-    from ..live_config import LiveConfig
+    from ..configs.live_config import LiveConfig
     from ..log.cleaner.config import CleanerConfig
     from ..log.cleaner.plan import Cleanable
     from ..log.cleaner.work import Pace

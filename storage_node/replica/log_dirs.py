@@ -30,9 +30,9 @@ from ...protocol.model import TopicPartition
 
 if TYPE_CHECKING:
     from ...protocol.messages.log_dirs import AlterReplicaLogDirsRequest, DescribeLogDirsRequest
+    from ...protocol.transport.replies import Incoming, Replies
     from ..log.log_dir import LogDir
     from ..log.log_manager import LogManager
-    from ..replies import Incoming, Replies
     from .partition import Partition
     from .replica_manager import ReplicaManager
 

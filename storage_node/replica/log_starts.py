@@ -19,8 +19,8 @@ from ..effects import CheckpointStarts, FlushLog, RemoveFiles
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..config import NodeConfig
-    from ..live_config import LiveConfig
+    from ..configs.live_config import LiveConfig
+    from ..configs.node_config import NodeConfig
     from ..log.log import Log
     from ..log.log_manager import LogManager
     from ..log.log_tasks import CheckpointTask

@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from ...protocol.messages.data import ProduceRequest
     from ...protocol.model import TopicPartition
     from ...protocol.records.header import Buffer, Compression
+    from ...protocol.transport.replies import Incoming, Replies
     from ...runtime.purgatory import Purgatory
     from ..counters import NodeCounters
     from ..log.append_rules import AppendInfo
     from ..log.config import LogConfig
     from ..log.log import Log
-    from ..replies import Incoming, Replies
     from .partition import Partition
     from .replica_manager import ReplicaManager
     from .verifying import TransactionVerifier

@@ -10,8 +10,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..config import NodeConfig
-    from ..live_config import LiveConfig
+    from ..configs.live_config import LiveConfig
+    from ..configs.node_config import NodeConfig
     from .partition import PartitionKey
     from .replica_manager import ReplicaManager
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.records.header import read_batch_header
+from ...runtime.files.file_layer import FileGoneError
 from ..effects import AdvisePages
-from ..log.files import FileGoneError
 from ..log.tail_cache import kept
 from .catch_up import CatchUp
 from .cold_reads import MAX_READ_BYTES, ColdRead, ColdReads

@@ -35,10 +35,10 @@ from .fetch_session import FetchSession, SessionEntry
 if TYPE_CHECKING:
     from ...protocol.messages.data import FetchPartition, FetchRequest
     from ...protocol.records.header import Buffer
+    from ...protocol.transport.replies import Incoming, Replies
     from ...runtime.purgatory import Purgatory
     from ..counters import NodeCounters
     from ..log.log import Log
-    from ..replies import Incoming, Replies
     from .fetch import FetchLimits
     from .partition import Partition, PartitionKey
     from .reading import RecordReader

@@ -21,9 +21,9 @@ from ...protocol.errors import (
 )
 from ...protocol.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from ...protocol.model import NO_EPOCH, NO_NODE, TopicPartition
+from ...runtime.files.file_layer import DiskFullError
 from ..effects import DeleteLog, Effect, FlushLog, Note, TellController
 from ..log.checkpoints import NO_TOPIC_ID
-from ..log.files import DiskFullError
 from ..log.log_defaults import effective_log_config
 from ..log.log_tasks import NewLog, log_fault
 from ..log.tail_cache import Tail
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ...protocol.metadata.image import MetadataDelta
-    from ..config import NodeConfig
+    from ..configs.live_config import LiveConfig
+    from ..configs.node_config import NodeConfig
     from ..counters import NodeCounters
-    from ..live_config import LiveConfig
     from ..log.config import LogConfig
     from ..log.log import Log
     from ..log.log_manager import LogManager

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from ...runtime.config import MAX_LONG
 
 if TYPE_CHECKING:
-    from ..config import NodeConfig
-    from ..live_config import LiveConfig
+    from ..configs.live_config import LiveConfig
+    from ..configs.node_config import NodeConfig
 
 _BURST_MS = 1_000
 _LOOK_AGAIN_MS = 1_000  # the rate may be another one by then

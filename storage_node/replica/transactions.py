@@ -39,8 +39,8 @@ if TYPE_CHECKING:
         TransactionMarker,
         WriteTxnMarkersRequest,
     )
+    from ...protocol.transport.replies import Incoming, Replies
     from ...runtime.purgatory import Purgatory
-    from ..replies import Incoming, Replies
     from .partition import Partition, PartitionKey
     from .replica_manager import ReplicaManager
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ...protocol.messages.transactions import AddPartitionsToTxnResponse
     from ...protocol.model import TopicPartition
     from ...runtime.purgatory import Purgatory
-    from ..live_config import LiveConfig
+    from ..configs.live_config import LiveConfig
     from .replica_manager import ReplicaManager
 
     Settled = Callable[[KafkaError | None, int], None]

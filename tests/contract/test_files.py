@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import KafkaStorageError
-from headrace.storage_node.log.files import (
+from headrace.runtime.files.file_layer import (
     FileGoneError,
     NotCachedError,
     read_file,
     remove_tree,
     write_file_atomically,
 )
-from headrace.storage_node.log.files_io import OsFiles
+from headrace.runtime.files.files_io import OsFiles
 from headrace.storage_node.log.guarded_files import Fuse, GuardedFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from headrace.storage_node.log.files import Files
+    from headrace.runtime.files.file_layer import Files
 
 
 @pytest.fixture(params=["os", "fake", "guarded"])

@@ -40,13 +40,13 @@ from headrace.protocol.records.control import EndTransaction, encode_control
 from headrace.protocol.records.coordinator_records import decode_record, encode_record
 from headrace.protocol.records.group_records import OffsetCommitKey, OffsetCommitValue
 from headrace.protocol.records.header import CRC_POSITION, assigned_prefix, read_batch_header
-from headrace.storage_node.config import NodeConfig
+from headrace.storage_node.configs.node_config import NodeConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from headrace.coordinators.runtime.ports import Now, Stamp, Surroundings, Token
-    from headrace.storage_node.guest import LogPiece
+    from headrace.storage_node.embedded.contract import LogPiece
 
 TOPIC_ID = b"o" * 16
 NODE = 1

@@ -28,7 +28,7 @@ from headrace.protocol.metadata.records import (
     TopicRecord,
 )
 from headrace.protocol.metadata.replay import image_records, replay
-from headrace.storage_node.config import NodeConfig
+from headrace.storage_node.configs.node_config import NodeConfig
 from headrace.storage_node.effects import (
     AdvisePages,
     CheckpointStarts,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from headrace.protocol.errors import KafkaError
     from headrace.protocol.messages.envelope import Api
     from headrace.protocol.records.header import Buffer
-    from headrace.storage_node.guest import GuestFactory
+    from headrace.storage_node.embedded.contract import GuestFactory
 
 NODE = 1
 _FRESH = itertools.count(1)

@@ -21,7 +21,7 @@ from headrace.protocol.metadata.image import (
     PartitionRegistration,
     TopicImage,
 )
-from headrace.storage_node.config import NodeConfig
+from headrace.storage_node.configs.node_config import NodeConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headrace.protocol.errors import KafkaStorageError
-from headrace.storage_node.log.files import (
+from headrace.runtime.files.file_layer import (
     DiskFullError,
     FileGoneError,
     NameTooLongError,

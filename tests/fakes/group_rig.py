@@ -22,7 +22,7 @@ from headrace.protocol.metadata.image import (
     TopicImage,
 )
 from headrace.protocol.records.coordinator_records import decode_record, encode_record
-from headrace.storage_node.coordinator_config import CoordinatorConfig
+from headrace.storage_node.configs.coordinator_config import CoordinatorConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

@@ -15,9 +15,9 @@ from headrace.services.kafka_listener.served import SERVED
 from headrace.services.kafka_listener.skimming import no_tags
 from headrace.services.kafka_listener.telemetry import ClientTelemetry
 from headrace.services.kafka_listener.throttling import Throttle
-from headrace.storage_node.config import NodeConfig
-from headrace.storage_node.live_config import LiveConfig
-from headrace.storage_node.node_quotas import NodeQuotas
+from headrace.storage_node.configs.live_config import LiveConfig
+from headrace.storage_node.configs.node_config import NodeConfig
+from headrace.storage_node.edge.node_quotas import NodeQuotas
 from kafka_listener_rig import NODE, small_image
 from kafka_wire import answer_of, decoded, example_request, request_frame
 

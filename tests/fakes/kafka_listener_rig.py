@@ -15,14 +15,14 @@ from headrace.protocol.metadata.image import (
 )
 from headrace.protocol.model import ListenerEndpoint
 from headrace.services.kafka_listener.listener_io import KafkaListener
-from headrace.storage_node.config import NodeConfig
-from headrace.storage_node.node_quotas import NodeQuotas
+from headrace.storage_node.configs.node_config import NodeConfig
+from headrace.storage_node.edge.node_quotas import NodeQuotas
 from kafka_wire import answer_of, example_request, framed, request_frame
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from headrace.storage_node.gateway import OwnRequest
+    from headrace.storage_node.edge.gateway import OwnRequest
 
 NODE = 1
 TOPIC, TOPIC_ID = "t", b"t" * 16

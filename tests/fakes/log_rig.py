@@ -14,7 +14,7 @@ from headrace.storage_node.log.log_manager import LogManager
 
 if TYPE_CHECKING:
     from headrace.protocol.records.header import Buffer
-    from headrace.storage_node.log.files import Files
+    from headrace.runtime.files.file_layer import Files
 
 TP = TopicPartition("t", 0)
 FOLDER = "/d/t-0"

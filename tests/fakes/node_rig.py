@@ -24,14 +24,14 @@ from headrace.protocol.records.codec import active_codec
 from headrace.protocol.transport.dealer_io import Connection
 from headrace.runtime.loop_io import new_event_loop
 from headrace.runtime.ports_io import reserve_ports
-from headrace.storage_node.config import NodeConfig
-from headrace.storage_node.node_io import NodeServer
+from headrace.storage_node.configs.node_config import NodeConfig
+from headrace.storage_node.shell.node_io import NodeServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
     from pathlib import Path
 
-    from headrace.storage_node.log.files import Files
+    from headrace.runtime.files.file_layer import Files
     from headrace.storage_node.node import StorageNode
 
 TIMEOUT_S = 100.0

@@ -27,7 +27,7 @@ from headrace.storage_node.effects import ProposeIsr, SendFetch
 from node_rig import WALL_MS, batch, values_of
 
 if TYPE_CHECKING:
-    from headrace.storage_node.guest import GuestFactory
+    from headrace.storage_node.embedded.contract import GuestFactory
 
 TOPIC = b"topic-of-replicas"[:16]
 INELIGIBLE, FENCED_EPOCH, OLD_VERSION = 107, 74, 95

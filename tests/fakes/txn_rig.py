@@ -40,7 +40,7 @@ from headrace.protocol.metadata.image import MetadataImage, PartitionRegistratio
 from headrace.protocol.model import CONSUMER_OFFSETS, NO_NODE
 from headrace.protocol.records.coordinator_records import decode_record, encode_record
 from headrace.protocol.records.transaction_records import TransactionKey, TransactionValue
-from headrace.storage_node.config import NodeConfig
+from headrace.storage_node.configs.node_config import NodeConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

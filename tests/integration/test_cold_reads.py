@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from headrace.protocol.errors import CorruptMessageError, HeadraceError
-from headrace.storage_node.log.files_io import OsFile, OsFiles
-from headrace.storage_node.log.page_cache_io import PageCache
+from headrace.runtime.files.files_io import OsFile, OsFiles
+from headrace.runtime.files.page_cache_io import PageCache
 from headrace.storage_node.replica.cold_reads import ColdRead
 from node_rig import batch, node_rig, run, until
 
@@ -42,8 +42,8 @@ def log_file(directory: Path) -> Path:
 
 
 def is_cached(path: Path) -> bool:
-    """Whether the page cache holds the whole file; False where the kernel cannot answer. Asks without a read: a
-    read that does not wait still starts the read-ahead, and can find its pages in the same call."""
+    """Whether the page cache holds the whole file; False where the kernel cannot answer. Asks without a read:
+    a read that does not wait still starts the read-ahead, and can find its pages in the same call."""
     with path.open("rb") as file:
         return PageCache().has(file.fileno(), 0, path.stat().st_size)
 

@@ -23,7 +23,7 @@ from headrace.protocol.messages.control import (
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.replay import image_of, replay
 from headrace.runtime.ports_io import reserve_ports
-from headrace.storage_node.leader_search_io import LeaderSearch, fixed_locator
+from headrace.storage_node.links.leader_search_io import LeaderSearch, fixed_locator
 
 SCRIPT = str(Path(__file__).parents[1] / "fakes" / "quorum_process.py")
 KEYS = (

@@ -43,7 +43,7 @@ from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.records import FormatRecord, TopicRecord
 from headrace.protocol.metadata.replay import image_of, replay
 from headrace.protocol.transport.dealer_io import Connection
-from headrace.storage_node.log.files_io import OsFiles
+from headrace.runtime.files.files_io import OsFiles
 from metadata_rig import Voter
 
 

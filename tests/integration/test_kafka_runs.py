@@ -10,7 +10,7 @@ import pytest
 from beside.wire import Wire, frame
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import read_batch_header
-from headrace.storage_node.log.files_io import OsFiles
+from headrace.runtime.files.files_io import OsFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

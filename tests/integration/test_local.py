@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 from headrace import NewTopic, TopicPartition, connect
 from headrace.protocol.errors import ClosedError, ConfigError
+from headrace.runtime.files import files_io
 from headrace.runtime.ports_io import reserve_ports
 from headrace.services import local_io
 from headrace.services.local_io import LocalCluster, local
-from headrace.storage_node.log import files_io
 
 if TYPE_CHECKING:
     from pathlib import Path

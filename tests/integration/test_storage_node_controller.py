@@ -22,8 +22,8 @@ from headrace.protocol.messages.control import (
 from headrace.protocol.messages.data import MetadataRequest
 from headrace.protocol.metadata.image import BROKER_RESOURCE
 from headrace.services.cli.main import run as headrace
-from headrace.storage_node.config import NodeConfig
-from headrace.storage_node.node_io import NodeServer
+from headrace.storage_node.configs.node_config import NodeConfig
+from headrace.storage_node.shell.node_io import NodeServer
 from node_rig import Client, batch, run, until
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from headrace.protocol.messages.envelope import RequestHeader
 from headrace.protocol.transport.context_io import shared_context
 from headrace.protocol.transport.dealer_io import Connection
 from headrace.protocol.transport.wire import encode
-from headrace.storage_node.log.files_io import OsFiles
+from headrace.runtime.files.files_io import OsFiles
 from node_rig import TIMEOUT_S, Client, Rig, batch, node_rig, run, until
 
 if TYPE_CHECKING:

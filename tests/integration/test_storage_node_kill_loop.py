@@ -26,10 +26,10 @@ from headrace.protocol.messages.data import MetadataRequest, ProducePartition, P
 from headrace.protocol.model import TopicPartition
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.transport.dealer_io import Connection
+from headrace.runtime.files.files_io import OsFiles
 from headrace.runtime.loop_io import new_event_loop
 from headrace.storage_node.log.config import LogConfig
 from headrace.storage_node.log.dump import dump_file
-from headrace.storage_node.log.files_io import OsFiles
 from headrace.storage_node.log.log_manager import LogManager
 from node_rig import until
 

@@ -11,8 +11,8 @@ import pytest
 from headrace.protocol.model import TopicPartition
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import Compression, TimestampType, read_batch_header
+from headrace.runtime.files.files_io import OsFiles
 from headrace.storage_node.log.config import LogConfig
-from headrace.storage_node.log.files_io import OsFiles
 from headrace.storage_node.log.log import Log
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaTopicPartition

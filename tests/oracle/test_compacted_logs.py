@@ -15,10 +15,10 @@ from cleaner_rig import clean, records
 from headrace.protocol.model import TopicPartition
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import Compression
+from headrace.runtime.files.files_io import OsFiles
 from headrace.runtime.waiting_io import until
 from headrace.storage_node.log.checkpoints import parse_offsets
 from headrace.storage_node.log.config import LogConfig
-from headrace.storage_node.log.files_io import OsFiles
 from headrace.storage_node.log.log import Log
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaTopicPartition

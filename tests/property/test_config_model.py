@@ -14,11 +14,11 @@ from headrace.protocol.messages.control import (
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
 )
-from headrace.storage_node.config import NodeConfig
-from headrace.storage_node.config_answers import answer_configs
-from headrace.storage_node.live_config import LiveConfig
+from headrace.storage_node.configs.config_answers import answer_configs
+from headrace.storage_node.configs.live_config import LiveConfig
+from headrace.storage_node.configs.logger_levels_io import ProcessLoggers
+from headrace.storage_node.configs.node_config import NodeConfig
 from headrace.storage_node.log.log_defaults import effective_log_config
-from headrace.storage_node.logger_levels_io import ProcessLoggers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -27,7 +27,7 @@ from headrace.protocol.errors import KafkaError
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import CreateTopicsRequest, NewTopicSpec, ReplicaAssignment
 from headrace.protocol.records.control import VoterSet
-from headrace.storage_node.config import NodeConfig
+from headrace.storage_node.configs.node_config import NodeConfig
 from history import History
 from network import FAIR, Network, Weather
 from quorum import METADATA_DIR

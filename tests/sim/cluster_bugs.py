@@ -20,7 +20,7 @@ from headrace.protocol.metadata import replay
 from headrace.protocol.metadata.records import NoOpRecord, PartitionChangeRecord
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import CRC_POSITION, read_batch_header
-from headrace.storage_node import metadata_steps
+from headrace.storage_node.links import metadata_steps
 from headrace.storage_node.log import log_manager, retention
 from headrace.storage_node.log.cleaner import work as cleaner_work
 from headrace.storage_node.log.flush import Flush

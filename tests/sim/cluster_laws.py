@@ -15,7 +15,7 @@ from headrace.protocol.errors import CorruptMessageError
 from headrace.protocol.metadata.image import RECOVERED, MetadataImage
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import read_batch_header
-from headrace.storage_node.guest import GUEST_TOPICS
+from headrace.storage_node.embedded.contract import GUEST_TOPICS
 from history import Outcome
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cluster import SimCluster
     from headrace.controller.config import ControllerConfig
     from headrace.protocol.metadata.image import PartitionRegistration
-    from headrace.storage_node.config import NodeConfig
+    from headrace.storage_node.configs.node_config import NodeConfig
     from headrace.storage_node.replica.partition import Partition
     from sim_node import SimNode
 

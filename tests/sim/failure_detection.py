@@ -27,7 +27,7 @@ from headrace.controller.state.heartbeat_delays import FACTOR
 from headrace.protocol.messages.control import BrokerHeartbeatRequest, BrokerRegistrationRequest
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.records import NoOpRecord
-from headrace.storage_node import membership as m
+from headrace.storage_node.links import membership as m
 from world import World
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from headrace.coordinators.assembly import new_coordinators
 from headrace.protocol.errors import (
     KafkaStorageError,
 )
-from headrace.storage_node import membership as m
+from headrace.storage_node.links import membership as m
 from headrace.storage_node.log.log_manager import LogManager
 from headrace.storage_node.node import StorageNode
 from sim_cleaner import CLEAN_MS, SimCleaner
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cluster import SimCluster
-    from headrace.storage_node.config import NodeConfig
-    from headrace.storage_node.guest import GuestFactory
+    from headrace.storage_node.configs.node_config import NodeConfig
+    from headrace.storage_node.embedded.contract import GuestFactory
     from headrace.storage_node.log.log import Log
     from headrace.storage_node.replica.partition import Partition, PartitionKey
 

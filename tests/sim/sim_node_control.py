@@ -11,7 +11,7 @@ from headrace.protocol.messages.control import (
     BrokerRegistrationRequest,
     FetchMetadataRequest,
 )
-from headrace.storage_node import membership as m
+from headrace.storage_node.links import membership as m
 from headrace.storage_node.log.losses import PreviousEnd
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from headrace.protocol.errors import KafkaError, KafkaStorageError, NetworkError
 from headrace.protocol.messages import registry
 from headrace.protocol.model import NO_NODE
-from headrace.storage_node import membership as m
 from headrace.storage_node.effects import (
     AdvisePages,
     AskPeer,
@@ -28,6 +27,7 @@ from headrace.storage_node.effects import (
     TellController,
     WakeAt,
 )
+from headrace.storage_node.links import membership as m
 
 if TYPE_CHECKING:
     from collections.abc import Callable

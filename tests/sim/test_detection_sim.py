@@ -9,7 +9,7 @@ import pytest
 from failure_detection import LONG, SHORT, DetectionSim, Plan
 from headrace.controller.state.heartbeat_delays import HeartbeatDelays
 from headrace.controller.state.sessions import Sessions
-from headrace.storage_node import membership
+from headrace.storage_node.links import membership
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,7 +20,7 @@ from headrace.coordinators.txn import transaction
 from headrace.coordinators.txn.markers import Markers
 from headrace.coordinators.txn.shard import TransactionShard
 from headrace.coordinators.txn.states import ENDING, state_of
-from headrace.storage_node.lease import Lease
+from headrace.storage_node.links.lease import Lease
 from headrace.storage_node.log.log_producers import LogProducers
 from headrace.storage_node.log.producer_state import Producer
 

@@ -22,7 +22,7 @@ from ..batches import walk_headers
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..files import Files
+    from ....runtime.files.file_layer import Files
     from ..segment import Segment
 
 # The log last: whoever finds it finds the others.

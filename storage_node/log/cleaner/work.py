@@ -23,9 +23,9 @@ from ....protocol.errors import CorruptMessageError, HeadraceError, KafkaStorage
 from ....protocol.model import NO_EPOCH, NO_OFFSET
 from ....protocol.records.codec import active_codec
 from ....protocol.records.header import HEADER_BYTES
+from ....runtime.files.file_layer import DiskFullError, sync_files
 from .. import names
 from ..batches import header_at
-from ..files import DiskFullError, sync_files
 from ..producer_recovery import remove_snapshots, snapshot_offsets
 from ..producer_state import NO_PRODUCER_EPOCH
 from ..segment import Segment

@@ -13,7 +13,7 @@ from headrace.benchmarks.replicated import NODES
 from headrace.benchmarks.results import CEILINGS
 from headrace.benchmarks.session_io import Session
 from headrace.benchmarks.systems_io import Kafka
-from headrace.storage_node.config import NodeConfig
+from headrace.storage_node.configs.node_config import NodeConfig
 
 IDS = [group.id for group in GROUPS]
 MOST_BYTES = 2_000_000_000  # beyond, the kernel's write-back is measured too

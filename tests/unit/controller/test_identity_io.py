@@ -9,7 +9,7 @@ from fake_files import FakeFiles
 from headrace.controller.identity_io import load_identity, write_identity
 from headrace.controller.quorum.metadata_log import METADATA_PARTITION
 from headrace.protocol.errors import ConfigError, KafkaStorageError
-from headrace.storage_node.log.files import make_directory_durably, write_file_atomically
+from headrace.runtime.files.file_layer import make_directory_durably, write_file_atomically
 from quorum_rig import METADATA_DIR, formatted, voters
 
 PATH = f"{METADATA_DIR}/meta.properties"

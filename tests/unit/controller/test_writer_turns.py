@@ -23,8 +23,8 @@ from headrace.protocol.messages.control import (
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.runtime.clock_io import monotonic_ms, wall_ms
 from headrace.runtime.config import MIB
+from headrace.runtime.files.files_io import OsFiles
 from headrace.runtime.incarnation import HALF, Deaths
-from headrace.storage_node.log.files_io import OsFiles
 from node_rig import run, until
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from dataclasses import dataclass
 
 import pytest
@@ -122,13 +121,13 @@ class Secretive(Config):
 
 @pytest.mark.parametrize("values", [{"password": "hunter2"}, {"pin": "hunter2"}, {"pin": -4711}])
 def test_a_sensitive_value_is_in_no_error_and_no_repr(values) -> None:
-    """Neither in the text, nor in what the error came from."""
+    """Neither in the error, nor in its causes and contexts."""
     with pytest.raises(ConfigError, match="sensitive") as caught:
         Secretive.of(values)
-    trail = "".join(traceback.format_exception(caught.value, chain=True)).split("ConfigError:", 1)[1]
-    assert not any(str(value) in trail for value in values.values())
-    assert caught.value.__cause__ is None
-    assert caught.value.__context__ is None
+    error: BaseException | None = caught.value
+    while error is not None:  # what pytest itself may be handling is part of the chain
+        assert not any(str(value) in repr(error) for value in values.values())
+        error = error.__cause__ or error.__context__
     assert "s3cr3t" not in repr(Secretive(password="s3cr3t"))
     assert Secretive.keys()["password"].is_sensitive
 

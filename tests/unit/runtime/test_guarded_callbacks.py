@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from headrace.runtime.clock_io import monotonic_ms
 from headrace.runtime.shell_io import TaskOwner
-from headrace.storage_node.config import NodeConfig
-from headrace.storage_node.node_io import NodeServer
-from headrace.storage_node.workers_io import Workers
+from headrace.storage_node.configs.node_config import NodeConfig
+from headrace.storage_node.shell.node_io import NodeServer
+from headrace.storage_node.shell.workers_io import Workers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,8 +74,8 @@ def test_servers_refuse_to_run_without_assertions() -> None:
     """`python -O` removes the checks of every invariant; nothing is opened then."""
     program = (
         "import asyncio, sys\n"
-        "from headrace.storage_node.config import NodeConfig\n"
-        "from headrace.storage_node.node_io import NodeServer\n"
+        "from headrace.storage_node.configs.node_config import NodeConfig\n"
+        "from headrace.storage_node.shell.node_io import NodeServer\n"
         "asyncio.run(NodeServer(NodeConfig.of({'log.dirs': sys.argv[1]}), None).start())\n"
     )
     command = [sys.executable, "-O", "-c", program, "/nonexistent/headrace"]

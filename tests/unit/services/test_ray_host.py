@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from headrace.protocol.errors import ConfigError, HeadraceError
+from headrace.runtime.files.files_io import OsFiles
 from headrace.services.cluster_files_io import ClusterFile, UnknownClusterError
 from headrace.services.data_dirs_io import index_of
 from headrace.services.ray_host import (
@@ -21,7 +22,6 @@ from headrace.services.ray_host import (
     down,
     namespace_of,
 )
-from headrace.storage_node.log.files_io import OsFiles
 
 if TYPE_CHECKING:
     from pathlib import Path

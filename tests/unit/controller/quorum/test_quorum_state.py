@@ -12,7 +12,7 @@ from headrace.controller.quorum.quorum_state import (
     write_quorum_state,
 )
 from headrace.protocol.errors import KafkaStorageError
-from headrace.storage_node.log.files_io import OsFiles
+from headrace.runtime.files.files_io import OsFiles
 
 STATE = QuorumState("cluster", 1, 7)
 

@@ -17,7 +17,7 @@ from headrace.protocol.errors import CorruptMessageError
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.records import FormatRecord, PartitionRecord, TopicRecord
 from headrace.protocol.metadata.replay import replay
-from headrace.storage_node.log.files_io import OsFiles
+from headrace.runtime.files.files_io import OsFiles
 
 TOPIC = b"t" * 16
 FILES = OsFiles()

@@ -32,7 +32,7 @@ from kafka_wire import example_request, framed, request_frame, request_head
 from node_rig import run, until
 
 if TYPE_CHECKING:
-    from headrace.storage_node.gateway import OwnRequest
+    from headrace.storage_node.edge.gateway import OwnRequest
 
 PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
 

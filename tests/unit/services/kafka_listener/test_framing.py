@@ -11,7 +11,7 @@ from headrace.services.kafka_listener.framing import (
     FrameReader,
     read_header,
 )
-from headrace.storage_node.config import NodeConfig
+from headrace.storage_node.configs.node_config import NodeConfig
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

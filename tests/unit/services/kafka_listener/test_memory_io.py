@@ -15,7 +15,7 @@ from kafka_wire import example_request, framed, request_frame
 from node_rig import run, until
 
 if TYPE_CHECKING:
-    from headrace.storage_node.gateway import OwnRequest
+    from headrace.storage_node.edge.gateway import OwnRequest
 
 FETCH, API_VERSIONS = 1, 18
 MIB = 1 << 20

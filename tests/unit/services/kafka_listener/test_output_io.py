@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 import pytest
+from headrace.runtime.files.file_layer import NotCachedError
+from headrace.runtime.files.files_io import OsFiles
 from headrace.services.kafka_listener.output_io import Output
-from headrace.storage_node.log.files import NotCachedError
-from headrace.storage_node.log.files_io import OsFiles
 from headrace.storage_node.log.lending import LentRun
 from node_rig import run, until
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fake_files import FakeFiles
 from headrace.protocol.errors import KafkaError
 from headrace.protocol.records.header import read_batch_header
-from headrace.storage_node.log.files_io import OsFiles
+from headrace.runtime.files.files_io import OsFiles
 from log_rig import FOLDER, NOW, append, batch, check_dense, open_log
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import KafkaStorageError
+from headrace.runtime.files.file_layer import DiskFullError, write_file_atomically
 from headrace.storage_node.log.disk_room import DiskRoom
-from headrace.storage_node.log.files import DiskFullError, write_file_atomically
 from headrace.storage_node.log.guarded_files import Fuse, GuardedFiles
 from log_rig import FOLDER, append, batch, config, open_log, read_all
 

@@ -7,7 +7,7 @@ import errno
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import KafkaStorageError
-from headrace.storage_node.log.files import FileGoneError
+from headrace.runtime.files.file_layer import FileGoneError
 from headrace.storage_node.log.guarded_files import Fuse, GuardedFiles, guarded
 
 

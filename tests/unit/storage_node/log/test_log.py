@@ -14,7 +14,7 @@ from headrace.protocol.errors import (
 )
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import read_batch_header
-from headrace.storage_node.log.files import FileGoneError
+from headrace.runtime.files.file_layer import FileGoneError
 from headrace.storage_node.log.roll_rules import jitter_ms
 from log_rig import FOLDER, NOW, TP, append, batch, check_dense, config, keys_of, open_log, read_all
 

@@ -8,7 +8,7 @@ import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import InconsistentClusterIdError, KafkaStorageError
 from headrace.protocol.model import TopicPartition
-from headrace.storage_node.log.files import NameTooLongError
+from headrace.runtime.files.file_layer import NameTooLongError
 from headrace.storage_node.log.log_tasks import NewLog
 from headrace.storage_node.log.losses import PreviousEnd
 from log_rig import NOW, TP, append, batch, check_dense, config, read_all

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from fake_files import FakeFiles
 from headrace.protocol.model import MAX_TOPIC_NAME_LENGTH, TopicPartition
+from headrace.runtime.files.files_io import OsFiles
 from headrace.storage_node.log import names
 from headrace.storage_node.log.checkpoints import parse_offsets
-from headrace.storage_node.log.files_io import OsFiles
 from headrace.storage_node.log.log_manager import LogManager
 from log_rig import NOW, TP, append, batch, config
 

@@ -14,8 +14,8 @@ from headrace.protocol.errors import (
 )
 from headrace.protocol.metadata.image import PartitionRegistration
 from headrace.protocol.model import TopicPartition
+from headrace.runtime.files.file_layer import DiskFullError
 from headrace.storage_node.log.config import LogConfig
-from headrace.storage_node.log.files import DiskFullError
 from headrace.storage_node.log.log import Log
 from headrace.storage_node.replica.partition import ACKS_ALL, Partition
 from node_rig import WALL_MS, batch

@@ -9,8 +9,8 @@ from fake_files import FakeFiles
 from headrace.protocol.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
 from headrace.protocol.metadata.records import ConfigRecord
 from headrace.runtime.config import MAX_LONG
-from headrace.storage_node.config import NodeConfig
-from headrace.storage_node.live_config import LiveConfig
+from headrace.storage_node.configs.live_config import LiveConfig
+from headrace.storage_node.configs.node_config import NodeConfig
 from headrace.storage_node.replica.throttle import Throttle, Throttles, is_named
 from replica_rig import Replicas
 

@@ -1,0 +1,77 @@
+"""Which metrics clients are asked to push, and how often: the configs of a subscription. Kafka's names.
+
+Source: Kafka ClientMetricsConfigs.java; KIP-714.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import ConfigError, InvalidRegularExpressionError, InvalidRequestError
+from ...runtime.config import HOUR, MAX_INT, MINUTE, Config, key
+from ...runtime.regex import compile_regex
+
+if TYPE_CHECKING:
+    from ...runtime.regex import Regex
+
+MAX_SUBSCRIPTION_NAME_LENGTH = 249  # Bound: as of a topic's name
+MIN_INTERVAL_MS, MAX_INTERVAL_MS = 100, HOUR
+DEFAULT_INTERVAL_MS = 5 * MINUTE
+# What is known of a client, by the names that `match` has for it.
+CLIENT_FACTS = (
+    "client_instance_id",
+    "client_id",
+    "client_software_name",
+    "client_software_version",
+    "client_source_address",
+    "client_source_port",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientMetricsConfig(Config):
+    """What may be set for one subscription."""
+
+    metrics: tuple[str, ...] = key(
+        "metrics",
+        (),
+        live=True,
+        doc="Beginnings of the names of the metrics that are wanted; * for all, none for no metrics.",
+    )
+    interval_ms: int = key(
+        "interval.ms",
+        DEFAULT_INTERVAL_MS,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="How often clients push them, 100 to 3600000; a client of several takes the shortest.",
+    )
+    match: tuple[str, ...] = key(
+        "match",
+        (),
+        live=True,
+        doc=f"Which clients are asked, as fact=expression, all of which must match the whole fact; none for"
+        f" all clients. Facts: {', '.join(CLIENT_FACTS)}.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not MIN_INTERVAL_MS <= self.interval_ms <= MAX_INTERVAL_MS:  # its code is Kafka's
+            raise InvalidRequestError(
+                f"interval.ms must be {MIN_INTERVAL_MS} to {MAX_INTERVAL_MS}, not {self.interval_ms}"
+            )
+        self.patterns()
+
+    def patterns(self) -> dict[str, Regex]:
+        """By the fact that they are held against. Errors: ConfigError."""
+        found = {}
+        for pattern in self.match:
+            name, _, expression = (part.strip() for part in pattern.partition("="))
+            if name not in CLIENT_FACTS or not expression or "=" in expression:
+                raise ConfigError(f"match has {pattern[:200]!r}, expected fact=expression")
+            try:
+                found[name] = compile_regex(expression)
+            except InvalidRegularExpressionError as error:
+                raise ConfigError(f"match has {pattern[:200]!r}: {error}") from None
+        return found

@@ -1,0 +1,204 @@
+"""Keys of the group and transaction coordinators, which run where their partitions are led. Kafka's names.
+
+Source: Kafka GroupCoordinatorConfig.java, TransactionStateManagerConfig.java; KIP-848.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...runtime.config import DAY, MAX_INT, MIB, MINUTE, SECOND, Config, key
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoordinatorConfig(Config):
+    """What a storage node adds for its coordinators."""
+
+    group_min_session_timeout_ms: int = key(
+        "group.min.session.timeout.ms",
+        6 * SECOND,
+        low=1,
+        unit="ms",
+        live=True,
+        doc="The shortest session timeout that a member of a classic group may ask for.",
+    )
+    group_max_session_timeout_ms: int = key(
+        "group.max.session.timeout.ms",
+        30 * MINUTE,
+        low=1,
+        unit="ms",
+        live=True,
+        doc="The longest session timeout that a member of a classic group may ask for.",
+    )
+    group_initial_rebalance_delay_ms: int = key(
+        "group.initial.rebalance.delay.ms",
+        3 * SECOND,
+        low=0,
+        unit="ms",
+        live=True,
+        doc="How long the first rebalance of an empty group waits for more members.",
+    )
+    group_max_size: int = key(
+        "group.max.size",
+        MAX_INT,
+        low=1,
+        high=MAX_INT,
+        live=True,
+        doc="Members that a classic group may have.",
+    )
+    group_consumer_session_timeout_ms: int = key(
+        "group.consumer.session.timeout.ms",
+        45 * SECOND,
+        low=1,
+        unit="ms",
+        live=True,
+        doc="A member of the new protocol that is silent for longer is taken out.",
+    )
+    group_consumer_heartbeat_interval_ms: int = key(
+        "group.consumer.heartbeat.interval.ms",
+        5 * SECOND,
+        low=1,
+        unit="ms",
+        live=True,
+        doc="How often members of the new protocol are to be heard; oftener for as long after a change.",
+    )
+    group_consumer_max_size: int = key(
+        "group.consumer.max.size",
+        MAX_INT,
+        low=1,
+        high=MAX_INT,
+        live=True,
+        doc="Members that a group of the new protocol may have.",
+    )
+    group_consumer_assignors: tuple[str, ...] = key(
+        "group.consumer.assignors",
+        ("uniform", "range"),
+        doc="Assignors of the new protocol; the first is used where members name none.",
+    )
+    group_consumer_migration_policy: str = key(
+        "group.consumer.migration.policy",
+        "bidirectional",
+        choices=("disabled", "upgrade", "downgrade", "bidirectional"),
+        live=True,
+        doc="Which groups may change between the classic and the new protocol while members live.",
+    )
+    offset_metadata_max_bytes: int = key(
+        "offset.metadata.max.bytes",
+        4096,
+        low=0,
+        high=MAX_INT,
+        unit="bytes",
+        live=True,
+        doc="Longest metadata of a committed offset.",
+    )
+    offsets_retention_minutes: int = key(
+        "offsets.retention.minutes",
+        10_080,
+        low=1,
+        high=MAX_INT,
+        unit="min",
+        live=True,
+        doc="How long the offsets of a group without members, or of topics that it reads no more, are kept.",
+    )
+    offsets_retention_check_interval_ms: int = key(
+        "offsets.retention.check.interval.ms",
+        10 * MINUTE,
+        low=1,
+        unit="ms",
+        doc="How often to look for offsets that are too old.",
+    )
+    offsets_commit_timeout_ms: int = key(
+        "offsets.commit.timeout.ms",
+        5 * SECOND,
+        low=1,
+        unit="ms",
+        live=True,
+        doc="How long what a coordinator writes may take to reach all replicas in sync before it answers.",
+    )
+    offsets_topic_num_partitions: int = key(
+        "offsets.topic.num.partitions",
+        50,
+        low=1,
+        high=10_000,
+        doc="Partitions of __consumer_offsets; not to be changed once it exists.",
+    )
+    offsets_topic_replication_factor: int = key(
+        "offsets.topic.replication.factor",
+        3,
+        low=1,
+        high=32_767,
+        doc="Replicas of __consumer_offsets; it is not made while there are fewer nodes.",
+    )
+    offsets_topic_segment_bytes: int = key(
+        "offsets.topic.segment.bytes",
+        100 * MIB,
+        low=MIB,
+        high=MAX_INT,
+        unit="bytes",
+        doc="Segment size of __consumer_offsets; small ones load and compact faster.",
+    )
+    transactional_id_expiration_ms: int = key(
+        "transactional.id.expiration.ms",
+        7 * DAY,
+        low=1,
+        unit="ms",
+        live=True,
+        doc="A transactional id that was not used for this long is forgotten.",
+    )
+    transaction_max_timeout_ms: int = key(
+        "transaction.max.timeout.ms",
+        15 * MINUTE,
+        low=1,
+        unit="ms",
+        live=True,
+        doc="The longest transaction timeout that a producer may ask for.",
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = key(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        10 * SECOND,
+        low=1,
+        unit="ms",
+        doc="How often to look for transactions that took too long.",
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = key(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        60 * MINUTE,
+        low=1,
+        unit="ms",
+        doc="How often to look for transactional ids to forget.",
+    )
+    transaction_partition_verification_enable: bool = key(
+        "transaction.partition.verification.enable",
+        True,
+        live=True,
+        doc="Ask the coordinator whether a transaction has the partition before its first record is taken.",
+    )
+    transaction_state_log_num_partitions: int = key(
+        "transaction.state.log.num.partitions",
+        50,
+        low=1,
+        high=10_000,
+        doc="Partitions of __transaction_state; not to be changed once it exists.",
+    )
+    transaction_state_log_replication_factor: int = key(
+        "transaction.state.log.replication.factor",
+        3,
+        low=1,
+        high=32_767,
+        doc="Replicas of __transaction_state; it is not made while there are fewer nodes.",
+    )
+    transaction_state_log_min_isr: int = key(
+        "transaction.state.log.min.isr",
+        2,
+        low=1,
+        high=MAX_INT,
+        doc="min.insync.replicas of __transaction_state.",
+    )
+    transaction_state_log_segment_bytes: int = key(
+        "transaction.state.log.segment.bytes",
+        100 * MIB,
+        low=MIB,
+        high=MAX_INT,
+        unit="bytes",
+        doc="Segment size of __transaction_state.",
+    )

@@ -1,0 +1,124 @@
+"""Where clients of other protocols reach a storage node: Kafka's `listeners` and `advertised.listeners`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ...protocol.errors import ConfigError
+from ...protocol.model import ListenerEndpoint
+from ...runtime.config import MAX_INT, MIB, Config, key
+from ..log.listener_memory import MAX_PORT, is_wildcard
+
+_ADDRESS = re.compile(r"([A-Za-z0-9_.-]{1,100})://(\[[0-9A-Fa-f:.%]*\]|[^\[\]:/\s]*):([0-9]{1,5})")
+# Names that say how a listener is secured, which nobody should read out of it before it is so.
+_UNSERVED = frozenset(("SSL", "SASL_PLAINTEXT", "SASL_SSL"))
+# Bound: each has a socket, and its addresses travel in every registration.
+MAX_LISTENERS = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewayConfig(Config):
+    """Keys of the listener for Kafka's clients."""
+
+    listeners: tuple[str, ...] = key(
+        "listeners",
+        (),
+        doc="Addresses for Kafka's clients, as PLAINTEXT://host:port; empty for none. Several, each with its"
+        " own name, serve several networks. No host: that of this node's own listener. Port 0 takes any free"
+        " one, remembers it and tries it again.",
+    )
+    advertised_listeners: tuple[str, ...] = key(
+        "advertised.listeners",
+        (),
+        doc="What Kafka's clients are told of these addresses, by the listener's name; empty takes listeners."
+        " Port 0 takes the bound one.",
+    )
+
+    auto_create_topics_enable: bool = key(
+        "auto.create.topics.enable",
+        True,
+        live=True,
+        doc="Whether Kafka's clients make topics by asking where they are, as those do that write to them.",
+    )
+
+    max_incremental_fetch_session_cache_slots: int = key(
+        "max.incremental.fetch.session.cache.slots",
+        1_000,
+        low=0,
+        live=True,
+        doc="Fetch sessions of Kafka's clients that are remembered; others name all partitions each time.",
+    )
+
+    socket_request_receive_timeout_ms: int = key(
+        "socket.request.receive.timeout.ms",
+        30_000,
+        low=100,
+        unit="ms",
+        live=True,
+        doc="A Kafka client that has begun a request and has not sent all of it by then is cut off, if others"
+        " wait for the memory that it holds (queued.max.request.bytes). Kafka has no such key.",
+    )
+    quota_window_num: int = key(
+        "quota.window.num",
+        11,
+        low=1,
+        high=1_000,
+        doc="Windows over which the rates of clients with quotas are measured.",
+    )
+    quota_window_size_seconds: int = key(
+        "quota.window.size.seconds", 1, low=1, high=3_600, unit="s", doc="Length of each of these windows."
+    )
+    telemetry_max_bytes: int = key(
+        "telemetry.max.bytes",
+        MIB,
+        low=1,
+        high=MAX_INT,
+        unit="bytes",
+        doc="The most that a client of Kafka's may push of its metrics at once, packed and unpacked.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        bound = parse_listeners("listeners", self.listeners)
+        told = parse_listeners("advertised.listeners", self.advertised_listeners)
+        if told.keys() - bound.keys():
+            (name, *_) = sorted(told.keys() - bound.keys())
+            raise ConfigError(f"advertised.listeners names {name}, which listeners does not")
+        for name, endpoint in (bound | told).items():
+            if endpoint.host and is_wildcard(endpoint.host):
+                raise ConfigError(
+                    f"listener {name} listens on {endpoint.host!r}, which is no address that clients can"
+                    " connect to: name one in advertised.listeners"
+                )
+
+
+def wanted_listeners(config: GatewayConfig, own_host: str) -> list[ListenerEndpoint]:
+    """To be bound; those without a host at `own_host`."""
+    wanted = parse_listeners("listeners", config.listeners).values()
+    return [each._replace(host=each.host or own_host) for each in wanted]
+
+
+def advertised(config: GatewayConfig, name: str, port: int, own_host: str) -> ListenerEndpoint:
+    """What to tell of a listener that was bound to `port`; where no host is named, `own_host`."""
+    bound = parse_listeners("listeners", config.listeners)[name]
+    told = parse_listeners("advertised.listeners", config.advertised_listeners).get(name, bound)
+    return told._replace(host=told.host or own_host, port=told.port or port)
+
+
+def parse_listeners(key_name: str, values: tuple[str, ...]) -> dict[str, ListenerEndpoint]:
+    """The endpoints by their names. Errors: ConfigError."""
+    found: dict[str, ListenerEndpoint] = {}
+    for value in values:
+        match = _ADDRESS.fullmatch(value)
+        if match is None or int(match[3]) > MAX_PORT:
+            raise ConfigError(f"{key_name} has {value[:200]!r}, expected NAME://host:port")
+        name = match[1].upper()
+        if name in _UNSERVED:
+            raise ConfigError(f"{key_name} has {name}: listeners are not secured yet, only PLAINTEXT")
+        if name in found:
+            raise ConfigError(f"{key_name} names {name} twice")
+        found[name] = ListenerEndpoint(name, match[2].strip("[]"), int(match[3]))
+    if len(found) > MAX_LISTENERS:
+        raise ConfigError(f"{key_name} has {len(found)} addresses, at most {MAX_LISTENERS} are allowed")
+    return found

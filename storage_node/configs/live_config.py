@@ -1,0 +1,109 @@
+"""The configuration of a node while it runs: its own values under what the metadata says for the cluster and
+for this node. Pure.
+
+A part that acts on a live key either reads `now` each time, or asks with `on_change` to be told. Keys that
+are not declared live keep the values that the node was started with, whatever the metadata says.
+Source: Kafka DynamicBrokerConfig.java.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT
+from ...runtime.config import text_of
+from ..log.log_defaults import merged_as_far_as_possible
+from .node_config import NodeConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable, Mapping
+
+    from ..log.config import LogConfig
+
+    Configs = Mapping[tuple[int, str], Mapping[str, str]]  # by resource, as an image has them
+
+LIVE_KEYS = frozenset(name for name, facts in NodeConfig.keys().items() if facts.live)
+
+
+class _Merged(NamedTuple):
+    cluster: dict[str, str]  # live keys that the metadata says for all nodes
+    node: dict[str, str]  # and for this one
+    config: NodeConfig
+    topic_defaults: LogConfig
+    faults: tuple[str, ...]
+
+
+class LiveConfig:
+    """`own` is what the node was started with, `now` what holds: replaced at each change, never changed."""
+
+    def __init__(self, own: NodeConfig) -> None:
+        self.own = own
+        self.now = own
+        self._listeners: list[tuple[frozenset[str], Callable[[NodeConfig], None]]] = []
+        self._merged = self._followed = _Merged({}, {}, own, own.log_defaults(), ())
+
+    def on_change(self, names: Iterable[str], act: Callable[[NodeConfig], None]) -> None:
+        """Have `act` called with the new configuration after one of the keys `names` has changed."""
+        keys = frozenset(names)
+        assert keys <= LIVE_KEYS, f"declare them live first: {sorted(keys - LIVE_KEYS)}"
+        self._listeners.append((keys, act))
+
+    def follow(self, configs: Configs, node_id: int) -> tuple[str, ...]:
+        """Take over what the metadata says, and tell who asked for it; what is new and cannot be applied, in
+        words. A newer controller may know values that this node does not."""
+        old, merged = self._followed, self._merge(configs, node_id)
+        if merged is old:
+            return ()
+        self._followed, self.now = merged, merged.config
+        for names, act in self._listeners:
+            if any(_value(old.config, name) != _value(self.now, name) for name in names):
+                act(self.now)
+        return merged.faults
+
+    def applied(self, configs: Configs, node_id: int) -> Configs:
+        """What the metadata says of the cluster and of this node, without what contradicts the node's own
+        file and does not hold here; nothing where all of it holds."""
+        merged = self._merge(configs, node_id)
+        if not merged.faults:
+            return {}
+        node = {name for name, text in merged.node.items() if _text(merged.config, name) == text}
+        cluster = {name for name, text in merged.cluster.items() if _text(merged.config, name) == text}
+        resource = (BROKER_RESOURCE, str(node_id))
+        return {
+            CLUSTER_DEFAULT: _without(
+                configs.get(CLUSTER_DEFAULT, {}), merged.cluster.keys() - cluster - node
+            ),
+            resource: _without(configs.get(resource, {}), merged.node.keys() - node),
+        }
+
+    def topic_defaults(self, configs: Configs, node_id: int) -> LogConfig:
+        """What topics without own values have under these configs, which may be about to be followed."""
+        return self._merge(configs, node_id).topic_defaults
+
+    def _merge(self, configs: Configs, node_id: int) -> _Merged:
+        cluster = _live(configs.get(CLUSTER_DEFAULT, {}))
+        node = _live(configs.get((BROKER_RESOURCE, str(node_id)), {}))
+        if (cluster, node) != (self._merged.cluster, self._merged.node):
+            config, faults = merged_as_far_as_possible(self.own, {**cluster, **node})
+            if faults:  # what the node's own values cannot be, the cluster's still may
+                config, faults = merged_as_far_as_possible(self.own, cluster)
+                config, more = merged_as_far_as_possible(config, node)
+                faults += more
+            self._merged = _Merged(cluster, node, config, config.log_defaults(), faults)
+        return self._merged
+
+
+def _live(values: Mapping[str, str]) -> dict[str, str]:
+    return {name: values[name] for name in sorted(values) if name in LIVE_KEYS}
+
+
+def _value(config: NodeConfig, name: str) -> object:
+    return getattr(config, NodeConfig.field_of(name))
+
+
+def _text(config: NodeConfig, name: str) -> str:
+    return text_of(_value(config, name))
+
+
+def _without(values: Mapping[str, str], names: Container[str]) -> dict[str, str]:
+    return {name: value for name, value in values.items() if name not in names}

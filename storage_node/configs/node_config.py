@@ -1,0 +1,350 @@
+"""The configuration of one storage node, with Kafka's key names where Kafka has the key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...protocol.errors import ConfigError
+from ...runtime.config import GIB, MAX_INT, MAX_LONG, MIB, MINUTE, SECOND, key
+from ..log.cleaner.config import CleanerConfig
+from ..log.listener_memory import reachable_host
+from ..log.log_defaults import LogDefaults
+from .coordinator_config import CoordinatorConfig
+from .gateway_config import GatewayConfig
+from .transaction_config import TransactionConfig
+
+# Live keys that hold for the whole cluster: they cannot differ between nodes. Source: KIP-966.
+CLUSTER_WIDE_KEYS = frozenset(("min.insync.replicas",))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfig, GatewayConfig):
+    """Keys of a storage node."""
+
+    node_id: int = key(
+        "node.id",
+        -1,
+        low=-1,
+        high=MAX_INT,
+        doc="Id of this node; -1 lets the controller generate one, which the log dirs then remember.",
+    )
+    broker_rack: str = key("broker.rack", "", doc="Failure domain of this node; empty for none.")
+    log_dirs: tuple[str, ...] = key(
+        "log.dirs", (), doc="Directories that hold the partitions, one per disk; at least one."
+    )
+    log_dir_reserve_bytes: int = key(
+        "log.dir.reserve.bytes",
+        8 * MIB,
+        low=0,
+        high=GIB,
+        unit="bytes",
+        doc="Kept in each log dir for what must be written on a full disk, as checkpoints; 0 for none.",
+    )
+    cordoned_log_dirs: tuple[str, ...] = key(
+        "cordoned.log.dirs", (), live=True, doc="Log dirs that get no new replicas; * for all."
+    )
+    listener_host: str = key("listener.host", "127.0.0.1", doc="Address to bind; 0.0.0.0 for all.")
+    advertised_host: str = key(
+        "advertised.host",
+        "",
+        doc="Name or address by which others reach this node; empty takes listener.host.",
+    )
+    listener_port: int = key(
+        "listener.port",
+        0,
+        low=0,
+        high=65_535,
+        doc="Port to bind; 0 takes any free one, remembers it in the first log dir and tries it again.",
+    )
+    advertised_port: int = key(
+        "advertised.port",
+        0,
+        low=0,
+        high=65_535,
+        doc="Port at which others reach this node, as of a proxy before it; 0 takes the bound one.",
+    )
+
+    registration_timeout_ms: int = key(
+        "initial.broker.registration.timeout.ms",
+        10 * SECOND,
+        low=0,
+        unit="ms",
+        doc="How long to go on asking while another process holds the node id, before giving up.",
+    )
+    controller_request_timeout_ms: int = key(
+        "controller.request.timeout.ms",
+        2 * SECOND,
+        low=10,
+        unit="ms",
+        doc="A controller that does not answer for this long is looked up anew.",
+    )
+    controller_backoff_ms: int = key(
+        "controller.backoff.ms",
+        50,
+        low=1,
+        unit="ms",
+        doc="First pause before the controller is looked up again.",
+    )
+    controller_backoff_max_ms: int = key(
+        "controller.backoff.max.ms", 1 * SECOND, low=1, unit="ms", doc="Longest pause between look-ups."
+    )
+    heartbeat_interval_ms: int = key(
+        "broker.heartbeat.interval.ms",
+        0,
+        low=0,
+        unit="ms",
+        doc="Time between heartbeats; 0 takes what the controller asks for.",
+    )
+    metadata_max_wait_ms: int = key(
+        "metadata.fetch.max.wait.ms",
+        500,
+        low=1,
+        unit="ms",
+        doc="How long one metadata fetch may wait for news.",
+    )
+    controlled_shutdown_timeout_ms: int = key(
+        "controlled.shutdown.timeout.ms",
+        3 * SECOND,
+        low=0,
+        unit="ms",
+        doc="How long a stopping node waits for the controller to move its leaders away.",
+    )
+
+    num_recovery_threads_per_data_dir: int = key(
+        "num.recovery.threads.per.data.dir",
+        2,
+        low=1,
+        high=64,
+        doc="Threads per log dir that load and recover logs at start.",
+    )
+    background_threads: int = key(
+        "background.threads",
+        4,
+        low=1,
+        high=256,
+        live=True,
+        doc="Threads for fsync, deletion and checkpoints.",
+    )
+    retention_check_interval_ms: int = key(
+        "log.retention.check.interval.ms",
+        5 * MINUTE,
+        low=1,
+        unit="ms",
+        live=True,
+        doc="How often segments are looked for that retention lets go; in steps of about a second.",
+    )
+    checkpoint_interval_ms: int = key(
+        "log.flush.offset.checkpoint.interval.ms",
+        60 * SECOND,
+        low=10,
+        unit="ms",
+        doc="How often recovery points, start offsets and high watermarks are written down.",
+    )
+
+    socket_request_max_bytes: int = key(
+        "socket.request.max.bytes",
+        100 * MIB,
+        low=1024,
+        high=MAX_INT,
+        unit="bytes",
+        doc="Largest request frame.",
+    )
+    max_connections: int = key(
+        "max.connections", 10_000, low=1, live=True, doc="Clients connected at the same time."
+    )
+    max_in_flight_requests: int = key(
+        "max.in.flight.requests.per.connection", 256, low=8, doc="Requests under way on one connection."
+    )
+    connections_max_idle_ms: int = key(
+        "connections.max.idle.ms",
+        10 * MINUTE,
+        low=100,
+        unit="ms",
+        live=True,
+        doc="A silent connection is forgotten then.",
+    )
+    queued_max_request_bytes: int = key(
+        "queued.max.request.bytes",
+        256 * MIB,
+        low=MIB,
+        unit="bytes",
+        live=True,
+        doc="Requests under way of all connections together; beyond it they are refused. One of a Kafka"
+        " client may take half of it: 2.5 KiB for each element of its arrays.",
+    )
+    queued_max_response_bytes: int = key(
+        "queued.max.response.bytes",
+        256 * MIB,
+        low=MIB,
+        unit="bytes",
+        live=True,
+        doc="Responses not yet taken by their clients, all connections together.",
+    )
+    fetch_max_bytes: int = key(
+        "fetch.max.bytes", 55 * MIB, low=1024, unit="bytes", doc="Largest fetch response, whatever was asked."
+    )
+    fetch_cold_threads: int = key(
+        "fetch.cold.threads",
+        4,
+        low=1,
+        high=64,
+        doc="Threads that read from disks what is no longer in the page cache.",
+    )
+    fetch_cold_max_bytes: int = key(
+        "fetch.cold.max.bytes",
+        64 * MIB,
+        low=MIB,
+        unit="bytes",
+        doc="Bytes being read from disks for fetches, or read and not yet taken by them; more reads wait.",
+    )
+    fetch_read_ahead_bytes: int = key(
+        "fetch.read.ahead.bytes",
+        4 * MIB,
+        low=0,
+        high=GIB,
+        unit="bytes",
+        doc="How far the disk reads ahead of a fetching client that catches up; 0 for not at all.",
+    )
+    fetch_max_wait_ms: int = key(
+        "fetch.max.wait.ms", 5 * MINUTE, low=0, unit="ms", doc="Longest wait of a fetch, whatever was asked."
+    )
+    max_request_partitions: int = key(
+        "max.request.partitions", 20_000, low=1, doc="Partitions, or topics, that one request may name."
+    )
+    purgatory_max_requests: int = key(
+        "purgatory.max.requests",
+        50_000,
+        low=1,
+        doc="Waiting requests of each kind; beyond it they are refused.",
+    )
+
+    num_replica_fetchers: int = key(
+        "num.replica.fetchers",
+        1,
+        low=1,
+        high=64,
+        live=True,
+        doc="Fetch sessions with each leader; its partitions are spread over them.",
+    )
+    replica_fetch_max_bytes: int = key(
+        "replica.fetch.max.bytes",
+        1 * MIB,
+        low=1,
+        high=MAX_INT,
+        unit="bytes",
+        doc="A follower asks for at most this much of each partition, unless one batch is larger.",
+    )
+    replica_fetch_response_max_bytes: int = key(
+        "replica.fetch.response.max.bytes",
+        10 * MIB,
+        low=1,
+        high=MAX_INT,
+        unit="bytes",
+        doc="A follower asks for at most this much at once, unless one batch is larger.",
+    )
+    replica_fetch_min_bytes: int = key(
+        "replica.fetch.min.bytes",
+        1,
+        low=0,
+        high=MAX_INT,
+        unit="bytes",
+        doc="What a leader should have for a follower before it answers.",
+    )
+    replica_fetch_wait_max_ms: int = key(
+        "replica.fetch.wait.max.ms",
+        500,
+        low=1,
+        high=MAX_INT,
+        unit="ms",
+        doc="How long a leader may wait for replica.fetch.min.bytes; below replica.lag.time.max.ms.",
+    )
+    replica_fetch_backoff_ms: int = key(
+        "replica.fetch.backoff.ms",
+        50,
+        low=1,
+        unit="ms",
+        doc="First pause of a follower after an error, of a partition or of a leader; it doubles.",
+    )
+    replica_fetch_backoff_max_ms: int = key(
+        "replica.fetch.backoff.max.ms",
+        1 * SECOND,
+        low=1,
+        unit="ms",
+        doc="Longest pause of a follower after errors.",
+    )
+    replica_lag_time_max_ms: int = key(
+        "replica.lag.time.max.ms",
+        30 * SECOND,
+        low=100,
+        unit="ms",
+        doc="A follower that was not at the log's end for this long leaves the in-sync replicas.",
+    )
+    leader_replication_throttled_rate: int = key(
+        "leader.replication.throttled.rate",
+        MAX_LONG,
+        low=0,
+        high=MAX_LONG,
+        unit="bytes/s",
+        live=True,
+        doc="The most that a node sends to followers of the throttled replicas that it leads.",
+    )
+    follower_replication_throttled_rate: int = key(
+        "follower.replication.throttled.rate",
+        MAX_LONG,
+        low=0,
+        high=MAX_LONG,
+        unit="bytes/s",
+        live=True,
+        doc="The most that a node fetches for its throttled replicas.",
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second: int = key(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        MAX_LONG,
+        low=0,
+        high=MAX_LONG,
+        unit="bytes/s",
+        live=True,
+        doc="The most that a node copies between its log dirs, for all moves together.",
+    )
+    replica_selector_class: str = key(
+        "replica.selector.class",
+        "",
+        choices=("", "RackAwareReplicaSelector"),
+        doc="RackAwareReplicaSelector lets consumers with a client.rack read from replicas there.",
+    )
+
+    log_tail_cache_bytes: int = key(
+        "log.tail.cache.bytes",
+        64 * MIB,
+        low=0,
+        unit="bytes",
+        live=True,
+        doc="Memory for the newest batches of all partitions: readers at the end need no file. 0 for none.",
+    )
+    log_tail_cache_partition_bytes: int = key(
+        "log.tail.cache.partition.bytes",
+        16 * MIB,
+        low=0,
+        unit="bytes",
+        live=True,
+        doc="The share of log.tail.cache.bytes that one partition may have.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.log_dirs:
+            raise ConfigError("log.dirs must name at least one directory")
+        if len(set(self.log_dirs)) != len(self.log_dirs):
+            raise ConfigError(f"log.dirs names a directory twice: {', '.join(self.log_dirs)}")
+        if self.controller_backoff_max_ms < self.controller_backoff_ms:
+            raise ConfigError("controller.backoff.max.ms must not be below controller.backoff.ms")
+        if self.replica_fetch_backoff_max_ms < self.replica_fetch_backoff_ms:
+            raise ConfigError("replica.fetch.backoff.max.ms must not be below replica.fetch.backoff.ms")
+        if self.replica_fetch_wait_max_ms > self.replica_lag_time_max_ms:
+            raise ConfigError("replica.fetch.wait.max.ms must not be above replica.lag.time.max.ms")
+        reachable_host(self.listener_host, self.advertised_host)
+
+    @property
+    def host(self) -> str:
+        """Where others reach this node."""
+        return reachable_host(self.listener_host, self.advertised_host)

@@ -1,0 +1,52 @@
+"""Keys of what partitions keep of producers with ids and their transactions. Kafka's names.
+
+Source: Kafka TransactionLogConfig.java, AddPartitionsToTxnConfig.java; KIP-854, KIP-890.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...runtime.config import DAY, MAX_INT, MINUTE, Config, key
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransactionConfig(Config):
+    """What a storage node adds for producers with ids."""
+
+    producer_id_expiration_ms: int = key(
+        "producer.id.expiration.ms",
+        1 * DAY,
+        low=1,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="How long a partition knows a producer id after its last record, unless a transaction is open.",
+    )
+    producer_id_expiration_check_interval_ms: int = key(
+        "producer.id.expiration.check.interval.ms",
+        10 * MINUTE,
+        low=1,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="How often to look for producer ids that are to be forgotten.",
+    )
+    add_partitions_to_txn_retry_backoff_ms: int = key(
+        "add.partitions.to.txn.retry.backoff.ms",
+        20,
+        low=1,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="The pause before a partition is added again to a transaction whose predecessor is still ending.",
+    )
+    add_partitions_to_txn_retry_backoff_max_ms: int = key(
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        100,
+        low=0,
+        high=MAX_INT,
+        unit="ms",
+        live=True,
+        doc="After this long the producer is told that its transaction before is still ending.",
+    )

@@ -1,0 +1,213 @@
+"""What clients of the node's own listener are charged by quotas: answers say for how long they are to wait,
+and what they send meanwhile waits here, as far as there is room for it beside what others send.
+
+Records are never held back, as for Kafka's clients: an answer that is too much makes its client wait for
+longer. A node's other connections, of nodes, have no quotas: they pass on what others were charged for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...protocol.errors import KafkaError, ThrottlingQuotaExceededError
+from ...protocol.messages import registry
+from ...protocol.metadata.quotas import (
+    ANONYMOUS_USER,
+    CONSUMER_RATE,
+    MUTATION_RATE,
+    PRODUCER_RATE,
+    REQUEST_PERCENTAGE,
+)
+from ...runtime.client_quotas import largest
+from ...runtime.clock_io import monotonic_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ...protocol.metadata.image import MetadataImage
+    from ...protocol.records.header import Buffer
+    from ...protocol.transport.peers import Peer, Request
+    from ...protocol.transport.replies import Replies
+    from .node_quotas import NodeQuotas
+
+_NODE = "node-"
+
+
+class _Muted:
+    """One connection that is to wait, and what has come from it meanwhile."""
+
+    __slots__ = ("queue", "timer", "until_ms")
+
+    def __init__(self, until_ms: int, timer: asyncio.TimerHandle) -> None:
+        self.until_ms, self.timer = until_ms, timer
+        self.queue: deque[Request] = deque()
+
+
+class OwnCharges:
+    """Between the node and its own listener; fulfils Replies. Without quotas it passes everything on."""
+
+    def __init__(
+        self,
+        own: Replies,
+        quotas: NodeQuotas,
+        image: Callable[[], MetadataImage],
+        handle: Callable[[Any], None],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """`handle` takes a request, `fail` what that breaks."""
+        self._own, self._quotas, self._image, self._handle, self._fail = own, quotas, image, handle, fail
+        self._is_closed = False
+        self._turn: Request | None = None  # whose turn it is, if that is charged
+        self._since_s = 0.0
+        self._muted: dict[int, _Muted] = {}  # by session
+        self._waiting_bytes = 0  # of all that waits
+
+    # --- requests ----------------------------------------------------------------------------------------
+
+    def take(self, request: Request) -> None:
+        """One request of the node's own listener. Errors: KafkaError, its answer."""
+        if self._muted and (muted := self._muted.get(request.peer.session)) is not None:
+            self._keep(muted.queue, request)
+        else:
+            self._start(request)
+
+    def _keep(self, queue: deque[Request], request: Request) -> None:
+        """Errors: ThrottlingQuotaExceededError. What waits, and maybe for long, counts as under way: it must
+        not take the room of those that need not wait."""
+        if self._waiting_bytes + request.queued_bytes > self._quotas.max_waiting_bytes:
+            raise ThrottlingQuotaExceededError("ask again when the time that answers have told is over")
+        self._waiting_bytes += request.queued_bytes
+        queue.append(request)
+
+    def _start(self, request: Request) -> None:
+        if not self._quotas.is_active or self._is_node(request.peer):
+            self._handle(request)
+            return
+        if request.api is registry.FETCH:
+            request.body = self._bounded(request)
+        self._turn, self._since_s = request, time.perf_counter()
+        try:
+            self._handle(request)
+        finally:
+            self._charge_time(request)
+            self._turn = None
+
+    def _bounded(self, request: Request) -> Any:
+        """A fetch gets at most what the windows may hold: else one answer may cost minutes."""
+        held = self._quotas.meters.of_client(CONSUMER_RATE, ANONYMOUS_USER, request.peer.client_id)
+        if held is None or request.body.replica_id >= 0:
+            return request.body
+        most = max(int(largest(held, self._quotas.windows)), 1)
+        return msgspec.structs.replace(request.body, max_bytes=min(request.body.max_bytes, most))
+
+    def _is_node(self, peer: Peer) -> bool:
+        """Until connections say who they are, nodes are known by their names."""
+        name, _, number = peer.client_id.partition(_NODE)
+        return not name and number.isdecimal() and int(number) in self._image().brokers
+
+    # --- answers -----------------------------------------------------------------------------------------
+
+    def reply(self, request: Request, body: Any, frames: Sequence[Buffer] = ()) -> None:
+        """The answer; `frames` ride behind it."""
+        if self._quotas.is_active:
+            self._charge(request, body, frames)
+        self._own.reply(request, body, frames)
+
+    def reply_error(self, request: Request, error: KafkaError) -> None:
+        """The request never ran."""
+        self._own.reply_error(request, error)
+
+    def no_reply(self, request: Request) -> None:
+        """The request is done and wants no answer."""
+        if self._quotas.is_active:
+            self._charge(request, None, ())
+        self._own.no_reply(request)
+
+    def _charge(self, request: Request, body: Any, frames: Sequence[Buffer]) -> None:
+        if self._is_node(request.peer):
+            return
+        wait_ms = self._charge_time(request)
+        if request.api is registry.PRODUCE:
+            wait_ms = max(wait_ms, self._record(PRODUCER_RATE, request.peer, sum(map(len, request.frames))))
+        elif request.api is registry.FETCH and request.body.replica_id < 0:
+            wait_ms = max(wait_ms, self._record(CONSUMER_RATE, request.peer, sum(map(len, frames))))
+        elif told_ms := getattr(body, "throttle_ms", 0):
+            self._quotas.count(MUTATION_RATE)
+            wait_ms = max(wait_ms, told_ms)
+        request.throttle_ms = wait_ms
+        if wait_ms and request.peer.is_connected and not self._is_closed:
+            self._mute(request.peer.session, wait_ms)
+
+    def _charge_time(self, request: Request) -> int:
+        """What its turn has cost by now."""
+        if request is not self._turn:
+            return 0
+        before_s, self._since_s = self._since_s, time.perf_counter()
+        return self._record(REQUEST_PERCENTAGE, request.peer, 100 * (self._since_s - before_s))
+
+    def _record(self, key: str, peer: Peer, value: float) -> int:
+        return self._quotas.record(key, ANONYMOUS_USER, peer.client_id, value, monotonic_ms())
+
+    # --- those that are to wait --------------------------------------------------------------------------
+
+    def _mute(self, session: int, wait_ms: int) -> None:
+        until_ms = monotonic_ms() + wait_ms
+        muted = self._muted.get(session)
+        if muted is None:
+            self._muted[session] = _Muted(until_ms, self._later(session, wait_ms))
+        else:
+            muted.until_ms = max(muted.until_ms, until_ms)
+
+    def _later(self, session: int, wait_ms: int) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(wait_ms / 1000, self._unmute, session)
+
+    def _unmute(self, session: int) -> None:
+        """What has come meanwhile runs, as far as it does not make its client wait again."""
+        left_ms = self._muted[session].until_ms - monotonic_ms()
+        if left_ms > 0:
+            self._muted[session].timer = self._later(session, left_ms)
+            return
+        queue = self._muted.pop(session).queue
+        while queue and session not in self._muted and not self._is_closed:
+            self._run(self._next(queue))
+        if queue and not self._is_closed:
+            self._muted[session].queue.extend(queue)
+
+    def _next(self, queue: deque[Request]) -> Request:
+        request = queue.popleft()
+        self._waiting_bytes -= request.queued_bytes
+        return request
+
+    def _run(self, request: Request) -> None:
+        """One that has waited."""
+        try:
+            self._start(request)
+        except KafkaError as error:
+            self._own.reply_error(request, error)
+        except Exception as error:  # noqa: BLE001 -- what the listener would end with, too
+            self._fail(error)
+
+    def peer_gone(self, peer: Peer) -> None:
+        """Its connection is broken. What it has written is written, as if it had not had to wait."""
+        muted = self._muted.pop(peer.session, None)
+        if muted is None:
+            return
+        muted.timer.cancel()
+        while muted.queue:
+            request = self._next(muted.queue)
+            if request.api is registry.PRODUCE:
+                self._run(request)
+            else:
+                self._own.no_reply(request)
+
+    def close(self) -> None:
+        """The node ends: what waits is not answered."""
+        self._is_closed = True
+        for muted in self._muted.values():
+            muted.timer.cancel()
+        self._muted.clear()

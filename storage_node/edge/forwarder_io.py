@@ -1,0 +1,160 @@
+"""Requests that a storage node does not answer itself: to the controller, and back to the client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ...protocol.errors import KafkaError, NotControllerError, RequestTimedOutError
+from ...protocol.messages.control import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsResponse,
+)
+from ...protocol.messages.registry import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from ...protocol.metadata.quotas import ANONYMOUS_USER
+from ...protocol.transport.wire import encode
+from ...runtime.clock_io import monotonic_ms
+from ..configs.config_answers import answer_configs, cluster_part
+from ..configs.logger_configs import alter_loggers, is_logger
+from ..configs.logger_levels_io import ProcessLoggers
+from .gateway import OwnRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...protocol.messages.control import AlterConfigs, IncrementalAlterConfigsRequest, ItemError
+    from ...protocol.transport.peers import Request
+    from ...protocol.transport.replies import Replies
+    from ...runtime.shell_io import TaskOwner
+    from ..links.controller_link_io import ControllerLink
+    from ..node import StorageNode
+
+DEFAULT_TIMEOUT_MS = 30_000
+MAX_TIMEOUT_MS = 300_000
+# Bound: how long an answer from the controller waits for this node's own image to show what was done.
+MAX_METADATA_LAG_MS = 5_000
+# Without a controller, configs are described by what this node knows: after this long.
+DESCRIBE_TIMEOUT_S = 5.0
+_CHARGED = (CreateTopicsRequest, DeleteTopicsRequest, CreatePartitionsRequest)
+
+
+class Forwarder:
+    """One task per request under way; the link bounds how many."""
+
+    def __init__(
+        self,
+        link: ControllerLink,
+        replies: Replies,
+        core: StorageNode,
+        tasks: TaskOwner,
+        perform: Callable[[], None],
+    ) -> None:
+        self._link = link
+        self._replies = replies
+        self._core = core
+        self._tasks = tasks
+        self._perform = perform
+        self._loggers = ProcessLoggers()
+
+    def start(self, request: Request) -> None:
+        """Send the request on; it is answered later."""
+        if self._tasks.is_stopping:
+            self._replies.reply_error(request, NotControllerError("this node is stopping"))
+            return
+        if request.api.key == DESCRIBE_CONFIGS.key:
+            work = self._describe_configs(request)
+        elif request.api.key == INCREMENTAL_ALTER_CONFIGS.key and _names_loggers(request.body):
+            work = self._alter_configs(request)
+        else:
+            work = self._forward(request)
+        self._tasks.spawn(work, f"forward {request.api.name}")
+
+    async def _alter_configs(self, request: Request) -> None:
+        """Log levels are altered here, the other resources by the controller."""
+        body = request.body
+        others = tuple(each for each in body.resources if not is_logger(each.resource))
+        try:
+            found = IncrementalAlterConfigsResponse(())
+            if others:
+                part = encode(msgspec.structs.replace(body, resources=others))
+                found = (await self._link.forward(request.api, part, DEFAULT_TIMEOUT_MS / 1000)).body
+            rest = iter(found.results)
+            results = tuple(
+                self._altered_loggers(each, validate_only=body.validate_only)
+                if is_logger(each.resource)
+                else next(rest)
+                for each in body.resources
+            )
+            response = msgspec.structs.replace(found, results=results)
+            deadline_ms = monotonic_ms() + MAX_METADATA_LAG_MS
+            self._core.when_metadata_reaches(
+                response.metadata_offset, lambda: self._replies.reply(request, response), deadline_ms
+            )
+        except KafkaError as error:
+            self._replies.reply_error(request, error)
+        self._perform()
+
+    def _altered_loggers(self, alter: AlterConfigs, *, validate_only: bool) -> ItemError:
+        node_id = self._core.replicas.node_id
+        return alter_loggers(node_id, alter, self._loggers, validate_only=validate_only)
+
+    async def _forward(self, request: Request) -> None:
+        """Ask the controller, then wait until this node shows what was done there."""
+        asked_ms = getattr(request.body, "timeout_ms", DEFAULT_TIMEOUT_MS)
+        timeout_s = min(max(asked_ms, 1), MAX_TIMEOUT_MS) / 1000
+        try:
+            response = await self._link.forward(request.api, _body_of(request), timeout_s)
+            offset = getattr(response.body, "metadata_offset", -1)
+            deadline_ms = monotonic_ms() + MAX_METADATA_LAG_MS
+            self._core.when_metadata_reaches(
+                offset, lambda: self._replies.reply(request, response.body), deadline_ms
+            )
+        except KafkaError as error:
+            self._replies.reply_error(request, error)
+        self._perform()
+
+    async def _describe_configs(self, request: Request) -> None:
+        """Answered here, by an image as new as the controller's, and without one by what is known here."""
+        core = self._core
+        try:
+            core.check_caught_up()
+            part, of_cluster = cluster_part(request.body), DescribeConfigsResponse(())
+            try:
+                body = encode(part)
+                of_cluster = (await self._link.forward(request.api, body, DESCRIBE_TIMEOUT_S)).body
+            except (NotControllerError, RequestTimedOutError):
+                if part.resources:
+                    raise
+
+            def answer() -> None:
+                node_id = core.replicas.node_id
+                response = answer_configs(
+                    core.image, core.config, node_id, request.body, of_cluster, self._loggers
+                )
+                self._replies.reply(request, response)
+
+            deadline_ms = monotonic_ms() + MAX_METADATA_LAG_MS
+            core.when_metadata_reaches(of_cluster.metadata_offset, answer, deadline_ms)
+        except KafkaError as error:
+            self._replies.reply_error(request, error)
+        self._perform()
+
+
+def _names_loggers(body: IncrementalAlterConfigsRequest) -> bool:
+    return any(is_logger(each.resource) for each in body.resources)
+
+
+def _body_of(request: Any) -> bytes:
+    """As it goes to the controller: with the name of who asks, where a quota may hold. What comes by the
+    gateway has it."""
+    raw: bytes
+    if isinstance(request, OwnRequest) or not isinstance(request.body, _CHARGED):
+        raw = request.raw_body
+        return raw
+    who = {"user": ANONYMOUS_USER, "client_id": request.peer.client_id, "is_lenient": False}
+    raw = encode(msgspec.structs.replace(request.body, **who))
+    return raw

@@ -1,0 +1,171 @@
+"""The node's end of its gateway: what the gateway may use of the node, and the ports of its last run."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import KafkaError, KafkaStorageError
+from ...protocol.transport.listen_errors import listen_error
+from ..effects import AskPeer
+from ..log.listener_memory import file_of_listener, remember_port, remembered_port
+from .charges_io import OwnCharges
+from .gateway import BothPlanes
+from .node_quotas import NodeQuotas
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...protocol.messages.envelope import Api
+    from ...protocol.metadata.image import MetadataImage
+    from ...protocol.model import ListenerEndpoint
+    from ...protocol.transport.peers import Peer, Request
+    from ...protocol.transport.replies import Replies
+    from ...runtime.files.file_layer import Files
+    from ..configs.live_config import LiveConfig
+    from ..configs.node_config import NodeConfig
+    from ..links.replication_io import Replication
+    from ..node import StorageNode
+    from .gateway import Gateway, GatewayFactory, OwnRequest
+
+
+class GatewaySeat:
+    """Where a gateway sits, if the node has one; fulfils GatewayHost. Without one nothing happens."""
+
+    def __init__(
+        self,
+        factory: GatewayFactory | None,
+        config: NodeConfig,
+        files: Files,
+        handle: Callable[[Any], None],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        """`handle` takes requests as from the node's own listener."""
+        self._files = files
+        self._directory = config.log_dirs[0]
+        self._handle = handle
+        self._fail = fail
+        self._core: StorageNode | None = None
+        self._replication: Replication | None = None
+        self._perform: Callable[[], None] = _nothing
+        self.endpoints: tuple[ListenerEndpoint, ...] = ()  # once bound
+        self.quotas = NodeQuotas(lambda: self.config.now, lambda: self.image)
+        self._charges: OwnCharges | None = None
+        self._gateway: Gateway | None = factory(self) if factory and config.listeners else None
+
+    # --- what the node's shell calls ---------------------------------------------------------------------
+
+    def replies(self, own: Replies) -> Replies:
+        """Where the core's answers go, given those of the node's own listener."""
+        charges = self._charges = OwnCharges(own, self.quotas, lambda: self.image, self._handle, self._fail)
+        return charges if self._gateway is None else BothPlanes(charges)
+
+    def take(self, request: Request) -> None:
+        """A request of the node's own listener. Errors: KafkaError, its answer."""
+        assert self._charges is not None, "bound"
+        self._charges.take(request)
+
+    def peer_gone(self, peer: Peer) -> None:
+        """A client of the node's own listener is gone."""
+        if self._charges is not None:
+            self._charges.peer_gone(peer)
+
+    def bind(self, core: StorageNode) -> tuple[ListenerEndpoint, ...]:
+        """Take the ports; what to register of them. Errors: OSError, which names node and address."""
+        self._core = core
+        if self._gateway is not None:
+            try:
+                self.endpoints = self._gateway.bind()
+            except OSError as error:
+                raise listen_error(f"node {self.node_id}", error) from error
+        return self.endpoints
+
+    async def start(self, replication: Replication, perform: Callable[[], None]) -> None:
+        """Let clients in."""
+        self._replication, self._perform = replication, perform
+        if self._gateway is not None:
+            await self._gateway.start()
+
+    async def stop(self) -> None:
+        """Finish what is under way, and end all connections."""
+        if self._charges is not None:
+            self._charges.close()
+        if self._gateway is not None:
+            await self._gateway.stop()
+
+    def close(self) -> None:
+        """End all connections now."""
+        if self._charges is not None:
+            self._charges.close()
+        if self._gateway is not None:
+            self._gateway.close()
+
+    @property
+    def pending_response_bytes(self) -> int:
+        """Of answers that clients have not taken yet."""
+        return 0 if self._gateway is None else self._gateway.pending_response_bytes
+
+    def status(self) -> dict[str, Any]:
+        """JSON-able facts."""
+        return {} if self._gateway is None else {"kafka": self._gateway.status()}
+
+    # --- what the gateway uses ---------------------------------------------------------------------------
+
+    @property
+    def _node(self) -> StorageNode:
+        assert self._core is not None, "bound"
+        return self._core
+
+    @property
+    def config(self) -> LiveConfig:
+        """The node's configuration while it runs."""
+        return self._node.config
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata that the node follows."""
+        return self._node.image
+
+    @property
+    def node_id(self) -> int:
+        """Of this node."""
+        return self._node.replicas.node_id
+
+    def handle(self, request: OwnRequest) -> None:
+        """As if it had come over the node's own listener."""
+        try:
+            self._handle(request)
+        except KafkaError as error:
+            request.answered(error, ())
+        except Exception as error:  # noqa: BLE001 -- what the node's own listener would end with, too
+            self._fail(error)
+
+    def ask(
+        self, node_id: int, api: Api, body: Any, timeout_ms: int, answered: Callable[[Any], None]
+    ) -> None:
+        """Send a request to another node."""
+        assert self._replication is not None, "started"
+        effect = AskPeer(node_id, api, body, timeout_ms, lambda outcome, _now, _wall: answered(outcome))
+        self._replication.perform(effect)
+
+    def connection_gone(self, session: int) -> None:
+        """A client of the gateway is gone."""
+        self._node.connection_gone(session)
+        self._perform()
+
+    def remembered_port(self, name: str) -> int:
+        """Of a listener in the node's last run, 0 if there was none."""
+        return remembered_port(self._files, self._directory, file_of_listener(name))
+
+    def remember_port(self, name: str, port: int) -> None:
+        """For the next run."""
+        with contextlib.suppress(KafkaStorageError):  # the log manager judges disks, not this
+            remember_port(self._files, self._directory, port, file_of_listener(name))
+
+    def fail(self, error: BaseException) -> None:
+        """The gateway is broken: the node ends."""
+        self._fail(error)
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,68 @@
+"""The quotas of clients as one node holds both of its planes to them: who shares a quota shares its meter,
+whichever port they come to. Pure; the time is given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...runtime.client_quotas import ClientQuotas, Windows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...protocol.metadata.image import MetadataImage
+    from ...runtime.client_quotas import Held
+    from ..configs.node_config import NodeConfig
+
+# Of the memory for requests under way: what may wait in it for a quota, beside those that need not wait.
+_WAITING_SHARE = 4
+
+
+class NodeQuotas:
+    """All meters of a node. `config` and `image` give what holds now."""
+
+    def __init__(self, config: Callable[[], NodeConfig], image: Callable[[], MetadataImage]) -> None:
+        self.meters = ClientQuotas()
+        self._config, self._image = config, image
+        self._throttled: dict[str, int] = {}
+        self._seen: object = None
+
+    @property
+    def is_active(self) -> bool:
+        """Whether anybody has any quota. Asked once for every request: no more than that is done without."""
+        quotas = self._image().client_quotas
+        if quotas is not self._seen:
+            self._seen = quotas
+            self.meters.follow(quotas)
+        return bool(quotas)
+
+    @property
+    def windows(self) -> Windows:
+        """How rates are sampled."""
+        config = self._config()
+        return Windows(config.quota_window_num, config.quota_window_size_seconds * 1000)
+
+    @property
+    def max_waiting_bytes(self) -> int:
+        """Of requests, over all connections, that came before their time."""
+        return self._config().queued_max_request_bytes // _WAITING_SHARE
+
+    def record(self, key: str, user: str, client_id: str, value: float, now_ms: int) -> int:
+        """Count `value` for who has such a quota; how many ms it is to wait."""
+        held = self.meters.of_client(key, user, client_id)
+        return 0 if held is None else self.record_held(key, held, value, now_ms)
+
+    def record_held(self, key: str, held: Held, value: float, now_ms: int) -> int:
+        """As `record`, with the quota that holds."""
+        wait_ms = self.meters.record(held, value, now_ms, self.windows)
+        if wait_ms:
+            self.count(key)
+        return wait_ms
+
+    def count(self, key: str) -> None:
+        """Somebody has to wait for such a quota."""
+        self._throttled[key] = self._throttled.get(key, 0) + 1
+
+    def status(self) -> dict[str, Any]:
+        """JSON-able: how often each kind of quota made somebody wait."""
+        return {"meters": len(self.meters), "throttled": dict(self._throttled)}

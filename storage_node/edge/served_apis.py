@@ -1,0 +1,23 @@
+"""What a storage node's listener serves, and what of it the controller answers. Pure."""
+
+from __future__ import annotations
+
+from ...protocol.messages import registry
+from ..embedded.contract import GUEST_APIS
+
+SERVED_APIS = (
+    registry.PRODUCE,
+    registry.FETCH,
+    registry.LIST_OFFSETS,
+    registry.DELETE_RECORDS,
+    registry.METADATA,
+    registry.DESCRIBE_CLUSTER,
+    registry.OFFSET_FOR_LEADER_EPOCH,
+    registry.DESCRIBE_LOG_DIRS,
+    registry.ALTER_REPLICA_LOG_DIRS,
+    registry.WRITE_TXN_MARKERS,
+    registry.DESCRIBE_PRODUCERS,
+    *registry.FORWARDED,
+    *GUEST_APIS,
+)
+FORWARDED_KEYS = frozenset(api.key for api in registry.FORWARDED)

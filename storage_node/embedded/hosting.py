@@ -1,0 +1,328 @@
+"""How a node core hosts its guest: it finds out what the guest is to hear, and does what the guest asks for.
+
+Pure. The guest hears of partitions by what is true when the node settles, not by who made it so: metadata, a
+disk that failed and the end of a flush all leave the partition's key in `changed`.
+
+Invariant: the guest has been told `led` of exactly the partitions of its topics that this node leads, in
+their present leader epochs, whenever the node has settled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...protocol.errors import (
+    CorruptMessageError,
+    KafkaError,
+    KafkaStorageError,
+    NotLeaderOrFollowerError,
+)
+from ...runtime.files.file_layer import FileGoneError
+from ..effects import AskPeer, EndTurn, Note, ReadForGuest
+from ..links.lease import Lease
+from ..log.verification import UNCHECKED
+from ..replica.appending import append_to_leader, check_in_sync
+from .contract import GUEST_APIS, GUEST_TOPICS
+from .handover import Handover
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ...protocol.messages.envelope import Api
+    from ...protocol.metadata.image import MetadataDelta, MetadataImage
+    from ...protocol.records.header import Buffer
+    from ...protocol.transport.replies import Incoming, Replies
+    from ..configs.live_config import LiveConfig
+    from ..log.log import Log
+    from ..node import StorageNode
+    from ..replica.partition import Partition, PartitionKey
+    from .contract import GuestFactory, LogPiece
+
+_API_KEYS = frozenset(api.key for api in GUEST_APIS)
+
+
+class _Led(NamedTuple):
+    """What the guest was told of a partition."""
+
+    partition: Partition
+    leader_epoch: int
+    handover: Handover
+
+
+@dataclass(slots=True, eq=False)
+class GuestRead:
+    """A LogPiece on its way. `run` goes on a thread; then `Hosting.was_read`."""
+
+    piece: LogPiece
+    led: _Led
+    log: Log
+    upto_offset: int
+
+    def run(self) -> None:
+        """Read and digest; what goes wrong stays with the piece."""
+        piece = self.piece
+        try:
+            data: Sequence[Buffer]
+            data, next_offset = self.log.read(piece.offset, piece.max_bytes, upto_offset=self.upto_offset)
+            piece.found = piece.digest(data)
+            # nothing below the end: a gap that compaction has left
+            piece.next_offset = next_offset if data else self.upto_offset
+        except KafkaError as error:
+            piece.error = error
+
+
+class Hosting:
+    """The hooks of StorageNode for its guest, and the guest's GuestHost. Without a guest nothing happens."""
+
+    def __init__(self, node: StorageNode, replies: Replies, guest: GuestFactory | None) -> None:
+        self.replies = replies
+        self._node = node
+        self._replicas = node.replicas
+        self._topic_ids: frozenset[bytes] = frozenset()
+        self._led: dict[PartitionKey, _Led] = {}
+        self.lease = Lease()  # until the shell gives the one that the controller grants
+        self._wall_shift_ms = 0
+        self._was_called = self._is_soon = False
+        self._guest = None if guest is None else guest(self)
+
+    # --- what the node core calls ----------------------------------------------------------------------
+
+    def is_concerned(self, changed: Sequence[PartitionKey]) -> bool:
+        """Whether the guest was called since this was asked last, or is to hear of one of these keys."""
+        was_called, self._was_called = self._was_called, False
+        if was_called or not (self._topic_ids or self._led):
+            return was_called
+        return any(key[0] in self._topic_ids or key in self._led for key in changed)
+
+    def note_time(self, now_ms: int, wall_ms: int) -> None:
+        """Of an event that knows both clocks; the others take the wall time from their distance."""
+        self._wall_shift_ms = wall_ms - now_ms
+
+    def handle(self, request: Incoming, now_ms: int, wall_ms: int) -> bool:
+        """Whether the request is the guest's. Errors: KafkaError, its answer."""
+        if self._guest is None or request.api.key not in _API_KEYS:
+            return False
+        self.note_time(now_ms, wall_ms)
+        self._was_called = True
+        self._guest.handle(request)
+        return True
+
+    def end_turn(self) -> None:
+        """An EndTurn effect is due."""
+        self._is_soon = False
+        if self._guest is not None:
+            self._was_called = True
+            self._guest.end_turn()
+
+    def learned(self) -> None:
+        """There is another image; which topics are the guest's?"""
+        if self._guest is not None:
+            topics = self._replicas.image.topics
+            self._topic_ids = frozenset(topics[name].topic_id for name in GUEST_TOPICS if name in topics)
+
+    def followed(self, delta: MetadataDelta | None) -> None:
+        """The node has settled with the new image."""
+        self.lease.learned(self._replicas.image.offset)
+        if self._guest is not None and self.is_caught_up:
+            self._was_called = True
+            self._guest.followed(self._replicas.image, delta)
+
+    def changed(self, key: PartitionKey) -> None:
+        """Something about a partition is new: leadership, high watermark, its end."""
+        if key[0] not in self._topic_ids and key not in self._led:
+            return
+        assert self._guest is not None, "it has topics"
+        partition = self._replicas.partitions.get(key)
+        led = before = self._led.get(key)
+        if led is not None and not _is_led(led, partition):
+            del self._led[key]
+            self._guest.left(key)
+            led = None
+        if partition is None or not partition.is_leader:
+            return
+        if led is None:
+            if before is not None and partition.led_before == partition.node_id:
+                handover = before.handover  # to this node, one or more epochs ago
+            else:
+                handover = Handover(partition, self.now_ms)
+            self._led[key] = _Led(partition, partition.leader_epoch, handover)
+            self._guest.led(key, partition.topic_partition, partition.leader_epoch)
+        else:
+            self._guest.committed(key)
+
+    def ended_transaction(
+        self, key: PartitionKey, producer_id: int, producer_epoch: int, *, is_commit: bool, offset: int
+    ) -> None:
+        """A marker was appended to a partition that this node leads, whoever's it is."""
+        if self._guest is not None and key in self._led:
+            self._was_called = True
+            self._guest.ended_transaction(
+                key, producer_id, producer_epoch, is_commit=is_commit, offset=offset
+            )
+
+    def connection_gone(self, session: int) -> None:
+        """A client is gone."""
+        if self._guest is not None:
+            self._was_called = True
+            self._guest.connection_gone(session)
+
+    def expire(self) -> None:
+        """A deadline may have passed."""
+        if self._guest is not None:
+            self._was_called = True
+            self._guest.expire()
+
+    def next_deadline_ms(self) -> int | None:
+        """When `expire` has work."""
+        return None if self._guest is None else self._guest.next_deadline_ms()
+
+    def status(self) -> dict[str, Any]:
+        """JSON-able facts."""
+        return {} if self._guest is None else {"coordinators": self._guest.status()}
+
+    def was_read(self, read: GuestRead) -> None:
+        """A ReadForGuest effect is done."""
+        self._was_called = True
+        piece, led = read.piece, read.led
+        if self._led.get(piece.key) is not led:
+            return
+        partition = led.partition
+        if isinstance(piece.error, FileGoneError) or partition.log is not read.log:
+            self.read(piece)  # compaction, or a move between disks, has replaced what was read
+        elif isinstance(piece.error, KafkaStorageError):
+            self._replicas.disk_failed(partition, piece.error)
+        else:
+            if isinstance(piece.error, CorruptMessageError):
+                self._replicas.disks.found_damage(partition, piece.error)
+            piece.done(piece)
+
+    # --- what the guest uses ---------------------------------------------------------------------------
+
+    @property
+    def now_ms(self) -> int:
+        """Monotonic."""
+        return self._replicas.surroundings.now_ms
+
+    @property
+    def wall_ms(self) -> int:
+        """For records."""
+        return self.now_ms + self._wall_shift_ms
+
+    @property
+    def config(self) -> LiveConfig:
+        """The node's configuration while it runs."""
+        return self._node.config
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata that the node follows."""
+        return self._replicas.image
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether the image may be asked what does not exist."""
+        return self._node.is_caught_up
+
+    @property
+    def node_id(self) -> int:
+        """Of this node."""
+        return self._replicas.node_id
+
+    @property
+    def broker_epoch(self) -> int:
+        """Of this node's registration."""
+        return self._replicas.surroundings.broker_epoch
+
+    @property
+    def holds_lease(self) -> bool:
+        """Whether nobody else can lead yet what this node leads."""
+        return self.lease.holds(self.now_ms)
+
+    def is_handed_over(self, key: PartitionKey) -> bool:
+        """Whether nobody who led it before may believe that it still does."""
+        return self._led[key].handover.is_done(self.image, self.now_ms - self.lease.length_ms)
+
+    def bounds(self, key: PartitionKey) -> tuple[int, int]:
+        """Start and end of the log of a partition that is led."""
+        log = self._log_of(key)
+        return log.log_start_offset, log.log_end_offset
+
+    def high_watermark(self, key: PartitionKey) -> int:
+        """Of a partition that is led."""
+        return self._led[key].partition.high_watermark
+
+    def known_end(self, key: PartitionKey) -> int | None:
+        """The high watermark of any partition that has a replica here."""
+        partition = self._replicas.partitions.get(key)
+        return None if partition is None or partition.log is None else partition.high_watermark
+
+    def max_batch_bytes(self, key: PartitionKey) -> int:
+        """What max.message.bytes says of the partition."""
+        return self._log_of(key).config.max_message_bytes
+
+    def soon(self) -> None:
+        """Have `end_turn` called, once."""
+        if not self._is_soon:
+            self._is_soon = True
+            self._replicas.effects.append(EndTurn())
+
+    def check_append(self, key: PartitionKey, leader_epoch: int) -> None:
+        """Errors: see GuestHost."""
+        partition, log = self._to_append(key, leader_epoch)
+        check_in_sync(partition)
+        if log.files.room is not None:
+            log.files.room.check()
+
+    def _to_append(self, key: PartitionKey, leader_epoch: int) -> tuple[Partition, Log]:
+        led = self._led.get(key)
+        if led is None:
+            raise NotLeaderOrFollowerError("this node does not lead the partition")
+        return led.partition, led.partition.leader_log(leader_epoch)
+
+    def append(self, key: PartitionKey, leader_epoch: int, batch: Buffer) -> int:
+        """Append one batch by the rules of acks=all; its base offset. Errors: see GuestHost."""
+        partition, log = self._to_append(key, leader_epoch)
+        info = append_to_leader(
+            self._replicas,
+            partition,
+            log,
+            batch,
+            self.wall_ms,
+            internal=True,
+            guard=UNCHECKED,  # the guest asks transactions' coordinators itself, and hears of markers
+        )
+        return info.base_offset
+
+    def read(self, piece: LogPiece) -> None:
+        """Read on a thread, then call `piece.done`."""
+        led, log = self._led[piece.key], self._log_of(piece.key)
+        piece.error = None
+        read = GuestRead(piece, led, log, log.log_end_offset)
+        self._replicas.effects.append(ReadForGuest(read))
+
+    def ask(
+        self, node_id: int, api: Api, body: Any, timeout_ms: int, answered: Callable[[Any], None]
+    ) -> None:
+        """Send a request to a node, or with NO_NODE to the controller."""
+
+        def settle(outcome: Any, now_ms: int, wall_ms: int) -> None:
+            self.note_time(now_ms, wall_ms)
+            self._was_called = True
+            self._node.answered(lambda: answered(outcome), now_ms)
+
+        self._replicas.effects.append(AskPeer(node_id, api, body, timeout_ms, settle))
+
+    def note(self, level: int, text: str) -> None:
+        """Words for the operator's log."""
+        self._replicas.effects.append(Note(level, text))
+
+    def _log_of(self, key: PartitionKey) -> Log:
+        log = self._led[key].partition.log
+        assert log is not None, "what is led is online"
+        return log
+
+
+def _is_led(led: _Led, partition: Partition | None) -> bool:
+    """Whether it is led still as the guest was told."""
+    return partition is led.partition and partition.is_leader and partition.leader_epoch == led.leader_epoch

@@ -1,0 +1,58 @@
+"""When a node writes its checkpoints: all now and then, and soon where logs start when that is to move."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...runtime.shell_io import TaskOwner
+    from ..node import StorageNode
+    from .workers_io import Workers
+
+
+class Checkpoints:
+    """Writes on threads, one checkpoint at a time. `one_at_a_time` is also held while metadata is followed,
+    which takes partitions out of the checkpoints; `perform` does what the core asks for."""
+
+    def __init__(
+        self,
+        core: StorageNode,
+        workers: Workers,
+        one_at_a_time: asyncio.Lock,
+        *,
+        is_ending: Callable[[], bool],
+        perform: Callable[[], None],
+    ) -> None:
+        self._core = core
+        self._workers = workers
+        self._one_at_a_time = one_at_a_time
+        self._is_ending = is_ending
+        self._perform = perform
+
+    async def write_all(self) -> None:
+        """Write all, and begin the flushes that let the next ones say more."""
+        await self._write(only_starts=False)
+        # Order: a stop that came meanwhile waits for running jobs only; no flush may begin after it.
+        if not self._is_ending():
+            self._core.flush_all()
+            self._perform()
+
+    def start_writing_starts(self, tasks: TaskOwner) -> None:
+        """Write soon where logs start; what is asked for until then goes with it."""
+        if not (self._is_ending() or tasks.is_stopping):
+            tasks.spawn(self._write(only_starts=True), "where logs start")
+
+    async def _write(self, *, only_starts: bool) -> None:
+        async with self._one_at_a_time:
+            if self._is_ending():
+                return  # the shutdown writes them
+            tasks = self._core.checkpoints_begin(only_starts=only_starts)
+            try:
+                await asyncio.gather(*(self._workers.run(task.run) for task in tasks))
+            finally:
+                self._core.checkpoints_end(tasks)
+        if not self._is_ending():
+            self._perform()

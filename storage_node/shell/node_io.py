@@ -1,0 +1,499 @@
+"""The storage node as it runs: one event loop around the node core, its sockets, its timer and its threads.
+
+Ownership: only the loop's thread touches the core and the logs, but for recovery at the start. Slow work
+leaves as effects, runs on worker threads and comes back as a call on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.errors import ClosedError, KafkaStorageError
+from ...protocol.transport.router_io import Router, ServerIdentity
+from ...runtime.clock_io import monotonic_ms, wall_ms
+from ...runtime.files.files_io import OsFiles
+from ...runtime.limited_log_io import LimitedLog
+from ...runtime.shell_io import TaskOwner, require_assertions
+from ..edge.earlier_ports_io import adopt_registered_ports
+from ..edge.forwarder_io import Forwarder
+from ..edge.gateway_io import GatewaySeat
+from ..edge.listener_io import LIVE_KEYS as LISTENER_KEYS
+from ..edge.listener_io import bind, router_limits
+from ..edge.served_apis import FORWARDED_KEYS, SERVED_APIS
+from ..effects import (
+    AdvisePages,
+    AskPeer,
+    CheckpointStarts,
+    CopyLog,
+    DeleteLog,
+    Effect,
+    EndNode,
+    EndTurn,
+    FlushLog,
+    LookUpOffsets,
+    Note,
+    ProposeIsr,
+    ReadCold,
+    ReadForGuest,
+    Recompress,
+    RemoveFiles,
+    SendFetch,
+    TellController,
+    WakeAt,
+)
+from ..links.controller_link_io import ControllerLink, ControllerLocators, LinkEvents, NodeIdentity
+from ..links.replication_io import Replication
+from ..log.log_manager import LogManager
+from ..node import StorageNode
+from .checkpoints_io import Checkpoints
+from .cleaner_io import CleanerThreads
+from .log_loading_io import load_logs, write_identity
+from .workers_io import Workers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...protocol.messages.control import FetchMetadataResponse
+    from ...protocol.model import ListenerEndpoint
+    from ...protocol.transport.peers import Peer, Request
+    from ...runtime.files.file_layer import Files
+    from ..configs.node_config import NodeConfig
+    from ..edge.gateway import GatewayFactory
+    from ..embedded.contract import GuestFactory
+    from ..replica.partition import Partition
+    from ..replica.recompressor import QueuedBatch
+
+log = logging.getLogger("headrace.storage_node")
+
+FLUSH_CHECK_S = 1.0  # how exact flush.ms is
+READER_ROOM_BYTES = 64 * 1024  # of one answer, when those who do not read hold all there is
+
+
+class NodeServer:
+    """One storage node. `start` it, await `run`, `stop` it; or `kill` it to act out a crash."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        locate_controller: ControllerLocators,
+        files: Files | None = None,
+        guest: GuestFactory | None = None,
+        gateway: GatewayFactory | None = None,
+    ) -> None:
+        """Without a `guest` groups and transactions are not served, without a `gateway` Kafka's clients."""
+        self.host = config.host
+        self.port = config.listener_port
+        self.node_id = config.node_id
+        self.cluster_id = ""
+        self.incarnation_id = _new_uuid()  # of this process; the host may give its own before the start
+        self._config = config
+        self._locate = locate_controller
+        self._guest = guest
+        self._files: Files = OsFiles() if files is None else files
+        self._tasks = TaskOwner()
+        self._log = LimitedLog(log)
+        self._manager = LogManager(
+            self._files,
+            config.log_dirs,
+            defaults=config.log_defaults(),
+            new_uuid=_new_uuid,
+            on_offline=self._on_offline,
+            reserve_bytes=config.log_dir_reserve_bytes,
+            cordoned_dirs=config.cordoned_log_dirs,
+        )
+        recovery_threads = config.num_recovery_threads_per_data_dir * len(config.log_dirs)
+        self._workers = Workers(
+            self._tasks,
+            sync_threads=config.background_threads,
+            spare_threads=max(2, recovery_threads),
+            cold_threads=config.fetch_cold_threads,
+        )
+        self._gateway = GatewaySeat(gateway, config, self._files, self._on_request, self._tasks.fail)
+        self._identity = ServerIdentity(incarnation=uuid.uuid4().int >> 65)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._router: Router | None = None
+        self._core: StorageNode | None = None
+        self._link: ControllerLink | None = None
+        self._forwarder: Forwarder | None = None
+        self._replication: Replication | None = None
+        self._checkpoints: Checkpoints | None = None
+        self._cleaners: CleanerThreads | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._one_at_a_time = asyncio.Lock()  # following metadata, and writing checkpoints
+        self._is_stopping = False
+        self._is_closed = False
+        self._released = asyncio.Event()
+
+    # --- life ------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Recover the logs, bind, register, follow the metadata; return once the node may lead.
+
+        Errors: what went wrong, with everything released again: KafkaStorageError when no log dir is
+        usable or one is in use, ConfigError, InconsistentClusterIdError, DuplicateBrokerRegistrationError;
+        ClosedError when it was stopped meanwhile.
+        """
+        require_assertions()
+        try:
+            self._loop = asyncio.get_running_loop()
+            self.node_id, self.cluster_id = await load_logs(
+                self._manager, self._workers, self._config.node_id
+            )
+            await self._tasks.unless_stopping(
+                adopt_registered_ports(self._config, self._files, self.node_id, self._locate)
+            )
+            self._raise_if_stopped(self._is_ending())
+            link = self._open()
+            link.start()
+            await self._until_active(link)
+            assert self._replication is not None, "made with the link"
+            await self._gateway.start(self._replication, self._perform)
+        except BaseException:
+            await self._release()
+            raise
+
+    def _open(self) -> ControllerLink:
+        """Bind, and put the parts together. Order: no await, so no request comes in between."""
+        config, tasks = self._config, self._tasks
+        self._identity.cluster_id, self._identity.node_id = self.cluster_id, self.node_id
+        router, self.port = bind(config, self._files, self._new_router)
+        self._router = router
+        core = self._core = StorageNode(
+            config,
+            self._manager,
+            replies := self._gateway.replies(router),
+            now_ms=monotonic_ms(),
+            room=self._response_room,
+            guest=self._guest,
+        )
+        core.guest.note_time(monotonic_ms(), wall_ms())
+        core.config.on_change(LISTENER_KEYS, lambda now: router.limit(router_limits(now)))
+        core.config.on_change(
+            ("background.threads",), lambda now: self._workers.resize(now.background_threads)
+        )
+        identity = NodeIdentity(
+            node_id=self.node_id,
+            cluster_id=self.cluster_id,
+            incarnation_id=self.incarnation_id,
+            host=self.host,
+            port=config.advertised_port or self.port,
+            rack=config.broker_rack or None,
+            log_dir_ids=self._manager.directory_ids,
+            previous_end=self._manager.previous_end,
+            listeners=self._gateway.bind(core),
+        )
+        events = LinkEvents(
+            self._adopt, self._apply_metadata, lambda: core.image.offset, core.replicas.disks.news
+        )
+        link = self._link = ControllerLink(config, self._locate, identity, events, tasks)
+        core.guest.lease = link.membership.lease
+        self._forwarder = Forwarder(link, replies, core, tasks, self._perform)
+        self._replication = Replication(core, link, tasks, self._perform)
+        self._checkpoints = Checkpoints(
+            core, self._workers, self._one_at_a_time, is_ending=self._is_ending, perform=self._perform
+        )
+        self._cleaners = CleanerThreads(core, self._workers, tasks, self._perform)
+        tasks.spawn(router.run(), "listener")
+        tasks.every(config.checkpoint_interval_ms / 1000, self._checkpoints.write_all, "checkpoint")
+        tasks.every(FLUSH_CHECK_S, self._tick, "flush.ms, lagging followers and retention")
+        for purge in self._manager.purge_tasks():  # what a crash left half deleted
+            self._start_purge(purge)
+        return link
+
+    async def _until_active(self, link: ControllerLink) -> None:
+        """Wait for leave to lead, or for the end that comes instead."""
+        await self._tasks.unless_stopping(link.is_active.wait())
+        self._raise_if_stopped(not link.is_active.is_set())
+
+    def _raise_if_stopped(self, is_stopped: bool) -> None:
+        if self._tasks.failure is not None:
+            raise self._tasks.failure
+        if is_stopped:
+            raise ClosedError("the node was stopped while it started")
+
+    @property
+    def endpoints(self) -> tuple[ListenerEndpoint, ...]:
+        """Where Kafka's clients reach this node."""
+        return self._gateway.endpoints
+
+    async def run(self) -> None:
+        """Serve until `stop` (returns) or until something fails (raises); then everything is released."""
+        try:
+            await self._tasks.run()
+        finally:
+            await self._release()
+
+    async def stop(self) -> None:
+        """Controlled shutdown: give leadership away, stop serving, flush, write checkpoints and the clean
+        marker. When the node has ended or is ending already, only waits for that."""
+        if self._is_ending():
+            await self._released.wait()
+            return
+        self._is_stopping = True
+        link = self._link
+        if link is not None and not self._tasks.is_stopping:
+            link.ask_to_leave()
+            await self._tasks.unless_stopping(link.has_left.wait())
+        try:
+            await self._close_sockets()
+            await self._end_jobs()
+            if link is not None and self._tasks.failure is None and not self._is_closed:
+                await self._workers.run(lambda: self._manager.shutdown(link.broker_epoch))
+        finally:
+            self._tasks.stop()
+            await self._release()
+
+    async def kill(self) -> None:
+        """End as if the process had died: no farewell, no flush, no clean marker; locks are released."""
+        self._tasks.stop()
+        self._gateway.close()
+        if self._router is not None:
+            self._router.close()
+        await self._release()
+
+    def _is_ending(self) -> bool:
+        """Whether a stop or an end has begun; ask again after each await."""
+        return self._is_stopping or self._is_closed
+
+    async def _release(self) -> None:
+        """Let go of everything, once; later callers wait for the first."""
+        if self._is_closed:
+            await self._released.wait()
+            return
+        self._is_closed = True
+        try:
+            await self._close_sockets()
+            self._tasks.stop()
+            await self._end_jobs()
+            self._workers.close()
+            self._manager.abandon()
+        finally:
+            self._released.set()
+
+    async def _end_jobs(self) -> None:
+        if self._cleaners is not None:
+            await self._cleaners.stop()
+        await self._workers.finish()
+
+    async def _close_sockets(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._replication is not None:
+            self._replication.close()
+        if self._link is not None:
+            self._link.close()
+        await self._gateway.stop()
+        if self._router is not None:
+            await self._router.stop()
+
+    # --- the listener ----------------------------------------------------------------------------------
+
+    def _new_router(self, port: int) -> Router:
+        limits = router_limits(self._config)
+        host = self._config.listener_host
+        router = Router(host, port, self._gateway.take, SERVED_APIS, self._identity, limits)
+        router.on_peer_gone = self._on_peer_gone
+        router.warn = self._log.warning
+        return router
+
+    def _response_room(self) -> int:
+        """Response bytes that one more answer may have. Never nothing: the router refuses those who leave
+        theirs unread, and a few of them must not keep everybody else from reading."""
+        assert self._router is not None, "bound"
+        pending = self._router.pending_response_bytes + self._gateway.pending_response_bytes
+        left = self._running_core().config.now.queued_max_response_bytes - pending
+        return max(left, READER_ROOM_BYTES)
+
+    def _on_request(self, request: Request) -> None:
+        if request.api.key in FORWARDED_KEYS:
+            assert self._forwarder is not None, "made before the loop reads its first request"
+            self._forwarder.start(request)
+            return
+        self._running_core().handle(request, monotonic_ms(), wall_ms())
+        self._perform()
+
+    def _on_peer_gone(self, peer: Peer) -> None:
+        self._gateway.peer_gone(peer)
+        self._running_core().connection_gone(peer.session)
+        self._perform()
+
+    # --- effects ---------------------------------------------------------------------------------------
+
+    def _running_core(self) -> StorageNode:
+        assert self._core is not None, "the node has started"
+        return self._core
+
+    def _perform(self) -> None:
+        """Do what the core asks for, until it asks for nothing more."""
+        core = self._running_core()
+        while effects := core.take_effects():
+            for effect in effects:
+                self._perform_one(effect)
+
+    def _perform_one(self, effect: Effect) -> None:
+        match effect:
+            case FlushLog(partition, is_awaited):
+                self._start_flush(partition, is_awaited=is_awaited)
+            case DeleteLog() | RemoveFiles():
+                self._start_purge(effect.run)
+            case CheckpointStarts():
+                assert self._checkpoints is not None, "made with the core"
+                self._checkpoints.start_writing_starts(self._tasks)
+            case LookUpOffsets() | ReadCold() | Recompress() | ReadForGuest() | AdvisePages() | CopyLog():
+                self._start_work(effect)
+            case SendFetch() | ProposeIsr() | AskPeer() | EndTurn():
+                assert self._replication is not None, "made with the core"
+                self._replication.perform(effect)
+            case TellController():
+                assert self._link is not None, "made with the core"
+                self._link.beat_now()
+            case WakeAt(deadline_ms):
+                self._set_timer(deadline_ms)
+            case Note(level, text):
+                self._log.log(level, text, "node %d: %s", self.node_id, text)
+            case EndNode(error):
+                self._tasks.fail(error)
+
+    def _start_work(
+        self, effect: LookUpOffsets | ReadCold | Recompress | ReadForGuest | AdvisePages | CopyLog
+    ) -> None:
+        """Run slow work on a thread, then report it to the core. A node that is ending begins no read: its
+        clients are gone."""
+        core, workers = self._running_core(), self._workers
+        match effect:
+            case LookUpOffsets(lookup):
+                workers.look_up(lookup.run, self._reporting(lambda: core.looked_up(lookup)))
+            case Recompress(item):
+                workers.recompress(item.run, self._reporting(lambda: self._recompressed(item)))
+            case CopyLog(key, move):
+                workers.start(move.run, self._reporting(lambda: core.copied(key, move)))
+            case _ if self._is_ending():
+                return
+            case ReadCold(read):
+                workers.read_cold(read.run, self._reporting(lambda: core.cold_read(read, monotonic_ms())))
+            case ReadForGuest(read=guest_read):
+                was_read = lambda: core.guest_read(guest_read, monotonic_ms())  # noqa: E731
+                workers.start(guest_read.run, self._reporting(was_read))
+            case AdvisePages(advice):
+                workers.read_cold(advice.run)
+
+    def _recompressed(self, item: QueuedBatch) -> None:
+        if not self._is_closed:  # a node that was killed appends nothing more
+            self._running_core().recompressed(item, monotonic_ms(), wall_ms())
+
+    def _reporting(self, report: Callable[[], None]) -> Callable[[KafkaStorageError | None], None]:
+        """For the end of work on a thread: `report` it to the core, and do what the core asks for."""
+
+        def done(_error: KafkaStorageError | None) -> None:
+            report()
+            self._perform()
+
+        return done
+
+    def _set_timer(self, deadline_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        delay_s = max(deadline_ms - monotonic_ms(), 0) / 1000
+        on_timer = self._tasks.guarded(self._on_timer)
+        self._timer = asyncio.get_running_loop().call_later(delay_s, on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._running_core().expire(monotonic_ms())
+        self._perform()
+
+    def _start_flush(self, partition: Partition, *, is_awaited: bool) -> None:
+        """Begin here, sync on a thread, finish here: appends go on meanwhile and share the next flush."""
+        of_partition = partition.log
+        assert of_partition is not None, "only an online partition is flushed"
+        core = self._running_core()
+        flush = of_partition.start_flush()
+        if flush is None:
+            core.flushed(partition, of_partition.recovery_point)
+            return
+
+        def done(error: KafkaStorageError | None) -> None:
+            if error is None:
+                of_partition.finish_flush(flush)
+                core.flushed(partition, of_partition.recovery_point)
+            else:
+                core.flush_failed(partition, error)
+            self._perform()
+
+        self._workers.start(flush.sync, done, is_awaited=is_awaited)
+
+    def _start_purge(self, remove: Callable[[], None]) -> None:
+        """Free space on a thread. What has not begun when the node stops is left to the next start, so that a
+        stop right after the deletion of thousands of partitions does not wait for all of them."""
+
+        def unless_stopping() -> None:
+            if not self._is_ending():
+                remove()
+
+        self._workers.purge(unless_stopping)
+
+    def _tick(self) -> None:
+        if self._is_stopping:
+            return
+        self._running_core().tick(monotonic_ms(), wall_ms())
+        self._perform()
+
+    def _on_offline(self, path: str, reason: str) -> None:
+        """A log dir failed; called on whatever thread met the error."""
+        if self._loop is not None and not self._is_closed:
+            lost_dir = self._tasks.guarded(self._lost_dir)
+            self._loop.call_soon_threadsafe(lost_dir, KafkaStorageError(f"{path}: {reason}"))
+
+    def _lost_dir(self, error: KafkaStorageError) -> None:
+        if self._core is not None and not self._is_closed:
+            self._core.disk_failed(error)
+            self._perform()
+
+    # --- the controller --------------------------------------------------------------------------------
+
+    def _adopt(self, node_id: int, cluster_id: str, controller_id: int) -> None:
+        write_identity(self._manager, node_id, cluster_id)
+        self.node_id, self.cluster_id = node_id, cluster_id
+        self._identity.node_id, self._identity.cluster_id = node_id, cluster_id
+        self._running_core().joined(node_id, controller_id)
+
+    async def _apply_metadata(self, response: FetchMetadataResponse) -> int:
+        """One step at a time: a new connection may bring the next while logs are made for the last."""
+        core = self._running_core()
+        async with self._one_at_a_time:
+            step = core.read_metadata(response)
+            if step is None or self._link is None:
+                return core.image.offset
+            broker_epoch = self._link.broker_epoch
+            tasks = core.logs_ahead(step, broker_epoch)
+            await asyncio.gather(*(self._workers.run(task.run) for task in tasks))
+            if self._is_ending():
+                return core.image.offset
+            offset = core.follow(step, broker_epoch, tasks, now_ms=monotonic_ms())
+        self._perform()
+        return offset
+
+    # --- for people ------------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """JSON-able facts for people and the CLI."""
+        facts: dict[str, Any] = {
+            "node_id": self.node_id,
+            "cluster_id": self.cluster_id,
+            "endpoint": f"{self.host}:{self.port}",
+            "rack": self._config.broker_rack or None,
+            "broker_epoch": self._link.broker_epoch if self._link is not None else -1,
+            "state": self._link.membership.state.value if self._link is not None else "starting",
+            "log_dirs": self._manager.describe_dirs(),
+            "connections": self._router.connections if self._router is not None else 0,
+        }
+        if self._core is not None:
+            facts.update(self._core.status(), **self._gateway.status())
+        return facts
+
+
+def _new_uuid() -> bytes:
+    return uuid.uuid4().bytes

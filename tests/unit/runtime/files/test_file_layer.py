@@ -1,0 +1,27 @@
+"""Small files are replaced so that no crash leaves a mix."""
+
+from __future__ import annotations
+
+import pytest
+from fake_files import Crash, FakeFiles
+from headrace.runtime.files.file_layer import read_file, write_file_atomically
+
+
+@pytest.mark.parametrize("mode", ["none", "all", *range(8)])
+def test_an_atomic_write_survives_a_power_loss_at_any_operation(mode: str | int) -> None:
+    """Whatever is cut off, the file holds the old content or the new one; once the call returned, the new."""
+    for crash_at in range(20):
+        files = FakeFiles()
+        files.mkdir("/d")
+        files.fsync_directory("/")
+        write_file_atomically(files, "/d", "c", b"old" * 100)
+        files.crash_at = len(files.operations) + crash_at
+        files.tear_bytes = 70
+        try:
+            write_file_atomically(files, "/d", "c", b"new" * 200)
+        except Crash:
+            assert read_file(files.power_loss(mode), "/d/c") in (b"old" * 100, b"new" * 200)
+        else:
+            assert read_file(files.power_loss(mode), "/d/c") == b"new" * 200
+            return
+    pytest.fail("the write has more operations than were tried")

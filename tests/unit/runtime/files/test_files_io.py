@@ -1,0 +1,90 @@
+"""The real file layer: errors of the system, short writes, closing under a reader."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from headrace.protocol.errors import KafkaStorageError
+from headrace.runtime.files.file_layer import FileGoneError
+from headrace.runtime.files.files_io import OsFiles
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_errors_name_the_operation_the_path_and_the_errno(tmp_path: Path) -> None:
+    """What an operator needs; and a disk's error is not taken for a missing file."""
+    (tmp_path / "a").write_text("x")
+    with pytest.raises(KafkaStorageError, match=rf"mkdir {tmp_path}/a/b: .*ENOTDIR") as caught:
+        OsFiles().mkdir(f"{tmp_path}/a/b")
+    assert not isinstance(caught.value, FileGoneError)
+
+
+def test_a_full_device_is_an_error_not_an_endless_loop(tmp_path: Path) -> None:
+    """/dev/full takes nothing."""
+    file = OsFiles().open("/dev/full")
+    with pytest.raises(KafkaStorageError, match=errno.errorcode[errno.ENOSPC]):
+        file.pwrite(0, [b"x" * 100])
+    file.close()
+
+
+def test_a_lack_of_memory_is_not_the_disks(tmp_path: Path) -> None:
+    """Memory that cannot be had, for real: what is cached counts as not cached, and the read that may wait
+    says so, with no word against the disk."""
+    file = OsFiles().open(f"{tmp_path}/a", create=True)
+    file.pwrite(0, [b"x" * 100])
+    for size in (1 << 48, 1 << 62):
+        assert file.pread_cached(0, size) is None
+        with pytest.raises(MemoryError):
+            file.pread(0, size)
+    assert file.pread_cached(0, 100) == b"x" * 100
+
+
+def test_more_buffers_than_the_kernel_takes_at_once(tmp_path: Path) -> None:
+    """Above IOV_MAX the write goes on where it stopped."""
+    file = OsFiles().open(f"{tmp_path}/a", create=True)
+    pieces = [number.to_bytes(2, "big") for number in range(3000)]
+    file.pwrite(0, pieces)
+    assert file.pread(0, 9000) == b"".join(pieces)
+    file.close()
+
+
+def test_closing_does_not_pull_the_descriptor_from_under_a_reader(tmp_path: Path) -> None:
+    """Readers on threads while the owner closes and opens other files: right bytes or FileGoneError, never
+    the bytes of the file that got the descriptor's number next."""
+    files = OsFiles()
+    wrong: list[bytes] = []
+
+    def read(file: object) -> None:
+        try:
+            while True:
+                data = file.pread(0, 1000)  # type: ignore[attr-defined]
+                if data != b"r" * 1000:
+                    wrong.append(data)
+        except FileGoneError:
+            return
+
+    for number in range(20):
+        file = files.open(f"{tmp_path}/right{number}", create=True)
+        file.pwrite(0, [b"r" * 1000])
+        reader = threading.Thread(target=read, args=(file,))
+        reader.start()
+        file.close()
+        other = files.open(f"{tmp_path}/wrong{number}", create=True)
+        other.pwrite(0, [b"w" * 1000])
+        reader.join()
+        other.close()
+    assert wrong == []
+
+
+def test_descriptors_are_given_back(tmp_path: Path) -> None:
+    """Closing really closes."""
+    before = len(os.listdir("/proc/self/fd"))
+    files = [OsFiles().open(f"{tmp_path}/{number}", create=True) for number in range(20)]
+    for file in files:
+        file.close()
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -1,0 +1,52 @@
+"""Kafka's `listeners` and `advertised.listeners`: what is bound, what is told, what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from headrace.protocol.errors import ConfigError
+from headrace.storage_node.configs.gateway_config import advertised, wanted_listeners
+from headrace.storage_node.configs.node_config import NodeConfig
+
+
+def config(**values: Any) -> NodeConfig:
+    """Of a node."""
+    return NodeConfig.of({"log.dirs": "/d", **{name.replace("_", "."): v for name, v in values.items()}})
+
+
+def test_without_them_there_is_no_listener() -> None:
+    """The default."""
+    assert wanted_listeners(config(), "own") == []
+
+
+def test_what_is_bound_and_what_is_told() -> None:
+    """Names in capitals, hosts and ports that are not named filled in, IPv6 in brackets."""
+    made = config(
+        listeners="plaintext://:9092,INNER://[::1]:0,OUTER://0.0.0.0:9094",
+        advertised_listeners="OUTER://outside.example:19094",
+    )
+    wanted = wanted_listeners(made, "own")
+    assert wanted == [("PLAINTEXT", "own", 9092), ("INNER", "::1", 0), ("OUTER", "0.0.0.0", 9094)]
+    assert advertised(made, "PLAINTEXT", 9092, "me") == ("PLAINTEXT", "me", 9092)
+    assert advertised(made, "INNER", 40_000, "me") == ("INNER", "::1", 40_000)
+    assert advertised(made, "OUTER", 9094, "me") == ("OUTER", "outside.example", 19_094)
+
+
+@pytest.mark.parametrize(
+    ("listeners", "told", "words"),
+    [
+        ("9092", "", "NAME://host:port"),
+        ("PLAINTEXT://h:99999", "", "NAME://host:port"),
+        ("PLAINTEXT://h:1,plaintext://h:2", "", "twice"),
+        ("PLAINTEXT://0.0.0.0:9092", "", "advertised.listeners"),
+        ("SSL://h:9093", "", "SSL"),
+        ("PLAINTEXT://h:1", "OTHER://h:1", "OTHER"),
+        ("PLAINTEXT://h:1", "PLAINTEXT://0.0.0.0:1", "advertised.listeners"),
+        (",".join(f"L{number}://h:{number}" for number in range(1, 18)), "", "16"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(listeners: str, told: str, words: str) -> None:
+    """Before anything is started."""
+    with pytest.raises(ConfigError, match=words):
+        config(listeners=listeners, advertised_listeners=told)

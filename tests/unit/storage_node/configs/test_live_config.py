@@ -1,0 +1,211 @@
+"""A node's configuration while it runs: whose value holds, who is told, and what each part does then."""
+
+from __future__ import annotations
+
+from core_rig import CoreRig
+from headrace.protocol.metadata.image import BROKER_RESOURCE, CLUSTER_DEFAULT
+from headrace.protocol.metadata.records import ConfigRecord
+from headrace.storage_node.configs.live_config import LIVE_KEYS, LiveConfig
+from headrace.storage_node.configs.node_config import CLUSTER_WIDE_KEYS, NodeConfig
+from headrace.storage_node.log.log_defaults import TOPIC_KEY_SYNONYMS
+from node_rig import batch
+from replica_rig import Replicas
+
+NODE_7 = (BROKER_RESOURCE, "7")
+
+
+def live(**own: object) -> LiveConfig:
+    return LiveConfig(NodeConfig.of({"log.dirs": "/d", **{k.replace("_", "."): v for k, v in own.items()}}))
+
+
+def test_the_nodes_value_is_over_the_clusters_and_that_over_its_own_file() -> None:
+    """Each level that is taken back lets the one below show."""
+    config = live(background_threads=2)
+    cluster, node = {CLUSTER_DEFAULT: {"background.threads": "5"}}, {NODE_7: {"background.threads": "9"}}
+    seen = []
+    for configs in (
+        {},
+        cluster,
+        {**cluster, **node},
+        node,
+        {(BROKER_RESOURCE, "8"): {"max.connections": "1"}},
+    ):
+        assert config.follow(configs, 7) == ()
+        seen.append(config.now.background_threads)
+    assert seen == [2, 5, 9, 9, 2]
+    assert config.now == config.own
+
+
+def test_listeners_hear_of_their_keys_alone() -> None:
+    """Once per change, with the whole configuration; not when a value is set to what it is."""
+    config, told = live(), []
+    config.on_change(("max.connections", "background.threads"), lambda now: told.append(now.max_connections))
+    config.follow({CLUSTER_DEFAULT: {"log.roll.ms": "5000"}}, 7)
+    assert told == []
+    config.follow({CLUSTER_DEFAULT: {"max.connections": "5", "background.threads": "3"}}, 7)
+    config.follow({CLUSTER_DEFAULT: {"max.connections": "5", "background.threads": "3"}}, 7)
+    config.follow({NODE_7: {"max.connections": "5", "background.threads": "3"}}, 7)
+    assert told == [5]
+    config.follow({}, 7)
+    assert told == [5, 10_000]
+
+
+def test_looking_ahead_tells_nobody() -> None:
+    """The logs of the next image are made with its configs, before it is followed."""
+    config, told = live(), []
+    config.on_change(("log.roll.ms",), lambda now: told.append(now.log_roll_ms))
+    ahead = {CLUSTER_DEFAULT: {"log.roll.ms": "5000"}}
+    assert config.topic_defaults(ahead, 7).segment_ms == 5_000
+    assert not told
+    assert config.now.log_roll_ms != 5_000
+    config.follow(ahead, 7)
+    assert told == [5_000]
+
+
+def test_what_cannot_be_applied_is_said_once_and_the_rest_holds() -> None:
+    """A newer controller may allow what this node does not know; keys that are not live stay as they are."""
+    config = live()
+    dynamic = {
+        "background.threads": "many",
+        "max.connections": "7",
+        "node.id": "99",
+        "log.dirs": "/elsewhere",
+        "key.of.tomorrow": "1",
+    }
+    (fault,) = config.follow({CLUSTER_DEFAULT: dynamic}, 7)
+    assert "background.threads" in fault
+    assert config.follow({CLUSTER_DEFAULT: dynamic}, 7) == ()
+    assert (config.now.max_connections, config.now.background_threads) == (7, 4)
+    assert (config.now.node_id, config.now.log_dirs) == (-1, ("/d",))
+
+
+def test_values_that_go_together_only_as_a_whole_are_taken() -> None:
+    """One by one the first would be refused: the jitter above the time, which comes later."""
+    dynamic = {"log.roll.ms": str(90 * 24 * 3_600_000), "log.roll.jitter.ms": str(30 * 24 * 3_600_000)}
+    config = live()
+    assert config.follow({CLUSTER_DEFAULT: dynamic}, 7) == ()
+    assert config.now.log_roll_jitter_ms == 30 * 24 * 3_600_000
+
+
+def test_under_a_value_that_cannot_be_the_clusters_holds() -> None:
+    """And what does not hold is not told as if it did."""
+    config = live(background_threads=2)
+    configs = {
+        CLUSTER_DEFAULT: {"background.threads": "5", "max.connections": "6"},
+        NODE_7: {"background.threads": "many", "max.connections": "7", "key.of.tomorrow": "1"},
+    }
+    (fault,) = config.follow(configs, 7)
+    assert "many" in fault
+    assert (config.now.background_threads, config.now.max_connections) == (5, 7)
+    assert config.applied(configs, 7) == {
+        CLUSTER_DEFAULT: configs[CLUSTER_DEFAULT],
+        NODE_7: {"max.connections": "7", "key.of.tomorrow": "1"},
+    }
+
+
+def test_values_that_do_not_fit_the_nodes_own_are_left_out() -> None:
+    """The controller does not know a node's file."""
+    config = live(log_roll_ms=1_000)
+    (fault,) = config.follow({CLUSTER_DEFAULT: {"log.roll.jitter.ms": "2000"}}, 7)
+    assert "log.roll.jitter.ms" in fault
+    assert config.now == config.own
+
+
+def test_every_default_of_a_topic_key_is_live() -> None:
+    """As in Kafka. Those of the cluster as a whole are live too: nodes follow them."""
+    assert set(TOPIC_KEY_SYNONYMS) <= LIVE_KEYS
+    assert CLUSTER_WIDE_KEYS <= LIVE_KEYS
+
+
+# --- the parts that act ---------------------------------------------------------------------------------
+
+
+def cluster_wide(name: str, value: str | None) -> ConfigRecord:
+    return ConfigRecord(*CLUSTER_DEFAULT, name, value)
+
+
+def test_topics_without_own_values_follow_the_cluster() -> None:
+    """At once, with the logs that are there and those that come; the topic's own value stays."""
+    rig = CoreRig()
+    free, own = rig.topic("free"), rig.topic("own", segment_ms="7777")
+    rig.metadata(cluster_wide("log.roll.ms", "5000"))
+    later = rig.topic("later")
+
+    def times() -> list[int]:
+        return [rig.core.replicas.partitions[each, 0].log.config.segment_ms for each in (free, own, later)]
+
+    assert times() == [5_000, 7_777, 5_000]
+    rig.metadata(ConfigRecord(BROKER_RESOURCE, str(rig.node_id), "log.roll.ms", "6000"))
+    assert times() == [6_000, 7_777, 6_000]
+    assert [p.log.config.segment_ms for p in rig.restarted().core.replicas.partitions.values()] == times()
+    rig.metadata(
+        cluster_wide("log.roll.ms", None),
+        ConfigRecord(BROKER_RESOURCE, str(rig.node_id), "log.roll.ms", None),
+    )
+    assert times() == [7 * 24 * 3_600_000, 7_777, 7 * 24 * 3_600_000]
+
+
+def test_the_size_of_messages_is_another_at_once() -> None:
+    """MESSAGE_TOO_LARGE from the next produce on, and not any more when it is taken back."""
+    rig = CoreRig()
+    topic = rig.topic()
+    for value, code in (("100", 10), (None, 0)):
+        rig.metadata(cluster_wide("message.max.bytes", value))
+        assert rig.produce(topic, batch(b"v" * 200), acks=1).first.error_code == code
+
+
+def test_the_memory_for_tails_is_another_at_once() -> None:
+    """With none, what was read from memory is read from the file; with some, it fills again."""
+    rig = CoreRig()
+    topic = rig.topic()
+    rig.produce(topic, batch(b"v" * 1_000), acks=1)
+    tail = rig.core.replicas.partitions[topic, 0].log.tail
+    assert len(tail) == 1
+    rig.metadata(cluster_wide("log.tail.cache.bytes", "0"))
+    assert len(tail) == 0
+    rig.metadata(cluster_wide("log.tail.cache.bytes", "1000000"))
+    rig.produce(topic, batch(b"v" * 1_000), acks=1)
+    assert len(tail) == 1
+    rig.metadata(cluster_wide("log.tail.cache.partition.bytes", "100"))
+    rig.produce(topic, batch(b"v" * 1_000), acks=1)
+    assert len(tail) == 0
+
+
+def test_retention_looks_at_the_new_interval() -> None:
+    """Not at the end of the old one, an hour later; and back."""
+    rig = CoreRig(log_retention_check_interval_ms=3_600_000)
+    topic = rig.topic(segment_bytes=str(1 << 20), retention_bytes="1000")
+    for _ in range(5):
+        rig.produce(topic, batch(b"v" * 400_000), acks=1)
+
+    def starts_after(seconds: int) -> int:
+        for _ in range(seconds):
+            rig.now_ms += 1_000
+            rig.tick()
+            rig.checkpoint_starts()
+        return int(rig.core.replicas.partitions[topic, 0].log.log_start_offset)
+
+    starts_after(40)  # past the first round
+    rig.produce(topic, batch(b"v" * 400_000), acks=1)
+    before = starts_after(60)
+    for _ in range(5):
+        rig.produce(topic, batch(b"v" * 400_000), acks=1)
+    assert starts_after(60) == before
+    rig.metadata(cluster_wide("log.retention.check.interval.ms", "5000"))
+    assert starts_after(8) > before
+
+
+def test_partitions_go_to_another_number_of_fetchers_and_lose_nothing() -> None:
+    """With fetches under way, and back again; the followers have everything and are in sync."""
+    cluster = Replicas()
+    cluster.produce(b"0")
+    cluster.settle()
+    for number, count in enumerate(("5", "2", "1"), 1):
+        cluster.produce(b"%d" % number)
+        cluster.step()
+        cluster.publish(cluster_wide("num.replica.fetchers", count))
+        cluster.settle()
+    cluster.pass_time(2_000)
+    assert cluster.values(2) == cluster.values(3) == [b"0", b"1", b"2", b"3"]
+    assert cluster.registration.isr == (1, 2, 3)
+    cluster.check_prefixes()

@@ -1,0 +1,64 @@
+"""Levels of Python's loggers by Kafka's names."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from headrace.storage_node.configs.logger_levels_io import ProcessLoggers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NAME = "headrace.test_logger_levels"
+
+
+@pytest.fixture(autouse=True)
+def _levels_are_restored() -> Iterator[None]:
+    logger, root = logging.getLogger(NAME), logging.root.level
+    yield
+    logger.setLevel(logging.NOTSET)
+    logging.root.setLevel(root)
+
+
+@pytest.mark.parametrize("level", ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"])
+def test_a_level_is_shown_as_it_was_set(level: str) -> None:
+    """Of a logger and of the root; a logger without a level of its own shows that of its parent."""
+    loggers = ProcessLoggers()
+    loggers.set_level(NAME, level)
+    assert loggers.levels()[NAME] == level
+    loggers.set_level("root", "FATAL")
+    assert loggers.levels()["root"] == "FATAL"
+    loggers.set_level(NAME, None)
+    assert loggers.levels()[NAME] == loggers.levels().get("headrace", "FATAL")
+
+
+def test_loggers_that_other_threads_make_meanwhile_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new logger changes the table of loggers while their names are looked at."""
+
+    class Name(str):
+        __slots__ = ()
+
+        def split(self, *_args: Any) -> list[str]:
+            logging.getLogger(f"application.{len(logging.root.manager.loggerDict)}")
+            return ["headrace"]
+
+    table = {Name("headrace.one"): logging.getLogger("headrace.one")}
+    monkeypatch.setattr(logging.root.manager, "loggerDict", table)
+    assert ProcessLoggers().levels().keys() == {"root", "headrace.one"}
+    assert len(table) > 1
+
+
+def test_only_the_root_and_headraces_loggers_are_listed() -> None:
+    """An application around `local()` has loggers of its own."""
+    logging.getLogger("application.of.the.user")
+    names = ProcessLoggers().levels().keys()
+    assert {name.split(".")[0] for name in names} == {"root", "headrace"}
+
+
+@pytest.mark.parametrize(("number", "level"), [(1, "TRACE"), (15, "DEBUG"), (25, "INFO"), (60, "FATAL")])
+def test_a_level_between_is_shown_as_the_one_below(number: int, level: str) -> None:
+    """Python's levels are any numbers."""
+    logging.getLogger(NAME).setLevel(number)
+    assert ProcessLoggers().levels()[NAME] == level

@@ -1,0 +1,249 @@
+"""Clients of the node's own listener under quotas: what they are charged, and that they wait."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from core_rig import FakeReplies
+from headrace.protocol.errors import InvalidRequestError, KafkaError, ThrottlingQuotaExceededError
+from headrace.protocol.messages import data, registry
+from headrace.protocol.messages.control import CreateTopicsResponse
+from headrace.protocol.messages.quotas import DescribeClientQuotasRequest
+from headrace.protocol.metadata.image import BrokerRegistration, MetadataImage
+from headrace.protocol.transport.peers import Peer, Request
+from headrace.runtime.clock_io import monotonic_ms
+from headrace.storage_node.configs.node_config import NodeConfig
+from headrace.storage_node.edge.charges_io import OwnCharges
+from headrace.storage_node.edge.node_quotas import NodeQuotas
+from node_rig import run, until
+
+ALL = (("client-id", None),)
+PRODUCED = data.ProduceResponse((data.ProducePartitionResponse(0, 1),))
+FETCHED = data.FetchResponse((data.FetchPartitionResponse(0, 1, 1, 0, 1),))
+MIB = 1024 * 1024
+CONFIG = NodeConfig.of({"log.dirs": "/d", "quota.window.num": 2, "queued.max.request.bytes": 4 * MIB})
+
+
+class Own(FakeReplies):
+    """The listener: what was answered, in order."""
+
+    def __init__(self) -> None:
+        self.answered: list[Any] = []
+
+    def reply(self, request: Any, body: Any, frames: Any = ()) -> None:
+        self.answered.append(request)
+
+    def reply_error(self, request: Any, error: KafkaError) -> None:
+        self.answered.append((request, error))
+
+    def no_reply(self, request: Any) -> None:
+        self.answered.append(request)
+
+
+class Rig:
+    """A node that answers at once, unless it is told not to."""
+
+    def __init__(self, **quotas: float) -> None:
+        broker = BrokerRegistration(7, 1, b"i" * 16, "h", 1, None, (), False)
+        held = {ALL: quotas} if quotas else {}
+        self.image = replace(MetadataImage(), brokers={7: broker}, client_quotas=held)
+        self.own, self.handled = Own(), list[Request]()
+        self.failures: list[BaseException] = []
+        self.refusal: Exception | None = None
+        self.frames: list[bytes] = []
+        self.peer = Peer(key=b"k", session=5, last_seen_ms=0, address="a", descriptor=-1)
+        self.quotas = NodeQuotas(lambda: CONFIG, lambda: self.image)
+        self.charges = OwnCharges(
+            self.own, self.quotas, lambda: self.image, self.handle, self.failures.append
+        )
+
+    def handle(self, request: Request) -> None:
+        self.handled.append(request)
+        if self.refusal is not None:
+            raise self.refusal
+        if request.api is registry.PRODUCE and request.body.acks == 0:
+            self.charges.no_reply(request)
+        else:
+            self.charges.reply(request, FETCHED if request.api is registry.FETCH else PRODUCED, self.frames)
+
+    def ask(self, api: Any, body: Any, frame: bytes = b"", client_id: str = "c") -> Request:
+        self.peer.client_id = client_id
+        request = Request(self.peer, api, 1, body, b"", [memoryview(frame)], queued_bytes=len(frame))
+        self.charges.take(request)
+        return request
+
+    def gone(self) -> None:
+        self.peer.is_connected = False
+        self.charges.peer_gone(self.peer)
+
+    def produce(self, size: int, acks: int = 1, **who: str) -> Request:
+        return self.ask(registry.PRODUCE, data.ProduceRequest(acks, 1_000, ()), bytes(size), **who)
+
+    def fetch(self, replica_id: int = -1, **who: str) -> Request:
+        body = data.FetchRequest(0, 1, 1 << 20, 0, (), replica_id=replica_id)
+        return self.ask(registry.FETCH, body, **who)
+
+
+def test_without_quotas_nothing_is_counted() -> None:
+    """Nor does anybody wait."""
+    rig = Rig()
+    assert rig.produce(1 << 20).throttle_ms == 0
+    assert len(rig.quotas.meters) == 0
+
+
+@pytest.mark.parametrize("acks", [1, 0])
+def test_who_writes_too_much_waits(acks: int) -> None:
+    """It is told, if it hears; what it sends meanwhile runs when its time has come, in order."""
+
+    async def main() -> None:
+        rig = Rig(producer_byte_rate=100_000.0)
+        assert rig.produce(90_000, acks).throttle_ms == 0
+        told = rig.produce(30_000, acks)
+        assert 0 < told.throttle_ms < 1_000
+        late = [rig.produce(1, acks=1), rig.fetch()]
+        assert len(rig.handled) == 2
+        assert rig.quotas.status()["throttled"] == {"producer_byte_rate": 1}
+        await until(lambda: len(rig.own.answered) == 4)
+        assert rig.handled[2:] == late
+
+    run(main)
+
+
+def test_who_reads_too_much_waits() -> None:
+    """It has what it got; the next answer is no larger than what the windows may hold. Followers are free."""
+
+    async def main() -> None:
+        rig = Rig(consumer_byte_rate=50_000.0)
+        rig.frames = [bytes(130_000)]
+        assert rig.fetch(replica_id=7).throttle_ms == 0
+        told = rig.fetch()
+        assert told.throttle_ms > 0
+        assert told.body.max_bytes == 50_000
+        rig.charges.close()
+
+    run(main)
+
+
+def test_nodes_are_not_charged() -> None:
+    """By the name of a node that is registered; who takes another's name is."""
+
+    async def main() -> None:
+        rig = Rig(producer_byte_rate=1.0)
+        assert rig.produce(1_000, client_id="node-7").throttle_ms == 0
+        assert rig.produce(1_000, client_id="node-8").throttle_ms > 0
+        rig.charges.close()
+
+    run(main)
+
+
+def test_changes_cost_what_the_controller_says() -> None:
+    """The answer that it gave tells for how long to wait."""
+
+    async def main() -> None:
+        rig = Rig(controller_mutation_rate=1.0)
+        peer = Peer(key=b"k", session=5, last_seen_ms=0, address="a", descriptor=-1)
+        request = Request(peer, registry.CREATE_TOPICS, 1, None, b"", [])
+        rig.charges.reply(request, CreateTopicsResponse((), 1, 700))
+        assert request.throttle_ms == 700
+        rig.charges.close()
+
+    run(main)
+
+
+def test_time_is_charged() -> None:
+    """Of the handler's own turn."""
+
+    async def main() -> None:
+        rig = Rig(request_percentage=1e-9)
+        told = rig.ask(registry.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest())
+        assert told.throttle_ms == 1_000, "one window is the longest wait"
+        rig.charges.close()
+
+    run(main)
+
+
+def test_what_waited_and_goes_wrong_is_told() -> None:
+    """An error is its answer; a bug ends the node."""
+
+    async def main() -> None:
+        for refusal in (InvalidRequestError("no"), ValueError("a bug")):
+            rig = Rig(producer_byte_rate=100_000.0)
+            rig.produce(210_000)
+            late = rig.produce(1)
+            rig.refusal = refusal
+            await until(lambda rig=rig: len(rig.own.answered) + len(rig.failures) == 2)
+            assert (rig.own.answered[1:], rig.failures) in (([(late, refusal)], []), ([], [refusal]))
+
+    run(main)
+
+
+def test_nothing_runs_once_the_node_ends() -> None:
+    """What waited is dropped: the listener has said farewell."""
+
+    async def main() -> None:
+        rig = Rig(producer_byte_rate=100_000.0)
+        rig.produce(210_000)
+        rig.produce(1)
+        timer = rig.charges._muted[5].timer
+        rig.charges.close()
+        assert timer.cancelled()
+        assert not rig.charges._muted
+        assert len(rig.handled) == 1
+
+    run(main)
+
+
+def test_what_waits_has_a_bound() -> None:
+    """A quarter of the memory for requests, over all connections: others need the rest, nodes among them."""
+
+    async def main() -> None:
+        rig = Rig(producer_byte_rate=100_000.0)
+        rig.produce(210_000)
+        rig.produce(MIB - 1)
+        with pytest.raises(ThrottlingQuotaExceededError):
+            rig.produce(2)
+        rig.produce(1)
+        rig.gone()
+        rig.peer = Peer(key=b"l", session=6)
+        rig.produce(1)
+        rig.produce(MIB)
+        rig.charges.close()
+
+    run(main)
+
+
+def test_who_is_gone_does_not_wait() -> None:
+    """What it has written is written; what it asked nobody wants to know. It holds no memory any more."""
+
+    async def main() -> None:
+        rig = Rig(producer_byte_rate=1.0)
+        first = rig.produce(MIB)
+        late = [rig.produce(1), rig.fetch(), rig.produce(2, acks=0)]
+        timer = rig.charges._muted[5].timer
+        rig.gone()
+        assert timer.cancelled()
+        assert rig.handled == [first, late[0], late[2]]
+        assert set(map(id, rig.own.answered)) == set(map(id, [first, *late])), "each is settled"
+        rig.produce(1)
+        assert not rig.charges._muted
+        assert len(rig.handled) == 4
+
+    run(main)
+
+
+def test_the_longest_wait_counts() -> None:
+    """Of several answers: each tells a time of its own."""
+
+    async def main() -> None:
+        rig = Rig(controller_mutation_rate=1.0)
+        until_ms = monotonic_ms() + 300
+        for wait_ms in (50, 300, 1):
+            request = Request(rig.peer, registry.CREATE_TOPICS, 1, None, b"", [])
+            rig.charges.reply(request, CreateTopicsResponse((), 1, wait_ms))
+        rig.produce(1)
+        await until(lambda: bool(rig.handled))
+        assert monotonic_ms() >= until_ms
+
+    run(main)

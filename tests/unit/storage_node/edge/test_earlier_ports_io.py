@@ -1,0 +1,61 @@
+"""The ports of a node whose disk is empty."""
+
+from __future__ import annotations
+
+import pytest
+from fake_controller import FakeController
+from fake_files import FakeFiles
+from headrace.protocol.metadata.records import RegisterBrokerRecord
+from headrace.protocol.model import ListenerEndpoint
+from headrace.storage_node.configs.node_config import NodeConfig
+from headrace.storage_node.edge.earlier_ports_io import adopt_registered_ports
+from headrace.storage_node.log.listener_memory import remember_port, remembered_port
+from node_rig import run
+
+LISTENERS = (ListenerEndpoint("PLAINTEXT", "127.0.0.1", 2001), ListenerEndpoint("B", "public", 2002))
+
+
+def ports_of(node_id: int = 1, remembered: int = 0, **config: object) -> list[int]:
+    """Of the node's own listener and both others, as they are written down afterwards."""
+    pairs = {"listeners": "PLAINTEXT://127.0.0.1:0,B://127.0.0.1:0", "log.dirs": "/d", **config}
+    config_ = NodeConfig.of({name.replace("_", "."): value for name, value in pairs.items()})
+    files = FakeFiles()
+    files.mkdir("/d")
+    if remembered:
+        remember_port(files, "/d", remembered)
+
+    async def scenario() -> None:
+        controller = FakeController()
+        controller.append(
+            RegisterBrokerRecord(1, b"i" * 16, "127.0.0.1", 2000, None, (b"d" * 16,), 1, listeners=LISTENERS)
+        )
+        controller.start()
+        try:
+            await adopt_registered_ports(config_, files, node_id, controller.locate)
+        finally:
+            controller.close()
+
+    run(scenario)
+    names = ("listener.port", "listener.PLAINTEXT.port", "listener.B.port")
+    return [remembered_port(files, "/d", name) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("config", "ports"),
+    [
+        ({}, [2000, 2001, 2002]),
+        ({"node_id": 2}, [0, 0, 0]),
+        ({"node_id": -1}, [0, 0, 0]),
+        ({"remembered": 1999}, [1999, 0, 0]),
+        ({"listener_port": 1}, [0, 2001, 2002]),
+        ({"advertised_port": 1}, [0, 2001, 2002]),
+        ({"listeners": "PLAINTEXT://127.0.0.1:5"}, [2000, 0, 0]),
+        ({"advertised_listeners": "B://public:7"}, [2000, 2001, 0]),
+    ],
+    ids=str,
+)
+def test_registered_ports_are_written_into_an_empty_log_dir(
+    config: dict[str, object], ports: list[int]
+) -> None:
+    """Only those that neither the disk nor the configuration names."""
+    assert ports_of(**config) == ports  # type: ignore[arg-type]

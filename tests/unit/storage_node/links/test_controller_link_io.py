@@ -1,0 +1,302 @@
+"""ControllerLink against a scripted controller over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fake_controller import CLUSTER_ID, FakeController
+from headrace.protocol.errors import (
+    BrokerIdNotRegisteredError,
+    InconsistentClusterIdError,
+    NetworkError,
+    NotControllerError,
+    TopicAlreadyExistsError,
+)
+from headrace.protocol.messages import registry
+from headrace.protocol.messages.control import CreateTopicsRequest, FetchMetadataResponse, NewTopicSpec
+from headrace.protocol.metadata.records import FenceBrokerRecord, NoOpRecord
+from headrace.protocol.model import TopicPartition
+from headrace.protocol.transport.wire import encode
+from headrace.runtime.shell_io import TaskOwner
+from headrace.storage_node.configs.node_config import NodeConfig
+from headrace.storage_node.links.controller_link_io import (
+    ControllerLink,
+    LinkEvents,
+    NodeIdentity,
+    fixed_locator,
+)
+from headrace.storage_node.links.leader_search_io import LeaderSearch
+from headrace.storage_node.links.membership import MembershipState
+from headrace.storage_node.log.losses import PreviousEnd
+from node_rig import run, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+CONFIG = NodeConfig.of(
+    {
+        "log.dirs": "/none",
+        "controller.request.timeout.ms": 2000,
+        "controller.backoff.ms": 5,
+        "controller.backoff.max.ms": 10,
+        "metadata.fetch.max.wait.ms": 50,
+        "broker.heartbeat.interval.ms": 20,
+        "controlled.shutdown.timeout.ms": 100,
+    }
+)
+TIMEOUT_S = 60
+
+
+class Node:
+    """What the link calls, remembered."""
+
+    def __init__(self) -> None:
+        self.adopted: list[tuple[int, str, int]] = []
+        self.offset = -1
+        self.news = asyncio.Event()
+
+    def events(self) -> LinkEvents:
+        return LinkEvents(lambda *facts: self.adopted.append(facts), self.apply, lambda: self.offset)
+
+    async def apply(self, response: FetchMetadataResponse) -> int:
+        self.offset += len(response.records)
+        self.news.set()
+        return self.offset
+
+    async def reaches(self, offset: int) -> None:
+        while self.offset < offset:
+            self.news.clear()
+            await self.news.wait()
+
+
+class Rig:
+    """One link with its controller."""
+
+    def __init__(self, node_id: int) -> None:
+        self.controller = FakeController()
+        self.tasks = TaskOwner()
+        self.node = Node()
+        end = PreviousEnd(7, (TopicPartition("t", 3),))
+        identity = NodeIdentity(node_id, "", b"i" * 16, "127.0.0.1", 1, None, (), end)
+        self.link = ControllerLink(CONFIG, self.controller.locate, identity, self.node.events(), self.tasks)
+
+
+@asynccontextmanager
+async def rig(node_id: int = 1) -> AsyncIterator[Rig]:
+    """A started link; everything is closed at the end."""
+    parts = Rig(node_id)
+    parts.controller.start()
+    parts.link.start()
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            yield parts
+    finally:
+        parts.link.close()
+        parts.tasks.stop()
+        try:
+            await parts.tasks.run()
+        finally:
+            parts.controller.close()
+
+
+def test_a_node_joins_and_follows() -> None:
+    """Registration, generated id, metadata, heartbeat, unfenced; later records arrive by the long poll."""
+
+    async def scenario() -> None:
+        async with rig(node_id=-1) as parts:
+            await parts.link.is_active.wait()
+            assert parts.node.adopted == [(1001, CLUSTER_ID, 9_000)]
+            assert parts.link.broker_epoch == 1
+            await parts.node.reaches(parts.controller.append(NoOpRecord()))
+
+    run(scenario)
+
+
+def test_a_restarted_controller_is_found_again() -> None:
+    """The connection breaks; the node reconnects, keeps its epoch and goes on following."""
+
+    async def scenario() -> None:
+        async with rig() as parts:
+            await parts.link.is_active.wait()
+            parts.controller.restart()
+            await parts.node.reaches(parts.controller.append(NoOpRecord()))
+            assert len(parts.controller.registrations) == 1
+
+    run(scenario)
+
+
+def test_a_silent_controller_is_given_up() -> None:
+    """It accepts but does not answer: after the request timeout the node looks again."""
+
+    async def scenario() -> None:
+        async with rig() as parts:
+            await parts.link.is_active.wait()
+            parts.controller.is_silent = True
+            await until(lambda: parts.link.membership.state is MembershipState.SEARCHING)
+            parts.controller.is_silent = False
+            await parts.node.reaches(parts.controller.append(NoOpRecord()))
+
+    run(scenario)
+
+
+def test_a_controller_that_is_not_there_yet_is_waited_for() -> None:
+    """The locator has no port, no answer or no controller to name: none of these ends the node."""
+
+    async def scenario() -> None:
+        answers: list[Any] = [("127.0.0.1", 0), OSError("no file"), NetworkError("not known"), None]
+
+        async with rig() as parts:
+            locate = parts.controller.locate
+
+            async def stumble() -> tuple[str, int]:
+                answer = answers.pop(0) if answers else None
+                if isinstance(answer, Exception):
+                    raise answer
+                return answer or await locate()
+
+            parts.link._search = LeaderSearch(stumble, 0.3)
+            await parts.link.is_active.wait()
+            parts.controller.restart()
+            await until(lambda: not answers)
+            await parts.node.reaches(parts.controller.append(NoOpRecord()))
+
+    run(scenario)
+
+
+def test_a_forgotten_node_registers_again() -> None:
+    """The controller does not know the epoch: a new registration, the same incarnation. The first one tells
+    of the end before; since then this process has lost nothing."""
+
+    async def scenario() -> None:
+        async with rig() as parts:
+            await parts.link.is_active.wait()
+            epoch = parts.link.broker_epoch
+            parts.controller.refuse_heartbeat = BrokerIdNotRegisteredError("who are you")
+            await until(lambda: len(parts.controller.registrations) >= 2)
+            first, second = parts.controller.registrations
+            assert first.incarnation_id == second.incarnation_id
+            assert (first.previous_broker_epoch, first.lost_replicas) == (7, (("t", 3),))
+            assert (second.previous_broker_epoch, second.lost_replicas) == (epoch, ())
+
+    run(scenario)
+
+
+def test_the_wrong_cluster_ends_the_node() -> None:
+    """The owner of the tasks hears why."""
+
+    async def scenario() -> None:
+        parts = Rig(1)
+        parts.controller.refuse_registration = InconsistentClusterIdError("cluster x, not y")
+        parts.controller.start()
+        parts.link.start()
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                with pytest.raises(InconsistentClusterIdError, match="cluster x"):
+                    await parts.tasks.run()
+        finally:
+            parts.link.close()
+            parts.controller.close()
+
+    run(scenario)
+
+
+def test_requests_are_forwarded_and_errors_come_back() -> None:
+    """The raw body goes on as it came; an error in the answer's header is raised."""
+
+    async def scenario() -> None:
+        async with rig() as parts:
+            body = encode(CreateTopicsRequest((NewTopicSpec("t"),)))
+            # also before the connection stands: the request waits for it
+            response = await parts.link.forward(registry.CREATE_TOPICS, body, TIMEOUT_S)
+            assert response.body.topics[0].name == "t"
+            error = TopicAlreadyExistsError("t is there")
+            parts.controller.on_admin = lambda request: parts.controller.router.reply_error(request, error)
+            with pytest.raises(TopicAlreadyExistsError, match="t is there"):
+                await parts.link.forward(registry.CREATE_TOPICS, body, TIMEOUT_S)
+
+    run(scenario)
+
+
+def test_without_a_controller_forwarding_ends_in_time() -> None:
+    """A retriable error, not a hang."""
+
+    async def scenario() -> None:
+        async with rig() as parts:
+            await parts.link.is_active.wait()
+            parts.controller.close()
+            await until(lambda: not parts.link.membership.is_connected)
+            with pytest.raises(NotControllerError):
+                await parts.link.forward(registry.CREATE_TOPICS, b"", 0.05)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_leaving_ends_with_and_without_a_controller(is_there: bool) -> None:
+    """Controlled shutdown asks the controller; without one it does not wait."""
+
+    async def scenario() -> None:
+        async with rig() as parts:
+            await parts.link.is_active.wait()
+            if not is_there:
+                parts.controller.close()
+            parts.link.ask_to_leave()
+            await parts.link.has_left.wait()
+            if is_there:
+                assert parts.controller.heartbeats[-1].want_shutdown
+
+    run(scenario)
+
+
+def test_a_fixed_address_locates_itself() -> None:
+    """The simplest locator; a port outside the range is refused."""
+
+    async def scenario() -> None:
+        assert await fixed_locator("h", 5)() == ("h", 5)
+
+    run(scenario)
+    with pytest.raises(ValueError, match="port"):
+        fixed_locator("h", 0)
+
+
+def test_heartbeats_go_on_while_the_metadata_log_is_slow(caplog: pytest.LogCaptureFixture) -> None:
+    """Answers to heartbeats wait for the controllers' disks. The node sends the next ones all the same, keeps
+    the connection on which other requests are answered, and says what is slow."""
+
+    async def scenario() -> None:
+        async with rig() as parts:
+            await parts.link.is_active.wait()
+            parts.controller.has_slow_log = True
+            count = len(parts.controller.heartbeats)
+            await until(lambda: len(parts.controller.heartbeats) >= count + 10)
+            await until(
+                lambda: "no answer to BrokerHeartbeat within 2 s, but to other requests" in caplog.text
+            )
+            parts.controller.has_slow_log = False
+            count = len(parts.controller.heartbeats)
+            await until(lambda: len(parts.controller.heartbeats) > count)
+
+    run(scenario)
+
+
+def test_a_node_logs_that_it_was_fenced_and_how_its_heartbeats_went(caplog: pytest.LogCaptureFixture) -> None:
+    """Which node, at which offset of the metadata, and what it measured itself; not of another process."""
+    caplog.set_level("INFO", "headrace.storage_node")
+
+    async def scenario() -> None:
+        async with rig() as parts:
+            await parts.link.is_active.wait()
+            epoch = parts.link.broker_epoch
+            parts.controller.append(FenceBrokerRecord(1, epoch - 1))
+            offset = parts.controller.append(FenceBrokerRecord(1, epoch))
+            name = f"this node (node 1, broker epoch {epoch})"
+            line = f"{name} was fenced at metadata offset {offset}: last heartbeat sent "
+            await until(lambda: line in caplog.text)
+            await until(lambda: f"{name} was unfenced at metadata offset " in caplog.text)
+            assert "ms until the answer; its event loop stood still for up to " in caplog.text
+            assert f"epoch {epoch - 1})" not in caplog.text
+
+    run(scenario)

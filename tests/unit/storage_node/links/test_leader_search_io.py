@@ -1,0 +1,152 @@
+"""Finding the leader among scripted controllers, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from fake_controller import FakeController
+from headrace.protocol.errors import NetworkError, NotControllerError, NotLeaderOrFollowerError
+from headrace.protocol.messages.quorum import DescribeQuorumResponse, QuorumEndpoint, QuorumReplica
+from headrace.storage_node.links.leader_search_io import ElectingError, LeaderSearch, fixed_locator
+from node_rig import run
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+NOBODY = DescribeQuorumResponse(NotLeaderOrFollowerError.code)
+TIMEOUT_S = 60.0
+
+
+@asynccontextmanager
+async def controllers(count: int) -> AsyncIterator[list[FakeController]]:
+    """So many, of which the last one leads and the others know nobody."""
+    found = [FakeController() for _ in range(count)]
+    for each in found:
+        each.start()
+        each.quorum = NOBODY
+    found[-1].quorum = DescribeQuorumResponse(0, leader_id=count)
+    try:
+        yield found
+    finally:
+        for each in found:
+            each.close()
+
+
+def points_to(controller: FakeController) -> DescribeQuorumResponse:
+    """What a follower says of the leader."""
+    endpoint = QuorumEndpoint("127.0.0.1", controller.router.port)
+    return DescribeQuorumResponse(NotLeaderOrFollowerError.code, leader_id=9, endpoint=endpoint)
+
+
+def test_the_one_that_leads_is_found_among_all() -> None:
+    """Whatever the order in which they are named."""
+
+    async def scenario() -> None:
+        async with controllers(3) as three:
+            search = LeaderSearch(tuple(each.locate for each in three), TIMEOUT_S)
+            connection = await search.find("test")
+            assert connection.hello.node_id == 9_000
+            connection.close()
+
+    run(scenario)
+
+
+def test_a_follower_names_the_leader() -> None:
+    """Only the follower's address was known."""
+
+    async def scenario() -> None:
+        async with controllers(2) as (follower, leader):
+            follower.quorum = points_to(leader)
+            connection = await LeaderSearch(follower.locate, TIMEOUT_S).find("test")
+            assert leader.router.connections == 1
+            connection.close()
+
+    run(scenario)
+
+
+def test_those_that_a_leader_names_are_remembered() -> None:
+    """The address that was given is gone; the quorum is found all the same."""
+
+    async def scenario() -> None:
+        async with controllers(2) as (first, second):
+            voters = tuple(
+                QuorumReplica(number, bytes(16), endpoint=QuorumEndpoint("127.0.0.1", each.router.port))
+                for number, each in enumerate((first, second), 1)
+            )
+            first.quorum = DescribeQuorumResponse(0, leader_id=1, voters=voters)
+            second.quorum = NOBODY
+            search = LeaderSearch(first.locate, TIMEOUT_S)
+            (await search.find("test")).close()
+            first.close()
+            second.quorum = DescribeQuorumResponse(0, leader_id=2)
+            connection = await search.find("test")
+            assert second.router.connections == 1
+            connection.close()
+
+    run(scenario)
+
+
+def test_an_election_is_told_from_nobody_there() -> None:
+    """One answers that it knows no leader while another is silent: said soon. Nobody answers: other news."""
+
+    async def scenario() -> None:
+        async with controllers(2) as (undecided, silent):
+            silent.is_silent = True
+            search = LeaderSearch((undecided.locate, silent.locate), 60.0)
+            with pytest.raises(ElectingError):
+                async with asyncio.timeout(TIMEOUT_S):
+                    await search.find("test")
+            port = undecided.router.port
+            undecided.close()
+            with pytest.raises(NotControllerError) as caught:
+                await LeaderSearch(fixed_locator("127.0.0.1", port), TIMEOUT_S).find("test")
+            assert not isinstance(caught.value, ElectingError)
+
+    run(scenario)
+
+
+def test_a_locator_that_knows_nothing_holds_up_nobody() -> None:
+    """It raises, or names no port, or never answers: the others are asked."""
+
+    async def scenario() -> None:
+        async def unknown() -> tuple[str, int]:
+            raise NetworkError("not known yet")
+
+        async def portless() -> tuple[str, int]:
+            return "127.0.0.1", 0
+
+        async def never() -> tuple[str, int]:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async with controllers(1) as (leader,):
+            search = LeaderSearch((unknown, portless, never, leader.locate), TIMEOUT_S)
+            connection = await search.find("test")
+            assert leader.router.connections == 1
+            connection.close()
+            with pytest.raises(NotControllerError, match="not known yet"):
+                await LeaderSearch((unknown, portless), TIMEOUT_S).find("test")
+
+    run(scenario)
+
+
+def test_two_that_claim_to_lead_end_in_one_connection() -> None:
+    """An old leader may not know yet; the connection that is not taken is closed."""
+
+    async def scenario() -> None:
+        async with controllers(2) as pair:
+            pair[0].quorum = pair[1].quorum
+            connection = await LeaderSearch(tuple(each.locate for each in pair), TIMEOUT_S).find("test")
+            assert not connection.is_closed
+            async with asyncio.timeout(TIMEOUT_S):
+                for _ in range(1_000):
+                    if sum(each.router.connections for each in pair) == 1:
+                        break
+                    await asyncio.sleep(0.005)
+            assert sum(each.router.connections for each in pair) == 1
+            connection.close()
+
+    run(scenario)

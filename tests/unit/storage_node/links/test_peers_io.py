@@ -1,0 +1,182 @@
+"""Questions to other servers: over one connection each, answered once, whatever becomes of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headrace.protocol.errors import KafkaError, NetworkError, NotControllerError, RequestTimedOutError
+from headrace.protocol.messages.registry import METADATA
+from headrace.protocol.model import NO_NODE
+from headrace.protocol.transport.peers import Response
+from headrace.protocol.transport.wire import encode
+from headrace.runtime.shell_io import TaskOwner
+from headrace.storage_node.effects import AskPeer
+from headrace.storage_node.links.peers_io import Peers
+from transport_kit import ASK, METADATA_BODY, Served, run, serving, until
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+NODE = 3  # as transport_kit's servers call themselves
+
+
+class Link:
+    """The link to the controller: it gives what it was told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, bytes, float]] = []
+        self.outcome: Any = Response(METADATA_BODY, [])
+
+    async def forward(self, api: Any, body: bytes, timeout_s: float) -> Response:
+        self.asked.append((api, body, timeout_s))
+        if isinstance(self.outcome, KafkaError):
+            raise self.outcome
+        return self.outcome  # type: ignore[no-any-return]
+
+
+class Asker:
+    """Peers, and what came of each question."""
+
+    def __init__(self, endpoints: dict[int, tuple[str, int]]) -> None:
+        self.link = Link()
+        self.tasks = TaskOwner()
+        self.performed = 0
+        self.outcomes: list[Any] = []
+        self.peers = Peers(endpoints.get, self.link, self.tasks, self._perform)  # type: ignore[arg-type]
+
+    def _perform(self) -> None:
+        self.performed += 1
+
+    def ask(self, node_id: int = NODE, timeout_ms: int = 20_000) -> None:
+        """The outcome is appended, with what was performed before it."""
+
+        def answered(outcome: Any, now_ms: int, wall_ms: int) -> None:
+            assert now_ms < wall_ms
+            self.outcomes.append(outcome)
+
+        self.peers.ask(AskPeer(node_id, METADATA, ASK, timeout_ms, answered), "node-1")
+
+    async def heard(self, count: int) -> list[Any]:
+        """That many outcomes."""
+        await until(lambda: len(self.outcomes) >= count and self.performed >= count)
+        return self.outcomes
+
+
+def scene(play: Callable[[Served, Asker], Awaitable[None]]) -> None:
+    """A node that answers, and one that asks."""
+
+    async def scenario() -> None:
+        async with serving() as served:
+            asker = Asker({NODE: ("127.0.0.1", served.router.port), 4: ("127.0.0.1", served.router.port)})
+            try:
+                await play(served, asker)
+            finally:
+                asker.peers.close()
+                asker.tasks.stop()
+                await asker.tasks.run()
+
+    run(scenario())
+
+
+def test_questions_to_one_node_share_a_connection() -> None:
+    """Also those that wait for it to open; after each answer the core's wishes are performed."""
+
+    async def play(served: Served, asker: Asker) -> None:
+        for _ in range(5):
+            asker.ask()
+        assert await asker.heard(5) == [METADATA_BODY] * 5
+        asker.ask()
+        await asker.heard(6)
+        assert served.router.connections == 1
+        assert {request.peer.client_id for request in served.requests} == {"node-1"}
+
+    scene(play)
+
+
+def test_the_controller_is_asked_over_the_link() -> None:
+    """Its refusals are outcomes."""
+
+    async def play(served: Served, asker: Asker) -> None:
+        asker.ask(NO_NODE, 1_500)
+        assert await asker.heard(1) == [METADATA_BODY]
+        assert asker.link.asked == [(METADATA, encode(ASK), 1.5)]
+        asker.link.outcome = NotControllerError("nobody")
+        asker.ask(NO_NODE)
+        assert isinstance((await asker.heard(2))[1], NotControllerError)
+        assert served.requests == []
+
+    scene(play)
+
+
+def test_a_broken_connection_fails_what_is_under_way() -> None:
+    """The next question opens another one."""
+
+    async def play(served: Served, asker: Asker) -> None:
+        served.is_holding = True
+        asker.ask()
+        asker.ask()
+        await until(lambda: len(served.held) == 2)
+        port = served.router.port
+        for request in served.held:
+            served.router.no_reply(request)
+        served.held = []
+        served.router.close()
+        outcomes = await asker.heard(2)
+        assert [type(outcome) for outcome in outcomes] == [NetworkError] * 2
+        asker.ask()  # nobody listens
+        assert isinstance((await asker.heard(3))[2], NetworkError)
+        async with serving() as other:
+            assert other.router.port != port
+            asker.peers._endpoint_of = {NODE: ("127.0.0.1", other.router.port)}.get  # type: ignore[assignment]
+            asker.ask()
+            assert (await asker.heard(4))[3] == METADATA_BODY
+
+    scene(play)
+
+
+def test_a_silent_node_is_not_waited_for() -> None:
+    """Other questions to it go on."""
+
+    async def play(served: Served, asker: Asker) -> None:
+        asker.ask()
+        await asker.heard(1)  # connected: the next request is sent before its timeout
+        served.is_holding = True
+        asker.ask(timeout_ms=30)
+        assert isinstance((await asker.heard(2))[1], RequestTimedOutError)
+        asker.ask()
+        await until(lambda: len(served.held) == 2)
+        served.answer_held()
+        assert (await asker.heard(3))[2] == METADATA_BODY
+        assert served.router.connections == 1
+
+    scene(play)
+
+
+def test_who_is_not_there_or_is_another_is_not_asked() -> None:
+    """Ports may have new owners."""
+
+    async def play(served: Served, asker: Asker) -> None:
+        asker.ask(9)
+        asker.ask(4)
+        outcomes = await asker.heard(2)
+        assert [type(outcome) for outcome in outcomes] == [NetworkError] * 2
+        assert any("node 3 listens where node 4 did" in str(outcome) for outcome in outcomes)
+        assert served.requests == []
+
+    scene(play)
+
+
+def test_after_the_end_nothing_comes_back() -> None:
+    """Neither an answer nor a new question."""
+
+    async def play(served: Served, asker: Asker) -> None:
+        served.is_holding = True
+        asker.ask()
+        await until(lambda: served.held)
+        asker.peers.close()
+        asker.ask()
+        asker.tasks.stop()
+        await asker.tasks.run()
+        assert asker.outcomes == []
+
+    scene(play)
