@@ -13,11 +13,11 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..runtime.clock_io import monotonic_ms
+from ..runtime.effect_performer import EffectPerformer, on
 from .quorum import events
 from .quorum.roles import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from concurrent.futures import Executor
 
     from ..protocol.metadata.image import MetadataImage
@@ -70,18 +70,19 @@ class Quorum:
         self._is_over = False
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: tuple[Flush, asyncio.Future[None]] | None = None
-        self._perform_one: dict[type, Callable[[Any], None]] = {
-            events.Send: lambda e: self._peers.send(e.target, e.correlation_id, e.body),
-            events.Reply: lambda e: router.reply(e.token, e.body, e.frames),
-            events.Flush: lambda _: self._start_flush(),
-            events.Committed: lambda e: listener.on_committed(e.end_offset),
-            events.LoadSnapshot: lambda e: listener.on_snapshot(stored.read_snapshot(e.snapshot)),
-            events.BecameLeader: lambda _: listener.on_leader(),
-            events.Resigned: lambda _: listener.on_resigned(),
-            events.LeaderChanged: self._note_leader,
-            events.Campaigning: self._note_campaign,
-            events.SetTimer: lambda e: self._set_timer(e.deadline_ms),
-        }
+        self._performer = EffectPerformer(
+            events.Effect,
+            on(events.Send, lambda e: self._peers.send(e.target, e.correlation_id, e.body)),
+            on(events.Reply, lambda e: router.reply(e.token, e.body, e.frames)),
+            on(events.Flush, lambda _: self._start_flush()),
+            on(events.Committed, lambda e: listener.on_committed(e.end_offset)),
+            on(events.LoadSnapshot, lambda e: listener.on_snapshot(stored.read_snapshot(e.snapshot))),
+            on(events.BecameLeader, lambda _: listener.on_leader()),
+            on(events.Resigned, lambda _: listener.on_resigned()),
+            on(events.LeaderChanged, self._note_leader),
+            on(events.Campaigning, self._note_campaign),
+            on(events.SetTimer, lambda e: self._set_timer(e.deadline_ms)),
+        )
 
     def start(self, peers: Peers) -> None:
         """Begin to vote, follow or lead."""
@@ -207,8 +208,7 @@ class Quorum:
         self._is_stepping = True
         try:
             while self._events and not self._is_over:
-                for effect in self._raft.step(self._events.popleft(), monotonic_ms()):
-                    self._perform_one[type(effect)](effect)
+                self._performer.perform_all(self._raft.step(self._events.popleft(), monotonic_ms()))
         except BaseException:
             self._is_over = True  # the core must not be used again
             raise

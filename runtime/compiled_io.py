@@ -25,6 +25,7 @@ HOT_MODULES = frozenset(
     for name in (
         "protocol.records.header",
         "runtime.clock_io",
+        "runtime.effect_performer",
         "runtime.purgatory",
         "services.kafka_listener.calls",
         "services.kafka_listener.connection_io",
@@ -65,6 +66,7 @@ HOT_MODULES = frozenset(
         "storage_node.log.verification",
         "storage_node.node",
         "storage_node.node_handlers",
+        "storage_node.shell.node_effects_io",
         "storage_node.shell.node_io",
         "storage_node.edge.node_quotas",
         "storage_node.replica.appending",

@@ -14,6 +14,7 @@ from ...protocol.errors import ClosedError, ConfigError, HeadraceError
 from ...protocol.messages.registry import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from ...protocol.model import EARLIEST_TIMESTAMP
 from ...protocol.records.codec import active_codec
+from ...runtime.effect_performer import EffectPerformer, ignore, on
 from ...runtime.freed_memory import keep_freed_memory
 from ...runtime.limited_log_io import LimitedLog
 from ..cluster.backoff import Backoff
@@ -61,6 +62,13 @@ log = logging.getLogger("headrace.client.consumer")
 def limited_warning() -> Callable[[str, str], None]:
     """Logs (kind, text) for one consumer; of texts of one kind that follow each other one per interval."""
     return LimitedLog(log).warning
+
+
+def _log_truncation(effect: Truncated) -> None:
+    log.warning(
+        "%s lost records read before offset %d; reading goes on at %d (-1: by auto.offset.reset)",
+        *(effect.tp, effect.position, effect.offset),
+    )
 
 
 NO_INTERCEPTORS = Interceptors()
@@ -117,6 +125,17 @@ class ConsumerEngine(HandingOut):
         self._wakeups: deque[None] = deque(maxlen=1)  # appended to without a lock: see `wakeup`
         self._timer: asyncio.TimerHandle | None = None
         self._failure: HeadraceError | None = None
+        metadata = hub.metadata
+        self._performer = EffectPerformer(
+            Effect,
+            on(SendFetch, self._ask),
+            on(SendLookup, self._ask),
+            on(SendEpochs, self._ask),
+            on(TakeHint, lambda e: metadata.take_hint(e.topic, e.partition, e.leader, e.leader_epoch)),
+            on(RefreshMetadata, lambda _: metadata.refresh_soon()),
+            on(Truncated, _log_truncation),
+            on(Notify, ignore),  # once, behind the other effects
+        )
         keep_freed_memory()
         self._wake_loop = hub.loop.call_soon_threadsafe if is_threaded else hub.loop.call_soon
         self.group = join_group(self, hub, config, self._backoff, assignors)
@@ -329,19 +348,7 @@ class ConsumerEngine(HandingOut):
             self._timer = self._hub.loop.call_later(delay_s, self._pump)
 
     def _perform(self, effects: tuple[Effect, ...]) -> None:
-        metadata = self._hub.metadata
-        for effect in effects:
-            if isinstance(effect, (SendFetch, SendLookup, SendEpochs)):
-                self._ask(effect)
-            elif isinstance(effect, TakeHint):
-                metadata.take_hint(effect.topic, effect.partition, effect.leader, effect.leader_epoch)
-            elif isinstance(effect, RefreshMetadata):
-                metadata.refresh_soon()
-            elif isinstance(effect, Truncated):
-                log.warning(
-                    "%s lost records read before offset %d; reading goes on at %d (-1: by auto.offset.reset)",
-                    *(effect.tp, effect.position, effect.offset),
-                )
+        self._performer.perform_all(effects)
         if Notify() in effects:
             with self._news:
                 self._news.notify_all()

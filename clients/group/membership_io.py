@@ -21,6 +21,7 @@ from ...protocol.errors import (
 from ...protocol.messages.groups import OffsetFetchGroup, OffsetFetchRequest, TopicNamePartitions
 from ...protocol.messages.registry import OFFSET_FETCH
 from ...protocol.model import TopicPartition
+from ...runtime.effect_performer import EffectPerformer, on
 from ...runtime.limited_log_io import LimitedLog
 from ..consumer.positions import await_start, start, start_failed, still_awaiting, versions
 from .assignors import Topic
@@ -83,6 +84,12 @@ class Membership:
         self._timer: asyncio.TimerHandle | None = None
         self._commit_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
+        self._perform = EffectPerformer(
+            Effect,
+            on(Ask, lambda ask: hub.tasks.spawn(self._ask(ask))),
+            on(Divide, lambda divide: hub.tasks.spawn(self._divide(divide))),
+            on(Forget, lambda _: self._link.forget()),
+        ).perform_all
         hub.metadata.add_listener(self._on_view)
 
     # --- the subscription -------------------------------------------------------------------------------
@@ -406,15 +413,6 @@ class Membership:
             # at least so often, that the user's progress is seen; one more ms as in the engine
             delay_ms = min(max(due_ms - self._hub.now_ms(), 0) + 1, core.config.heartbeat_interval_ms)
             self._timer = self._hub.loop.call_later(delay_ms / 1000, self.pump)
-
-    def _perform(self, effects: Iterable[Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, Forget):
-                self._link.forget()
-            elif isinstance(effect, Divide):
-                self._hub.tasks.spawn(self._divide(effect))
-            else:
-                self._hub.tasks.spawn(self._ask(effect))
 
     async def _ask(self, ask: Ask) -> None:
         now_ms = self._hub.now_ms

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.errors import ClosedError, HeadraceError, KafkaError
 from ...protocol.messages.registry import PRODUCE
 from ...protocol.records.codec import active_codec
+from ...runtime.effect_performer import EffectPerformer, ignore, on
 from ..cluster.metadata_io import plain_name
 from ..losses_io import (
     Losses,
@@ -119,8 +120,17 @@ class ProducerEngine:
         self._wake_is_sent = False
         self._timer: asyncio.TimerHandle | None = None
         self._failure: HeadraceError | None = None
-        self._refusal: HeadraceError | None = (
-            None  # why no record can be sent now: the failure, or no transaction
+        self._refusal: HeadraceError | None = None  # of new records: the failure, or no transaction
+        metadata = hub.metadata
+        self._performer = EffectPerformer(
+            Effect,
+            on(SendProduce, self._send),
+            on(Resolve, self._resolve),
+            on(RecordsRefused, self._note_refused),
+            on(TakeHint, lambda e: metadata.take_hint(e.topic, e.partition, e.leader, e.leader_epoch)),
+            on(RefreshMetadata, lambda _: metadata.refresh_soon()),
+            on(RoomMade, ignore),  # once, behind the other effects
+            on(AskIdentity, lambda _: hub.tasks.spawn(self._identify())),
         )
         self._wake_loop = hub.loop.call_soon if io_thread is None else hub.loop.call_soon_threadsafe
         self.transactions: TransactionalHalf | None = None
@@ -382,30 +392,19 @@ class ProducerEngine:
             self._timer = self._hub.loop.call_later(delay_s, self._pump, due_ms)
 
     def _perform(self, effects: tuple[Effect, ...]) -> None:
-        has_room, metadata = False, self._hub.metadata
-        for effect in effects:
-            if isinstance(effect, SendProduce):
-                self._send(effect)
-            elif isinstance(effect, AskIdentity):
-                self._hub.tasks.spawn(self._identify())
-            elif isinstance(effect, Resolve):
-                delivery: Delivery = effect.batch.delivery
-                delivery.resolve(
-                    effect.base_offset, effect.log_append_time_ms, effect.error, effect.record_errors
-                )
-                if effect.error is not None:
-                    self._failed(delivery, effect.batch, effect.error)
-            elif isinstance(effect, RecordsRefused):
-                errors = effect.record_errors
-                self.losses.add(RefusedRecords(effect.batch.delivery, errors), len(errors))
-            elif isinstance(effect, RoomMade):
-                has_room = True
-            elif isinstance(effect, RefreshMetadata):
-                metadata.refresh_soon()
-            elif isinstance(effect, TakeHint):
-                metadata.take_hint(effect.topic, effect.partition, effect.leader, effect.leader_epoch)
-        if has_room:
+        self._performer.perform_all(effects)
+        if RoomMade() in effects:
             self._tell_room()
+
+    def _resolve(self, effect: Resolve) -> None:
+        delivery: Delivery = effect.batch.delivery
+        delivery.resolve(effect.base_offset, effect.log_append_time_ms, effect.error, effect.record_errors)
+        if effect.error is not None:
+            self._failed(delivery, effect.batch, effect.error)
+
+    def _note_refused(self, effect: RecordsRefused) -> None:
+        errors = effect.record_errors
+        self.losses.add(RefusedRecords(effect.batch.delivery, errors), len(errors))
 
     def _failed(self, delivery: Delivery, batch: Batch, error: BaseException) -> None:
         if self.transactions is not None:

@@ -146,7 +146,7 @@ class GatewaySeat:
         """Send a request to another node."""
         assert self._replication is not None, "started"
         effect = AskPeer(node_id, api, body, timeout_ms, lambda outcome, _now, _wall: answered(outcome))
-        self._replication.perform(effect)
+        self._replication.ask_peer(effect)
 
     def connection_gone(self, session: int) -> None:
         """A client of the gateway is gone."""

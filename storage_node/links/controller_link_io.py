@@ -32,6 +32,7 @@ from ...protocol.messages.control import (
 )
 from ...protocol.metadata.records import FenceBrokerRecord
 from ...runtime.clock_io import monotonic_ms
+from ...runtime.effect_performer import EffectPerformer, on
 from ...runtime.limited_log_io import LimitedLog
 from ...runtime.stalls import StallMeter
 from ..log.losses import PreviousEnd
@@ -134,6 +135,17 @@ class ControllerLink:
         self.is_active = asyncio.Event()  # set for good the first time that the node may lead
         self.has_left = asyncio.Event()
         self._is_connected = asyncio.Event()
+        self._performer = EffectPerformer(
+            m.Effect,
+            on(m.FindController, lambda _: tasks.spawn(self._find(), "find the controller")),
+            on(m.SendRegistration, lambda _: tasks.spawn(self._register(), "register")),
+            on(m.AdoptIdentity, self._adopt),
+            on(m.SendHeartbeat, lambda effect: tasks.spawn(self._beat(effect), "heartbeat")),
+            on(m.FollowMetadata, self._start_following),
+            on(m.SetTimer, self._set_timer),
+            on(m.Left, lambda _: self.has_left.set()),
+            on(m.Failed, self._fail),
+        )
 
     @property
     def broker_epoch(self) -> int:
@@ -147,7 +159,7 @@ class ControllerLink:
             names = ", ".join(map(str, lost[:10]))
             log.warning("cut, removed or exchanged while the node was down: %d logs: %s", len(lost), names)
         self._tasks.every(LOOK_INTERVAL_MS / 1000, self._look_at_clock, "stalls of the loop")
-        self._perform(self.membership.start())
+        self._performer.perform_all(self.membership.start())
 
     def ask_to_leave(self) -> None:
         """Begin the controlled shutdown; `has_left` is set when it is done or has no use."""
@@ -222,46 +234,33 @@ class ControllerLink:
     def _submit(self, event: m.Event) -> None:
         if self._is_closed or self._tasks.is_stopping:
             return
-        self._perform(self.membership.step(event, monotonic_ms()))
+        self._performer.perform_all(self.membership.step(event, monotonic_ms()))
         if self.membership.state is m.MembershipState.ACTIVE:
             self.is_active.set()
 
-    def _perform(self, effects: tuple[m.Effect, ...]) -> None:
-        for effect in effects:
-            match effect:
-                case m.FindController():
-                    self._tasks.spawn(self._find(), "find the controller")
-                case m.SendRegistration():
-                    self._tasks.spawn(self._register(), "register")
-                case m.AdoptIdentity(node_id, cluster_id):
-                    self._adopt(node_id, cluster_id)
-                case m.SendHeartbeat(broker_epoch, want_shutdown, sent_ms):
-                    self._tasks.spawn(self._beat(broker_epoch, want_shutdown, sent_ms), "heartbeat")
-                case m.FollowMetadata():
-                    if self._following is not self._connection:
-                        self._following = self._connection
-                        self._tasks.spawn(self._follow(), "follow the metadata")
-                case m.SetTimer(key, deadline_ms):
-                    self._set_timer(key, deadline_ms)
-                case m.Left():
-                    self.has_left.set()
-                case m.Failed(error):
-                    self._tasks.fail(error)
-                    self.has_left.set()
+    def _start_following(self, _: m.FollowMetadata) -> None:
+        if self._following is not self._connection:
+            self._following = self._connection
+            self._tasks.spawn(self._follow(), "follow the metadata")
 
-    def _set_timer(self, key: str, deadline_ms: int) -> None:
-        old = self._timers.pop(key, None)
+    def _set_timer(self, timer: m.SetTimer) -> None:
+        old = self._timers.pop(timer.key, None)
         if old is not None:
             old.cancel()
-        delay_s = max(deadline_ms - monotonic_ms(), 0) / 1000
+        delay_s = max(timer.deadline_ms - monotonic_ms(), 0) / 1000
         on_timer = self._tasks.guarded(self._on_timer)
-        self._timers[key] = asyncio.get_running_loop().call_later(delay_s, on_timer, key)
+        self._timers[timer.key] = asyncio.get_running_loop().call_later(delay_s, on_timer, timer.key)
+
+    def _fail(self, failed: m.Failed) -> None:
+        self._tasks.fail(failed.error)
+        self.has_left.set()
 
     def _on_timer(self, key: str) -> None:
         self._timers.pop(key, None)
         self._submit(m.TimeCame(key))
 
-    def _adopt(self, node_id: int, cluster_id: str) -> None:
+    def _adopt(self, adopted: m.AdoptIdentity) -> None:
+        node_id, cluster_id = adopted.node_id, adopted.cluster_id
         identity = self._identity
         controller_id = self._connection.hello.node_id if self._connection is not None else -1
         try:
@@ -403,13 +402,13 @@ class ControllerLink:
                 )
             self._submit(m.RegistrationAnswered(response.body))
 
-    async def _beat(self, broker_epoch: int, want_shutdown: bool, sent_ms: int) -> None:
+    async def _beat(self, heartbeat: m.SendHeartbeat) -> None:
         news = self._events.disks()
         request = BrokerHeartbeatRequest(
             self._identity.node_id,
-            broker_epoch,
+            heartbeat.broker_epoch,
             self._events.metadata_offset(),
-            want_shutdown=want_shutdown,
+            want_shutdown=heartbeat.want_shutdown,
             offline_log_dirs=news.offline_dirs,
             offline_replicas=news.offline,
             full_replicas=news.full,
@@ -419,8 +418,8 @@ class ControllerLink:
         self._heartbeats.sent(monotonic_ms())
         response = await self._ask(registry.BROKER_HEARTBEAT, request, self._timeout_s, waits_for_log=True)
         if response is not None:
-            self._heartbeats.answered(sent_ms, monotonic_ms())
-            self._submit(m.HeartbeatAnswered(response.body, sent_ms))
+            self._heartbeats.answered(heartbeat.sent_ms, monotonic_ms())
+            self._submit(m.HeartbeatAnswered(response.body, heartbeat.sent_ms))
         elif connection is not None and connection is self._connection:
             self._submit(m.HeartbeatFailed())
 

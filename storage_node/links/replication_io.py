@@ -1,5 +1,5 @@
-"""What the node core asks of other servers: fetches of leaders, ISR changes of the controller, and whatever
-its guest wants to know; and back. And when the loop's turn ends, what the guest has put off until then."""
+"""Requests of the node core to other servers, and their responses: fetches from leaders, ISR proposals to the
+controller, requests of the embedded coordinators. Also the calls at the end of a turn of the event loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ...runtime.clock_io import monotonic_ms, wall_ms
-from ..effects import AskPeer, EndTurn, ProposeIsr, SendFetch
 from ..replica.fetchers_io import FetcherLinks
 from .peers_io import Peers
 
@@ -18,17 +17,18 @@ if TYPE_CHECKING:
     from ...protocol.messages.data import FetchResponse
     from ...protocol.records.header import Buffer
     from ...runtime.shell_io import TaskOwner
+    from ..effects import AskPeer, ProposeIsr, SendFetch
     from ..node import StorageNode
     from .controller_link_io import ControllerLink
 
 
 class Replication:
-    """Performs these kinds of effects; after `close` nothing comes back any more."""
+    """After `close` nothing is sent and no response reaches the core."""
 
     def __init__(
         self, core: StorageNode, link: ControllerLink, tasks: TaskOwner, perform: Callable[[], None]
     ) -> None:
-        """`perform` does what the core asks for after each event."""
+        """`perform` performs the core's new effects; it is called after each response."""
         self._core = core
         self._link = link
         self._tasks = tasks
@@ -37,26 +37,39 @@ class Replication:
         self._peers = Peers(core.endpoint_of, link, tasks, perform)
         self._is_closed = False
 
-    def perform(self, effect: SendFetch | ProposeIsr | AskPeer | EndTurn) -> None:
-        """Begin it; its outcome is an event of the core."""
-        if self._is_closed or self._tasks.is_stopping:
-            return
-        if isinstance(effect, EndTurn):
-            asyncio.get_running_loop().call_soon(self._tasks.guarded(self._end_turn))
-            return
-        client_id = f"node-{self._core.replicas.node_id}"
-        if isinstance(effect, SendFetch):
-            self._fetchers.send(effect, client_id)
-        elif isinstance(effect, AskPeer):
-            self._peers.ask(effect, client_id)
-        else:
+    def send_fetch(self, effect: SendFetch) -> None:
+        """Then the core is called with `replica_fetched` or `replica_fetch_failed`."""
+        if self._is_open:
+            self._fetchers.send(effect, self._client_id)
+
+    def propose_isr(self, effect: ProposeIsr) -> None:
+        """Then the core is called with `isr_answered` or `isr_failed`."""
+        if self._is_open:
             self._tasks.spawn(self._propose(effect.request), "propose ISRs")
 
+    def ask_peer(self, effect: AskPeer) -> None:
+        """Then `effect.answered` is called."""
+        if self._is_open:
+            self._peers.ask(effect, self._client_id)
+
+    def end_turn_soon(self) -> None:
+        """Call the core's `end_turn` behind the callbacks that are ready in the event loop."""
+        if self._is_open:
+            asyncio.get_running_loop().call_soon(self._tasks.guarded(self._end_turn))
+
     def close(self) -> None:
-        """Break the connections to other nodes."""
+        """Close the connections to other nodes."""
         self._is_closed = True
         self._fetchers.close()
         self._peers.close()
+
+    @property
+    def _is_open(self) -> bool:
+        return not (self._is_closed or self._tasks.is_stopping)
+
+    @property
+    def _client_id(self) -> str:
+        return f"node-{self._core.replicas.node_id}"
 
     def _answered(self, effect: SendFetch, body: FetchResponse, frames: Sequence[Buffer]) -> None:
         self._core.replica_fetched(effect.where, effect.number, body, frames, monotonic_ms(), wall_ms())

@@ -23,48 +23,23 @@ from ..edge.gateway_io import GatewaySeat
 from ..edge.listener_io import LIVE_KEYS as LISTENER_KEYS
 from ..edge.listener_io import bind, router_limits
 from ..edge.served_apis import FORWARDED_KEYS, SERVED_APIS
-from ..effects import (
-    AdvisePages,
-    AskPeer,
-    CheckpointStarts,
-    CopyLog,
-    DeleteLog,
-    Effect,
-    EndNode,
-    EndTurn,
-    FlushLog,
-    LookUpOffsets,
-    Note,
-    ProposeIsr,
-    ReadCold,
-    ReadForGuest,
-    Recompress,
-    RemoveFiles,
-    SendFetch,
-    TellController,
-    WakeAt,
-)
 from ..links.controller_link_io import ControllerLink, ControllerLocators, LinkEvents, NodeIdentity
-from ..links.replication_io import Replication
 from ..log.log_manager import LogManager
 from ..node import StorageNode
-from .checkpoints_io import Checkpoints
 from .cleaner_io import CleanerThreads
 from .log_loading_io import load_logs, write_identity
+from .node_effects_io import NodeEffects
 from .workers_io import Workers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ...protocol.messages.control import FetchMetadataResponse
     from ...protocol.model import ListenerEndpoint
     from ...protocol.transport.peers import Peer, Request
     from ...runtime.files.file_layer import Files
     from ..configs.node_config import NodeConfig
     from ..edge.gateway import GatewayFactory
+    from ..effects import Note
     from ..embedded.contract import GuestFactory
-    from ..replica.partition import Partition
-    from ..replica.recompressor import QueuedBatch
 
 log = logging.getLogger("headrace.storage_node")
 
@@ -118,11 +93,8 @@ class NodeServer:
         self._core: StorageNode | None = None
         self._link: ControllerLink | None = None
         self._forwarder: Forwarder | None = None
-        self._replication: Replication | None = None
-        self._checkpoints: Checkpoints | None = None
+        self._effects: NodeEffects | None = None
         self._cleaners: CleanerThreads | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._one_at_a_time = asyncio.Lock()  # following metadata, and writing checkpoints
         self._is_stopping = False
         self._is_closed = False
         self._released = asyncio.Event()
@@ -149,8 +121,8 @@ class NodeServer:
             link = self._open()
             link.start()
             await self._until_active(link)
-            assert self._replication is not None, "made with the link"
-            await self._gateway.start(self._replication, self._perform)
+            effects = self._running_effects
+            await self._gateway.start(effects.replication, effects.perform)
         except BaseException:
             await self._release()
             raise
@@ -190,17 +162,22 @@ class NodeServer:
         )
         link = self._link = ControllerLink(config, self._locate, identity, events, tasks)
         core.guest.lease = link.membership.lease
-        self._forwarder = Forwarder(link, replies, core, tasks, self._perform)
-        self._replication = Replication(core, link, tasks, self._perform)
-        self._checkpoints = Checkpoints(
-            core, self._workers, self._one_at_a_time, is_ending=self._is_ending, perform=self._perform
+        effects = self._effects = NodeEffects(
+            core,
+            self._workers,
+            link,
+            tasks,
+            is_ending=self._is_ending,
+            is_closed=lambda: self._is_closed,
+            log=self._log_note,
         )
-        self._cleaners = CleanerThreads(core, self._workers, tasks, self._perform)
+        self._forwarder = Forwarder(link, replies, core, tasks, effects.perform)
+        self._cleaners = CleanerThreads(core, self._workers, tasks, effects.perform)
         tasks.spawn(router.run(), "listener")
-        tasks.every(config.checkpoint_interval_ms / 1000, self._checkpoints.write_all, "checkpoint")
+        tasks.every(config.checkpoint_interval_ms / 1000, effects.checkpoints.write_all, "checkpoint")
         tasks.every(FLUSH_CHECK_S, self._tick, "flush.ms, lagging followers and retention")
         for purge in self._manager.purge_tasks():  # what a crash left half deleted
-            self._start_purge(purge)
+            effects.start_purge(purge)
         return link
 
     async def _until_active(self, link: ControllerLink) -> None:
@@ -279,10 +256,8 @@ class NodeServer:
         await self._workers.finish()
 
     async def _close_sockets(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._replication is not None:
-            self._replication.close()
+        if self._effects is not None:
+            self._effects.close()
         if self._link is not None:
             self._link.close()
         await self._gateway.stop()
@@ -320,120 +295,22 @@ class NodeServer:
         self._running_core().connection_gone(peer.session)
         self._perform()
 
-    # --- effects ---------------------------------------------------------------------------------------
+    # --- the core --------------------------------------------------------------------------------------
 
     def _running_core(self) -> StorageNode:
         assert self._core is not None, "the node has started"
         return self._core
 
+    @property
+    def _running_effects(self) -> NodeEffects:
+        assert self._effects is not None, "made with the core"
+        return self._effects
+
     def _perform(self) -> None:
-        """Do what the core asks for, until it asks for nothing more."""
-        core = self._running_core()
-        while effects := core.take_effects():
-            for effect in effects:
-                self._perform_one(effect)
+        self._running_effects.perform()
 
-    def _perform_one(self, effect: Effect) -> None:
-        match effect:
-            case FlushLog(partition, is_awaited):
-                self._start_flush(partition, is_awaited=is_awaited)
-            case DeleteLog() | RemoveFiles():
-                self._start_purge(effect.run)
-            case CheckpointStarts():
-                assert self._checkpoints is not None, "made with the core"
-                self._checkpoints.start_writing_starts(self._tasks)
-            case LookUpOffsets() | ReadCold() | Recompress() | ReadForGuest() | AdvisePages() | CopyLog():
-                self._start_work(effect)
-            case SendFetch() | ProposeIsr() | AskPeer() | EndTurn():
-                assert self._replication is not None, "made with the core"
-                self._replication.perform(effect)
-            case TellController():
-                assert self._link is not None, "made with the core"
-                self._link.beat_now()
-            case WakeAt(deadline_ms):
-                self._set_timer(deadline_ms)
-            case Note(level, text):
-                self._log.log(level, text, "node %d: %s", self.node_id, text)
-            case EndNode(error):
-                self._tasks.fail(error)
-
-    def _start_work(
-        self, effect: LookUpOffsets | ReadCold | Recompress | ReadForGuest | AdvisePages | CopyLog
-    ) -> None:
-        """Run slow work on a thread, then report it to the core. A node that is ending begins no read: its
-        clients are gone."""
-        core, workers = self._running_core(), self._workers
-        match effect:
-            case LookUpOffsets(lookup):
-                workers.look_up(lookup.run, self._reporting(lambda: core.looked_up(lookup)))
-            case Recompress(item):
-                workers.recompress(item.run, self._reporting(lambda: self._recompressed(item)))
-            case CopyLog(key, move):
-                workers.start(move.run, self._reporting(lambda: core.copied(key, move)))
-            case _ if self._is_ending():
-                return
-            case ReadCold(read):
-                workers.read_cold(read.run, self._reporting(lambda: core.cold_read(read, monotonic_ms())))
-            case ReadForGuest(read=guest_read):
-                was_read = lambda: core.guest_read(guest_read, monotonic_ms())  # noqa: E731
-                workers.start(guest_read.run, self._reporting(was_read))
-            case AdvisePages(advice):
-                workers.read_cold(advice.run)
-
-    def _recompressed(self, item: QueuedBatch) -> None:
-        if not self._is_closed:  # a node that was killed appends nothing more
-            self._running_core().recompressed(item, monotonic_ms(), wall_ms())
-
-    def _reporting(self, report: Callable[[], None]) -> Callable[[KafkaStorageError | None], None]:
-        """For the end of work on a thread: `report` it to the core, and do what the core asks for."""
-
-        def done(_error: KafkaStorageError | None) -> None:
-            report()
-            self._perform()
-
-        return done
-
-    def _set_timer(self, deadline_ms: int) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        delay_s = max(deadline_ms - monotonic_ms(), 0) / 1000
-        on_timer = self._tasks.guarded(self._on_timer)
-        self._timer = asyncio.get_running_loop().call_later(delay_s, on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        self._running_core().expire(monotonic_ms())
-        self._perform()
-
-    def _start_flush(self, partition: Partition, *, is_awaited: bool) -> None:
-        """Begin here, sync on a thread, finish here: appends go on meanwhile and share the next flush."""
-        of_partition = partition.log
-        assert of_partition is not None, "only an online partition is flushed"
-        core = self._running_core()
-        flush = of_partition.start_flush()
-        if flush is None:
-            core.flushed(partition, of_partition.recovery_point)
-            return
-
-        def done(error: KafkaStorageError | None) -> None:
-            if error is None:
-                of_partition.finish_flush(flush)
-                core.flushed(partition, of_partition.recovery_point)
-            else:
-                core.flush_failed(partition, error)
-            self._perform()
-
-        self._workers.start(flush.sync, done, is_awaited=is_awaited)
-
-    def _start_purge(self, remove: Callable[[], None]) -> None:
-        """Free space on a thread. What has not begun when the node stops is left to the next start, so that a
-        stop right after the deletion of thousands of partitions does not wait for all of them."""
-
-        def unless_stopping() -> None:
-            if not self._is_ending():
-                remove()
-
-        self._workers.purge(unless_stopping)
+    def _log_note(self, note: Note) -> None:
+        self._log.log(note.level, note.text, "node %d: %s", self.node_id, note.text)
 
     def _tick(self) -> None:
         if self._is_stopping:
@@ -463,7 +340,7 @@ class NodeServer:
     async def _apply_metadata(self, response: FetchMetadataResponse) -> int:
         """One step at a time: a new connection may bring the next while logs are made for the last."""
         core = self._running_core()
-        async with self._one_at_a_time:
+        async with self._running_effects.metadata_or_checkpoint:
             step = core.read_metadata(response)
             if step is None or self._link is None:
                 return core.image.offset

@@ -38,7 +38,7 @@ def test_a_stop_during_a_checkpoint_is_clean(tmp_path: Path) -> None:
             make_tasks = node._manager.checkpoint_tasks
             held = HeldTask(make_tasks()[0])
             node._manager.checkpoint_tasks = lambda **_: [held]
-            checkpoint = asyncio.create_task(node._checkpoints.write_all())
+            checkpoint = asyncio.create_task(node._effects.checkpoints.write_all())
             await asyncio.to_thread(held.has_begun.wait, 30)
             node._manager.checkpoint_tasks = make_tasks
             stop = asyncio.create_task(node.stop())

@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from headrace.runtime.clock_io import monotonic_ms
 from headrace.runtime.shell_io import TaskOwner
-from headrace.storage_node.configs.node_config import NodeConfig
-from headrace.storage_node.shell.node_io import NodeServer
+from headrace.storage_node.effects import WakeAt
+from headrace.storage_node.shell.node_effects_io import NodeEffects
 from headrace.storage_node.shell.workers_io import Workers
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def broken(*_: object) -> None:
@@ -37,20 +33,40 @@ def test_a_guarded_callback_ends_its_owner() -> None:
     asyncio.run(main())
 
 
-def test_a_bug_when_the_node_s_timer_fires_ends_the_node(tmp_path: Path) -> None:
+def test_a_bug_when_the_node_s_timer_fires_ends_the_node() -> None:
     """Requests that wait would otherwise never time out, on a node that goes on answering."""
 
-    class Broken:
+    class Core:
+        def __init__(self) -> None:
+            self.effects = [WakeAt(0)]
+
+        def take_effects(self) -> list[WakeAt]:
+            taken, self.effects = self.effects, []
+            return taken
+
         def expire(self, now_ms: int) -> None:
             broken(now_ms)
 
+        def endpoint_of(self, node_id: int) -> None:
+            raise AssertionError(f"no request to node {node_id} is sent here")
+
     async def main() -> None:
-        nowhere: Any = None
-        server: Any = NodeServer(NodeConfig.of({"log.dirs": str(tmp_path)}), nowhere)
-        server._core = Broken()
-        server._set_timer(monotonic_ms())
-        await asyncio.wait_for(server._tasks.wait_stopping(), 60)
-        assert isinstance(server._tasks.failure, ZeroDivisionError)
+        core: Any = Core()
+        unused: Any = None
+        tasks = TaskOwner()
+        effects = NodeEffects(
+            core,
+            unused,
+            unused,
+            tasks,
+            is_ending=lambda: False,
+            is_closed=lambda: False,
+            log=unused,
+        )
+        effects.perform()
+        await asyncio.wait_for(tasks.wait_stopping(), 60)
+        effects.close()
+        assert isinstance(tasks.failure, ZeroDivisionError)
 
     asyncio.run(main())
 
