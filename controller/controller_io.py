@@ -395,7 +395,7 @@ class ControllerServer:
             endpoint_of=quorum.endpoint_of,
             on_answer=quorum.answered,
         )
-        self._readers = MetadataReaders(
+        readers = self._readers = MetadataReaders(
             self._feed,
             router,
             limit=config.purgatory_max_requests,
@@ -411,7 +411,7 @@ class ControllerServer:
             new_cluster_id=lambda: uuid_text(secrets.token_bytes(16)),
             max_waiting=config.max_queued_requests,
             max_unread_bytes=config.queued_max_response_bytes,
-            on_publish=self._readers.on_news,
+            on_publish=lambda: readers.on_news(monotonic_ms()),
         )
         self._learn_cluster()
         self._stalls = StallMeter(tick_interval_ms(config), now_ms)

@@ -28,7 +28,7 @@ class _Poll:
         body: FetchMetadataRequest = request.body
         self.request, self._offset, self._feed, self._router = request, body.offset, feed, router
 
-    def try_complete(self) -> bool:
+    def try_complete(self, _now_ms: int) -> bool:
         answer = self._feed.encoded(self._offset)
         if answer is None:
             return False
@@ -38,7 +38,7 @@ class _Poll:
     def refuse(self, error: KafkaError) -> None:
         self._router.reply_error(self.request, error)
 
-    def on_expire(self) -> None:
+    def on_expire(self, _now_ms: int) -> None:
         self._router.reply(self.request, self._feed.nothing_new(self._offset))
 
 
@@ -59,14 +59,14 @@ class MetadataReaders:
         """Answer or park. Errors: OffsetOutOfRangeError, ThrottlingQuotaExceededError."""
         poll = _Poll(request, self._feed, self._router)
         wait_ms = min(max(0, request.body.max_wait_ms), self._max_wait_ms)
-        if not self._purgatory.park(poll, (_NEWS,), now_ms + wait_ms):
+        if not self._purgatory.park(poll, (_NEWS,), now_ms + wait_ms, now_ms):
             polls = self._polls.setdefault(request.peer.key, [])
             polls[:] = [each for each in polls if not each.request.is_answered]
             polls.append(poll)
 
-    def on_news(self) -> None:
+    def on_news(self, now_ms: int) -> None:
         """There are new committed records."""
-        self._purgatory.check(_NEWS)
+        self._purgatory.check(_NEWS, now_ms)
 
     def expire(self, now_ms: int) -> None:
         """Answer those whose time is up."""

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 class Delayed(Protocol):
     """A request that may have to wait."""
 
-    def try_complete(self) -> bool:
+    def try_complete(self, now_ms: int) -> bool:
         """Answer if that is possible now. True once it was answered; it is not asked again."""
 
-    def on_expire(self) -> None:
+    def on_expire(self, now_ms: int) -> None:
         """Answer with what there is: the deadline has passed."""
 
 
@@ -60,14 +60,14 @@ class Purgatory:
         """How many keys have somebody waiting on them."""
         return len(self._watchers)
 
-    def park(self, operation: Delayed, keys: tuple[Hashable, ...], deadline_ms: int) -> bool:
+    def park(self, operation: Delayed, keys: tuple[Hashable, ...], deadline_ms: int, now_ms: int) -> bool:
         """Try `operation` once; if it must wait, watch `keys`. True if it completed at once.
 
         Errors: ThrottlingQuotaExceededError when it must wait and the purgatory is full; it is not parked.
         """
         assert keys, "an unwatched request could only ever expire"
         assert id(operation) not in self._tickets, "this operation is parked already"
-        if operation.try_complete():
+        if operation.try_complete(now_ms):
             return True
         if len(self._tickets) >= self._limit:
             raise ThrottlingQuotaExceededError(f"{self._limit} requests are waiting already")
@@ -78,7 +78,7 @@ class Purgatory:
             self._watchers.setdefault(key, {})[ticket] = None
         return False
 
-    def check(self, key: Hashable) -> int:
+    def check(self, key: Hashable, now_ms: int) -> int:
         """Retry everything that watches `key`, oldest first; how many completed.
 
         May be called again from inside a try_complete: an operation is skipped while it is being tried.
@@ -88,7 +88,7 @@ class Purgatory:
             return 0
         completed = 0
         for ticket in list(watchers):
-            if not ticket.is_busy and self._is_parked(ticket) and self._try(ticket):
+            if not ticket.is_busy and self._is_parked(ticket) and self._try(ticket, now_ms):
                 completed += 1
         return completed
 
@@ -100,7 +100,7 @@ class Purgatory:
         for ticket in due:
             if self._forget(ticket):
                 expired += 1
-                ticket.operation.on_expire()
+                ticket.operation.on_expire(now_ms)
         return expired
 
     def cancel(self, operation: Delayed) -> bool:
@@ -112,10 +112,10 @@ class Purgatory:
         """When `expire` must be called next, None while nothing waits."""
         return self._wheel.next_deadline_ms()
 
-    def _try(self, ticket: _Ticket) -> bool:
+    def _try(self, ticket: _Ticket, now_ms: int) -> bool:
         ticket.is_busy = True
         try:
-            is_done = ticket.operation.try_complete()
+            is_done = ticket.operation.try_complete(now_ms)
         finally:
             ticket.is_busy = False
         if is_done:

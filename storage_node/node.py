@@ -94,7 +94,6 @@ class StorageNode:
         self.cleaner = LogCleaner(self.replicas, self.config, now_ms)
         self._shrink_every_ms = config.replica_lag_time_max_ms // 2
         self._next_shrink_ms = now_ms + self._shrink_every_ms
-        self.replicas.surroundings.now_ms = now_ms
         self._replies = replies
         self._controller_id = -1
         self._view = MetadataView(self.image, self._controller_id)
@@ -117,7 +116,7 @@ class StorageNode:
         self._max_request_partitions = config.max_request_partitions
         self.is_caught_up = False  # the image holds all that there was when this node registered
         self._wake_at_ms: int | None = None
-        self.guest = Hosting(self, replies, guest)
+        self.guest = Hosting(self, replies, guest, now_ms)
         self._handlers.transactions.on_marker = self.guest.ended_transaction
 
     @property
@@ -140,7 +139,6 @@ class StorageNode:
 
     def handle(self, request: Incoming, now_ms: int, wall_ms: int) -> None:
         """One request from a client. It is answered exactly once, now or later."""
-        self.replicas.surroundings.now_ms = now_ms
         try:
             if not (
                 self._handlers.handle(request, now_ms, wall_ms) or self.guest.handle(request, now_ms, wall_ms)
@@ -148,7 +146,7 @@ class StorageNode:
                 self._tell_of_cluster(request)
         except KafkaError as error:
             self._refuse(request, error)
-        self._settle()
+        self._settle(now_ms)
 
     def read_metadata(self, response: FetchMetadataResponse) -> MetadataStep | None:
         """What the controller sent, worked out; None if it is an answer to a question from further back, or
@@ -172,7 +170,7 @@ class StorageNode:
         broker_epoch: int,
         tasks: Sequence[CreateTask] = (),
         *,
-        now_ms: int | None = None,
+        now_ms: int,
     ) -> int:
         """Act on a step, with the logs made ahead of it; the offset of the image then.
 
@@ -181,40 +179,39 @@ class StorageNode:
         """
         assert step.old is self.image, "steps are followed one after the other"
         image, delta = step.image, step.delta
-        around = self.replicas.surroundings
-        around.broker_epoch = broker_epoch
-        if now_ms is not None:
-            around.now_ms = now_ms
+        self.replicas.broker_epoch = broker_epoch
         self._manager.finish_creating(tasks)
         if image.offset < broker_epoch and not self.is_caught_up:
             self.replicas.learn(image)
         elif delta is None or not self.is_caught_up:
-            self.replicas.compare_all(image, is_first=not self.is_caught_up)
+            self.replicas.compare_all(image, now_ms, is_first=not self.is_caught_up)
             self.is_caught_up = True
         else:
-            self.replicas.apply(image, delta)
+            self.replicas.apply(image, delta, now_ms)
         self._view = MetadataView(image, self._controller_id)
         self.guest.learned()
-        self._settle()
-        self.guest.followed(delta)
-        self._settle()
-        self._fetches.check(_METADATA_KEY)
+        self._settle(now_ms)
+        self.guest.followed(delta, now_ms)
+        self._settle(now_ms)
+        self._fetches.check(_METADATA_KEY, now_ms)
         return image.offset
 
-    def follow_metadata(self, response: FetchMetadataResponse, broker_epoch: int) -> int:
+    def follow_metadata(self, response: FetchMetadataResponse, broker_epoch: int, now_ms: int) -> int:
         """All of it at once: read a response and act on it; the offset of the image then."""
         step = self.read_metadata(response)
-        return self.image.offset if step is None else self.follow(step, broker_epoch)
+        return self.image.offset if step is None else self.follow(step, broker_epoch, now_ms=now_ms)
 
-    def when_metadata_reaches(self, offset: int, answer: Callable[[], None], deadline_ms: int) -> None:
-        """Call `answer` once the image contains `offset`, at the latest at the deadline."""
-        self._fetches.park(AwaitingMetadata(self, offset, answer), (_METADATA_KEY,), deadline_ms)
-        self._settle()
+    def when_metadata_reaches(
+        self, offset: int, answer: Callable[[], None], wait_ms: int, now_ms: int
+    ) -> None:
+        """Call `answer` once the image contains `offset`, at the latest after `wait_ms`."""
+        self._fetches.park(AwaitingMetadata(self, offset, answer), (_METADATA_KEY,), now_ms + wait_ms, now_ms)
+        self._settle(now_ms)
 
-    def flushed(self, partition: Partition, end_offset: int) -> None:
+    def flushed(self, partition: Partition, end_offset: int, now_ms: int) -> None:
         """A FlushLog effect is done: the log below `end_offset` is on the disk."""
-        self.replicas.flushed(partition, end_offset)
-        self._settle()
+        self.replicas.flushed(partition, end_offset, now_ms)
+        self._settle(now_ms)
 
     def flush_all(self) -> None:
         """Ask for a flush of everything, in no hurry."""
@@ -224,18 +221,17 @@ class StorageNode:
         """Ask for the flushes that flush.ms wants; recompute high watermarks; look for segments that
         retention deletes, and every half of replica.lag.time.max.ms for followers that lag. Called about
         each second."""
-        self.replicas.surroundings.now_ms = now_ms
         self.guest.note_time(now_ms, wall_ms)
-        self.replicas.disks.look_for_room()
-        self.replicas.moves.try_all_swaps()
+        self.replicas.disks.look_for_room(now_ms)
+        self.replicas.moves.try_all_swaps(now_ms)
         self.replicas.flush_overdue(now_ms)
-        self.replicas.leading.advance_all()
+        self.replicas.leading.advance_all(now_ms)
         if now_ms >= self._next_shrink_ms:
             self._next_shrink_ms = now_ms + self._shrink_every_ms
             self.replicas.leading.shrink_overdue(now_ms)
         self.replicas.log_starts.step(now_ms, wall_ms)
         self._producer_expiry.step(now_ms, wall_ms)
-        self._settle()
+        self._settle(now_ms)
 
     # --- replication -----------------------------------------------------------------------------------
 
@@ -249,27 +245,23 @@ class StorageNode:
         wall_ms: int,
     ) -> None:
         """A SendFetch effect was answered."""
-        self.replicas.surroundings.now_ms = now_ms
         self.replicas.fetchers.answered(where, number, response, frames, now_ms, wall_ms)
-        self._settle()
+        self._settle(now_ms)
 
     def replica_fetch_failed(self, where: tuple[int, int], number: int, now_ms: int) -> None:
         """A SendFetch effect was not answered, or with an error."""
-        self.replicas.surroundings.now_ms = now_ms
         self.replicas.fetchers.failed(where, number, now_ms)
-        self._settle()
+        self._settle(now_ms)
 
     def isr_answered(self, response: AlterPartitionResponse, now_ms: int) -> None:
         """A ProposeIsr effect was answered."""
-        self.replicas.surroundings.now_ms = now_ms
         self.replicas.leading.isr_answered(response, now_ms)
-        self._settle()
+        self._settle(now_ms)
 
     def isr_failed(self, now_ms: int) -> None:
         """A ProposeIsr effect was not answered: nobody knows whether it was done."""
-        self.replicas.surroundings.now_ms = now_ms
         self.replicas.leading.isr_changes.failed(now_ms)
-        self._settle()
+        self._settle(now_ms)
 
     def checkpoints_begin(self, *, only_starts: bool = False) -> list[CheckpointTask]:
         """The shell runs these tasks now: until `checkpoints_end` no log is cut, because what is written
@@ -277,88 +269,85 @@ class StorageNode:
         self.replicas.is_checkpointing = True
         return self.replicas.log_starts.checkpoint_tasks(only_starts=only_starts)
 
-    def checkpoints_end(self, tasks: Sequence[CheckpointTask]) -> None:
+    def checkpoints_end(self, tasks: Sequence[CheckpointTask], now_ms: int) -> None:
         """See `checkpoints_begin`; what was not written is wanted still."""
         self.replicas.is_checkpointing = False
-        self.replicas.log_starts.checkpointed(tasks)
-        self.replicas.moves.try_all_swaps()
-        self.replicas.fetchers.may_cut(self.replicas.surroundings.now_ms)
-        self._settle()
+        self.replicas.log_starts.checkpointed(tasks, now_ms)
+        self.replicas.moves.try_all_swaps(now_ms)
+        self.replicas.fetchers.may_cut(now_ms)
+        self._settle(now_ms)
 
     def endpoint_of(self, node_id: int) -> tuple[str, int] | None:
         """Where another node listens, as the image knows it."""
         broker = self.image.brokers.get(node_id)
         return None if broker is None else (broker.host, broker.port)
 
-    def flush_failed(self, partition: Partition, error: KafkaStorageError) -> None:
+    def flush_failed(self, partition: Partition, error: KafkaStorageError, now_ms: int) -> None:
         """A FlushLog effect failed. Never tried again: the system may have dropped the dirty pages. Unless
         nothing failed but that there was no room for something new."""
         if isinstance(error, DiskFullError):
-            self.replicas.disks.flush_refused(partition)
+            self.replicas.disks.flush_refused(partition, now_ms)
         else:
-            self.replicas.disk_failed(partition, error)
-        self._settle()
+            self.replicas.disk_failed(partition, error, now_ms)
+        self._settle(now_ms)
 
-    def looked_up(self, lookup: OffsetLookup) -> None:
+    def looked_up(self, lookup: OffsetLookup, now_ms: int) -> None:
         """A LookUpOffsets effect is done."""
-        self._handlers.list_offsets.finish(lookup)
-        self._settle()
+        self._handlers.list_offsets.finish(lookup, now_ms)
+        self._settle(now_ms)
 
-    def copied(self, key: PartitionKey, move: FutureLog) -> None:
+    def copied(self, key: PartitionKey, move: FutureLog, now_ms: int) -> None:
         """A CopyLog effect is done."""
-        self.replicas.moves.stepped(key, move)
-        self._settle()
+        self.replicas.moves.stepped(key, move, now_ms)
+        self._settle(now_ms)
 
     def cold_read(self, read: ColdRead, now_ms: int) -> None:
         """A ReadCold effect is done."""
         self._fetch.cold_read(read, now_ms)
-        self._settle()
+        self._settle(now_ms)
 
     def recompressed(self, item: QueuedBatch, now_ms: int, wall_ms: int) -> None:
         """A Recompress effect is done."""
-        self.answered(lambda: self.recompressor.finished(item, wall_ms), now_ms)
+        self.answered(lambda: self.recompressor.finished(item, now_ms, wall_ms), now_ms)
 
     def guest_read(self, read: GuestRead, now_ms: int) -> None:
         """A ReadForGuest effect is done."""
-        self.answered(lambda: self.guest.was_read(read), now_ms)
+        self.answered(lambda: self.guest.was_read(read, now_ms), now_ms)
 
     def end_turn(self, now_ms: int, wall_ms: int) -> None:
         """An EndTurn effect is due."""
-        self.guest.note_time(now_ms, wall_ms)
-        self.answered(self.guest.end_turn, now_ms)
+        self.answered(lambda: self.guest.end_turn(now_ms, wall_ms), now_ms)
 
     def answered(self, act: Callable[[], None], now_ms: int) -> None:
         """Do what somebody wants who has waited for something outside of this node."""
-        self.replicas.surroundings.now_ms = now_ms
         act()
-        self._settle()
+        self._settle(now_ms)
 
     def cleaned(self, job: CleaningJob, error: HeadraceError | None, now_ms: int) -> None:
         """A job of the cleaner has ended."""
         self.cleaner.finished(job, error, now_ms)
-        self._settle()
+        self._settle(now_ms)
 
-    def disk_failed(self, error: KafkaStorageError) -> None:
+    def disk_failed(self, error: KafkaStorageError, now_ms: int) -> None:
         """Some log dir went offline; the log manager knows which."""
         self.replicas.disks.lost_dirs(error)
-        self._settle()
+        self._settle(now_ms)
 
-    def connection_gone(self, session: int) -> None:
+    def connection_gone(self, session: int, now_ms: int) -> None:
         """A client is gone: its waiting requests make room at once, instead of at their deadlines."""
-        self._produces.check(session)
-        self._fetch.connection_gone(session)
-        self._replica_fetch.connection_gone(session)
-        self.guest.connection_gone(session)
-        self._settle()
+        self._produces.check(session, now_ms)
+        self._fetch.connection_gone(session, now_ms)
+        self._replica_fetch.connection_gone(session, now_ms)
+        self.guest.connection_gone(session, now_ms)
+        self._settle(now_ms)
 
     def expire(self, now_ms: int) -> None:
         """A deadline may have passed."""
         self._wake_at_ms = None
-        self.replicas.surroundings.now_ms = now_ms
         self._produces.expire(now_ms)
         self._fetch.expire(now_ms)
-        self.guest.expire()
-        self._settle()
+        self.guest.expire(now_ms)
+        self._settle(now_ms)
 
     def take_effects(self) -> list[Effect]:
         """What the shell must do now, in this order; they are handed out once."""
@@ -384,12 +373,13 @@ class StorageNode:
         """Requests that wait."""
         return len(self._produces) + len(self._fetches)
 
-    def status(self) -> dict[str, Any]:
+    def status(self, now_ms: int) -> dict[str, Any]:
         """JSON-able facts."""
         facts = status_of(
             self.replicas,
             self.counters,
             self.cleaner,
+            now_ms,
             parked=self.parked,
             offline_dirs=len(self._manager.offline_dirs),
         )
@@ -428,7 +418,7 @@ class StorageNode:
         else:
             self._replies.reply_error(request, error)
 
-    def _settle(self) -> None:
+    def _settle(self, now_ms: int) -> None:
         """Try the waiting requests of all partitions that changed, then set the timer.
 
         A completed fetch may find a bad disk, and the guest may append, which changes more partitions: hence
@@ -441,25 +431,25 @@ class StorageNode:
         while replicas.changed or replicas.appended:
             appended, replicas.appended = replicas.appended, []
             for key in dict.fromkeys(appended):
-                self._replica_fetch.changed(key)
+                self._replica_fetch.changed(key, now_ms)
             keys, replicas.changed = replicas.changed, []
             for key in dict.fromkeys(keys):
-                self.guest.changed(key)
-                self._produces.check(key)
-                self._fetches.check(key)
+                self.guest.changed(key, now_ms)
+                self._produces.check(key, now_ms)
+                self._fetches.check(key, now_ms)
                 if replicas.is_replicating:
-                    self._replica_fetch.changed(key)
+                    self._replica_fetch.changed(key, now_ms)
         if replicas.is_replicating:
-            self._replicate()
+            self._replicate(now_ms)
         self._set_timer()
 
-    def _replicate(self) -> None:
+    def _replicate(self, now_ms: int) -> None:
         """Ask leaders for more, and the controller for what was proposed."""
-        replicas, around = self.replicas, self.replicas.surroundings
+        replicas = self.replicas
         if replicas.fetchers:
-            replicas.fetchers.send(around.broker_epoch, around.now_ms)
+            replicas.fetchers.send(replicas.broker_epoch, now_ms)
         if isr_changes := replicas.leading.isr_changes:
-            request = isr_changes.take(replicas.node_id, around.broker_epoch, around.now_ms)
+            request = isr_changes.take(replicas.node_id, replicas.broker_epoch, now_ms)
             if request is not None:
                 replicas.effects.append(ProposeIsr(request))
 

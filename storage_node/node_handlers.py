@@ -41,7 +41,7 @@ class Handlers:
         fetches: Purgatory,
         *,
         room: Callable[[], int],
-        settle: Callable[[], None],
+        settle: Callable[[int], None],
         metadata_key: Hashable,
     ) -> None:
         config = live_config.now
@@ -105,7 +105,7 @@ class Handlers:
             answer = answer_epoch_ends(self._replicas, request.body, self._max_partitions)
             self._replies.reply(request, answer)
         elif key in (registry.DESCRIBE_LOG_DIRS.key, registry.ALTER_REPLICA_LOG_DIRS.key):
-            self.log_dirs.handle(request)
+            self.log_dirs.handle(request, now_ms)
         elif key in TransactionsHandler.api_keys:
             self.transactions.handle(request, now_ms, wall_ms)
         else:

@@ -20,7 +20,13 @@ _LOGS_SHOWN = 100
 
 
 def status_of(
-    replicas: ReplicaManager, counters: NodeCounters, cleaner: LogCleaner, *, parked: int, offline_dirs: int
+    replicas: ReplicaManager,
+    counters: NodeCounters,
+    cleaner: LogCleaner,
+    now_ms: int,
+    *,
+    parked: int,
+    offline_dirs: int,
 ) -> dict[str, Any]:
     """The node as a whole. `parked` are the requests that wait."""
     partitions = replicas.partitions.values()
@@ -43,7 +49,7 @@ def status_of(
             "PartitionsWithOpenTransactionsCount": sum(
                 log.producers.oldest_transaction is not None for log in logs
             ),
-            **cleaner.metrics(replicas.surroundings.now_ms),
+            **cleaner.metrics(now_ms),
         },
         "isr_changes_under_way": len(replicas.leading.isr_changes),
         "offline_partitions": sum(partition.state is PartitionState.OFFLINE for partition in partitions),

@@ -90,9 +90,11 @@ class Forwarder:
                 for each in body.resources
             )
             response = msgspec.structs.replace(found, results=results)
-            deadline_ms = monotonic_ms() + MAX_METADATA_LAG_MS
             self._core.when_metadata_reaches(
-                response.metadata_offset, lambda: self._replies.reply(request, response), deadline_ms
+                response.metadata_offset,
+                lambda: self._replies.reply(request, response),
+                MAX_METADATA_LAG_MS,
+                monotonic_ms(),
             )
         except KafkaError as error:
             self._replies.reply_error(request, error)
@@ -109,9 +111,11 @@ class Forwarder:
         try:
             response = await self._link.forward(request.api, _body_of(request), timeout_s)
             offset = getattr(response.body, "metadata_offset", -1)
-            deadline_ms = monotonic_ms() + MAX_METADATA_LAG_MS
             self._core.when_metadata_reaches(
-                offset, lambda: self._replies.reply(request, response.body), deadline_ms
+                offset,
+                lambda: self._replies.reply(request, response.body),
+                MAX_METADATA_LAG_MS,
+                monotonic_ms(),
             )
         except KafkaError as error:
             self._replies.reply_error(request, error)
@@ -137,8 +141,9 @@ class Forwarder:
                 )
                 self._replies.reply(request, response)
 
-            deadline_ms = monotonic_ms() + MAX_METADATA_LAG_MS
-            core.when_metadata_reaches(of_cluster.metadata_offset, answer, deadline_ms)
+            core.when_metadata_reaches(
+                of_cluster.metadata_offset, answer, MAX_METADATA_LAG_MS, monotonic_ms()
+            )
         except KafkaError as error:
             self._replies.reply_error(request, error)
         self._perform()

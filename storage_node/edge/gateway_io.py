@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import KafkaError, KafkaStorageError
 from ...protocol.transport.listen_errors import listen_error
+from ...runtime.clock_io import monotonic_ms
 from ..effects import AskPeer
 from ..log.listener_memory import file_of_listener, remember_port, remembered_port
 from .charges_io import OwnCharges
@@ -150,7 +151,7 @@ class GatewaySeat:
 
     def connection_gone(self, session: int) -> None:
         """A client of the gateway is gone."""
-        self._node.connection_gone(session)
+        self._node.connection_gone(session, monotonic_ms())
         self._perform()
 
     def remembered_port(self, name: str) -> int:

@@ -75,13 +75,14 @@ class GuestRead:
 class Hosting:
     """The hooks of StorageNode for its guest, and the guest's GuestHost. Without a guest nothing happens."""
 
-    def __init__(self, node: StorageNode, replies: Replies, guest: GuestFactory | None) -> None:
+    def __init__(self, node: StorageNode, replies: Replies, guest: GuestFactory | None, now_ms: int) -> None:
         self.replies = replies
         self._node = node
         self._replicas = node.replicas
         self._topic_ids: frozenset[bytes] = frozenset()
         self._led: dict[PartitionKey, _Led] = {}
         self.lease = Lease()  # until the shell gives the one that the controller grants
+        self.now_ms = now_ms  # of the event that is being handled
         self._wall_shift_ms = 0
         self._was_called = self._is_soon = False
         self._guest = None if guest is None else guest(self)
@@ -97,7 +98,7 @@ class Hosting:
 
     def note_time(self, now_ms: int, wall_ms: int) -> None:
         """Of an event that knows both clocks; the others take the wall time from their distance."""
-        self._wall_shift_ms = wall_ms - now_ms
+        self.now_ms, self._wall_shift_ms = now_ms, wall_ms - now_ms
 
     def handle(self, request: Incoming, now_ms: int, wall_ms: int) -> bool:
         """Whether the request is the guest's. Errors: KafkaError, its answer."""
@@ -108,8 +109,9 @@ class Hosting:
         self._guest.handle(request)
         return True
 
-    def end_turn(self) -> None:
+    def end_turn(self, now_ms: int, wall_ms: int) -> None:
         """An EndTurn effect is due."""
+        self.note_time(now_ms, wall_ms)
         self._is_soon = False
         if self._guest is not None:
             self._was_called = True
@@ -121,18 +123,20 @@ class Hosting:
             topics = self._replicas.image.topics
             self._topic_ids = frozenset(topics[name].topic_id for name in GUEST_TOPICS if name in topics)
 
-    def followed(self, delta: MetadataDelta | None) -> None:
+    def followed(self, delta: MetadataDelta | None, now_ms: int) -> None:
         """The node has settled with the new image."""
+        self.now_ms = now_ms
         self.lease.learned(self._replicas.image.offset)
         if self._guest is not None and self.is_caught_up:
             self._was_called = True
             self._guest.followed(self._replicas.image, delta)
 
-    def changed(self, key: PartitionKey) -> None:
+    def changed(self, key: PartitionKey, now_ms: int) -> None:
         """Something about a partition is new: leadership, high watermark, its end."""
         if key[0] not in self._topic_ids and key not in self._led:
             return
         assert self._guest is not None, "it has topics"
+        self.now_ms = now_ms
         partition = self._replicas.partitions.get(key)
         led = before = self._led.get(key)
         if led is not None and not _is_led(led, partition):
@@ -145,32 +149,39 @@ class Hosting:
             if before is not None and partition.led_before == partition.node_id:
                 handover = before.handover  # to this node, one or more epochs ago
             else:
-                handover = Handover(partition, self.now_ms)
+                handover = Handover(partition, now_ms)
             self._led[key] = _Led(partition, partition.leader_epoch, handover)
             self._guest.led(key, partition.topic_partition, partition.leader_epoch)
         else:
             self._guest.committed(key)
 
     def ended_transaction(
-        self, key: PartitionKey, producer_id: int, producer_epoch: int, *, is_commit: bool, offset: int
+        self,
+        key: PartitionKey,
+        producer_id: int,
+        producer_epoch: int,
+        now_ms: int,
+        *,
+        is_commit: bool,
+        offset: int,
     ) -> None:
         """A marker was appended to a partition that this node leads, whoever's it is."""
         if self._guest is not None and key in self._led:
-            self._was_called = True
+            self.now_ms, self._was_called = now_ms, True
             self._guest.ended_transaction(
                 key, producer_id, producer_epoch, is_commit=is_commit, offset=offset
             )
 
-    def connection_gone(self, session: int) -> None:
+    def connection_gone(self, session: int, now_ms: int) -> None:
         """A client is gone."""
         if self._guest is not None:
-            self._was_called = True
+            self.now_ms, self._was_called = now_ms, True
             self._guest.connection_gone(session)
 
-    def expire(self) -> None:
+    def expire(self, now_ms: int) -> None:
         """A deadline may have passed."""
         if self._guest is not None:
-            self._was_called = True
+            self.now_ms, self._was_called = now_ms, True
             self._guest.expire()
 
     def next_deadline_ms(self) -> int | None:
@@ -181,9 +192,9 @@ class Hosting:
         """JSON-able facts."""
         return {} if self._guest is None else {"coordinators": self._guest.status()}
 
-    def was_read(self, read: GuestRead) -> None:
+    def was_read(self, read: GuestRead, now_ms: int) -> None:
         """A ReadForGuest effect is done."""
-        self._was_called = True
+        self.now_ms, self._was_called = now_ms, True
         piece, led = read.piece, read.led
         if self._led.get(piece.key) is not led:
             return
@@ -191,18 +202,13 @@ class Hosting:
         if isinstance(piece.error, FileGoneError) or partition.log is not read.log:
             self.read(piece)  # compaction, or a move between disks, has replaced what was read
         elif isinstance(piece.error, KafkaStorageError):
-            self._replicas.disk_failed(partition, piece.error)
+            self._replicas.disk_failed(partition, piece.error, now_ms)
         else:
             if isinstance(piece.error, CorruptMessageError):
                 self._replicas.disks.found_damage(partition, piece.error)
             piece.done(piece)
 
     # --- what the guest uses ---------------------------------------------------------------------------
-
-    @property
-    def now_ms(self) -> int:
-        """Monotonic."""
-        return self._replicas.surroundings.now_ms
 
     @property
     def wall_ms(self) -> int:
@@ -232,7 +238,7 @@ class Hosting:
     @property
     def broker_epoch(self) -> int:
         """Of this node's registration."""
-        return self._replicas.surroundings.broker_epoch
+        return self._replicas.broker_epoch
 
     @property
     def holds_lease(self) -> bool:
@@ -282,12 +288,12 @@ class Hosting:
 
     def append(self, key: PartitionKey, leader_epoch: int, batch: Buffer) -> int:
         """Append one batch by the rules of acks=all; its base offset. Errors: see GuestHost."""
-        partition, log = self._to_append(key, leader_epoch)
+        partition, _ = self._to_append(key, leader_epoch)
         info = append_to_leader(
             self._replicas,
             partition,
-            log,
             batch,
+            self.now_ms,
             self.wall_ms,
             internal=True,
             guard=UNCHECKED,  # the guest asks transactions' coordinators itself, and hears of markers

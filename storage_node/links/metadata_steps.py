@@ -23,14 +23,14 @@ class AwaitingMetadata:
     offset: int
     answer: Callable[[], None]
 
-    def try_complete(self) -> bool:
+    def try_complete(self, _now_ms: int) -> bool:
         """Answer once the image is there."""
         if self.node.image.offset < self.offset:
             return False
         self.answer()
         return True
 
-    def on_expire(self) -> None:
+    def on_expire(self, _now_ms: int) -> None:
         """The image is late; what the answer tells of has happened all the same."""
         self.answer()
 

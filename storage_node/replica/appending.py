@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ...protocol.records.codec import BatchFacts
     from ...protocol.records.header import Buffer
     from ..log.append_rules import AppendInfo
-    from ..log.log import Log
     from .delayed_entries import Waiting
     from .partition import Partition
     from .replica_manager import ReplicaManager
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 def append_to_leader(
     replicas: ReplicaManager,
     partition: Partition,
-    log: Log,
     batch: Buffer,
+    now_ms: int,
     wall_ms: int,
     *,
     checked: BatchFacts | None = None,
@@ -44,6 +43,8 @@ def append_to_leader(
 
     Errors: NotEnoughReplicasError before the append; those of the log.
     """
+    log = partition.log
+    assert log is not None, "the caller has checked that this node leads it"
     if acks == ACKS_ALL:
         check_in_sync(partition)
     try:
@@ -58,13 +59,13 @@ def append_to_leader(
         )
     except KafkaStorageError as error:
         # Order: a bad disk is offline before any later entry or request is acknowledged.
-        replicas.disk_failed(partition, error)
+        replicas.disk_failed(partition, error, now_ms)
         raise
     if info.is_repeated:
         return info
     if partition.in_sync is not None:
         replicas.appended.append(partition.key)  # its followers are told
-    if partition.advance():
+    if partition.advance(now_ms):
         replicas.changed.append(partition.key)
     replicas.maybe_flush(partition)
     return info

@@ -85,20 +85,19 @@ class ColdRead:
 
 
 class ColdReads:
-    """The reads of all connections. `now_ms` is moved by the owner with each event."""
+    """The reads of all connections."""
 
     def __init__(self, replicas: ReplicaManager, *, max_running: int, max_bytes: int) -> None:
         self._replicas = replicas
         self._max_running = max_running
         self._max_bytes = max_bytes
-        self.now_ms = 0
         self.running = 0
         self.held_bytes = 0
         self._sessions: dict[int, dict[_Place, ColdRead]] = {}
         self._queues: OrderedDict[int, deque[ColdRead]] = OrderedDict()  # of those with reads that wait
         self._done: OrderedDict[ColdRead, None] = OrderedDict()  # not taken yet, oldest first
 
-    def find(self, session: int, partition: Partition, offset: int) -> ColdRead | None:
+    def find(self, session: int, partition: Partition, offset: int, now_ms: int) -> ColdRead | None:
         """The read of this place for this connection, done or not; one that is not valid any more is gone."""
         mine = self._sessions.get(session)
         if mine is None:
@@ -109,23 +108,23 @@ class ColdReads:
                 other.is_left = other.offset != offset
         read = mine.get((partition.key, offset))
         if read is not None and not (read.partition is partition and read.is_valid):
-            self.drop(read)
+            self.drop(read, now_ms)
             return None
         return read
 
-    def ask(self, read: ColdRead) -> None:
+    def ask(self, read: ColdRead, now_ms: int) -> None:
         """Read it in its turn. When its connection has too many, not now: the client will ask again."""
         mine = self._sessions.setdefault(read.session, {})
         assert read.place not in mine, "it is asked for once"
         if len(mine) >= _MAX_PER_SESSION:
-            self._drop_unclaimed(read.session)
+            self._drop_unclaimed(read.session, now_ms)
         if len(mine) >= _MAX_PER_SESSION:
             return
         self._sessions.setdefault(read.session, mine)[read.place] = read
         self._queues.setdefault(read.session, deque()).append(read)
-        self._start()
+        self._start(now_ms)
 
-    def drop(self, read: ColdRead) -> None:
+    def drop(self, read: ColdRead, now_ms: int) -> None:
         """The result was taken, or nobody wants it any more."""
         if not self._is_wanted(read):
             return
@@ -135,28 +134,28 @@ class ColdReads:
             del self._sessions[read.session]
         if read.is_done:
             self._let_go(read)
-            self._start()
+            self._start(now_ms)
 
-    def finished(self, read: ColdRead) -> None:
+    def finished(self, read: ColdRead, now_ms: int) -> None:
         """A read came back from its thread. Order: whoever waits for it takes it before `start_waiting`,
         which may let it go for another one."""
         self.running -= 1
         self.held_bytes -= read.held_bytes
-        read.is_done, read.done_ms, read.held_bytes = True, self.now_ms, 0
+        read.is_done, read.done_ms, read.held_bytes = True, now_ms, 0
         if self._is_wanted(read):
             read.held_bytes = 0 if read.run_found is None else read.run_found.held_bytes
             self.held_bytes += read.held_bytes
             self._done[read] = None
 
-    def forget(self, session: int) -> None:
+    def forget(self, session: int, now_ms: int) -> None:
         """A connection is gone."""
         self._queues.pop(session, None)
         for read in list(self._sessions.get(session, {}).values()):
-            self.drop(read)
+            self.drop(read, now_ms)
 
-    def start_waiting(self) -> None:
+    def start_waiting(self, now_ms: int) -> None:
         """Time has passed, or a read is done: what nobody came for may make room."""
-        self._start()
+        self._start(now_ms)
 
     def next_deadline_ms(self) -> int | None:
         """When `start_waiting` finds room that it does not have now; None if no read waits for that."""
@@ -181,7 +180,7 @@ class ColdReads:
         self.held_bytes -= read.held_bytes
         read.held_bytes = 0
 
-    def _start(self) -> None:
+    def _start(self, now_ms: int) -> None:
         """Start what may run: one of each connection in turn."""
         while self.running < self._max_running and self._queues:
             session, queue = next(iter(self._queues.items()))
@@ -190,7 +189,7 @@ class ColdReads:
             if not queue:
                 del self._queues[session]
                 continue
-            if not self._has_room(queue[0].max_bytes):
+            if not self._has_room(queue[0].max_bytes, now_ms):
                 return
             self._queues.move_to_end(session)
             read = queue.popleft()
@@ -199,20 +198,17 @@ class ColdReads:
             self.held_bytes += read.held_bytes
             self._replicas.effects.append(ReadCold(read))
 
-    def _has_room(self, wanted: int) -> bool:
+    def _has_room(self, wanted: int, now_ms: int) -> bool:
         while self.held_bytes and self.held_bytes + wanted > self._max_bytes:
-            unclaimed = next(filter(self._is_unclaimed, self._done), None)
+            unclaimed = next((read for read in self._done if _is_unclaimed(read, now_ms)), None)
             if unclaimed is None:
                 return False
             self._drop_quietly(unclaimed)
         return True
 
-    def _is_unclaimed(self, read: ColdRead) -> bool:
-        return read.is_done and (read.is_left or self.now_ms - read.done_ms >= _UNCLAIMED_MS)
-
-    def _drop_unclaimed(self, session: int) -> None:
+    def _drop_unclaimed(self, session: int, now_ms: int) -> None:
         for read in list(self._sessions.get(session, {}).values()):
-            if self._is_unclaimed(read):
+            if _is_unclaimed(read, now_ms):
                 self._drop_quietly(read)
 
     def _drop_quietly(self, read: ColdRead) -> None:
@@ -221,3 +217,7 @@ class ColdReads:
         if not mine:
             del self._sessions[read.session]
         self._let_go(read)
+
+
+def _is_unclaimed(read: ColdRead, now_ms: int) -> bool:
+    return read.is_done and (read.is_left or now_ms - read.done_ms >= _UNCLAIMED_MS)

@@ -61,7 +61,7 @@ class DelayedEntries:
         self._is_wanted = is_wanted
         self._abandoned = abandoned
 
-    def try_complete(self) -> bool:
+    def try_complete(self, _now_ms: int) -> bool:
         """Settle what can be settled; finish when nothing waits any more."""
         if not self._is_wanted():
             self._abandoned()
@@ -83,7 +83,7 @@ class DelayedEntries:
         self._finished()
         return True
 
-    def on_expire(self) -> None:
+    def on_expire(self, _now_ms: int) -> None:
         """The client's timeout passed: it is done here, but not known to be so everywhere."""
         for item in self._waiting:
             self._settled(item, self._goal.overdue(item))

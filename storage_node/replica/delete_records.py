@@ -83,16 +83,15 @@ class DeleteRecordsHandler:
         )
         keys = (request.peer.session, self._metadata_key, *{item.partition.key: None for item in waiting})
         wait_ms = min(max(body.timeout_ms, 0), self._max_wait_ms)
-        deletion = _Deletion(delayed, waiting, lambda again: self._park_overdue(again, keys))
-        self._purgatory.park(deletion, keys, now_ms + wait_ms)
+        deletion = _Deletion(delayed, waiting, lambda again, at_ms: self._park_overdue(again, keys, at_ms))
+        self._purgatory.park(deletion, keys, now_ms + wait_ms, now_ms)
 
-    def _park_overdue(self, deletion: _Deletion, keys: tuple[Hashable, ...]) -> None:
+    def _park_overdue(self, deletion: _Deletion, keys: tuple[Hashable, ...], now_ms: int) -> None:
         """The request's time is over before this node has written its own log starts."""
-        deadline_ms = self._replicas.surroundings.now_ms + self._max_wait_ms
         try:
-            self._purgatory.park(deletion, keys, deadline_ms)
+            self._purgatory.park(deletion, keys, now_ms + self._max_wait_ms, now_ms)
         except ThrottlingQuotaExceededError:  # the room was taken meanwhile
-            deletion.on_expire()
+            deletion.on_expire(now_ms)
 
     def _started(self, index: int, entry: DeleteRecordsPartition) -> Waiting:
         """Errors: what `find` and `leader_log` say; InvalidTopicError, PolicyViolationError,
@@ -142,27 +141,27 @@ class _Deletion:
         self,
         entries: DelayedEntries,
         waiting: Sequence[Waiting],
-        park_again: Callable[[_Deletion], None],
+        park_again: Callable[[_Deletion, int], None],
     ) -> None:
         self._entries, self._waiting, self._park_again = entries, waiting, park_again
         self._is_overdue = False
 
-    def try_complete(self) -> bool:
+    def try_complete(self, now_ms: int) -> bool:
         """See Delayed."""
-        if self._entries.try_complete():
+        if self._entries.try_complete(now_ms):
             return True
         if self._is_overdue and all(map(_has_deleted, self._waiting)):
-            self._entries.on_expire()
+            self._entries.on_expire(now_ms)
             return True
         return False
 
-    def on_expire(self) -> None:
+    def on_expire(self, now_ms: int) -> None:
         """See Delayed."""
         if self._is_overdue or all(map(_has_deleted, self._waiting)):
-            self._entries.on_expire()
+            self._entries.on_expire(now_ms)
         else:
             self._is_overdue = True
-            self._park_again(self)
+            self._park_again(self, now_ms)
 
 
 def _has_deleted(item: Waiting) -> bool:

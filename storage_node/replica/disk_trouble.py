@@ -62,7 +62,7 @@ class DiskTrouble:
 
     # --- disks that fail -----------------------------------------------------------------------------------
 
-    def failed(self, partition: Partition, error: KafkaStorageError) -> None:
+    def failed(self, partition: Partition, error: KafkaStorageError, now_ms: int) -> None:
         """An operation on one partition's log met `error`. If the disk is bad its whole log dir is offline,
         before anything else is acknowledged (KAFKA-10778): nobody knows what else that disk has lost."""
         if isinstance(error, DiskFullError):
@@ -74,7 +74,7 @@ class DiskTrouble:
         self._take_offline(partition)
         self._replicas.changed.append(partition.key)
         self.lost_dirs(error)
-        self._replicas.end_retirement(partition)
+        self._replicas.end_retirement(partition, now_ms)
 
     def lost_dirs(self, error: KafkaStorageError) -> None:
         """Take the partitions on offline dirs offline; with no dir left the node ends."""
@@ -123,21 +123,21 @@ class DiskTrouble:
                 self._replicas.note(logging.ERROR, text)
                 self._replicas.effects.append(TellController())
 
-    def flush_refused(self, partition: Partition) -> None:
+    def flush_refused(self, partition: Partition, now_ms: int) -> None:
         """A flush found no room for what it had to write: it is asked for again by the next tick."""
         assert partition.log is not None, "only an online partition is flushed"
         partition.is_flushing = False
         partition.log.abandon_flush()
         self.note_full()
-        self._replicas.fetchers.may_cut(self._replicas.surroundings.now_ms)
-        self._replicas.end_retirement(partition)
+        self._replicas.fetchers.may_cut(now_ms)
+        self._replicas.end_retirement(partition, now_ms)
 
     def has_no_log(self, key: PartitionKey, *, is_new: bool) -> None:
         """There was no room to make the log of a partition: it is made when there is."""
         self._without_log[key] = is_new
         self.note_full()
 
-    def look_for_room(self) -> None:
+    def look_for_room(self, now_ms: int) -> None:
         """See which disks have room again; called about each second."""
         self.note_full()
         for log_dir in self._manager.online_dirs:
@@ -145,9 +145,9 @@ class DiskTrouble:
                 self._known_full.discard(log_dir.path)
                 self._replicas.note(logging.WARNING, f"{log_dir.path} has room again")
                 self._replicas.effects.append(TellController())
-                self._make_logs()
+                self._make_logs(now_ms)
 
-    def _make_logs(self) -> None:
+    def _make_logs(self, now_ms: int) -> None:
         """Those that could not be made, and those that could not be recovered at the start."""
         loaded = set(self._manager.load_again())
         here = self._replicas.partitions.values()
@@ -157,4 +157,4 @@ class DiskTrouble:
         for key, is_new in waiting.items():
             partition = self._replicas.partitions.get(key)
             if partition is not None and partition.state is PartitionState.OFFLINE and partition.log is None:
-                self._replicas.begin_anew(key, is_new=is_new)
+                self._replicas.begin_anew(key, now_ms, is_new=is_new)

@@ -117,32 +117,30 @@ class FetchHandler:
                 item.may_follow = True
         if has_choice:
             self._select(wanted, body.rack)
-        self.cold.now_ms = now_ms
         wait_ms = min(body.max_wait_ms, self._limits.max_wait_ms)
         delayed = DelayedFetch(request, wanted, min(body.min_bytes, body.max_bytes), self)
         delayed.until_ms = now_ms + max(wait_ms, COLD_WAIT_MS)
         if wait_ms <= 0 or delayed.min_bytes <= 0 or not wanted:
-            self.wait_for_disk(delayed)
+            self.wait_for_disk(delayed, now_ms)
         else:
-            self._purgatory.park(delayed, delayed.keys(), now_ms + wait_ms)
+            self._purgatory.park(delayed, delayed.keys(), now_ms + wait_ms, now_ms)
 
-    def wait_for_disk(self, delayed: DelayedFetch) -> None:
+    def wait_for_disk(self, delayed: DelayedFetch, now_ms: int) -> None:
         """Answer with what there is; wait only if all that there is must be read from a disk."""
         delayed.min_bytes = 0
         delayed.is_last = True
-        if self.answer(delayed.request, delayed.wanted):
+        if self.answer(delayed.request, delayed.wanted, now_ms):
             return
         try:
-            self._purgatory.park(delayed, delayed.keys(), delayed.until_ms)
+            self._purgatory.park(delayed, delayed.keys(), delayed.until_ms, now_ms)
         except ThrottlingQuotaExceededError:
-            self.answer(delayed.request, delayed.wanted, is_last=True)
+            self.answer(delayed.request, delayed.wanted, now_ms, is_last=True)
 
     def cold_read(self, read: ColdRead, now_ms: int) -> None:
         """A ReadCold effect is done: whoever waits for it takes it."""
-        self.cold.now_ms = now_ms
-        self.cold.finished(read)
-        self._purgatory.check(read.session)
-        self.cold.start_waiting()
+        self.cold.finished(read, now_ms)
+        self._purgatory.check(read.session, now_ms)
+        self.cold.start_waiting(now_ms)
 
     def next_deadline_ms(self) -> int | None:
         """When `expire` has something to do, parked fetches aside."""
@@ -150,14 +148,13 @@ class FetchHandler:
 
     def expire(self, now_ms: int) -> None:
         """A deadline may have passed."""
-        self.cold.now_ms = now_ms
         self._purgatory.expire(now_ms)
-        self.cold.start_waiting()
+        self.cold.start_waiting(now_ms)
 
-    def connection_gone(self, session: int) -> None:
+    def connection_gone(self, session: int, now_ms: int) -> None:
         """Drop what it waits for, and what was read for it."""
-        self._purgatory.check(session)
-        self.cold.forget(session)
+        self._purgatory.check(session, now_ms)
+        self.cold.forget(session, now_ms)
         self._starved.pop(session, None)
         self.reader.catch_up.forget(session)
 
@@ -197,7 +194,7 @@ class FetchHandler:
         """Nobody is there any more to hear the answer."""
         self._replies.no_reply(request)
 
-    def answer(self, request: Incoming, wanted: list[_Wanted], *, is_last: bool = False) -> bool:
+    def answer(self, request: Incoming, wanted: list[_Wanted], now_ms: int, *, is_last: bool = False) -> bool:
         """Read within the limits and answer; False, unless it `is_last`, if all of it must come from disks.
 
         The first batch found is returned however large it is.
@@ -216,7 +213,7 @@ class FetchHandler:
             data: list[Part] | None = []
             try:
                 answer, data = self._read(
-                    item, request.peer.session, left - total, is_first=not has_found, lends=lends
+                    item, request.peer.session, left - total, now_ms, is_first=not has_found, lends=lends
                 )
             except KafkaError as error:
                 answer, has_failed = self._failed(item, error), True
@@ -256,7 +253,7 @@ class FetchHandler:
             self._starved.pop(session, None)
 
     def _read(
-        self, item: _Wanted, session: int, max_bytes: int, *, is_first: bool, lends: bool
+        self, item: _Wanted, session: int, max_bytes: int, now_ms: int, *, is_first: bool, lends: bool
     ) -> tuple[FetchPartitionResponse, list[Part] | None]:
         """One partition's share, None if a disk has to be waited for. The only place that reads records for
         clients."""
@@ -279,13 +276,14 @@ class FetchHandler:
                     entry.fetch_offset,
                     end,
                     limit,
+                    now_ms,
                     session=session,
                     asked_bytes=entry.max_bytes,
                     is_first=is_first,
                     lends=lends,
                 )
         except KafkaStorageError as error:
-            self._replicas.disk_failed(partition, error)
+            self._replicas.disk_failed(partition, error, now_ms)
             raise
         except CorruptMessageError as error:
             self._replicas.disks.found_damage(partition, error)
@@ -388,18 +386,18 @@ class DelayedFetch:
         partitions = dict.fromkeys(item.partition.key for item in self.wanted if item.partition is not None)
         return (self.request.peer.session, *partitions)
 
-    def try_complete(self) -> bool:
+    def try_complete(self, now_ms: int) -> bool:
         """Answer if enough is there now, or something changed that the client must hear."""
         if not self.request.peer.is_connected:
             self._handler.abandon(self.request)
             return True
         if not self.is_last and not self._handler.is_ready(self.wanted, self.min_bytes):
             return False
-        return self._handler.answer(self.request, self.wanted)
+        return self._handler.answer(self.request, self.wanted, now_ms)
 
-    def on_expire(self) -> None:
+    def on_expire(self, now_ms: int) -> None:
         """The wait is over: answer with what there is."""
         if self.is_last:
-            self._handler.answer(self.request, self.wanted, is_last=True)
+            self._handler.answer(self.request, self.wanted, now_ms, is_last=True)
         else:
-            self._handler.wait_for_disk(self)
+            self._handler.wait_for_disk(self, now_ms)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ...protocol.messages.data import FetchResponse
     from ...protocol.records.header import Buffer
     from ..configs.live_config import LiveConfig
-    from ..configs.node_config import NodeConfig
     from .followed import Followed
     from .follower import FollowerLimits
     from .partition import Partition, PartitionKey
@@ -33,15 +32,15 @@ class Fetchers:
     def __init__(self, replicas: ReplicaManager, limits: FollowerLimits, config: LiveConfig) -> None:
         self._replicas = replicas
         self._limits = limits
+        self._config = config
         self._per_leader = config.now.num_replica_fetchers
         self._fetchers: dict[FetcherKey, ReplicaFetcher] = {}
         self._places: dict[PartitionKey, ReplicaFetcher] = {}
-        config.on_change(("num.replica.fetchers",), self._spread)
 
     def __bool__(self) -> bool:
         return bool(self._fetchers)
 
-    def place(self, partition: Partition) -> None:
+    def place(self, partition: Partition, now_ms: int) -> None:
         """Follow the partition's leader, if it has one elsewhere and its disk works; else follow nobody."""
         key, leader = partition.key, partition.leader
         fetcher = self._places.get(key)
@@ -62,16 +61,15 @@ class Fetchers:
             fetcher = self._fetchers.get(where)
             if fetcher is None:
                 fetcher = self._fetchers[where] = ReplicaFetcher(*where, self._replicas, self._limits)
-            fetcher.add(partition)
+            fetcher.add(partition, now_ms)
             self._places[key] = fetcher
 
-    def _spread(self, config: NodeConfig) -> None:
+    def _spread(self, now_ms: int) -> None:
         """Give each leader's partitions to another number of fetchers. Those left with none ask no more."""
-        self._per_leader = config.num_replica_fetchers
         for key, fetcher in list(self._places.items()):
             partition = fetcher.partitions[key].partition
             self.drop(key)
-            self.place(partition)
+            self.place(partition, now_ms)
 
     def drop(self, key: PartitionKey) -> None:
         """Follow it no more: it was removed, or its disk failed."""
@@ -85,11 +83,11 @@ class Fetchers:
         if fetcher is not None:
             fetcher.flushed(key, now_ms)
 
-    def start_moved(self, key: PartitionKey) -> None:
+    def start_moved(self, key: PartitionKey, now_ms: int) -> None:
         """The partition's log starts later than it did: its leader, if it has one elsewhere, is to know."""
         fetcher = self._places.get(key)
         if fetcher is not None:
-            fetcher.start_moved(key)
+            fetcher.start_moved(key, now_ms)
 
     def may_cut(self, now_ms: int) -> None:
         """No checkpoint is being written any more."""
@@ -98,6 +96,9 @@ class Fetchers:
 
     def send(self, broker_epoch: int, now_ms: int) -> None:
         """Ask for what is to be asked now."""
+        if self._per_leader != self._config.now.num_replica_fetchers:
+            self._per_leader = self._config.now.num_replica_fetchers
+            self._spread(now_ms)
         for where, fetcher in self._fetchers.items():
             while (request := fetcher.next_request(broker_epoch, now_ms)) is not None:
                 self._replicas.effects.append(SendFetch(where, *request))

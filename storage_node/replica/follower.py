@@ -97,7 +97,7 @@ class ReplicaFetcher:
 
     # --- partitions ------------------------------------------------------------------------------------
 
-    def add(self, partition: Partition) -> None:
+    def add(self, partition: Partition, now_ms: int) -> None:
         """Follow it from now on, in the leadership that the partition knows."""
         assert not partition.is_leader, "a leader follows nobody"
         key = partition.key
@@ -110,9 +110,9 @@ class ReplicaFetcher:
             self._forgotten[key] = None
         if partition.log is not None and partition.log.recovery.has_loss:
             # More at its end would not fill it, and one in sync with a gap might lead.
-            self._cut(followed, Cut(0, is_restart=True), self._replicas.surroundings.now_ms)
+            self._cut(followed, Cut(0, is_restart=True), now_ms)
         else:
-            self._resume(followed)
+            self._resume(followed, now_ms)
 
     def remove(self, key: PartitionKey) -> None:
         """Follow it no more; answers that are on their way do nothing."""
@@ -130,13 +130,13 @@ class ReplicaFetcher:
             self._try_cut(followed, now_ms)
         elif followed.state is FollowState.FLUSHING:
             self._learn_offsets(followed)
-            self._resume(followed)
+            self._resume(followed, now_ms)
 
-    def start_moved(self, key: PartitionKey) -> None:
+    def start_moved(self, key: PartitionKey, now_ms: int) -> None:
         """The log starts later than it did: whoever waits for that at the leader is to know."""
         followed = self.partitions[key]
         if followed.state is FollowState.READY:
-            self._resume(followed)
+            self._resume(followed, now_ms)
 
     def may_cut(self, now_ms: int) -> None:
         """No checkpoint is being written any more."""
@@ -266,14 +266,14 @@ class ReplicaFetcher:
             elif answer.diverging_end_offset != NO_OFFSET:
                 self._on_divergence(followed, answer, now_ms)
             elif answer.has_producers and data:
-                self._take_producers(followed, answer, data[0])
+                self._take_producers(followed, answer, data[0], now_ms)
             else:
-                self._append(followed, answer, data, wall_ms)
+                self._append(followed, answer, data, now_ms, wall_ms)
         except DiskFullError as error:  # what was before it is in the log; the rest is asked for again
-            self._replicas.disk_failed(followed.partition, error)
+            self._replicas.disk_failed(followed.partition, error, now_ms)
             self._delay(followed, now_ms)
         except KafkaStorageError as error:
-            self._replicas.disk_failed(followed.partition, error)
+            self._replicas.disk_failed(followed.partition, error, now_ms)
         except KafkaError as error:  # a damaged batch on its way here: what was before it is in the log
             self._note(followed, f"cannot take what node {self.leader_id} sent: {error!r}")
             self._delay(followed, now_ms)
@@ -286,14 +286,19 @@ class ReplicaFetcher:
             self._learn_offsets(followed)
 
     def _append(
-        self, followed: Followed, answer: FetchPartitionResponse, data: Sequence[Buffer], wall_ms: int
+        self,
+        followed: Followed,
+        answer: FetchPartitionResponse,
+        data: Sequence[Buffer],
+        now_ms: int,
+        wall_ms: int,
     ) -> None:
         partition = followed.partition
         log = partition.log
         assert log is not None, "only an online partition follows"
         if data and log.begins_inside(data[0]):
             if partition.is_flushing or self._replicas.is_checkpointing or log.stop_cleaning():
-                self._delay(followed, self._replicas.surroundings.now_ms)
+                self._delay(followed, now_ms)
                 return
             base_offset = read_batch_header(data[0]).base_offset
             log.keep_producers_at(base_offset)  # Order: first, so that a full disk has changed nothing
@@ -307,15 +312,17 @@ class ReplicaFetcher:
                 raise
             self._replicas.replicated(len(piece))
             if _is_under_throttle(partition):
-                self._replicas.throttles.follower.take(len(piece), self._replicas.surroundings.now_ms)
+                self._replicas.throttles.follower.take(len(piece), now_ms)
         self._replicas.maybe_flush(partition)
         followed.failures = 0
         followed.leader_watermark, followed.leader_start = answer.high_watermark, answer.log_start_offset
         self._learn_offsets(followed)
         if data:
-            self._resume(followed)
+            self._resume(followed, now_ms)
 
-    def _take_producers(self, followed: Followed, answer: FetchPartitionResponse, snapshot: Buffer) -> None:
+    def _take_producers(
+        self, followed: Followed, answer: FetchPartitionResponse, snapshot: Buffer, now_ms: int
+    ) -> None:
         log = followed.partition.log
         assert log is not None, "only an online partition follows"
         if followed.wants_producers:
@@ -324,7 +331,7 @@ class ReplicaFetcher:
         followed.failures = 0
         followed.leader_watermark, followed.leader_start = answer.high_watermark, answer.log_start_offset
         self._learn_offsets(followed)
-        self._resume(followed)
+        self._resume(followed, now_ms)
 
     def _restart(self, partition: Partition, offset: int, log_start_offset: int) -> None:
         try:
@@ -333,7 +340,7 @@ class ReplicaFetcher:
             raise KafkaStorageError(str(error)) from error
         self._replicas.moves.was_cut(partition)
 
-    def _resume(self, followed: Followed) -> None:
+    def _resume(self, followed: Followed, now_ms: int) -> None:
         """Ask for more, as soon as this replica can answer for its whole log: the leader counts it."""
         partition = followed.partition
         log = partition.log
@@ -345,11 +352,11 @@ class ReplicaFetcher:
         else:
             followed.become(FollowState.READY)
             self._to_name[partition.key] = None
-            self._maybe_throttle(followed)
+            self._maybe_throttle(followed, now_ms)
 
-    def _maybe_throttle(self, followed: Followed) -> None:
+    def _maybe_throttle(self, followed: Followed, now_ms: int) -> None:
         """Ask later if too much of what is throttled has come already."""
-        partition, now_ms = followed.partition, self._replicas.surroundings.now_ms
+        partition = followed.partition
         throttle = self._replicas.throttles.follower
         if _is_under_throttle(partition) and not throttle.has_room(now_ms):
             del self._to_name[partition.key]
@@ -421,7 +428,7 @@ class ReplicaFetcher:
                 partition.truncate_to(cut.offset)
         except KafkaStorageError as error:
             # Also for want of room: nobody knows how much of it is cut.
-            self._replicas.disk_failed(partition, KafkaStorageError(str(error)))
+            self._replicas.disk_failed(partition, KafkaStorageError(str(error)), now_ms)
             return
         end = partition.log.log_end_offset
         self._replicas.moves.was_cut(partition)
@@ -433,7 +440,7 @@ class ReplicaFetcher:
         followed.cut = None
         followed.leader_watermark = followed.leader_start = NO_OFFSET
         self._replicas.changed.append(partition.key)
-        self._resume(followed)
+        self._resume(followed, now_ms)
 
     # --- errors ----------------------------------------------------------------------------------------
 
@@ -453,7 +460,7 @@ class ReplicaFetcher:
     def _end_delays(self, now_ms: int) -> None:
         for key in [key for key in self._delayed if self.partitions[key].retry_ms <= now_ms]:
             del self._delayed[key]
-            self._resume(self.partitions[key])
+            self._resume(self.partitions[key], now_ms)
 
     def _note(self, followed: Followed, text: str, level: int = logging.WARNING) -> None:
         self._replicas.note(level, f"{followed.partition.topic_partition}: {text}")

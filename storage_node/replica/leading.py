@@ -32,25 +32,25 @@ class Leading:
         self._counters = counters
         self.isr_changes = IsrChanges()
 
-    def advance(self, partition: Partition) -> None:
+    def advance(self, partition: Partition, now_ms: int) -> None:
         """Recompute the high watermark of a partition; try its waiting requests again if it has moved."""
-        if partition.advance():
+        if partition.advance(now_ms):
             self._replicas.changed.append(partition.key)
 
-    def advance_all(self) -> None:
+    def advance_all(self, now_ms: int) -> None:
         """Time has passed: a caught-up follower outside of the ISR that stopped fetching no longer counts
         after replica.lag.time.max.ms. Called about each second."""
         for partition in self._replicas.partitions.values():
             if partition.in_sync is not None:
-                self.advance(partition)
+                self.advance(partition, now_ms)
 
-    def follow_nodes(self) -> None:
+    def follow_nodes(self, now_ms: int) -> None:
         """Nodes were registered, fenced, unfenced, drained or removed: another set of followers may be
         eligible for an ISR, so other end offsets count, and another follower may join."""
         for partition in self._replicas.partitions.values():
             if partition.in_sync is not None:
-                self.advance(partition)
-                self.grow(partition)
+                self.advance(partition, now_ms)
+                self.grow(partition, now_ms)
 
     def follower_fetched(
         self, partition: Partition, replica_id: int, asked: FetchPartition, broker_epoch: int, now_ms: int
@@ -64,18 +64,17 @@ class Leading:
         if not in_sync.fetched(replica_id, offset, log.log_end_offset, broker_epoch, now_ms, start):
             return
         if replica_id not in in_sync.committed:
-            self.grow(partition)
-        if partition.advance() or is_new_start:
+            self.grow(partition, now_ms)
+        if partition.advance(now_ms) or is_new_start:
             self._replicas.changed.append(partition.key)
 
     def shrink_overdue(self, now_ms: int) -> None:
         """Propose ISRs without the followers that lag; called every half of replica.lag.time.max.ms."""
-        around = self._replicas.surroundings
         for partition in self._replicas.partitions.values():
             in_sync, log = partition.in_sync, partition.log
             if in_sync is None or log is None:
                 continue
-            proposal = in_sync.propose_shrink(log.log_end_offset, now_ms, around.broker_epoch)
+            proposal = in_sync.propose_shrink(log.log_end_offset, now_ms, self._replicas.broker_epoch)
             if proposal is not None:
                 members = tuple(member.node_id for member in proposal.isr)
                 name = partition.topic_partition
@@ -84,7 +83,7 @@ class Leading:
                 )
                 self.isr_changes.add(partition, proposal)
             else:
-                self.grow(partition)
+                self.grow(partition, now_ms)
 
     def isr_answered(self, response: AlterPartitionResponse, now_ms: int) -> None:
         """The controller answered what the ISR changes asked."""
@@ -93,34 +92,33 @@ class Leading:
             partition, old_isr = proposed.partition, proposed.partition.isr
             if answer.leader != self._replicas.node_id:
                 continue
-            if partition.isr_decided(answer.isr, answer.leader_epoch, answer.partition_epoch):
+            if partition.isr_decided(answer.isr, answer.leader_epoch, answer.partition_epoch, now_ms):
                 self.count_isr_change(old_isr, partition.isr)
-                partition.advance()
-                self.grow(partition)
+                partition.advance(now_ms)
+                self.grow(partition, now_ms)
                 self._replicas.changed.append(partition.key)
         for partition in asked:  # a refused proposal no longer holds back the high watermark
-            self.advance(partition)
+            self.advance(partition, now_ms)
 
     def count_isr_change(self, old: Sequence[int], new: Sequence[int]) -> None:
         """The committed ISR of a partition that this node leads was `old` and is `new`."""
         self._counters.isr_shrinks += len(new) < len(old)
         self._counters.isr_expands += len(new) > len(old)
 
-    def grow(self, partition: Partition) -> None:
+    def grow(self, partition: Partition, now_ms: int) -> None:
         """Propose the first follower that may join the ISR; the next comes when that is decided."""
-        in_sync, around = partition.in_sync, self._replicas.surroundings
-        log = partition.log
+        in_sync, log = partition.in_sync, partition.log
         if in_sync is None or log is None or in_sync.proposal is not None:
             return
         if len(in_sync.committed) > len(in_sync.followers):
             return
         for node_id in in_sync.followers:
-            if in_sync.was_turned_away(node_id, around.now_ms):
+            if in_sync.was_turned_away(node_id, now_ms):
                 continue
-            if in_sync.is_silent(node_id, log.log_end_offset, around.now_ms):
+            if in_sync.is_silent(node_id, log.log_end_offset, now_ms):
                 continue  # what it had when it was last heard says nothing: it has just left for that
             proposal = in_sync.propose_growth(
-                node_id, partition.high_watermark, around.broker_epoch, self.is_eligible
+                node_id, partition.high_watermark, self._replicas.broker_epoch, self.is_eligible
             )
             if proposal is not None:
                 self.isr_changes.add(partition, proposal)

@@ -98,12 +98,12 @@ class ListOffsetsHandler:
         self._lookups += 1
         self._replicas.effects.append(LookUpOffsets(lookup))
 
-    def finish(self, lookup: OffsetLookup) -> None:
+    def finish(self, lookup: OffsetLookup, now_ms: int) -> None:
         """The searches are done: answer, by what holds now."""
         self._lookups -= 1
         for search in lookup.searches:
             try:
-                lookup.answers[search.index] = self._found(search)
+                lookup.answers[search.index] = self._found(search, now_ms)
             except KafkaError as error:
                 lookup.answers[search.index] = _failed(error)
         self._replies.reply(lookup.request, ListOffsetsResponse(tuple(lookup.answers)))
@@ -129,14 +129,14 @@ class ListOffsetsHandler:
         lookup.searches.append(_Search(index, entry, partition, log, isolation))
         return _answered(partition, NO_OFFSET)
 
-    def _found(self, search: _Search) -> ListOffsetsPartitionResponse:
+    def _found(self, search: _Search, now_ms: int) -> ListOffsetsPartitionResponse:
         partition = search.partition
         partition.leader_log(search.entry.current_leader_epoch)  # it may have been lost meanwhile
         if search.error is not None:
             if isinstance(search.error, FileGoneError):
                 pass  # its segment was deleted under the search: no disk is to blame, the client asks again
             elif isinstance(search.error, KafkaStorageError):
-                self._replicas.disk_failed(partition, search.error)
+                self._replicas.disk_failed(partition, search.error, now_ms)
             elif isinstance(search.error, CorruptMessageError):
                 self._replicas.disks.found_damage(partition, search.error)
             raise search.error

@@ -85,7 +85,6 @@ class LogCleaner:
 
     def finished(self, job: CleaningJob, error: HeadraceError | None, now_ms: int) -> None:
         """A cleaning has ended, by itself or with an error; its log is free for everybody again."""
-        self._replicas.surroundings.now_ms = now_ms
         self._jobs.remove(job)
         partition, cleaning = job.partition, job.cleaning
         log = cleaning.log
@@ -94,13 +93,13 @@ class LogCleaner:
             log.cleaner_offset = cleaning.end_offset
             self._last, self._last_took_ms = job, now_ms - job.begun_ms
         elif isinstance(error, DiskFullError) or (isinstance(error, KafkaStorageError) and log.is_offline):
-            self._replicas.disk_failed(partition, error)
+            self._replicas.disk_failed(partition, error, now_ms)
         elif not isinstance(error, CleaningAbortedError):
             self._set_aside[partition] = str(error)
             self._replicas.note(
                 logging.ERROR, f"{partition.topic_partition} is not compacted any more: {error}"
             )
-        self._replicas.cleaned(partition)
+        self._replicas.cleaned(partition, now_ms)
 
     def stop(self) -> None:
         """End soon whatever is under way, and begin nothing more."""

@@ -50,12 +50,12 @@ class LogDirsHandler:
         self._replies = replies
         self._max_partitions = max_partitions
 
-    def handle(self, request: Incoming) -> None:
+    def handle(self, request: Incoming, now_ms: int) -> None:
         """Errors: InvalidRequestError if more partitions are named than may be."""
         if request.api.key == registry.DESCRIBE_LOG_DIRS.key:
             self._replies.reply(request, self._describe(request.body))
         else:
-            self._replies.reply(request, self._alter(request.body))
+            self._replies.reply(request, self._alter(request.body, now_ms))
 
     # --- describe ----------------------------------------------------------------------------------------
 
@@ -108,7 +108,7 @@ class LogDirsHandler:
 
     # --- alter -------------------------------------------------------------------------------------------
 
-    def _alter(self, asked: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    def _alter(self, asked: AlterReplicaLogDirsRequest, now_ms: int) -> AlterReplicaLogDirsResponse:
         wanted = [
             (target.log_dir, TopicPartition(each.topic, number))
             for target in asked.log_dirs
@@ -121,14 +121,14 @@ class LogDirsHandler:
         results = []
         for path, name in wanted:
             try:
-                self._move(path, name)
+                self._move(path, name, now_ms)
             except KafkaError as error:
                 results.append(PartitionError(*name, error.code, str(error)))
             else:
                 results.append(PartitionError(*name))
         return AlterReplicaLogDirsResponse(NO_ERROR, results=tuple(results))
 
-    def _move(self, path: str, name: TopicPartition) -> None:
+    def _move(self, path: str, name: TopicPartition, now_ms: int) -> None:
         target = self._manager.dir_at(path)
         if target is None:
             where = f"{path[:200]!r} of node {self._replicas.node_id}"
@@ -154,7 +154,7 @@ class LogDirsHandler:
         if home is target:
             self._replicas.moves.cancel(partition.key)
         else:
-            self._replicas.moves.begin(partition, target)
+            self._replicas.moves.begin(partition, target, now_ms)
 
     def _prefer(self, name: TopicPartition, path: str) -> None:
         preferred = self._manager.preferred

@@ -73,19 +73,19 @@ class LogStarts:
         self._is_asked = False
         return self._manager.checkpoint_tasks(only_starts=only_starts)
 
-    def checkpointed(self, tasks: Iterable[CheckpointTask]) -> None:
+    def checkpointed(self, tasks: Iterable[CheckpointTask], now_ms: int) -> None:
         """What these say is on the disk, where they are written."""
         for task in tasks:
             self._had_no_room |= bool(task.wanted) and not task.is_written
             for log, start in task.wanted if task.is_written else ():
-                self._moved(log, start)
+                self._moved(log, start, now_ms)
 
     def _ask(self) -> None:
         if not self._is_asked:
             self._is_asked = True
             self._replicas.effects.append(CheckpointStarts())
 
-    def _moved(self, log: Log, start: int) -> None:
+    def _moved(self, log: Log, start: int, now_ms: int) -> None:
         key = (log.topic_id, log.topic_partition.partition)
         partition = self._replicas.partitions.get(key)
         if partition is None or partition.log is not log or not partition.is_online:
@@ -94,7 +94,7 @@ class LogStarts:
         self._replicas.note(logging.INFO, f"{log.topic_partition} starts at offset {start} now")
         self._to_trim[key] = None
         self._replicas.changed.append(key)
-        self._replicas.fetchers.start_moved(key)
+        self._replicas.fetchers.start_moved(key, now_ms)
 
     # --- steps -----------------------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class LogStarts:
                     left -= _EXPIRED_LOGS_WEIGHT - 1
                     self._ask()
             except KafkaStorageError as error:
-                self._replicas.disk_failed(partition, error)
+                self._replicas.disk_failed(partition, error, now_ms)
 
     def _trim(self) -> None:
         """Segments go with a flush: until it has ended no log is cut, which could bring their names back.

@@ -45,7 +45,7 @@ class Moves:
         """The copy of the partition, if it moves."""
         return self._moves.get(key)
 
-    def begin(self, partition: Partition, target: LogDir) -> None:
+    def begin(self, partition: Partition, target: LogDir, now_ms: int) -> None:
         """Move an online partition; another move of it ends."""
         assert partition.log is not None, "only an online partition moves"
         move = self._moves.get(partition.key)
@@ -56,7 +56,7 @@ class Moves:
         self._idle[partition.key] = None
         partition.log.stop_cleaning()
         self._note(partition, f"moves to {target.path}")
-        self.go_on()
+        self.go_on(now_ms)
 
     def cancel(self, key: PartitionKey) -> None:
         """Give the move up, if there is one; the files of the copy go when no step uses them any more."""
@@ -71,7 +71,7 @@ class Moves:
         if move is not None and partition.log is not None:
             move.was_cut(partition.log.log_end_offset)
 
-    def stepped(self, key: PartitionKey, move: FutureLog) -> None:
+    def stepped(self, key: PartitionKey, move: FutureLog, now_ms: int) -> None:
         """A CopyLog effect is done."""
         if self._moves.get(key) is not move:
             self._discard(move)
@@ -85,13 +85,13 @@ class Moves:
             self.cancel(key)
             self._replicas.disks.look_at_dirs(move.error)
         else:
-            self._replicas.throttles.mover.take(move.copied_bytes, self._replicas.surroundings.now_ms)
-            self.try_swap(partition)
-            self.go_on()
+            self._replicas.throttles.mover.take(move.copied_bytes, now_ms)
+            self.try_swap(partition, now_ms)
+            self.go_on(now_ms)
 
-    def go_on(self) -> None:
+    def go_on(self, now_ms: int) -> None:
         """Ask for the next step of all that may go on. Throttled ones are asked for by the next tick."""
-        mover, now_ms = self._replicas.throttles.mover, self._replicas.surroundings.now_ms
+        mover = self._replicas.throttles.mover
         for key in list(self._idle):
             move = self._moves[key]
             if not mover.has_room(now_ms):
@@ -101,7 +101,7 @@ class Moves:
                 move.prepare()
                 self._replicas.effects.append(CopyLog(key, move))
 
-    def try_swap(self, partition: Partition) -> None:
+    def try_swap(self, partition: Partition, now_ms: int) -> None:
         """Let the copy take the log's place, if there is one that may now."""
         key = partition.key
         move = self._moves.get(key)
@@ -119,17 +119,17 @@ class Moves:
             return
         del self._moves[key], self._idle[key]
         self.finished += 1
-        self._replicas.take_log(partition, log)
+        self._replicas.take_log(partition, log, now_ms)
         self._note(partition, f"has moved to {move.target.path}")
         self._replicas.effects.append(DeleteLog(old))
 
-    def try_all_swaps(self) -> None:
+    def try_all_swaps(self, now_ms: int) -> None:
         """As `try_swap`, for all; called when no checkpoint is written any more, and about each second."""
         for key in list(self._idle):
             partition = self._replicas.partitions.get(key)
             if partition is not None:
-                self.try_swap(partition)
-        self.go_on()
+                self.try_swap(partition, now_ms)
+        self.go_on(now_ms)
 
     def _discard(self, move: FutureLog) -> None:
         log: Log | None = move.log

@@ -43,9 +43,7 @@ def _anybody(_node_id: int, _broker_epoch: int = NO_BROKER_EPOCH) -> bool:
 class Surroundings:
     """What the partitions of one node share: the time of the event that is being handled, and the nodes."""
 
-    now_ms: int = 0
     max_lag_ms: int = 30_000
-    broker_epoch: int = NO_BROKER_EPOCH  # of this node
     is_eligible: Eligible = _anybody
     is_alive: Callable[[int], bool] = _anybody  # by the newest metadata
 
@@ -176,7 +174,7 @@ class Partition:
             self.is_throttled_as_leader = is_named(leaders, index, node_id)
             self.is_throttled_as_follower = is_named(followers, index, node_id)
 
-    def assign(self, registration: PartitionRegistration) -> bool:
+    def assign(self, registration: PartitionRegistration, now_ms: int) -> bool:
         """Take over the controller's decision; True if leader or epoch changed.
 
         An older leader epoch than the known one changes nothing, nor does an older partition epoch.
@@ -195,30 +193,30 @@ class Partition:
                 self.epoch_start_offset = self.log.log_end_offset
         elif registration.partition_epoch < self.partition_epoch:
             return False  # an answer of the controller told more already
-        self._take_replicas(registration)
+        self._take_replicas(registration, now_ms)
         return changed
 
-    def _take_replicas(self, registration: PartitionRegistration) -> None:
+    def _take_replicas(self, registration: PartitionRegistration, now_ms: int) -> None:
         self.replicas, self.isr = registration.replicas, registration.isr
         self.min_isr = effective_min_isr(self._min_insync_replicas, len(self.replicas))
         self.partition_epoch = registration.partition_epoch
         if not self.is_leader or registration.replicas == (self.node_id,):
             self.in_sync = None
             return
-        around = self.surroundings
         if self.in_sync is None:
+            max_lag_ms = self.surroundings.max_lag_ms
             self.in_sync = InSyncReplicas(
-                self.node_id, registration, self.epoch_start_offset, around.now_ms, around.max_lag_ms
+                self.node_id, registration, self.epoch_start_offset, now_ms, max_lag_ms
             )
         else:
-            self.in_sync.updated(registration, around.now_ms)
+            self.in_sync.updated(registration, now_ms)
 
-    def isr_decided(self, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int) -> bool:
+    def isr_decided(self, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int, now_ms: int) -> bool:
         """The controller answered a proposal of this leadership; False if it comes too late."""
         in_sync = self.in_sync
         if in_sync is None or leader_epoch != self.leader_epoch:
             return False
-        if not in_sync.decided(isr, partition_epoch, self.surroundings.now_ms):
+        if not in_sync.decided(isr, partition_epoch, now_ms):
             return False
         self.isr, self.partition_epoch = isr, partition_epoch
         return True
@@ -257,7 +255,7 @@ class Partition:
         """Whether this node leads the partition with too few in-sync replicas for acks=all."""
         return self.is_leader and len(self.isr) < self.min_isr
 
-    def advance(self) -> bool:
+    def advance(self, now_ms: int) -> bool:
         """Move the high watermark as far as the in-sync replicas allow; True if it moved."""
         log = self.log
         if log is None or self.leader != self.node_id or self.state is not PartitionState.ONLINE:
@@ -267,9 +265,8 @@ class Partition:
             committed = min(committed, self.flushed_offset)
         in_sync = self.in_sync
         if in_sync is not None:
-            around = self.surroundings
             committed = in_sync.committed_end(
-                committed, log.log_end_offset, self.min_isr, around.now_ms, around.is_eligible
+                committed, log.log_end_offset, self.min_isr, now_ms, self.surroundings.is_eligible
             )
         if committed <= self.high_watermark:
             return False
@@ -374,12 +371,12 @@ class Partition:
             return self.high_watermark >= end_offset
         return not self._durable or self.flushed_offset >= end_offset
 
-    def flushed(self, end_offset: int) -> bool:
+    def flushed(self, end_offset: int, now_ms: int) -> bool:
         """The log below `end_offset` is on the disk; True if the high watermark moved."""
         self.is_flushing = False
         self.oldest_unflushed_ms = None
         self.flushed_offset = max(self.flushed_offset, end_offset)
-        return self.advance()
+        return self.advance(now_ms)
 
     def go_offline(self) -> None:
         """The disk failed: nothing of this partition is served or acknowledged any more."""

@@ -127,18 +127,18 @@ class ProduceHandler:
             return
         for index in range(len(frames)):
             try:
-                self._append(produce, index, NO_TRANSACTION, wall_ms)
+                self._append(produce, index, NO_TRANSACTION, now_ms, wall_ms)
             except KafkaError as error:
                 produce.answers[index] = self._failed(body.partitions[index], error)
         if not produce.unappended:
-            self._conclude(produce)
+            self._conclude(produce, now_ms)
 
     def _take_transactional(self, produce: _Produce, now_ms: int, wall_ms: int) -> None:
         """Entries of a producer with a transactional id. Errors: as `handle`."""
         body: ProduceRequest = produce.request.body
         frames = produce.frames
         transaction = self._transaction_of(body, frames)
-        asks: list[tuple[TopicPartition, Callable[[KafkaError | None, int], None]]] = []
+        asks: list[tuple[TopicPartition, Callable[[KafkaError | None, int, int], None]]] = []
         for index, frame in enumerate(frames):
             guard = NO_GUARD
             try:
@@ -147,12 +147,12 @@ class ProduceHandler:
                     if guard > NO_GUARD:
                         asks.append((name, partial(self._verified, produce, index, guard)))
                         continue
-                self._append(produce, index, guard, wall_ms)
+                self._append(produce, index, guard, now_ms, wall_ms)
             except KafkaError as error:
                 produce.answers[index] = self._failed(body.partitions[index], error)
         produce.unappended += len(asks)
         if not produce.unappended:
-            self._conclude(produce)
+            self._conclude(produce, now_ms)
         if not asks:
             return
         produce.is_held = True
@@ -216,6 +216,7 @@ class ProduceHandler:
         index: int,
         guard: int,
         error: KafkaError | None,
+        now_ms: int,
         wall_ms: int,
     ) -> None:
         """The coordinator has answered for one entry, or the request's time is over."""
@@ -223,12 +224,12 @@ class ProduceHandler:
             if error is not None:
                 self._counters.failed_verifications += 1
                 raise error
-            self._append(produce, index, guard, wall_ms)
+            self._append(produce, index, guard, now_ms, wall_ms)
         except KafkaError as failure:
             produce.answers[index] = self._failed(produce.request.body.partitions[index], failure)
-        self._entry_done(produce)
+        self._entry_done(produce, now_ms)
 
-    def _entry_done(self, produce: _Produce) -> None:
+    def _entry_done(self, produce: _Produce, now_ms: int) -> None:
         """One of the unappended entries has been appended, refused, or handed on to the recompressor."""
         produce.unappended -= 1
         if produce.unappended:
@@ -236,7 +237,7 @@ class ProduceHandler:
         if produce.is_held:
             self._held_requests -= 1
             self._held_bytes -= produce.held_bytes
-        self._conclude(produce)
+        self._conclude(produce, now_ms)
 
     # --- appending --------------------------------------------------------------------------------------
 
@@ -247,7 +248,7 @@ class ProduceHandler:
             raise InvalidTopicError(f"{partition.topic_partition.topic} is written by servers alone")
         return partition, partition.leader_log(entry.leader_epoch)
 
-    def _append(self, produce: _Produce, index: int, guard: int, wall_ms: int) -> None:
+    def _append(self, produce: _Produce, index: int, guard: int, now_ms: int, wall_ms: int) -> None:
         """Append one entry, or queue it where its partition recompresses. Errors: those of the append."""
         partition, log = self._find(produce.request.body.partitions[index])
         frame = produce.frames[index]
@@ -259,7 +260,13 @@ class ProduceHandler:
                 self._queue(produce, index, guard, partition, log.config, target)
                 return
         info = append_to_leader(
-            self._replicas, partition, log, frame, wall_ms, acks=produce.request.body.acks, guard=guard
+            self._replicas,
+            partition,
+            frame,
+            now_ms,
+            wall_ms,
+            acks=produce.request.body.acks,
+            guard=guard,
         )
         self._appended(produce, index, partition, log, info, len(frame))
 
@@ -309,6 +316,7 @@ class ProduceHandler:
         guard: int,
         size_bytes: int,
         item: QueuedBatch,
+        now_ms: int,
         wall_ms: int,
     ) -> None:
         """The entry is the first of its partition's queue, in the codec of its topic."""
@@ -320,8 +328,8 @@ class ProduceHandler:
             info = append_to_leader(
                 self._replicas,
                 partition,
-                log,
                 item.batch,
+                now_ms,
                 wall_ms,
                 checked=item.facts,
                 acks=produce.request.body.acks,
@@ -330,7 +338,7 @@ class ProduceHandler:
             self._appended(produce, index, partition, log, info, size_bytes)
         except KafkaError as error:
             produce.answers[index] = self._failed(entry, error)
-        self._entry_done(produce)
+        self._entry_done(produce, now_ms)
 
     def _failed(self, entry: ProducePartition, error: KafkaError) -> ProducePartitionResponse:
         self._counters.failed_produce_entries += 1
@@ -345,7 +353,7 @@ class ProduceHandler:
 
     # --- answering --------------------------------------------------------------------------------------
 
-    def _conclude(self, produce: _Produce) -> None:
+    def _conclude(self, produce: _Produce, now_ms: int) -> None:
         """Every entry is appended or refused."""
         request = produce.request
         body: ProduceRequest = request.body
@@ -364,11 +372,11 @@ class ProduceHandler:
             )
             keys = (request.peer.session, *dict.fromkeys(item.partition.key for item in produce.waiting))
             try:
-                self._purgatory.park(delayed, keys, produce.deadline_ms)
+                self._purgatory.park(delayed, keys, produce.deadline_ms, now_ms)
             except ThrottlingQuotaExceededError:
                 # Markers have taken the room while coordinators were asked. It is appended, and nobody can
                 # wait for it: all is as after its time.
-                delayed.on_expire()
+                delayed.on_expire(now_ms)
 
     def _settled(self, produce: _Produce, item: Waiting, error: KafkaError | None) -> None:
         if error is not None:  # it was appended but cannot be confirmed

@@ -56,6 +56,7 @@ class RecordReader:
         offset: int,
         upto_offset: int,
         limit: int,
+        now_ms: int,
         *,
         session: int,
         asked_bytes: int,
@@ -70,18 +71,18 @@ class RecordReader:
         Errors: CorruptMessageError, KafkaStorageError.
         """
         key = (session, partition.key)
-        read = self.cold.find(session, partition, offset)
+        read = self.cold.find(session, partition, offset, now_ms)
         if read is not None and not read.is_done:
             return None
         if read is not None and read.upto_offset > upto_offset:
-            self.cold.drop(read)  # it may have more than is to be seen now, with another isolation
+            self.cold.drop(read, now_ms)  # it may have more than is to be seen now, with another isolation
         elif read is not None:
             if read.error is not None:
-                self.cold.drop(read)  # it is told once; the next fetch looks anew
+                self.cold.drop(read, now_ms)  # it is told once; the next fetch looks anew
             data = _taken(read, limit, is_first=is_first)
             if not data and read.error is None:
                 return []  # it is too large behind what is in this answer already; it stays
-            self.cold.drop(read)
+            self.cold.drop(read, now_ms)
             if read.run_found is not None:
                 brought = read.max_bytes + read.ahead_bytes if read.ahead_bytes else 0
                 self._advise(self.catch_up.read(key, read.run_found, brought))
@@ -101,7 +102,7 @@ class RecordReader:
         if found is None:
             size = max(min(asked_bytes, self._max_bytes, MAX_READ_BYTES), 0)
             ahead = self.catch_up.ahead_of(key, offset)
-            self.cold.ask(ColdRead(session, partition, log, offset, size, upto_offset, ahead))
+            self.cold.ask(ColdRead(session, partition, log, offset, size, upto_offset, ahead), now_ms)
             return None
         if found.run is not None:
             self._file_bytes -= len(found.run.data)

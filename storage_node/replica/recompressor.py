@@ -41,14 +41,14 @@ class QueuedBatch:
     """One batch of a produce request in the queue of its partition.
 
     `target` None: the batch is stored as it came and only waits for its turn. `append` is called once, with
-    this batch and wall_ms, when it is the first of its queue and ready; `error` says what is wrong with it.
+    this batch, now_ms and wall_ms, when it is the first of its queue and ready; `error` says why not.
     """
 
     key: PartitionKey
     batch: Buffer  # as it came; from `run` on in the target codec
     target: Compression | None
     level: int | None
-    append: Callable[[QueuedBatch, int], None]
+    append: Callable[[QueuedBatch, int, int], None]
     facts: BatchFacts | None = None
     error: KafkaError | None = None
     is_ready: bool = False
@@ -96,7 +96,7 @@ class Recompressor:
             self._to_start.append(item)
             self._start()
 
-    def finished(self, item: QueuedBatch, wall_ms: int) -> None:
+    def finished(self, item: QueuedBatch, now_ms: int, wall_ms: int) -> None:
         """A Recompress effect is done: append what is ready at the front of the partition's queue."""
         item.is_ready = True
         queue = self.queues[item.key]
@@ -106,7 +106,7 @@ class Recompressor:
             self._unappended -= first.target is not None
             if not queue:
                 del self.queues[item.key]
-            first.append(first, wall_ms)
+            first.append(first, now_ms, wall_ms)
         self._start()
 
     def _start(self) -> None:

@@ -90,28 +90,27 @@ class ReplicaFetchHandler:
         if self._limits.room() <= 0:
             raise ThrottlingQuotaExceededError("too many response bytes wait for their readers")
         try:
-            session = self._session(request)
+            session = self._session(request, now_ms)
         except (FetchSessionIdNotFoundError, InvalidFetchSessionEpochError) as error:
             self._replies.reply(request, FetchResponse((), error.code))
             return
         if session.parked is not None:  # a newer fetch overtakes it
             self._purgatory.cancel(session.parked)
-            session.parked.answer_now()
+            session.parked.answer_now(now_ms)
         self._take(session, body, now_ms)
-        self._reader.cold.now_ms = now_ms
         delayed = session.parked = DelayedReplicaFetch(request, session, self)
         wait_ms = min(body.max_wait_ms, self._limits.max_wait_ms)
         if wait_ms <= 0:
-            delayed.answer_now()
+            delayed.answer_now(now_ms)
             return
         keys = (request.peer.session, session.watch_key)
         try:
-            self._purgatory.park(delayed, keys, now_ms + wait_ms)
+            self._purgatory.park(delayed, keys, now_ms + wait_ms, now_ms)
         except ThrottlingQuotaExceededError:
             session.parked = None
             raise
 
-    def changed(self, key: PartitionKey) -> None:
+    def changed(self, key: PartitionKey, now_ms: int) -> None:
         """A partition may have news: records, a high watermark, another leader, an error."""
         sessions = self._followed.get(key)
         if not sessions:
@@ -123,29 +122,29 @@ class ReplicaFetchHandler:
                 self._note_heard(session, key)
                 session.news[key] = None
             if session.parked is not None:
-                self._purgatory.check(session.watch_key)
+                self._purgatory.check(session.watch_key, now_ms)
 
-    def connection_gone(self, connection: int) -> None:
+    def connection_gone(self, connection: int, now_ms: int) -> None:
         """The sessions of a connection end with it."""
         for session in [s for s in self.sessions.values() if s.connection == connection]:
-            self._end(session)
+            self._end(session, now_ms)
 
     # --- sessions --------------------------------------------------------------------------------------
 
-    def _session(self, request: Incoming) -> FetchSession:
+    def _session(self, request: Incoming, now_ms: int) -> FetchSession:
         body: FetchRequest = request.body
         if body.session_epoch == 0:
-            return self._begin(request)
+            return self._begin(request, now_ms)
         session = self.sessions.get(body.session_id)
         if session is None or session.connection != request.peer.session:
             raise FetchSessionIdNotFoundError(f"fetch session {body.session_id}")
         if body.session_epoch != session.next_epoch or body.replica_id != session.replica_id:
-            self._end(session)
+            self._end(session, now_ms)
             raise InvalidFetchSessionEpochError(f"epoch {body.session_epoch}, not {session.next_epoch}")
         session.next_epoch += 1
         return session
 
-    def _begin(self, request: Incoming) -> FetchSession:
+    def _begin(self, request: Incoming, now_ms: int) -> FetchSession:
         body: FetchRequest = request.body
         if body.replica_id not in self._replicas.image.brokers:
             raise BrokerIdNotRegisteredError(f"node {body.replica_id} is not known here")
@@ -154,10 +153,10 @@ class ReplicaFetchHandler:
         connection = request.peer.session
         old = self.sessions.get(body.session_id)
         if old is not None and old.connection == connection:
-            self._end(old)
+            self._end(old, now_ms)
         mine = [session for session in self.sessions.values() if session.connection == connection]
         if len(mine) >= _MAX_PER_CONNECTION:
-            self._end(mine[0])  # its follower has given it up
+            self._end(mine[0], now_ms)  # its follower has given it up
         if len(self.sessions) >= _MAX_SESSIONS:
             raise ThrottlingQuotaExceededError(f"{len(self.sessions)} fetch sessions exist already")
         session = FetchSession(self._next_id, connection, body.replica_id, body.replica_epoch)
@@ -165,12 +164,12 @@ class ReplicaFetchHandler:
         self.sessions[session.session_id] = session
         return session
 
-    def _end(self, session: FetchSession) -> None:
+    def _end(self, session: FetchSession, now_ms: int) -> None:
         """Order: what its last fetch said of the partitions that it did not name is kept."""
         del self.sessions[session.session_id]
         if session.parked is not None:
             self._purgatory.cancel(session.parked)
-            session.parked.answer_now()
+            session.parked.answer_now(now_ms)
         for key in session.entries:
             self._note_heard(session, key)
             self._unfollow(session, key)
@@ -258,7 +257,7 @@ class ReplicaFetchHandler:
 
     # --- answers ---------------------------------------------------------------------------------------
 
-    def is_ready(self, session: FetchSession, min_bytes: int) -> bool:
+    def is_ready(self, session: FetchSession, min_bytes: int, now_ms: int) -> bool:
         """Whether an answer is due. What turns out to have no news is taken off the list."""
         found = 0
         for key in list(session.news):
@@ -270,7 +269,7 @@ class ReplicaFetchHandler:
                     return True
             except KafkaError:
                 return True
-            if self._is_throttled(partition, session.replica_id):
+            if self._is_throttled(partition, session.replica_id, now_ms):
                 continue  # its next fetch comes when this one has waited long enough
             if asked.fetch_offset < log.log_end_offset:
                 found += 1 if min_bytes <= 1 else log.bytes_about(asked.fetch_offset, log.log_end_offset)
@@ -282,7 +281,7 @@ class ReplicaFetchHandler:
                 return True
         return False
 
-    def answer(self, request: Incoming, session: FetchSession, *, is_last: bool) -> bool:
+    def answer(self, request: Incoming, session: FetchSession, now_ms: int, *, is_last: bool) -> bool:
         """Tell the news, within the limits; False, unless it `is_last`, if all of them wait for disks."""
         body: FetchRequest = request.body
         left = min(body.max_bytes, self._limits.max_bytes, self._limits.room())
@@ -296,7 +295,7 @@ class ReplicaFetchHandler:
                 break  # the rest comes first next time
             entry = session.entries[key]
             try:
-                told = self._tell(entry, session, left - total, is_first=not total)
+                told = self._tell(entry, session, left - total, now_ms, is_first=not total)
             except KafkaError as error:
                 told = self._failed(entry, error)
             if told is None:
@@ -323,7 +322,7 @@ class ReplicaFetchHandler:
             size = sum(map(len, told.data))
             total += size
             if size:
-                self._count_throttled(key, session.replica_id, size)
+                self._count_throttled(key, session.replica_id, size, now_ms)
         if is_cold and not answers and not is_last:
             return False
         self._counters.replicated_out_bytes += total
@@ -335,15 +334,15 @@ class ReplicaFetchHandler:
         """Nobody is there any more to hear the answer."""
         self._replies.no_reply(request)
 
-    def _is_throttled(self, partition: Partition, replica_id: int) -> bool:
+    def _is_throttled(self, partition: Partition, replica_id: int, now_ms: int) -> bool:
         """Whether that follower must wait for records although there are some."""
         return _is_under_throttle(partition, replica_id) and not self._replicas.throttles.leader.has_room(
-            self._replicas.surroundings.now_ms
+            now_ms
         )
 
-    def _count_throttled(self, key: PartitionKey, replica_id: int, size_bytes: int) -> None:
+    def _count_throttled(self, key: PartitionKey, replica_id: int, size_bytes: int, now_ms: int) -> None:
         if _is_under_throttle(self._replicas.partitions[key], replica_id):
-            self._replicas.throttles.leader.take(size_bytes, self._replicas.surroundings.now_ms)
+            self._replicas.throttles.leader.take(size_bytes, now_ms)
 
     def _has_news(self, entry: SessionEntry, answer: FetchPartitionResponse) -> bool:
         return (entry.told_watermark, entry.told_start) != (answer.high_watermark, answer.log_start_offset)
@@ -358,7 +357,7 @@ class ReplicaFetchHandler:
         return partition, log
 
     def _tell(
-        self, entry: SessionEntry, session: FetchSession, max_bytes: int, *, is_first: bool
+        self, entry: SessionEntry, session: FetchSession, max_bytes: int, now_ms: int, *, is_first: bool
     ) -> _Told | None:
         """None if a disk has to be waited for. `last_stable_offset` is the log's end, for the caller.
 
@@ -382,9 +381,9 @@ class ReplicaFetchHandler:
             return _Told(answer, [log.producers_before(asked.fetch_offset)], is_reaction_due=True)
         data: list[Buffer] | None = []
         limit = max(min(asked.max_bytes, max_bytes), 0)
-        is_throttled = self._is_throttled(partition, session.replica_id)
+        is_throttled = self._is_throttled(partition, session.replica_id, now_ms)
         if asked.fetch_offset < end and (is_first or limit > 0) and not is_throttled:
-            data = self._records(partition, log, asked, session, limit, is_first=is_first)
+            data = self._records(partition, log, asked, session, limit, now_ms, is_first=is_first)
         if data is None:
             return None
         return _Told(
@@ -398,6 +397,7 @@ class ReplicaFetchHandler:
         asked: FetchPartition,
         session: FetchSession,
         limit: int,
+        now_ms: int,
         *,
         is_first: bool,
     ) -> list[Buffer] | None:
@@ -408,13 +408,14 @@ class ReplicaFetchHandler:
                 asked.fetch_offset,
                 log.log_end_offset,
                 limit,
+                now_ms,
                 session=session.connection,
                 asked_bytes=asked.max_bytes,
                 is_first=is_first,
             )
             return cast("list[Buffer] | None", found)  # nothing is lent to who has not asked for it
         except KafkaStorageError as error:
-            self._replicas.disk_failed(partition, error)
+            self._replicas.disk_failed(partition, error, now_ms)
             raise
         except CorruptMessageError as error:
             self._replicas.disks.found_damage(partition, error)
@@ -461,24 +462,24 @@ class DelayedReplicaFetch:
         self._session = session
         self._handler = handler
 
-    def try_complete(self) -> bool:
+    def try_complete(self, now_ms: int) -> bool:
         """Answer if there are news."""
         if not self._request.peer.is_connected:
             self._session.parked = None
             self._handler.abandon(self._request)
             return True
-        if not self._handler.is_ready(self._session, self._request.body.min_bytes):
+        if not self._handler.is_ready(self._session, self._request.body.min_bytes, now_ms):
             return False
-        if not self._handler.answer(self._request, self._session, is_last=False):
+        if not self._handler.answer(self._request, self._session, now_ms, is_last=False):
             return False
         self._session.parked = None
         return True
 
-    def on_expire(self) -> None:
+    def on_expire(self, now_ms: int) -> None:
         """The wait is over."""
-        self.answer_now()
+        self.answer_now(now_ms)
 
-    def answer_now(self) -> None:
+    def answer_now(self, now_ms: int) -> None:
         """Answer with what there is."""
         self._session.parked = None
-        self._handler.answer(self._request, self._session, is_last=True)
+        self._handler.answer(self._request, self._session, now_ms, is_last=True)

@@ -30,6 +30,7 @@ from ..log.tail_cache import Tail
 from .disk_trouble import DiskTrouble
 from .fetchers import Fetchers
 from .image_lookup import all_partitions, has_partition, registration_of
+from .in_sync import NO_BROKER_EPOCH
 from .leading import Leading
 from .log_starts import LogStarts
 from .moves import Moves
@@ -72,6 +73,7 @@ class ReplicaManager:
         self._tails = tails
         self._counters = counters
         self.leading = Leading(self, counters)
+        self.broker_epoch = NO_BROKER_EPOCH  # of this process, once it is registered
         self.surroundings = Surroundings(
             max_lag_ms=max_lag_ms, is_eligible=self.leading.is_eligible, is_alive=self.leading.is_alive
         )
@@ -144,7 +146,7 @@ class ReplicaManager:
         """Know the image without acting on it: it is older than this node's own registration."""
         self.image = image
 
-    def apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
+    def apply(self, image: MetadataImage, delta: MetadataDelta, now_ms: int) -> None:
         """Follow the image one step."""
         old, self.image = self.image, image
         self._follow_config()
@@ -154,12 +156,12 @@ class ReplicaManager:
             gone = {topic.name for topic in delta.topics_removed}
             self._manager.forget_missing(lambda name: name.topic not in gone)
         for topic_id, index in delta.partitions:
-            self._follow(topic_id, index, is_new=not has_partition(old, topic_id, index))
-        self._reconfigure(delta.configs)
+            self._follow(topic_id, index, now_ms, is_new=not has_partition(old, topic_id, index))
+        self._reconfigure(delta.configs, now_ms)
         if delta.brokers:
-            self.leading.follow_nodes()
+            self.leading.follow_nodes(now_ms)
 
-    def compare_all(self, image: MetadataImage, *, is_first: bool) -> None:
+    def compare_all(self, image: MetadataImage, now_ms: int, *, is_first: bool) -> None:
         """Bring every partition in line with a whole image; logs that it does not name become strays.
 
         At the first image nothing counts as new: this node may have held it before it was restarted.
@@ -171,12 +173,12 @@ class ReplicaManager:
         for topic in self.image.topics.values():
             for index in range(len(topic.partitions)):
                 is_new = not is_first and not has_partition(old, topic.topic_id, index)
-                self._follow(topic.topic_id, index, is_new=is_new)
+                self._follow(topic.topic_id, index, now_ms, is_new=is_new)
         for stray in self._manager.find_strays(self._is_expected):
             self._mark_stray(stray)
         self._manager.choose_all()
-        self._reconfigure([(TOPIC_RESOURCE, name) for name in self.image.topics])
-        self.leading.follow_nodes()
+        self._reconfigure([(TOPIC_RESOURCE, name) for name in self.image.topics], now_ms)
+        self.leading.follow_nodes(now_ms)
 
     def _is_expected(self, name: TopicPartition, _topic_id: bytes) -> bool:
         """By name: a log of a wrong id was set aside when its partition was opened, of a lost id it stays."""
@@ -184,7 +186,7 @@ class ReplicaManager:
         is_held = topic is not None and (topic.topic_id, name.partition) in self.partitions
         return is_held or name in self._retiring
 
-    def _follow(self, topic_id: bytes, index: int, *, is_new: bool) -> None:
+    def _follow(self, topic_id: bytes, index: int, now_ms: int, *, is_new: bool) -> None:
         key = (topic_id, index)
         registration = registration_of(self.image, topic_id, index)
         if registration is None or self.node_id not in registration.replicas:
@@ -204,14 +206,14 @@ class ReplicaManager:
             self.fetchers.drop(key)  # Order: nothing is fetched any more when it begins to lead
         self.is_replicating |= len(registration.replicas) > 1
         old_isr = partition.isr
-        was_changed = partition.assign(registration)
+        was_changed = partition.assign(registration, now_ms)
         if not was_changed and partition.is_leader:
             self.leading.count_isr_change(old_isr, partition.isr)
-        self.fetchers.place(partition)
-        if partition.advance() or was_changed or old_isr != partition.isr:
+        self.fetchers.place(partition, now_ms)
+        if partition.advance(now_ms) or was_changed or old_isr != partition.isr:
             self.changed.append(key)
         if partition.in_sync is not None:
-            self.leading.grow(partition)
+            self.leading.grow(partition, now_ms)
             if not was_changed:
                 self.appended.append(key)  # its replicas may have changed
         self.maybe_flush(partition)
@@ -220,19 +222,21 @@ class ReplicaManager:
         if log is not None and self._tails is not None:
             log.tail = Tail(self._tails)
 
-    def take_log(self, partition: Partition, log: Log) -> None:
+    def take_log(self, partition: Partition, log: Log, now_ms: int) -> None:
         """The partition has moved: its log is another one, with the same records."""
         self._keep_newest(log)
         partition.take_log(log)
         self.log_starts.opened(partition)  # what went while it was copied lies below its start
-        partition.advance()  # all of it is flushed
+        partition.advance(now_ms)  # all of it is flushed
         self.changed.append(partition.key)
 
-    def begin_anew(self, key: PartitionKey, *, is_new: bool) -> None:
+    def begin_anew(self, key: PartitionKey, now_ms: int, *, is_new: bool) -> None:
         """Replace a partition that could not get a log."""
         topic = self.partitions.pop(key).topic_partition.topic
-        self._follow(*key, is_new=is_new)
-        self._reconfigure([(TOPIC_RESOURCE, topic)])  # a log that was found does not know its topic's config
+        self._follow(*key, now_ms, is_new=is_new)
+        self._reconfigure(
+            [(TOPIC_RESOURCE, topic)], now_ms
+        )  # a log that was found does not know its topic's config
 
     def _open(self, name: TopicPartition, topic_id: bytes, *, is_new: bool) -> Log | None:
         """The partition's log, made if it is not there yet; None leaves the partition offline.
@@ -295,7 +299,7 @@ class ReplicaManager:
         if lost:
             self.disks.lost_dirs(KafkaStorageError(f"the log of {lost[0]} could not be taken away"))
 
-    def end_retirement(self, partition: Partition) -> None:
+    def end_retirement(self, partition: Partition, now_ms: int) -> None:
         """The last flush or cleaning of a removed partition came back, if it is one; its name may have a new
         owner by now. One whose disk was lost before is not waited for."""
         if self._retiring.get(partition.topic_partition) is not partition:
@@ -308,7 +312,7 @@ class ReplicaManager:
             self._delete([name])
         topic = self.image.topics.get(name.topic)
         if topic is not None:
-            self._follow(topic.topic_id, name.partition, is_new=True)
+            self._follow(topic.topic_id, name.partition, now_ms, is_new=True)
 
     # --- configs ---------------------------------------------------------------------------------------
 
@@ -330,7 +334,7 @@ class ReplicaManager:
         self._manager.cordon.paths = frozenset(config.cordoned_log_dirs)
         self.effects.append(TellController())
 
-    def _reconfigure(self, resources: Iterable[tuple[int, str]]) -> None:
+    def _reconfigure(self, resources: Iterable[tuple[int, str]], now_ms: int) -> None:
         resources = list(resources)
         everything = any(kind == BROKER_RESOURCE for kind, _ in resources)
         topics = {name for kind, name in resources if kind == TOPIC_RESOURCE}
@@ -343,7 +347,7 @@ class ReplicaManager:
             if config != partition.log.config:
                 partition.log.reconfigure(config)
                 partition.configured()
-                self.leading.advance(partition)
+                self.leading.advance(partition, now_ms)
                 self.maybe_flush(partition)
 
     # --- disks -----------------------------------------------------------------------------------------
@@ -366,28 +370,28 @@ class ReplicaManager:
             partition.is_flushing = True
             self.effects.append(FlushLog(partition, is_awaited=True))
 
-    def flushed(self, partition: Partition, end_offset: int) -> None:
+    def flushed(self, partition: Partition, end_offset: int, now_ms: int) -> None:
         """The log of `partition` below `end_offset` is on the disk."""
-        partition.flushed(end_offset)
-        self.moves.try_swap(partition)
+        partition.flushed(end_offset, now_ms)
+        self.moves.try_swap(partition, now_ms)
         self.changed.append(partition.key)
         if partition.is_online:
-            self.fetchers.flushed(partition.key, self.surroundings.now_ms)
+            self.fetchers.flushed(partition.key, now_ms)
         if partition.state is not PartitionState.DELETED:
             self.maybe_flush(partition)
         else:
-            self.end_retirement(partition)
+            self.end_retirement(partition, now_ms)
 
-    def cleaned(self, partition: Partition) -> None:
+    def cleaned(self, partition: Partition, now_ms: int) -> None:
         """A cleaning of the log of `partition` has ended, however: who waited for that goes on."""
-        self.fetchers.may_cut(self.surroundings.now_ms)
-        self.end_retirement(partition)
-        self.moves.try_swap(partition)
-        self.moves.go_on()
+        self.fetchers.may_cut(now_ms)
+        self.end_retirement(partition, now_ms)
+        self.moves.try_swap(partition, now_ms)
+        self.moves.go_on(now_ms)
 
-    def disk_failed(self, partition: Partition, error: KafkaStorageError) -> None:
+    def disk_failed(self, partition: Partition, error: KafkaStorageError, now_ms: int) -> None:
         """An operation on the partition's log failed; see DiskTrouble."""
-        self.disks.failed(partition, error)
+        self.disks.failed(partition, error, now_ms)
 
     def note(self, level: int, text: str) -> None:
         """Words for the operator's log."""

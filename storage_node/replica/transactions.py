@@ -49,12 +49,19 @@ class OnMarker(Protocol):
     """Hears of each marker that this node has appended as a leader, at once, committed or not."""
 
     def __call__(
-        self, key: PartitionKey, producer_id: int, producer_epoch: int, *, is_commit: bool, offset: int
+        self,
+        key: PartitionKey,
+        producer_id: int,
+        producer_epoch: int,
+        now_ms: int,
+        *,
+        is_commit: bool,
+        offset: int,
     ) -> None: ...
 
 
 def _nobody(
-    key: PartitionKey, producer_id: int, producer_epoch: int, *, is_commit: bool, offset: int
+    key: PartitionKey, producer_id: int, producer_epoch: int, now_ms: int, *, is_commit: bool, offset: int
 ) -> None:
     """Nobody listens."""
 
@@ -131,7 +138,7 @@ class TransactionsHandler:
                     writing.places.append(_Place(number, len(results)))
                     results.append(PartitionResult(topic.topic, index, NO_ERROR))
                     try:
-                        self._append(writing, marker, topic.topic, index, wall_ms)
+                        self._append(writing, marker, topic.topic, index, now_ms, wall_ms)
                     except KafkaError as error:
                         results[-1] = PartitionResult(topic.topic, index, error.code)
         if not writing.waiting:
@@ -147,21 +154,27 @@ class TransactionsHandler:
         )
         keys = (request.peer.session, *dict.fromkeys(item.partition.key for item in writing.waiting))
         try:
-            self._purgatory.park(delayed, keys, now_ms + self._max_wait_ms)
+            self._purgatory.park(delayed, keys, now_ms + self._max_wait_ms, now_ms)
         except ThrottlingQuotaExceededError as error:  # they are written; to write them again does no harm
             self._replies.reply_error(request, error)
 
     def _append(
-        self, writing: _Writing, marker: TransactionMarker, topic: str, index: int, wall_ms: int
+        self,
+        writing: _Writing,
+        marker: TransactionMarker,
+        topic: str,
+        index: int,
+        now_ms: int,
+        wall_ms: int,
     ) -> None:
         partition = self._find(topic, index)
-        log = partition.leader_log()
+        partition.leader_log()  # or its error
         end = EndTransaction(marker.committed, marker.coordinator_epoch)
         info = append_to_leader(
             self._replicas,
             partition,
-            log,
             encode_marker(marker.producer_id, marker.producer_epoch, end, wall_ms),
+            now_ms,
             wall_ms,
             internal=True,
             transaction_version=marker.transaction_version,
@@ -171,6 +184,7 @@ class TransactionsHandler:
                 partition.key,
                 marker.producer_id,
                 marker.producer_epoch,
+                now_ms,
                 is_commit=marker.committed,
                 offset=info.base_offset,
             )

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ..configs.live_config import LiveConfig
     from .replica_manager import ReplicaManager
 
-    Settled = Callable[[KafkaError | None, int], None]
+    Settled = Callable[[KafkaError | None, int, int], None]
 
 _RETRIABLE = (
     NetworkError,
@@ -99,14 +99,14 @@ class _Question:
         """When nobody waits any more."""
         return max(waiter.deadline_ms for waiters in self.waiting.values() for waiter in waiters)
 
-    def try_complete(self) -> bool:
+    def try_complete(self, now_ms: int) -> bool:
         """The metadata have moved on."""
-        self.verifier.follow(self)
+        self.verifier.follow(self, now_ms)
         return False
 
-    def on_expire(self) -> None:
+    def on_expire(self, now_ms: int) -> None:
         """It is time to ask once more, or for somebody to give up."""
-        self.verifier.time_came(self)
+        self.verifier.time_came(self, now_ms)
 
 
 class TransactionVerifier:
@@ -117,7 +117,7 @@ class TransactionVerifier:
         replicas: ReplicaManager,
         config: LiveConfig,
         purgatory: Purgatory,
-        settle: Callable[[], None],
+        settle: Callable[[int], None],
         metadata_key: Hashable,
     ) -> None:
         """`metadata_key` is what purgatory checks after the metadata have moved on."""
@@ -146,66 +146,66 @@ class TransactionVerifier:
         wall_ms: int,
     ) -> None:
         """Have each partition in the transaction; then its callback, with an error for the producer or None,
-        and wall_ms. It may be called before this returns, and is at the deadline."""
+        now_ms and wall_ms. It may be called before this returns, and is at the deadline."""
         question = _Question(self, transaction, now_ms, wall_ms)
         for name, settled in wanted:
             found = self._asked.get((transaction, name), question)
             found.waiting.setdefault(name, []).append(_Waiter(settled, deadline_ms))
             self._asked[transaction, name] = found
             if found is not question:
-                self._park(found)  # its first deadline may be an earlier one
+                self._park(found, now_ms)  # its first deadline may be an earlier one
         if question.waiting:
             try:
-                self._send(question)
+                self._send(question, now_ms)
             except KafkaError as error:
-                self._end(question, error, wall_ms)
+                self._end(question, error, now_ms, wall_ms)
             else:
-                self._park(question)
+                self._park(question, now_ms)
 
     # --- the question in purgatory ----------------------------------------------------------------------
 
-    def _park(self, question: _Question) -> None:
+    def _park(self, question: _Question, now_ms: int) -> None:
         self._purgatory.cancel(question)
         times = [question.first_deadline_ms, *([] if question.again_ms is None else [question.again_ms])]
         try:
-            self._purgatory.park(question, (self._metadata_key,), min(times))
+            self._purgatory.park(question, (self._metadata_key,), min(times), now_ms)
         except ThrottlingQuotaExceededError as error:
-            self._end(question, error, question.wall_ms)
+            self._end(question, error, now_ms, question.wall_ms)
 
-    def follow(self, question: _Question) -> None:
+    def follow(self, question: _Question, now_ms: int) -> None:
         """Ask the coordinator that the metadata name, if it is another one: the one before may never answer.
         While nobody coordinates, wait."""
         try:
             if self._coordinator_of(question.transaction.transactional_id) != question.node_id:
                 question.again_ms = None
-                self._send(question)
+                self._send(question, now_ms)
         except CoordinatorNotAvailableError:
             return
 
-    def time_came(self, question: _Question) -> None:
+    def time_came(self, question: _Question, now_ms: int) -> None:
         """Ask once more, and tell those who cannot wait any longer."""
-        now_ms, wall_ms = self._replicas.surroundings.now_ms, question.wall_ms
+        wall_ms = question.wall_ms
         if question.again_ms is not None and question.again_ms <= now_ms:
             question.again_ms = None
             try:
-                self._send(question)
+                self._send(question, now_ms)
             except CoordinatorNotAvailableError as error:
-                self._end(question, error, wall_ms)
+                self._end(question, error, now_ms, wall_ms)
                 return
         late = RequestTimedOutError("its coordinator did not answer in time")
         for name, waiters in list(question.waiting.items()):
             overdue = [waiter for waiter in waiters if waiter.deadline_ms <= now_ms]
             if len(overdue) == len(waiters):
-                self._answer(question, name, late, wall_ms)
+                self._answer(question, name, late, now_ms, wall_ms)
             else:
                 question.waiting[name] = [each for each in waiters if each not in overdue]
-                self._tell(question, overdue, late, wall_ms)
+                self._tell(question, overdue, late, now_ms, wall_ms)
         if question.waiting:
-            self._park(question)
+            self._park(question, now_ms)
 
     # --- asking -----------------------------------------------------------------------------------------
 
-    def _send(self, question: _Question) -> None:
+    def _send(self, question: _Question, now_ms: int) -> None:
         """Errors: CoordinatorNotAvailableError."""
         transaction = question.transaction
         question.node_id = self._coordinator_of(transaction.transactional_id)
@@ -223,13 +223,12 @@ class TransactionVerifier:
         )
 
         def answered(outcome: Any, at_ms: int, at_wall_ms: int) -> None:
-            self._replicas.surroundings.now_ms = at_ms
             if question.number == number and question.waiting:
                 self._heard(question, outcome, at_ms, at_wall_ms)
-            self._settle()
+            self._settle(at_ms)
 
         api = registry.ADD_PARTITIONS_TO_TXN
-        timeout_ms = max(question.last_deadline_ms - self._replicas.surroundings.now_ms, 1)
+        timeout_ms = max(question.last_deadline_ms - now_ms, 1)
         body = AddPartitionsToTxnRequest((asked,))
         self._replicas.effects.append(AskPeer(question.node_id, api, body, timeout_ms, answered))
 
@@ -262,29 +261,36 @@ class TransactionVerifier:
         )
         for name, error in errors.items():
             if not (may_ask_again and isinstance(error, ConcurrentTransactionsError)):
-                self._answer(question, name, error, wall_ms)
+                self._answer(question, name, error, now_ms, wall_ms)
         if question.waiting:
             question.again_ms = now_ms + config.add_partitions_to_txn_retry_backoff_ms
-            self._park(question)
+            self._park(question, now_ms)
 
-    def _end(self, question: _Question, error: KafkaError, wall_ms: int) -> None:
+    def _end(self, question: _Question, error: KafkaError, now_ms: int, wall_ms: int) -> None:
         for name in list(question.waiting):
-            self._answer(question, name, error, wall_ms)
+            self._answer(question, name, error, now_ms, wall_ms)
 
     def _answer(
-        self, question: _Question, name: TopicPartition, error: KafkaError | None, wall_ms: int
+        self,
+        question: _Question,
+        name: TopicPartition,
+        error: KafkaError | None,
+        now_ms: int,
+        wall_ms: int,
     ) -> None:
         del self._asked[question.transaction, name]
         waiters = question.waiting.pop(name)
         if not question.waiting:
             self._purgatory.cancel(question)
-        self._tell(question, waiters, error, wall_ms)
+        self._tell(question, waiters, error, now_ms, wall_ms)
 
     @staticmethod
-    def _tell(question: _Question, waiters: list[_Waiter], error: KafkaError | None, wall_ms: int) -> None:
+    def _tell(
+        question: _Question, waiters: list[_Waiter], error: KafkaError | None, now_ms: int, wall_ms: int
+    ) -> None:
         told = None if error is None else _for_producer(error, adds=question.transaction.adds)
         for waiter in waiters:
-            waiter.settled(told, wall_ms)
+            waiter.settled(told, now_ms, wall_ms)
 
 
 def _errors_in(

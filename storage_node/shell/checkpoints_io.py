@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from ...runtime.clock_io import monotonic_ms
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -53,6 +55,6 @@ class Checkpoints:
             try:
                 await asyncio.gather(*(self._workers.run(task.run) for task in tasks))
             finally:
-                self._core.checkpoints_end(tasks)
+                self._core.checkpoints_end(tasks, monotonic_ms())
         if not self._is_ending():
             self._perform()

@@ -93,15 +93,15 @@ class NodeEffects:
         assert log is not None, "only an online partition is flushed"
         flush = log.start_flush()
         if flush is None:
-            core.flushed(partition, log.recovery_point)
+            core.flushed(partition, log.recovery_point, monotonic_ms())
             return
 
         def done(error: KafkaStorageError | None) -> None:
             if error is None:
                 log.finish_flush(flush)
-                core.flushed(partition, log.recovery_point)
+                core.flushed(partition, log.recovery_point, monotonic_ms())
             else:
-                core.flush_failed(partition, error)
+                core.flush_failed(partition, error, monotonic_ms())
             self.perform()
 
         self._workers.start(flush.sync, done, is_awaited=effect.is_awaited)
@@ -118,27 +118,27 @@ class NodeEffects:
 
     def _look_up(self, effect: e.LookUpOffsets) -> None:
         lookup = effect.lookup
-        self._workers.look_up(lookup.run, self._then(lambda: self._core.looked_up(lookup)))
+        self._workers.look_up(lookup.run, self._then(lambda now_ms: self._core.looked_up(lookup, now_ms)))
 
     def _read_cold(self, effect: e.ReadCold) -> None:
         read = effect.read
         if not self._is_ending():
-            done = self._then(lambda: self._core.cold_read(read, monotonic_ms()))
+            done = self._then(lambda now_ms: self._core.cold_read(read, now_ms))
             self._workers.read_cold(read.run, done)
 
     def _recompress(self, effect: e.Recompress) -> None:
         item = effect.item
 
-        def recompressed() -> None:
+        def recompressed(now_ms: int) -> None:
             if not self._is_closed():
-                self._core.recompressed(item, monotonic_ms(), wall_ms())
+                self._core.recompressed(item, now_ms, wall_ms())
 
         self._workers.recompress(item.run, self._then(recompressed))
 
     def _read_for_guest(self, effect: e.ReadForGuest) -> None:
         read = effect.read
         if not self._is_ending():
-            self._workers.start(read.run, self._then(lambda: self._core.guest_read(read, monotonic_ms())))
+            self._workers.start(read.run, self._then(lambda now_ms: self._core.guest_read(read, now_ms)))
 
     def _advise_pages(self, effect: e.AdvisePages) -> None:
         if not self._is_ending():
@@ -146,13 +146,13 @@ class NodeEffects:
 
     def _copy_log(self, effect: e.CopyLog) -> None:
         key, move = effect.key, effect.move
-        self._workers.start(move.run, self._then(lambda: self._core.copied(key, move)))
+        self._workers.start(move.run, self._then(lambda now_ms: self._core.copied(key, move, now_ms)))
 
-    def _then(self, report: Callable[[], None]) -> Callable[[KafkaStorageError | None], None]:
+    def _then(self, report: Callable[[int], None]) -> Callable[[KafkaStorageError | None], None]:
         """For the end of work on a thread that keeps its own error: `report` it to the core."""
 
         def done(_error: KafkaStorageError | None) -> None:
-            report()
+            report(monotonic_ms())
             self.perform()
 
         return done

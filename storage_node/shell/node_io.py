@@ -292,7 +292,7 @@ class NodeServer:
 
     def _on_peer_gone(self, peer: Peer) -> None:
         self._gateway.peer_gone(peer)
-        self._running_core().connection_gone(peer.session)
+        self._running_core().connection_gone(peer.session, monotonic_ms())
         self._perform()
 
     # --- the core --------------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ class NodeServer:
 
     def _lost_dir(self, error: KafkaStorageError) -> None:
         if self._core is not None and not self._is_closed:
-            self._core.disk_failed(error)
+            self._core.disk_failed(error, monotonic_ms())
             self._perform()
 
     # --- the controller --------------------------------------------------------------------------------
@@ -368,7 +368,7 @@ class NodeServer:
             "connections": self._router.connections if self._router is not None else 0,
         }
         if self._core is not None:
-            facts.update(self._core.status(), **self._gateway.status())
+            facts.update(self._core.status(monotonic_ms()), **self._gateway.status())
         return facts
 
 

@@ -170,7 +170,7 @@ class CoreRig:
         self.records += records
         self.image = replay(self.image, base, records)[0]
         response = FetchMetadataResponse(0, "", False, base, self.image.offset + 1, tuple(records))
-        self.core.follow_metadata(response, broker_epoch)
+        self.core.follow_metadata(response, broker_epoch, self.now_ms)
         self.check()
         return self.image.offset
 
@@ -179,7 +179,9 @@ class CoreRig:
         self.image = image
         records = tuple(image_records(image))
         self.core.follow_metadata(
-            FetchMetadataResponse(0, "", is_snapshot=True, end_offset=image.offset + 1, records=records), 0
+            FetchMetadataResponse(0, "", is_snapshot=True, end_offset=image.offset + 1, records=records),
+            0,
+            self.now_ms,
         )
         self.check()
 
@@ -307,15 +309,15 @@ class CoreRig:
             log = effect.partition.log
             work = log.start_flush()
             if work is None:
-                self.core.flushed(effect.partition, log.recovery_point)
+                self.core.flushed(effect.partition, log.recovery_point, self.now_ms)
                 continue
             try:
                 work.sync()
             except KafkaStorageError as error:
-                self.core.flush_failed(effect.partition, error)
+                self.core.flush_failed(effect.partition, error, self.now_ms)
             else:
                 log.finish_flush(work)
-                self.core.flushed(effect.partition, log.recovery_point)
+                self.core.flushed(effect.partition, log.recovery_point, self.now_ms)
         self.check()
         return len(asked)
 
@@ -323,7 +325,7 @@ class CoreRig:
         """Perform the searches asked for so far."""
         for effect in self.pop(LookUpOffsets):
             effect.lookup.run()
-            self.core.looked_up(effect.lookup)
+            self.core.looked_up(effect.lookup, self.now_ms)
         self.check()
 
     def read_cold(self, count: int | None = None) -> int:
@@ -367,7 +369,7 @@ class CoreRig:
         while asked := self.pop(CopyLog):
             for effect in asked:
                 effect.move.run()
-                self.core.copied(effect.key, effect.move)
+                self.core.copied(effect.key, effect.move, self.now_ms)
                 self.check()
                 count += 1
         return count
@@ -397,7 +399,7 @@ class CoreRig:
         tasks, self._checkpoints = self._checkpoints, []
         for task in tasks:
             task.run()
-        self.core.checkpoints_end(tasks)
+        self.core.checkpoints_end(tasks, self.now_ms)
         self.check()
 
     def tick(self, wall_ms: int = WALL_MS) -> None:

@@ -153,7 +153,7 @@ class Replicas:
             return
         peer.is_connected = False
         if leader in self.nodes:
-            self.nodes[leader].core.connection_gone(peer.session)
+            self.nodes[leader].core.connection_gone(peer.session, self.now_ms)
             self.nodes[leader].check()
         lost = [f for f in self._fetches if (f.follower, f.leader) == (follower, leader)]
         self._fetches = [f for f in self._fetches if f not in lost]

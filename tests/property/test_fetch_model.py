@@ -208,7 +208,7 @@ class FetchMachine(RuleBasedStateMachine):
     def disconnect(self, peer: int) -> None:
         gone = self.peers[peer]
         gone.is_connected = False
-        self.rig.core.connection_gone(gone.session)
+        self.rig.core.connection_gone(gone.session, self.rig.now_ms)
         self.rig.check()
         self.peers[peer] = FakePeer(session=gone.session + 2)
 

@@ -130,7 +130,7 @@ def run_until(crash_at: int, tear_bytes: int) -> tuple[FakeFiles, History]:
 def next_node(files: FakeFiles, history: History) -> CoreRig:
     rig = CoreRig(files, "/d,/e", list(history.records), log_message_timestamp_after_max_ms=2**62)
     assert rig.manager.failed == {}
-    assert rig.core.status()["offline_partitions"] == 0
+    assert rig.core.status(rig.now_ms)["offline_partitions"] == 0
     return rig
 
 

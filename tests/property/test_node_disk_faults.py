@@ -125,7 +125,7 @@ def check_next(facts: tuple[Any, Any, Any], files: FakeFiles, reserve_bytes: int
     life.acked, life.sent = acked_of, sent_of
     rig = life.rig
     assert rig.manager.failed == {}
-    assert rig.core.status()["offline_partitions"] == 0
+    assert rig.core.status(rig.now_ms)["offline_partitions"] == 0
     for topic in rig.image.topics.values():
         for index in range(len(topic.partitions)):
             key = (topic.topic_id, index)

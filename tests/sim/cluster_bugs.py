@@ -86,8 +86,8 @@ def never_tells_of_divergence(patch: pytest.MonkeyPatch) -> None:
 def forgets_its_watermark(patch: pytest.MonkeyPatch) -> None:
     """A new leader begins with a high watermark of nothing."""
 
-    def assign(self: Partition, registration: Any, assign: Any = Partition.assign) -> bool:
-        changed = assign(self, registration)
+    def assign(self: Partition, registration: Any, now_ms: int, assign: Any = Partition.assign) -> bool:
+        changed = assign(self, registration, now_ms)
         if changed and self.is_leader and self.log is not None:
             self.high_watermark = self.log.high_watermark = 0
         return bool(changed)
@@ -98,8 +98,8 @@ def forgets_its_watermark(patch: pytest.MonkeyPatch) -> None:
 def truncates_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
     """A new follower cuts its log at its own high watermark, which may lag (before KIP-101)."""
 
-    def assign(self: Partition, registration: Any, assign: Any = Partition.assign) -> bool:
-        changed = assign(self, registration)
+    def assign(self: Partition, registration: Any, now_ms: int, assign: Any = Partition.assign) -> bool:
+        changed = assign(self, registration, now_ms)
         if changed and not self.is_leader and self.is_online and not self.is_flushing:
             self.truncate_to(self.high_watermark)
         return bool(changed)
@@ -195,8 +195,10 @@ def counts_as_flushed_what_is_not(patch: pytest.MonkeyPatch) -> None:
 def answers_twice(patch: pytest.MonkeyPatch) -> None:
     """A produce request stays in purgatory after its answer."""
 
-    def try_complete(self: DelayedEntries, try_complete: Any = DelayedEntries.try_complete) -> bool:
-        try_complete(self)
+    def try_complete(
+        self: DelayedEntries, now_ms: int, try_complete: Any = DelayedEntries.try_complete
+    ) -> bool:
+        try_complete(self, now_ms)
         return False
 
     patch.setattr(DelayedEntries, "try_complete", try_complete)
@@ -204,7 +206,7 @@ def answers_twice(patch: pytest.MonkeyPatch) -> None:
 
 def never_expires(patch: pytest.MonkeyPatch) -> None:
     """What waits in vain is never answered."""
-    patch.setattr(DelayedFetch, "on_expire", lambda _: None)
+    patch.setattr(DelayedFetch, "on_expire", lambda *_: None)
 
 
 def serves_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
@@ -337,13 +339,13 @@ def waits_for_fenced_followers(patch: pytest.MonkeyPatch) -> None:
     """Nothing recomputes the high watermark when nodes are fenced or time passes: the leader waits for a
     caught-up follower outside of the ISR until the next append or fetch."""
 
-    def follow_nodes(self: Leading) -> None:
+    def follow_nodes(self: Leading, now_ms: int) -> None:
         for partition in self._replicas.partitions.values():
             if partition.in_sync is not None:
-                self.grow(partition)
+                self.grow(partition, now_ms)
 
     patch.setattr(Leading, "follow_nodes", follow_nodes)
-    patch.setattr(Leading, "advance_all", lambda _: None)
+    patch.setattr(Leading, "advance_all", lambda *_: None)
 
 
 FIRST_TIMESTAMP = 34  # the last byte of it

@@ -211,7 +211,9 @@ class SimNode(NodeEffects, NodeControl):
         partitions = [p for p in replicas.partitions.values() if p.is_online]
         if partitions and len(dirs) > 1 and not self.is_closing:
             partition = self.random.choice(partitions)
-            replicas.moves.begin(partition, dirs[dirs[0] is self.manager.home_of(partition.topic_partition)])
+            replicas.moves.begin(
+                partition, dirs[dirs[0] is self.manager.home_of(partition.topic_partition)], self.world.now_ms
+            )
 
     def repair(self) -> None:
         """An operator has looked at the disks: a node that lost one of them is started again."""
@@ -273,7 +275,7 @@ class SimNode(NodeEffects, NodeControl):
         """A log dir failed; the core is told soon."""
         error = KafkaStorageError(f"{path}: {reason}")
         if self.is_alive:
-            self.later(0, "lost a dir", lambda: self.running.disk_failed(error))
+            self.later(0, "lost a dir", lambda: self.running.disk_failed(error, self.world.now_ms))
 
     @property
     def may_fail(self) -> bool:
@@ -344,7 +346,7 @@ class SimNode(NodeEffects, NodeControl):
 
     def gone(self, session: int) -> None:
         """A connection has ended."""
-        self.running.connection_gone(session)
+        self.running.connection_gone(session, self.world.now_ms)
 
     def partition_of(self, key: PartitionKey) -> Partition | None:
         """The partition as this process holds it."""

@@ -77,7 +77,9 @@ class NodeEffects:
         core = self.running
         match effect:
             case LookUpOffsets(lookup):
-                self._off_loop(self.read_ms, "look up", lookup.run, lambda: core.looked_up(lookup))
+                self._off_loop(
+                    self.read_ms, "look up", lookup.run, lambda: core.looked_up(lookup, self.world.now_ms)
+                )
             case ReadCold(read):
                 self.cluster.rules.marks["cold read"] += 1
                 done = lambda: core.cold_read(read, self.world.now_ms)  # noqa: E731
@@ -93,7 +95,9 @@ class NodeEffects:
                 done = lambda: core.recompressed(item, self.world.now_ms, self.wall_ms)  # noqa: E731
                 self._off_loop(self.read_ms, "recompress", item.run, done)
             case CopyLog(key, move):
-                self._off_loop(self.read_ms, "copy", move.run, lambda: core.copied(key, move))
+                self._off_loop(
+                    self.read_ms, "copy", move.run, lambda: core.copied(key, move, self.world.now_ms)
+                )
             case EndTurn():
                 self.later(0, "end of turn", lambda: core.end_turn(self.world.now_ms, self.wall_ms))
             case _:
@@ -119,7 +123,7 @@ class NodeEffects:
         assert log is not None
         flush = log.start_flush()
         if flush is None:
-            core.flushed(partition, log.recovery_point)
+            core.flushed(partition, log.recovery_point, self.world.now_ms)
             return
 
         self.busy += 1
@@ -129,10 +133,10 @@ class NodeEffects:
             try:
                 flush.sync()
             except KafkaStorageError as error:
-                core.flush_failed(partition, error)
+                core.flush_failed(partition, error, self.world.now_ms)
                 return
             log.finish_flush(flush)
-            core.flushed(partition, log.recovery_point)
+            core.flushed(partition, log.recovery_point, self.world.now_ms)
 
         self.later(self._delay(self.flush_ms), "flush", finish)
 
@@ -210,7 +214,7 @@ class NodeEffects:
             self._is_checkpointing = False
             for task in tasks:
                 task.run()
-            core.checkpoints_end(tasks)
+            core.checkpoints_end(tasks, self.world.now_ms)
             if not only_starts:
                 core.flush_all()
 

@@ -24,14 +24,14 @@ class Waiting:
     tries: int = 0
     during: Callable[[], object] = field(default=lambda: None)
 
-    def try_complete(self) -> bool:
+    def try_complete(self, _now_ms: int) -> bool:
         self.tries += 1
         if self.is_ready:
             self.during()
             self.log.append(f"{self.name} completed")
         return self.is_ready
 
-    def on_expire(self) -> None:
+    def on_expire(self, _now_ms: int) -> None:
         self.during()
         self.log.append(f"{self.name} expired")
 
@@ -48,7 +48,7 @@ def purgatory() -> Purgatory:
 
 def test_a_ready_request_is_not_parked(purgatory: Purgatory, log: list[str]) -> None:
     """Everything is there at once: answered, nothing waits."""
-    assert purgatory.park(Waiting("a", log, is_ready=True), ("k",), 100)
+    assert purgatory.park(Waiting("a", log, is_ready=True), ("k",), 100, 0)
     assert log == ["a completed"]
     assert len(purgatory) == 0
     assert purgatory.watched_keys == 0
@@ -58,9 +58,9 @@ def test_an_event_wakes_only_its_key_oldest_first(purgatory: Purgatory, log: lis
     """Three requests on two keys: an event on one key leaves the other alone."""
     first, second, other = (Waiting(name, log) for name in ("first", "second", "other"))
     for request, key in ((first, "k"), (other, "j"), (second, "k")):
-        assert not purgatory.park(request, (key,), 100)
+        assert not purgatory.park(request, (key,), 100, 0)
         request.is_ready = True
-    assert purgatory.check("k") == 2
+    assert purgatory.check("k", 0) == 2
     assert log == ["first completed", "second completed"]
     assert other.tries == 1
     assert len(purgatory) == 1
@@ -69,10 +69,10 @@ def test_an_event_wakes_only_its_key_oldest_first(purgatory: Purgatory, log: lis
 def test_a_request_under_several_keys_leaves_all_of_them(purgatory: Purgatory, log: list[str]) -> None:
     """A fetch of two partitions completes by one: the other key forgets it, and its timer with it."""
     request = Waiting("a", log)
-    purgatory.park(request, ("k", "j", "k"), 100)
+    purgatory.park(request, ("k", "j", "k"), 100, 0)
     request.is_ready = True
-    assert purgatory.check("j") == 1
-    assert purgatory.check("k") == 0
+    assert purgatory.check("j", 0) == 1
+    assert purgatory.check("k", 0) == 0
     assert purgatory.watched_keys == 0
     assert purgatory.expire(1000) == 0
     assert log == ["a completed"]
@@ -82,32 +82,32 @@ def test_a_request_under_several_keys_leaves_all_of_them(purgatory: Purgatory, l
 def test_an_event_too_early_keeps_the_request(purgatory: Purgatory, log: list[str]) -> None:
     """Not enough bytes yet: it stays until a later event."""
     request = Waiting("a", log)
-    purgatory.park(request, ("k",), 100)
-    assert purgatory.check("k") == 0
+    purgatory.park(request, ("k",), 100, 0)
+    assert purgatory.check("k", 0) == 0
     request.is_ready = True
-    assert purgatory.check("k") == 1
+    assert purgatory.check("k", 0) == 1
 
 
 def test_requests_expire_at_their_deadline(purgatory: Purgatory, log: list[str]) -> None:
     """Two deadlines: each is answered with what there is when its own has passed, and never again."""
-    purgatory.park(Waiting("late", log), ("k",), 200)
-    purgatory.park(Waiting("soon", log), ("k",), 100)
+    purgatory.park(Waiting("late", log), ("k",), 200, 0)
+    purgatory.park(Waiting("soon", log), ("k",), 100, 0)
     assert purgatory.expire(99) == 0
     assert purgatory.expire(100) == 1
     assert purgatory.expire(300) == 1
     assert log == ["soon expired", "late expired"]
-    assert purgatory.check("k") == 0
+    assert purgatory.check("k", 0) == 0
     assert len(purgatory) == 0
 
 
 def test_a_cancelled_request_is_never_answered(purgatory: Purgatory, log: list[str]) -> None:
     """Its client has gone: neither an event nor the deadline reaches it."""
     request = Waiting("a", log)
-    purgatory.park(request, ("k",), 100)
+    purgatory.park(request, ("k",), 100, 0)
     assert purgatory.cancel(request)
     assert not purgatory.cancel(request)
     request.is_ready = True
-    assert purgatory.check("k") == purgatory.expire(500) == 0
+    assert purgatory.check("k", 0) == purgatory.expire(500) == 0
     assert log == []
 
 
@@ -115,23 +115,23 @@ def test_a_full_purgatory_refuses_what_would_wait(log: list[str]) -> None:
     """Limit of two: a third that must wait is refused and not kept; one that is ready is answered."""
     purgatory = Purgatory(TimingWheel(), limit=2)
     for name in "ab":
-        purgatory.park(Waiting(name, log), ("k",), 100)
+        purgatory.park(Waiting(name, log), ("k",), 100, 0)
     with pytest.raises(ThrottlingQuotaExceededError):
-        purgatory.park(Waiting("c", log), ("k",), 100)
-    assert purgatory.park(Waiting("d", log, is_ready=True), ("k",), 100)
+        purgatory.park(Waiting("c", log), ("k",), 100, 0)
+    assert purgatory.park(Waiting("d", log, is_ready=True), ("k",), 100, 0)
     assert len(purgatory) == 2
     assert purgatory.expire(100) == 2
-    assert not purgatory.park(Waiting("e", log), ("k",), 200)
+    assert not purgatory.park(Waiting("e", log), ("k",), 200, 0)
 
 
 def test_an_event_inside_an_answer_is_served(purgatory: Purgatory, log: list[str]) -> None:
     """Completing a produce raises an event that completes a fetch: each is answered once."""
     produce, fetch = Waiting("produce", log), Waiting("fetch", log)
-    purgatory.park(produce, ("p",), 100)
-    purgatory.park(fetch, ("p", "f"), 100)
+    purgatory.park(produce, ("p",), 100, 0)
+    purgatory.park(fetch, ("p", "f"), 100, 0)
     produce.is_ready = fetch.is_ready = True
-    produce.during = lambda: (purgatory.check("p"), purgatory.check("f"))
-    assert purgatory.check("p") == 1
+    produce.during = lambda: (purgatory.check("p", 0), purgatory.check("f", 0))
+    assert purgatory.check("p", 0) == 1
     assert log == ["fetch completed", "produce completed"]
     assert produce.tries == 2
     assert fetch.tries == 2
@@ -142,8 +142,8 @@ def test_an_expiry_that_cancels_another_due_request(purgatory: Purgatory, log: l
     """Both are due; the first's answer cancels the second, which must then stay silent."""
     first, second = Waiting("first", log), Waiting("second", log)
     first.during = lambda: purgatory.cancel(second)
-    purgatory.park(first, ("k",), 100)
-    purgatory.park(second, ("k",), 100)
+    purgatory.park(first, ("k",), 100, 0)
+    purgatory.park(second, ("k",), 100, 0)
     assert purgatory.expire(100) == 1
     assert log == ["first expired"]
 
@@ -151,8 +151,8 @@ def test_an_expiry_that_cancels_another_due_request(purgatory: Purgatory, log: l
 def test_a_request_may_be_parked_again_after_its_answer(purgatory: Purgatory, log: list[str]) -> None:
     """The same object waits a second time: the first ticket's timer does not end it."""
     request = Waiting("a", log)
-    purgatory.park(request, ("k",), 100)
+    purgatory.park(request, ("k",), 100, 0)
     purgatory.cancel(request)
-    purgatory.park(request, ("k",), 300)
+    purgatory.park(request, ("k",), 300, 0)
     assert purgatory.expire(200) == 0
     assert purgatory.expire(300) == 1

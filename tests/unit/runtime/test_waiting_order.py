@@ -12,11 +12,11 @@ class Ready:
     def __init__(self) -> None:
         self.tries = 0
 
-    def try_complete(self) -> bool:
+    def try_complete(self, _now_ms: int) -> bool:
         self.tries += 1
         return self.tries > 1
 
-    def on_expire(self) -> None:
+    def on_expire(self, _now_ms: int) -> None:
         raise AssertionError("it was answered before")
 
 
@@ -46,7 +46,7 @@ def test_a_completed_request_leaves_no_timer() -> None:
     wheel: TimingWheel[object] = TimingWheel()
     purgatory = Purgatory(wheel, limit=10)
     for _ in range(1000):
-        purgatory.park(Ready(), ("key",), 30_000)
-        assert purgatory.check("key") == 1
+        purgatory.park(Ready(), ("key",), 30_000, 0)
+        assert purgatory.check("key", 0) == 1
     assert len(wheel) == 0
     assert purgatory.next_deadline_ms() is None

@@ -48,13 +48,13 @@ def test_records_out_of_order_are_a_fault_that_shows(rig: CoreRig) -> None:
     """Metadata that do not continue the image come from another log: nothing sensible can follow."""
     response = FetchMetadataResponse(0, "", False, 50, 51, (NoOpRecord(),))
     with pytest.raises(ValueError, match="50"):
-        rig.core.follow_metadata(response, 0)
+        rig.core.follow_metadata(response, 0, rig.now_ms)
 
 
 def test_an_empty_poll_changes_nothing(rig: CoreRig) -> None:
     """The long poll ended without news."""
     offset = rig.image.offset
-    assert rig.core.follow_metadata(FetchMetadataResponse(0, ""), 0) == offset
+    assert rig.core.follow_metadata(FetchMetadataResponse(0, ""), 0, rig.now_ms) == offset
 
 
 class TestWaitingForMetadata:
@@ -64,7 +64,9 @@ class TestWaitingForMetadata:
         """Not before, and once."""
         answers: list[int] = []
         wanted = rig.image.offset + 2
-        rig.core.when_metadata_reaches(wanted, lambda: answers.append(rig.core.image.offset), 5_000)
+        rig.core.when_metadata_reaches(
+            wanted, lambda: answers.append(rig.core.image.offset), 4_000, rig.now_ms
+        )
         rig.metadata(NoOpRecord())
         assert answers == []
         rig.metadata(NoOpRecord())
@@ -74,14 +76,14 @@ class TestWaitingForMetadata:
     def test_it_is_answered_at_once_when_the_image_is_newer(self, rig: CoreRig) -> None:
         """Also for answers that name no offset."""
         answers: list[str] = []
-        rig.core.when_metadata_reaches(rig.image.offset, lambda: answers.append("a"), 5_000)
-        rig.core.when_metadata_reaches(-1, lambda: answers.append("b"), 5_000)
+        rig.core.when_metadata_reaches(rig.image.offset, lambda: answers.append("a"), 4_000, rig.now_ms)
+        rig.core.when_metadata_reaches(-1, lambda: answers.append("b"), 4_000, rig.now_ms)
         assert answers == ["a", "b"]
 
     def test_it_is_answered_late_rather_than_never(self, rig: CoreRig) -> None:
         """The metadata are late: at the deadline the answer goes out all the same."""
         answers: list[str] = []
-        rig.core.when_metadata_reaches(10_000, lambda: answers.append("late"), rig.now_ms + 100)
+        rig.core.when_metadata_reaches(10_000, lambda: answers.append("late"), 100, rig.now_ms)
         rig.check()
         rig.pass_time(99)
         assert answers == []
@@ -135,7 +137,7 @@ def test_status_is_json_and_counts(rig: CoreRig) -> None:
     rig.topic("far", leader=2, replicas=(2,))
     rig.produce(topic_id, batch(b"a", b"b"))
     rig.fetch(topic_id, 2, max_wait_ms=1_000)
-    status = json.loads(json.dumps(rig.core.status()))
+    status = json.loads(json.dumps(rig.core.status(rig.now_ms)))
     assert (status["partitions"], status["leaders"], status["parked_requests"]) == (2, 2, 1)
     assert status["counters"]["produced_records"] == 2
     assert status["counters"]["produced_batches"] == 1
@@ -158,7 +160,7 @@ def test_an_answer_from_further_back_is_dropped(rig: CoreRig) -> None:
     """A new connection asked again while logs were made for the answer of the old one: both answers come."""
     response = FetchMetadataResponse(0, "", False, 1, 3, (NoOpRecord(), NoOpRecord()))
     longer = FetchMetadataResponse(0, "", False, 1, 4, (NoOpRecord(),) * 3)
-    assert rig.core.follow_metadata(response, 0) == 2
+    assert rig.core.follow_metadata(response, 0, rig.now_ms) == 2
     assert rig.core.read_metadata(response) is None
     assert rig.core.read_metadata(longer) is None
     assert rig.core.image.offset == 2
@@ -175,7 +177,7 @@ def test_logs_are_made_ahead_of_the_step_that_needs_them(rig: CoreRig) -> None:
     for task in tasks:
         task.run()
     before = len(rig.files.operations)
-    assert rig.core.follow(step, 0, tasks) == len(records)
+    assert rig.core.follow(step, 0, tasks, now_ms=rig.now_ms) == len(records)
     assert rig.files.operations[before:] == []
     logs = [partition.log for partition in rig.core.replicas.partitions.values()]
     assert len(logs) == 70

@@ -24,7 +24,7 @@ def test_the_largest_logs_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     log = rig.core.replicas.partitions[topic_id, 1].log
     log.roll()
     log.advance_log_start_offset(2)
-    shown = rig.core.status()["logs"]
+    shown = rig.core.status(rig.now_ms)["logs"]
     assert list(shown) == ["t-1", "t-2"]
     assert shown["t-1"] == {
         "LogStartOffset": 2,

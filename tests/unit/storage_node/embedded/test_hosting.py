@@ -155,7 +155,7 @@ def test_the_guest_hears_of_a_lost_disk() -> None:
     rig = Rig(config={"dirs": "/d,/e"})
     rig.visitor.take()
     error = KafkaStorageError("gone")
-    rig.core.answered(lambda: rig.core.replicas.disk_failed(rig.partition(), error), rig.now_ms)
+    rig.core.answered(lambda: rig.core.replicas.disk_failed(rig.partition(), error, rig.now_ms), rig.now_ms)
     rig.check()
     assert rig.visitor.take("left") == [("left", 0)]
 
@@ -327,7 +327,7 @@ def test_the_guest_is_woken_when_it_asked_for_it() -> None:
     rig = Rig()
     rig.tick(WALL_MS)
     rig.visitor.deadline_ms = rig.now_ms + 50
-    rig.core.connection_gone(1)  # of which the guest may have made a timer
+    rig.core.connection_gone(1, rig.now_ms)  # of which the guest may have made a timer
     rig.check()
     rig.visitor.take()
     rig.pass_time(60)
@@ -339,9 +339,9 @@ def test_the_guest_hears_of_connections_and_markers() -> None:
     """Markers only of partitions that it was told of."""
     rig = Rig()
     rig.visitor.take()
-    rig.core.connection_gone(FakePeer().session)
-    rig.core.guest.ended_transaction(rig.key, 5, 1, is_commit=True, offset=7)
-    rig.core.guest.ended_transaction((b"other topic's id", 0), 5, 1, is_commit=True, offset=7)
+    rig.core.connection_gone(FakePeer().session, rig.now_ms)
+    rig.core.guest.ended_transaction(rig.key, 5, 1, rig.now_ms, is_commit=True, offset=7)
+    rig.core.guest.ended_transaction((b"other topic's id", 0), 5, 1, rig.now_ms, is_commit=True, offset=7)
     assert rig.visitor.take("gone", "ended") == [("gone", 77), ("ended", 5, 1, True, 7)]
 
 

@@ -197,6 +197,6 @@ def test_gone_clients_are_forgotten() -> None:
     followed = rig.core._fetch.reader.catch_up
     assert len(followed) == 5
     for session in range(1, 6):
-        rig.core.connection_gone(session)
+        rig.core.connection_gone(session, rig.now_ms)
     assert len(followed) == 0
     assert not followed._segments

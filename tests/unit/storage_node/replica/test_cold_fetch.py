@@ -226,7 +226,7 @@ def test_what_a_client_left_makes_room_for_others_at_once() -> None:
     waiting = rig.fetch(other, peer=FakePeer(session=9), max_wait_ms=500)
     assert rig.read_cold() == 0, "no room: it may still come for it"
     rig.fetch(topic_id, 2)
-    rig.core.cold_reads.start_waiting()
+    rig.core.cold_reads.start_waiting(rig.now_ms)
     rig.check()
     rig.read_cold()
     assert len(values(waiting)) == 3
@@ -262,7 +262,7 @@ def test_a_gone_client_leaves_nothing(rig: CoreRig) -> None:
     peer = FakePeer(session=5)
     requests = [rig.fetch(topic_id, peer=peer) for topic_id in topics]
     peer.is_connected = False
-    rig.core.connection_gone(5)
+    rig.core.connection_gone(5, rig.now_ms)
     rig.check()
     assert all(request.is_dropped for request in requests)
     assert rig.read_cold() == 4, "those that ran"

@@ -182,7 +182,7 @@ def test_a_client_that_leaves_is_not_waited_for() -> None:
     peer = FakePeer(session=5)
     request = asked(rig, topic_id, 1, peer=peer)
     peer.is_connected = False
-    rig.core.connection_gone(5)
+    rig.core.connection_gone(5, rig.now_ms)
     assert request.is_dropped
     assert rig.core.parked == 0
 

@@ -246,7 +246,7 @@ def test_a_gone_reader_makes_room(rig: CoreRig) -> None:
     peer = FakePeer(session=5)
     request = rig.fetch(rig.topic(), max_wait_ms=60_000, peer=peer)
     peer.is_connected = False
-    rig.core.connection_gone(5)
+    rig.core.connection_gone(5, rig.now_ms)
     assert request.is_dropped
     assert rig.core.parked == 0
 

@@ -37,7 +37,7 @@ def arrive(cluster: Replicas) -> None:
 def test_a_high_watermark_reaches_who_names_its_start_meanwhile(cluster) -> None:
     """Its log starts later than it did, which its leader is to know, in a request that overtakes."""
     commit(cluster)
-    cluster.nodes[2].core.replicas.fetchers.start_moved(KEY)
+    cluster.nodes[2].core.replicas.fetchers.start_moved(KEY, cluster.now_ms)
     cluster.settle()
     arrive(cluster)
     assert cluster.watermark(2) == 1
@@ -47,7 +47,7 @@ def test_a_high_watermark_reaches_who_is_about_to_name_its_start(cluster) -> Non
     """That request is not sent yet when the answer comes."""
     commit(cluster)
     cluster.held_back.clear()
-    cluster.nodes[2].core.replicas.fetchers.start_moved(KEY)
+    cluster.nodes[2].core.replicas.fetchers.start_moved(KEY, cluster.now_ms)
     cluster.settle()
     assert cluster.watermark(2) == 1
 

@@ -172,17 +172,17 @@ def test_a_log_that_cannot_be_cleaned_is_set_aside_until_it_is_opened_again() ->
     assert isinstance(run(rig, job), CorruptMessageError)
     assert [note.text for note in rig.pop(Note) if "not compacted any more" in note.text]
     assert "CRC" in rig.core.cleaner.set_aside["bad-0"]
-    assert rig.core.status()["metrics"]["uncleanable-partitions-count"] == {"/d": 1}
+    assert rig.core.status(rig.now_ms)["metrics"]["uncleanable-partitions-count"] == {"/d": 1}
     assert next_job(rig) is None
     fill(rig, other, 6)
     job = next_job(rig)
     assert job is not None
     assert run(rig, job) is None
-    metrics = rig.core.status()["metrics"]
+    metrics = rig.core.status(rig.now_ms)["metrics"]
     assert 0 < metrics["cleaner-recopy-percent"] < 100
     rig.remove(topic_id)
     assert next_job(rig) is None
-    assert rig.core.status()["metrics"]["uncleanable-partitions-count"] == {}
+    assert rig.core.status(rig.now_ms)["metrics"]["uncleanable-partitions-count"] == {}
 
 
 def test_a_removed_partition_keeps_its_name_until_its_cleaning_has_ended() -> None:

@@ -158,7 +158,7 @@ def test_naming_the_present_dir_ends_a_move() -> None:
     (step,) = rig.pop(CopyLog)
     assert move(rig, "/a") == 0
     step.move.run()
-    rig.core.copied(step.key, step.move)
+    rig.core.copied(step.key, step.move, rig.now_ms)
     rig.check()
     rig.purge()
     assert (folders(rig.files, "/a"), folders(rig.files, "/b")) == (["t-0"], [])
@@ -174,7 +174,7 @@ def test_a_topic_that_is_deleted_while_it_moves() -> None:
     (step,) = rig.pop(CopyLog)
     rig.remove(topic_id)
     step.move.run()
-    rig.core.copied(step.key, step.move)
+    rig.core.copied(step.key, step.move, rig.now_ms)
     rig.check()
     rig.purge()
     assert (folders(rig.files, "/a"), folders(rig.files, "/b")) == ([], [])
@@ -301,14 +301,14 @@ def test_a_follower_that_is_cut_while_it_moves() -> None:
     partition = cluster.partition(2)
     home = rig.manager.home_of(partition.topic_partition)
     other = next(each for each in rig.manager.dirs if each is not home)
-    rig.core.replicas.moves.begin(partition, other)
+    rig.core.replicas.moves.begin(partition, other, rig.now_ms)
     rig.check()
     (step,) = rig.pop(CopyLog)
     step.move.run()
     assert step.move.end_offset == 3
     partition.truncate_to(1)
     rig.core.replicas.moves.was_cut(partition)
-    rig.core.copied(step.key, step.move)
+    rig.core.copied(step.key, step.move, rig.now_ms)
     rig.check()
     rig.copy()
     assert rig.manager.home_of(partition.topic_partition) is other
@@ -332,7 +332,7 @@ def test_refusals() -> None:
     rig.manager.mark_offline("/b", "pulled")
     assert move(rig, "/b") == KafkaStorageError.code
     rig.manager.mark_offline("/a", "pulled")
-    rig.core.disk_failed(KafkaStorageError("pulled"))
+    rig.core.disk_failed(KafkaStorageError("pulled"), rig.now_ms)
     assert move(rig, "/a") == KafkaStorageError.code
     assert rig.produce(topic_id).first.error_code == KafkaStorageError.code
 
@@ -382,7 +382,7 @@ def test_what_the_dirs_hold() -> None:
     only = described(rig, TopicPartitions("u", (0, 1)), TopicPartitions("none", (0,)))
     assert [len(each.replicas) for each in only.values()] == [0, 1]
     rig.manager.mark_offline("/b", "pulled")
-    rig.core.disk_failed(KafkaStorageError("pulled"))
+    rig.core.disk_failed(KafkaStorageError("pulled"), rig.now_ms)
     gone = described(rig)["/b"]
     assert (gone.error_code, gone.total_bytes, gone.replicas) == (KafkaStorageError.code, -1, ())
     assert "pulled" in gone.error_detail
@@ -402,7 +402,7 @@ def test_a_swap_commits_what_waited_for_a_flush_of_the_old_log() -> None:
     request = rig.produce(topic_id, batch(b"appended during the flush"))
     work.sync()
     log.finish_flush(work)
-    rig.core.flushed(flush.partition, log.recovery_point)
+    rig.core.flushed(flush.partition, log.recovery_point, rig.now_ms)
     assert folders(rig.files, "/b") == ["t-0"]
     assert flush.partition.high_watermark == 7
     assert request.first.error_code == 0

@@ -41,7 +41,7 @@ def new_log(**config: object) -> Log:
 
 def leading(log: Log) -> Partition:
     partition = Partition(NAME, b"i" * 16, 1, log)
-    assert partition.assign(registration(1, 3))
+    assert partition.assign(registration(1, 3), 0)
     return partition
 
 
@@ -71,7 +71,7 @@ def test_epochs_that_differ_are_refused(epoch: int, error: type[KafkaError]) -> 
 def test_the_wrong_epoch_is_told_before_the_wrong_node() -> None:
     """A client with an old epoch must refresh, whoever leads."""
     partition = leading(new_log())
-    partition.assign(registration(2, 4))
+    partition.assign(registration(2, 4), 0)
     with pytest.raises(FencedLeaderEpochError):
         partition.leader_log(3)
     with pytest.raises(NotLeaderOrFollowerError, match="node 2"):
@@ -81,13 +81,13 @@ def test_the_wrong_epoch_is_told_before_the_wrong_node() -> None:
 def test_an_older_decision_changes_nothing() -> None:
     """Metadata never go back; if they did, the newer term stays."""
     partition = leading(new_log())
-    assert not partition.assign(registration(2, 2))
+    assert not partition.assign(registration(2, 2), 0)
     assert partition.is_leader
 
 
 def test_the_same_decision_again_is_no_change() -> None:
     """Nobody needs to be woken."""
-    assert not leading(new_log()).assign(registration(1, 3))
+    assert not leading(new_log()).assign(registration(1, 3), 0)
 
 
 def test_leading_begins_an_epoch_in_the_log() -> None:
@@ -100,9 +100,9 @@ def test_leading_begins_an_epoch_in_the_log() -> None:
 def test_the_high_watermark_follows_the_log_of_the_only_replica() -> None:
     """async: the page cache counts."""
     partition = leading(new_log())
-    assert not partition.advance()
+    assert not partition.advance(0)
     end = append(partition)
-    assert partition.advance()
+    assert partition.advance(0)
     assert partition.high_watermark == end
     assert partition.log is not None
     assert partition.log.high_watermark == end, "for the checkpoint"
@@ -113,11 +113,11 @@ def test_with_fsync_the_high_watermark_follows_the_disk() -> None:
     """Nothing is acknowledged to anybody before."""
     partition = leading(new_log(durability="fsync"))
     end = append(partition)
-    assert not partition.advance()
+    assert not partition.advance(0)
     assert not partition.is_acked(end, 1)
     assert not partition.is_acked(end, ACKS_ALL)
     assert partition.wants_flush()
-    assert partition.flushed(end)
+    assert partition.flushed(end, 0)
     assert partition.is_acked(end, 1)
     assert partition.is_acked(end, ACKS_ALL)
     assert not partition.wants_flush()
@@ -128,10 +128,10 @@ def test_the_high_watermark_never_moves_back() -> None:
     log = new_log()
     partition = leading(log)
     end = append(partition)
-    partition.advance()
+    partition.advance(0)
     log.reconfigure(LogConfig(durability="fsync"))
     partition.configured()
-    assert not partition.advance()
+    assert not partition.advance(0)
     assert partition.high_watermark == end
 
 
@@ -139,8 +139,8 @@ def test_who_does_not_lead_commits_nothing() -> None:
     """A fenced node's log may grow no more, but what is in it is not its to commit."""
     partition = leading(new_log())
     append(partition)
-    partition.assign(registration(-1, 4))
-    assert not partition.advance()
+    partition.assign(registration(-1, 4), 0)
+    assert not partition.advance(0)
 
 
 def test_the_checkpointed_high_watermark_is_held_inside_the_log() -> None:
@@ -167,7 +167,7 @@ def test_offline_and_deleted_say_why() -> None:
 def test_without_a_log_it_is_offline() -> None:
     """Its disk is not there."""
     partition = Partition(NAME, b"i" * 16, 1, None)
-    partition.assign(registration(1, 0))
+    partition.assign(registration(1, 0), 0)
     with pytest.raises(KafkaStorageError):
         partition.leader_log()
     assert not partition.wants_flush()
@@ -182,8 +182,8 @@ def test_a_cut_that_finds_no_room_at_its_end_is_a_cut(cut: str) -> None:
     assert log is not None
     for _ in range(3):
         append(partition)
-    partition.advance()
-    assert partition.assign(registration(2, 4))
+    partition.advance(0)
+    assert partition.assign(registration(2, 4), 0)
 
     def no_room(_log: Log) -> None:
         raise DiskFullError("no room for a checkpoint")
@@ -200,8 +200,8 @@ def test_a_replica_may_begin_inside_a_batch_that_it_does_not_have_yet() -> None:
     partition = leading(new_log())
     for _ in range(3):
         append(partition)
-    partition.advance()
-    assert partition.assign(registration(2, 4))
+    partition.advance(0)
+    assert partition.assign(registration(2, 4), 0)
     partition.restart_at(1, 3)
     assert partition.log is not None
     assert (partition.log.log_end_offset, partition.high_watermark) == (1, 3)

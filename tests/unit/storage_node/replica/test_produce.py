@@ -153,7 +153,7 @@ def test_min_isr_above_the_replicas_counts_as_all_of_them(rig: CoreRig) -> None:
     is not told of as below its minimum."""
     topic_id = rig.topic(min_insync_replicas="2")
     assert rig.produce(topic_id, acks=-1).first.error_code == 0
-    metrics = rig.core.status()["metrics"]
+    metrics = rig.core.status(rig.now_ms)["metrics"]
     assert (metrics["UnderMinIsrPartitionCount"], metrics["AtMinIsrPartitionCount"]) == (0, 1)
 
 
@@ -197,7 +197,7 @@ def test_appends_share_a_flush(rig: CoreRig) -> None:
     late = rig.produce(topic_id)
     running.sync()
     partition.log.finish_flush(running)
-    rig.core.flushed(partition, partition.log.recovery_point)
+    rig.core.flushed(partition, partition.log.recovery_point, rig.now_ms)
     rig.check()
     assert all(request.is_answered for request in requests)
     assert not late.is_answered, "it was appended after that flush began"
@@ -272,7 +272,7 @@ def test_a_gone_producer_makes_room(rig: CoreRig) -> None:
     peer = FakePeer(session=5)
     request = rig.produce(topic_id, peer=peer)
     peer.is_connected = False
-    rig.core.connection_gone(5)
+    rig.core.connection_gone(5, rig.now_ms)
     assert request.is_dropped
     assert rig.core.parked == 0
 

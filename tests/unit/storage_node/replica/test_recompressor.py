@@ -316,7 +316,7 @@ def test_client_that_is_gone_has_its_batch_appended(rig: CoreRig) -> None:
     peer = FakePeer()
     rig.produce(topic_id, batch(), peer=peer)
     peer.is_connected = False
-    rig.core.connection_gone(peer.session)
+    rig.core.connection_gone(peer.session, rig.now_ms)
     rig.check()
     rig.recompress()
     assert len(rig.values(topic_id)) == 1

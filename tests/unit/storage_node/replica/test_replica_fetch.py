@@ -126,7 +126,7 @@ def test_a_session_belongs_to_its_connection(cluster, follower) -> None:
     follower.fetch(0)
     follower.peer = FakePeer(5_001)
     assert follower.fetch().answer.error_code == FetchSessionIdNotFoundError.code
-    cluster.nodes[1].core.connection_gone(5_000)
+    cluster.nodes[1].core.connection_gone(5_000, cluster.now_ms)
     assert not cluster.nodes[1].core._replica_fetch.sessions
 
 

@@ -419,5 +419,5 @@ def test_a_flush_that_ends_after_its_dir_was_lost_and_its_topic_deleted(rig: Cor
     rig.produce(u)
     rig.remove(t)
     flush.partition.log.finish_flush(work)
-    rig.core.flushed(flush.partition, flush.partition.log.recovery_point)
+    rig.core.flushed(flush.partition, flush.partition.log.recovery_point, rig.now_ms)
     assert flush.partition.state is PartitionState.DELETED

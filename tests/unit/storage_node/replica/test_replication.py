@@ -450,7 +450,9 @@ def test_a_failed_disk_of_a_follower_stops_only_what_it_held() -> None:
     """It leaves the ISR like any that is silent."""
     cluster = Replicas(node={"replica_lag_time_max_ms": 1_000})
     cluster.settle()
-    cluster.nodes[2].core.replicas.disk_failed(cluster.partition(2), KafkaStorageError("gone"))
+    cluster.nodes[2].core.replicas.disk_failed(
+        cluster.partition(2), KafkaStorageError("gone"), cluster.now_ms
+    )
     cluster.nodes[2].check()
     cluster.produce(timeout_ms=60_000)
     cluster.pass_time(3_000)
@@ -481,7 +483,7 @@ def test_who_follows_anew_is_told_everything_anew() -> None:
     cluster.pass_time(1_000)
     partition, fetchers = cluster.partition(2), cluster.nodes[2].core.replicas.fetchers
     fetchers.drop(partition.key)
-    fetchers.place(partition)
+    fetchers.place(partition, 0)
     cluster.pass_time(1_000)
     (followed,) = fetchers.followed
     assert (followed.leader_watermark, followed.leader_start) == (1, 0)

@@ -51,7 +51,9 @@ def test_an_answer_that_waits_for_metadata_goes_with_them() -> None:
     """Not at its deadline: at the very step that brings what it tells of."""
     rig = CoreRig()
     answers: list[int] = []
-    rig.core.when_metadata_reaches(rig.image.offset + 1, lambda: answers.append(rig.core.image.offset), 5_000)
+    rig.core.when_metadata_reaches(
+        rig.image.offset + 1, lambda: answers.append(rig.core.image.offset), 4_000, rig.now_ms
+    )
     rig.metadata(NoOpRecord())
     assert answers == [rig.image.offset]
 
@@ -74,7 +76,7 @@ def test_flush_ms_counts_from_the_first_record_that_is_not_flushed() -> None:
     # only the first record was in the flush: say so by its end offset
     work.sync()
     partition.log.finish_flush(work)
-    rig.core.flushed(partition, 1)
+    rig.core.flushed(partition, 1, rig.now_ms)
     rig.core.tick(1_500, 0)
     rig.check()
     assert rig.effects == [], "the second record is seen for the first time now"

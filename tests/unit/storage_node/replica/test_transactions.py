@@ -352,7 +352,7 @@ def test_markers_of_internal_topics_are_told(rig: TransactionRig) -> None:
     rig.core.transactions.on_marker = lambda *facts, **more: heard.append((*facts, more))
     rig.write(7, 0)
     rig.mark(7, 3, committed=False, topics=(("t", (0,)), ("__consumer_offsets", (0,))))
-    assert heard == [((topic_id, 0), 7, 3, {"is_commit": False, "offset": 0})]
+    assert heard == [((topic_id, 0), 7, 3, rig.now_ms, {"is_commit": False, "offset": 0})]
 
 
 def test_requests_name_a_bounded_number_of_partitions() -> None:
@@ -486,7 +486,7 @@ def test_the_producers_of_a_partition(rig: TransactionRig) -> None:
     )
     assert (second.error_code, second.producers) == (0, ())
     assert {third.error_code, fourth.error_code} == {UnknownTopicOrPartitionError.code}
-    status = rig.core.status()
+    status = rig.core.status(rig.now_ms)
     assert status["oldest_transactions"] == {
         "t-0": {"producer_id": 8, "first_offset": 2, "timestamp_ms": NOW}
     }
