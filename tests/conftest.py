@@ -37,6 +37,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 sys.path.insert(0, str(Path(__file__).parent / "fakes"))
 sys.path.insert(0, str(Path(__file__).parent / "sim"))
+sys.path.insert(0, str(Path(__file__).parent / "traces"))
 sys.path.insert(0, str(Path(__file__).parent / "oracle"))
 sys.path.insert(0, str(Path(__file__).parent / "fuzz"))
 

@@ -19,7 +19,19 @@ if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
 # from what waits to what computes
-FOLDERS = ("faults", "integration", "oracle", "golden", "fuzz", "contract", "unit", "tidy", "property", "sim")
+FOLDERS = (
+    "faults",
+    "integration",
+    "oracle",
+    "golden",
+    "fuzz",
+    "contract",
+    "unit",
+    "traces",
+    "tidy",
+    "property",
+    "sim",
+)
 ALONE = ("faults", "property", "sim")  # whose tests have nothing in common, and may take long
 SPARE_WORKERS = 2  # while others wait
 

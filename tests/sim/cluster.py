@@ -135,6 +135,8 @@ class Plan:
 class SimCluster:
     """See the module's docstring."""
 
+    node_class: type[SimNode] = SimNode
+
     def __init__(self, seed: int | str, plan: Plan | None = None, *, keep_trace: bool = False) -> None:
         self.world = World(seed, keep_trace=keep_trace)
         self.random = self.world.stream("cluster")
@@ -156,7 +158,7 @@ class SimCluster:
         )
         self._make_controllers()
         self.nodes = {
-            node_id: SimNode(self, node_id, self._node_config(node_id))
+            node_id: self.node_class(self, node_id, self._node_config(node_id))
             for node_id in range(1, self.plan.nodes + 1)
         }
         self.transport.servers |= {node.name: node for node in self.nodes.values()}

@@ -273,6 +273,7 @@ class SimController:
 
         def deliver() -> None:
             if other.is_alive:
+                self.cluster.world.on_message(f"c{self.node_id}", f"c{target}", body, (), None)
                 request = events.RequestReceived((self.node_id, life, correlation_id), body)
                 other.awake("request", lambda: other.step(request))
             elif self.life == life and self.random.random() < 0.5:
@@ -291,6 +292,7 @@ class SimController:
 
         def deliver() -> None:
             if other.is_alive and other.life == life:
+                self.cluster.world.on_message(f"c{self.node_id}", f"c{source}", body, frames, None)
                 response = events.ResponseReceived(correlation_id, body, frames)
                 other.awake("response", lambda: other.step(response) if other.life == life else None)
 

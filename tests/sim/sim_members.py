@@ -47,6 +47,8 @@ Reads = dict[TopicPartition, list[tuple[int, bytes]]]
 class SimMember(SimConsumer):
     """A member that reads SOURCE; its user takes what was fetched, and says so to the group."""
 
+    topic = SOURCE
+
     def __init__(self, cluster: SimCluster, name: str, group: str) -> None:
         super().__init__(cluster, name, may_seek=False, isolation=READ_COMMITTED)
         self.fetcher.reset_policy = EARLIEST_TIMESTAMP
@@ -77,7 +79,7 @@ class SimMember(SimConsumer):
 
     def start(self) -> None:
         """Join."""
-        self.core.subscribe((SOURCE,))
+        self.core.subscribe((self.topic,))
         self._poll()
         run(self._use())
 
@@ -159,7 +161,7 @@ class SimMember(SimConsumer):
         self._poll()
 
     def _start_at_committed(self, versions: dict[TopicPartition, int]) -> Steps:
-        topics = (TopicNamePartitions(SOURCE, tuple(tp.partition for tp in versions)),)
+        topics = (TopicNamePartitions(self.topic, tuple(tp.partition for tp in versions)),)
         request = OffsetFetchRequest((OffsetFetchGroup(self.group, topics),), True)
         floors = {tp: self.cluster.groups.floor(self.group, tp) for tp in versions}
         answer = yield from self.coordinator.insist(

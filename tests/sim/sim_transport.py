@@ -99,6 +99,7 @@ class SimReplies:
 
 @dataclass(eq=False)
 class _Pending:
+    request: Any
     done: Callable[[Any, Sequence[bytes]], None]
     timer: Any
 
@@ -136,7 +137,7 @@ class Link:
         timer = transport.world.after(
             timeout_ms, f"{self.owner.name} timeout {number}", lambda: self._time_out(number)
         )
-        self._pending[number] = _Pending(done, timer)
+        self._pending[number] = _Pending(body, done, timer)
         data = msgspec.msgpack.encode(body)
         copies = [bytes(frame) for frame in frames]
         label = f"{number} {api.name} {len(data)} {len(copies)}"
@@ -154,7 +155,7 @@ class Link:
             each.timer.cancel()
         self.transport.forget(self)
         for each in pending:
-            self._tell(each.done, NetworkError(f"the connection to {self.target} was lost"), ())
+            self._tell(each, NetworkError(f"the connection to {self.target} was lost"), ())
 
     def _arrive(self, number: int, api: Api, data: bytes, frames: list[bytes]) -> None:
         server = self.transport.servers[self.target]
@@ -178,22 +179,24 @@ class Link:
 
         body = msgspec.msgpack.decode(data, type=api.request)
         request = SimRequest(api, body, frames, peer, self.transport.world.now_ms, answer)
+        self.transport.world.on_message(self.owner.name, self.target, body, frames, None)
         server.awake(f"{number} {api.name}", lambda: server.receive(request) if peer.is_connected else None)
 
     def _answered(self, number: int, body: Any, frames: Sequence[bytes]) -> None:
         pending = self._pending.pop(number, None)
         if pending is not None:
             pending.timer.cancel()
-            self._tell(pending.done, body, frames)
+            self._tell(pending, body, frames)
 
     def _time_out(self, number: int) -> None:
         pending = self._pending.pop(number, None)
         if pending is not None:
-            self._tell(pending.done, NetworkError(f"{self.target} did not answer"), ())
+            self._tell(pending, NetworkError(f"{self.target} did not answer"), ())
 
-    def _tell(self, done: Callable[[Any, Sequence[bytes]], None], body: Any, frames: Sequence[bytes]) -> None:
+    def _tell(self, pending: _Pending, body: Any, frames: Sequence[bytes]) -> None:
         if self.owner.is_alive and self.owner.life == self.life:
-            self.owner.awake("answer", lambda: done(body, frames))
+            self.transport.world.on_message(self.target, self.owner.name, body, frames, pending.request)
+            self.owner.awake("answer", lambda: pending.done(body, frames))
 
 
 class Transport:

@@ -15,7 +15,8 @@ import random
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from typing import Any
 
 WALL_MS_AT_START = 1_700_000_000_000
 
@@ -81,7 +82,11 @@ class Pause:
 
 
 class World:
-    """Time passes only in `run`. `on_event` is called after everything that happens: check the laws there."""
+    """Time passes only in `run`. `on_event` is called after everything that happens: check the laws there.
+
+    `on_message` is called when a message arrives, before its receiver handles it: source, target, body (the
+    KafkaError of a request that failed), frames, and for a response the body of its request, if known.
+    """
 
     def __init__(self, seed: int | str, *, keep_trace: bool = False) -> None:
         self.seed = seed
@@ -89,6 +94,7 @@ class World:
         self.now_ms = 0
         self.events = 0  # that have happened
         self.on_event: Callable[[], None] = lambda: None
+        self.on_message: Callable[[str, str, Any, Sequence[bytes], Any], None] = lambda *_: None
         self.lines: list[str] | None = [] if keep_trace else None
         self._heap: list[tuple[int, int, Call]] = []
         self._number = 0
