@@ -1,1 +1,1 @@
-"""Group and transaction coordinators: state machines whose memory is the log of their partition."""
+"""Group and transaction coordinators: state machines over partitions of internal topics."""

@@ -1,4 +1,4 @@
-"""The coordinators of a node, put together of their parts."""
+"""Builds the coordinators of a storage node."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ CODEC = RecordCodec(encode_record, decode_record)
 
 
 def new_coordinators(host: GuestHost) -> Coordinators:
-    """For a node; a GuestFactory."""
+    """The group and transaction coordinators of one node; a GuestFactory."""
     return Coordinators(host, {CONSUMER_OFFSETS: GroupShard, TRANSACTION_STATE: TransactionShard}, CODEC)

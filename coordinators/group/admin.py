@@ -1,4 +1,4 @@
-"""What admins ask of groups: list, describe classic ones, delete. Pure.
+"""ListGroups, DescribeGroups and DeleteGroups. Pure.
 
 Source: Kafka GroupCoordinatorShard.java, GroupMetadataManager.java.
 """
@@ -23,25 +23,25 @@ from .group import as_listed, is_in_states
 
 if TYPE_CHECKING:
     from ...protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
-    from ..runtime.ports import Now, Surroundings, Token
-    from .facts import GroupFacts
+    from ..runtime.ports import Now, ShardContext, Token
     from .group import Group
+    from .group_counters import GroupCounters
     from .offset_store import OffsetStore
 
 
 class GroupAdmin:
-    """Requests of admins."""
+    """Handlers of the admin requests of one group shard."""
 
     def __init__(
-        self, groups: dict[str, Group], around: Surroundings, store: OffsetStore, facts: GroupFacts
+        self, groups: dict[str, Group], context: ShardContext, store: OffsetStore, counters: GroupCounters
     ) -> None:
         self._groups = groups
-        self._around = around
+        self._context = context
         self._store = store
-        self._facts = facts
+        self._counters = counters
 
     def list_groups(self, body: ListGroupsRequest, token: Token, now: Now) -> Outcome:
-        """ListGroups: those of this shard."""
+        """The groups of this shard that match the filters of the request."""
         del now
         states = frozenset(state.lower() for state in body.states)
         types = frozenset(kind.lower() for kind in body.types)
@@ -66,7 +66,8 @@ class GroupAdmin:
         if not isinstance(group, ClassicGroup):
             missing = GroupIdNotFoundError(f"there is no classic group {group_id}")
             return DescribedGroup(missing.code, group_id, ClassicState.DEAD.value, error_detail=str(missing))
-        is_stable = group.state is ClassicState.STABLE  # before that they have not agreed on an assignor
+        # until then the members have not agreed on an assignor
+        is_stable = group.state is ClassicState.STABLE
         members = tuple(
             DescribedMember(
                 member.member_id,
@@ -82,10 +83,10 @@ class GroupAdmin:
         return DescribedGroup(0, group_id, group.state_name, group.protocol_type, protocol or "", members)
 
     def delete(self, body: DeleteGroupsRequest, token: Token, now: Now) -> Outcome:
-        """DeleteGroups: each group that has no members, with all its offsets, those too that transactions
-        hold."""
+        """Delete groups without members, with all their offsets, including those of open transactions."""
         del now
-        outcome = Outcome(is_divisible=True)  # the group goes last: if it stays, it can be deleted again
+        # the group's own tombstone is the last one: after a partial append the delete can be repeated
+        outcome = Outcome(is_divisible=True)
         results = tuple(self._deleted(group_id, outcome) for group_id in body.group_ids)
         outcome.answer(token, DeleteGroupsResponse(results))
         return outcome
@@ -99,6 +100,6 @@ class GroupAdmin:
         except KafkaError as error:
             return DeletedGroup(group_id, error.code, str(error))
         offsets = self._store.tombstones(group_id)
-        self._facts.offset_deletions += len(offsets)
+        self._counters.offset_deletions += len(offsets)
         outcome.records += [*offsets, *group.tombstones()]
         return DeletedGroup(group_id, 0)

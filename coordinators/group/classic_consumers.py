@@ -1,10 +1,11 @@
-"""Members of a group of the new protocol that still speak the classic one (online migration). Pure.
+"""Members of a consumer-protocol group that still use the classic protocol (online migration). Pure.
 
-Their epoch is their generation. JoinGroup is a heartbeat that tells everything: it moves the member one step,
-and is answered at once with the member's epoch; SyncGroup tells the assignment. Heartbeats tell them to join
-again when there is a next step. Who does not, or does not sync, within its rebalance timeout, is taken out.
-Nobody leads: the coordinator assigns. Source: Kafka GroupMetadataManager.java
-classicGroupJoinToConsumerGroup, classicGroupSyncToConsumerGroup, classicGroupHeartbeatToConsumerGroup.
+Their member epoch is their generation. JoinGroup acts as a full heartbeat: it takes the member's next
+reconciliation step and is answered at once with the member's epoch; SyncGroup returns the assignment.
+Heartbeats return REBALANCE_IN_PROGRESS when there is a next step. A member that does not join or sync within
+its rebalance timeout is removed. There is no group leader: the coordinator assigns. Source: Kafka
+GroupMetadataManager.java classicGroupJoinToConsumerGroup, classicGroupSyncToConsumerGroup,
+classicGroupHeartbeatToConsumerGroup.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from ...protocol.records.group_records import (
 from ..runtime.ports import Outcome
 from .consumer_member import MemberState
 from .group import fenced_instance
-from .joining import check_join
+from .join_group import check_join
 from .migration import assignment_bytes, can_downgrade, partitions_by_id
 
 if TYPE_CHECKING:
@@ -57,30 +58,32 @@ if TYPE_CHECKING:
     from .member_ids import MemberIds
 
 
-class _Who(NamedTuple):
-    """What every request says of its member."""
+class _MemberRef(NamedTuple):
+    """Member id and instance id of a request."""
 
     member_id: str
     instance_id: str | None
 
 
 class ClassicConsumers:
-    """JoinGroup, SyncGroup, Heartbeat and LeaveGroup to groups of the new protocol that have members."""
+    """JoinGroup, SyncGroup, Heartbeat and LeaveGroup for consumer-protocol groups that have members."""
 
     def __init__(self, members: ConsumerMembers, heartbeats: ConsumerHeartbeats, ids: MemberIds) -> None:
         self._members = members
-        self._around = members.around
+        self._context = members.context
         self._heartbeats = heartbeats
         self._ids = ids
 
     # --- joining ----------------------------------------------------------------------------------------
 
     def join(self, body: JoinGroupRequest, token: Token, now: Now) -> Outcome:
-        """Join, or take the next step."""
+        """Add the member, or take its next reconciliation step."""
         group = self._members.group(body.group_id)
-        check_join(body, token, self._around.config.now)
+        check_join(body, token, self._context.config.now)
         if not _supports(group, body):
-            raise InconsistentGroupProtocolError(f"{body.group_id} shares no assignor with the member")
+            raise InconsistentGroupProtocolError(
+                f"group {body.group_id!r} and the member have no assignor in common"
+            )
         member_id = body.member_id or self._ids.new(
             body.group_instance_id or body.client_id or token.client_id, now
         )
@@ -92,57 +95,59 @@ class ClassicConsumers:
         subscription = decode_subscription(body.protocols[0].metadata)
         draft = self._members.draft(group)
         before = self._member_for(draft, body, member_id)
-        told = _told(body, token, subscription)
-        self._heartbeats.update_member(draft, before, member_id, told, now)
+        metadata = _member_metadata(body, token, subscription)
+        self._heartbeats.update_member(draft, before, member_id, metadata, now)
         owned = partitions_by_id(subscription.owned, self._members.topics)
         draft.assign(self._members.assignor_names)
         draft.reconcile(member_id, owned, draft.group.members[member_id].epoch)
         after = draft.group.members[member_id]
         outcome = Outcome(draft.decided())
-        if can_downgrade(draft.group, (), self._around.config.now):
+        if can_downgrade(draft.group, (), self._context.config.now):
             outcome.records += self._members.downgrade(draft.group, (), now)
         outcome.answer(
             token,
             JoinGroupResponse(0, after.epoch, PROTOCOL_TYPE, body.protocols[0].name, "", member_id),
         )
         self._members.begin_session(body.group_id, after, now)
-        self._around.timers.cancel(("classic_join", body.group_id, member_id))
+        self._context.timers.cancel(("classic_join", body.group_id, member_id))
         self._expect("classic_sync", body.group_id, after, now)
         return outcome
 
     def _member_for(self, draft: ConsumerDraft, body: JoinGroupRequest, member_id: str) -> Member | None:
-        """The member as it is; None: it is new. A static member without a member id takes over whoever has
-        its instance id: in the classic protocol nobody says that it has left."""
+        """The current state of the member; None if it is new. A static member without a member id replaces
+        the one with its instance id: the classic protocol has no message for a temporary leave."""
         group = draft.group
         if body.group_instance_id is None:
             found = group.members.get(member_id)
         else:
             found = group.static_member(body.group_instance_id)
             if body.member_id:
-                return _own(found, _Who(body.member_id, body.group_instance_id))
+                return _own(found, _MemberRef(body.member_id, body.group_instance_id))
             if found is not None:
                 draft.replace(found, member_id)
                 return draft.group.members[member_id]
-        limit = self._around.config.now.group_consumer_max_size
+        limit = self._context.config.now.group_consumer_max_size
         if found is None and group.member_count >= limit:
             raise GroupMaxSizeReachedError(f"group {group.group_id!r} has {limit} members already")
         return found
 
-    # --- going on ---------------------------------------------------------------------------------------
+    # --- sync, heartbeat, leave -----------------------------------------------------------------------------
 
     def sync(self, body: SyncGroupRequest, token: Token, now: Now) -> Outcome:
-        """The member's assignment, at once."""
+        """The member's assignment, without waiting."""
         group = self._members.group(body.group_id)
-        member = _classic(group, _Who(body.member_id, body.group_instance_id))
+        member = _classic(group, _MemberRef(body.member_id, body.group_instance_id))
         _check_generation(member, body.generation_id)
         assert member.classic is not None
         name, _ = member.classic.supported_protocols[0]
         if body.protocol_type not in (None, PROTOCOL_TYPE) or body.protocol_name not in (None, name):
-            raise InconsistentGroupProtocolError(f"the member's protocol is {PROTOCOL_TYPE} with {name}")
+            raise InconsistentGroupProtocolError(
+                f"member {member.member_id!r} uses protocol type {PROTOCOL_TYPE!r} with assignor {name!r}"
+            )
         if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._expect_if_not_yet(body.group_id, member, now)
-            raise RebalanceInProgressError(f"{body.group_id} rebalances: join again")
-        self._around.timers.cancel(("classic_sync", body.group_id, member.member_id))
+            raise RebalanceInProgressError(f"group {body.group_id!r} is rebalancing: rejoin")
+        self._context.timers.cancel(("classic_sync", body.group_id, member.member_id))
         self._members.begin_session(body.group_id, member, now)
         outcome = Outcome()
         assignment = assignment_bytes(member, self._members.topics)
@@ -150,9 +155,9 @@ class ClassicConsumers:
         return outcome
 
     def heartbeat(self, body: HeartbeatRequest, token: Token, now: Now) -> Outcome:
-        """The member lives, and is told to join again if it has a next step to take."""
+        """Renew the session; REBALANCE_IN_PROGRESS if the member has a reconciliation step to take."""
         group = self._members.group(body.group_id)
-        member = _classic(group, _Who(body.member_id, body.group_instance_id))
+        member = _classic(group, _MemberRef(body.member_id, body.group_instance_id))
         _check_generation(member, body.generation_id)
         self._members.begin_session(body.group_id, member, now)
         outcome = Outcome()
@@ -164,7 +169,8 @@ class ClassicConsumers:
         return outcome
 
     def leave(self, body: LeaveGroupRequest, token: Token, now: Now) -> Outcome:
-        """Members go, each for itself; admins take out static members of either protocol."""
+        """Remove members, each with a result of its own; admins may remove static members of either
+        protocol."""
         group = self._members.group(body.group_id)
         left: dict[str, None] = {}
         answers = []
@@ -182,8 +188,8 @@ class ClassicConsumers:
     # --- timers -----------------------------------------------------------------------------------------
 
     def _expect_if_not_yet(self, group_id: str, member: Member, now: Now) -> None:
-        """It is told to join again: the time runs from the first time on."""
-        if self._around.timers.deadline_of(("classic_join", group_id, member.member_id)) is None:
+        """The member was asked to rejoin: the timeout runs from the first such response."""
+        if self._context.timers.deadline_of(("classic_join", group_id, member.member_id)) is None:
             self._expect("classic_join", group_id, member, now)
 
     def _expect(self, kind: str, group_id: str, member: Member, now: Now) -> None:
@@ -195,40 +201,44 @@ class ClassicConsumers:
                 return Outcome()
             return self._members.take_out(self._members.group(group_id), [member_id], then)
 
-        self._around.timers.set((kind, group_id, member_id), now.ms + member.told.rebalance_timeout_ms, over)
+        self._context.timers.set(
+            (kind, group_id, member_id), now.ms + member.metadata.rebalance_timeout_ms, over
+        )
 
 
-def _own(found: Member | None, who: _Who) -> Member:
+def _own(found: Member | None, ref: _MemberRef) -> Member:
     if found is None:
-        raise UnknownMemberIdError(f"there is no member {who.instance_id or who.member_id!r}")
-    if found.member_id != who.member_id:
-        raise fenced_instance(who.instance_id, found.member_id)
+        raise UnknownMemberIdError(f"the group has no member {ref.instance_id or ref.member_id!r}")
+    if found.member_id != ref.member_id:
+        raise fenced_instance(ref.instance_id, found.member_id)
     return found
 
 
-def _classic(group: ConsumerGroup, who: _Who) -> Member:
+def _classic(group: ConsumerGroup, ref: _MemberRef) -> Member:
     """Errors: UnknownMemberIdError, FencedInstanceIdError."""
-    is_static = who.instance_id is not None
-    found = group.static_member(who.instance_id) if is_static else group.members.get(who.member_id)
-    member = _own(found, who)
+    is_static = ref.instance_id is not None
+    found = group.static_member(ref.instance_id) if is_static else group.members.get(ref.member_id)
+    member = _own(found, ref)
     if member.classic is None:
-        raise UnknownMemberIdError(f"{who.member_id!r} does not speak the classic protocol")
+        raise UnknownMemberIdError(f"member {ref.member_id!r} uses the consumer protocol")
     return member
 
 
 def _leaving(group: ConsumerGroup, leaving: LeavingMember) -> Member:
     instance_id = leaving.group_instance_id
     if leaving.member_id:
-        return _classic(group, _Who(leaving.member_id, instance_id))
+        return _classic(group, _MemberRef(leaving.member_id, instance_id))
     found = group.static_member(instance_id)
     if found is None:
-        raise UnknownMemberIdError(f"nobody has the instance id {instance_id!r}")
+        raise UnknownMemberIdError(f"the group has no member with group.instance.id {instance_id!r}")
     return found
 
 
 def _check_generation(member: Member, generation: int) -> None:
     if generation != member.epoch:
-        raise IllegalGenerationError(f"{member.member_id!r} is at {member.epoch}, not {generation}")
+        raise IllegalGenerationError(
+            f"member {member.member_id!r} is at generation {member.epoch}, the request says {generation}"
+        )
 
 
 def _has_next_step(group: ConsumerGroup, member: Member) -> bool:
@@ -242,7 +252,7 @@ def _has_next_step(group: ConsumerGroup, member: Member) -> bool:
 
 
 def _supports(group: ConsumerGroup, body: JoinGroupRequest) -> bool:
-    """Has the member an assignor that all classic members have?"""
+    """Whether the member supports an assignor that all classic members support."""
     if body.protocol_type != PROTOCOL_TYPE or not body.protocols:
         return False
     names = {each.name for each in body.protocols}
@@ -252,7 +262,7 @@ def _supports(group: ConsumerGroup, body: JoinGroupRequest) -> bool:
     return bool(names)
 
 
-def _told(
+def _member_metadata(
     body: JoinGroupRequest, token: Token, subscription: Subscription
 ) -> ConsumerGroupMemberMetadataValue:
     protocols = tuple(ClassicProtocol(each.name, each.metadata) for each in body.protocols)

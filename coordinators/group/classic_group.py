@@ -1,6 +1,6 @@
-"""A classic group: its members, what they have in common, and what may be asked of it now. Pure data.
+"""A classic group: members, protocol, generation, and the checks of requests against them. Pure data.
 
-Who waits, timers and answers are rebalances.py's. Source: Kafka ClassicGroup.java.
+rebalances.py has the timers, the waiting requests and the responses. Source: Kafka ClassicGroup.java.
 
 Invariant: `static_members` are exactly the members with an instance id; the leader is a member; in state
 Empty there are no members, in CompletingRebalance and Stable there are some.
@@ -29,13 +29,13 @@ from .group import GroupType, fenced_instance
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MAX_GENERATION = 2**31 - 1  # it is four bytes in the record
+MAX_GENERATION = 2**31 - 1  # the record stores it in four bytes
 
 
 class ClassicGroup:
-    """One group of the classic protocol. Fulfils Group.
+    """One group of the classic protocol. Implements Group.
 
-    A group without protocol type is a simple one: somebody has committed offsets without any membership.
+    A group without protocol type is a simple one: offsets were committed without membership.
     """
 
     group_type = GroupType.CLASSIC
@@ -44,66 +44,71 @@ class ClassicGroup:
         self.group_id = group_id
         self.state = ClassicState.EMPTY
         self.previous_state = ClassicState.EMPTY
-        self.state_since_ms = state_since_ms  # wall time; NO_TIMESTAMP: nobody knows
+        self.state_since_ms = state_since_ms  # wall time; NO_TIMESTAMP: unknown
         self.generation = 0
         self.protocol_type = ""
         self.protocol: str | None = None  # the assignor of this generation
         self.leader: str | None = None
         self.members: dict[str, ClassicMember] = {}
         self.static_members: dict[str, str] = {}  # member id by instance id
-        self.pending_joins: set[str] = set()  # ids that were given away, not joined yet; never iterated
-        self.pending_syncs: dict[str, None] = {}  # members that have not synced in this generation, in order
-        self.member_was_added = False  # while the first rebalance waits for more
-        self.has_no_leader = False  # it comes from the new protocol: nobody has assigned this generation
-        self._topics: frozenset[str] | None = None  # that its members read; None: that cannot be told
+        # member ids that were handed out and have not joined yet; never iterated
+        self.pending_joins: set[str] = set()
+        # members that have not sent SyncGroup in this generation, ordered
+        self.pending_syncs: dict[str, None] = {}
+        self.member_was_added = False  # during the initial rebalance delay
+        # migrated from the consumer protocol: no leader has assigned this generation
+        self.has_no_leader = False
+        self._topics: frozenset[str] | None = None  # subscribed topics of all members; None: unknown
 
-    # --- the face of all groups --------------------------------------------------------------------------
+    # --- Group ----------------------------------------------------------------------------------------------
 
     @property
     def state_name(self) -> str:
-        """Kafka's name of the state."""
         return self.state.value
 
     @property
     def member_count(self) -> int:
-        """Members, without those that are to join yet."""
+        """Excludes member ids that have not joined yet."""
         return len(self.members)
 
     @property
     def is_empty(self) -> bool:
-        """No members."""
         return self.state is ClassicState.EMPTY
 
     @property
     def reads_topics(self) -> bool:
-        """Its members are consumers."""
+        """Whether the members are consumers."""
         return self.protocol_type == PROTOCOL_TYPE
 
     def has_member(self, member_id: str) -> bool:
-        """Is this id a member now?"""
         return member_id in self.members
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Does a member read it? Of consumers whose subscriptions cannot be read, yes."""
+        """Whether a member subscribes to `topic`; True if a consumer's subscription cannot be decoded."""
         return self.reads_topics if self._topics is None else topic in self._topics
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ClassicMember:
-        """The member. Errors: UnknownMemberIdError; FencedInstanceIdError if another one has its place."""
+        """The member with this id. Errors: UnknownMemberIdError; FencedInstanceIdError if another member has
+        its instance id."""
         if group_instance_id is not None:
             holder = self.static_members.get(group_instance_id)
             if holder is None:
-                raise UnknownMemberIdError(f"{self.group_id} has no member {group_instance_id}")
+                raise UnknownMemberIdError(
+                    f"group {self.group_id!r} has no member with group.instance.id {group_instance_id!r}"
+                )
             if holder != member_id:
                 raise fenced_instance(group_instance_id, holder)
         member = self.members.get(member_id)
         if member is None:
-            raise UnknownMemberIdError(f"{self.group_id} has no member {member_id}")
+            raise UnknownMemberIdError(f"group {self.group_id!r} has no member {member_id!r}")
         return member
 
     def check_generation(self, generation: int) -> None:
         """Errors: IllegalGenerationError if it is not the group's."""
         if generation != self.generation:
-            raise IllegalGenerationError(f"the generation is {self.generation}, not {generation}")
+            raise IllegalGenerationError(
+                f"group {self.group_id!r} is at generation {self.generation}, the request says {generation}"
+            )
 
     def check_offset_commit(
         self,
@@ -113,8 +118,8 @@ class ClassicGroup:
         *,
         is_transactional: bool,
     ) -> None:
-        """May this commit be taken? Who claims no membership may commit to an empty group; in a transaction
-        to any group, as old producers name none."""
+        """Commits without membership are allowed to an empty group and, inside a transaction, to any group:
+        older producers send no member id."""
         claims = bool(member_id) or group_instance_id is not None or generation_id_or_member_epoch >= 0
         if self.is_empty and generation_id_or_member_epoch < 0:
             return
@@ -122,30 +127,35 @@ class ClassicGroup:
             self.check_member(member_id, group_instance_id)
             self.check_generation(generation_id_or_member_epoch)
         elif not is_transactional:
-            raise UnknownMemberIdError(f"{self.group_id} has members: only they commit")
+            raise UnknownMemberIdError(f"group {self.group_id!r} has members: only members may commit")
         if self.state is ClassicState.COMPLETING_REBALANCE and not is_transactional:
-            raise RebalanceInProgressError(f"{self.group_id} has no assignments yet")
+            raise RebalanceInProgressError(
+                f"group {self.group_id!r} is rebalancing: commit after the assignment"
+            )
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Anyone may read offsets of a classic group."""
+        """Any client may read the offsets of a classic group."""
 
     def check_offset_delete(self) -> None:
-        """Of consumers it is known what they read; any other group must be empty."""
+        """The group must be empty, unless its members are consumers, whose subscriptions are known."""
         if not self.is_empty and not self.reads_topics:
-            raise NonEmptyGroupError(f"{self.group_id} has members, and what they read is not known")
+            raise NonEmptyGroupError(
+                f"group {self.group_id!r} has members of protocol type {self.protocol_type!r}, whose"
+                " subscriptions are unknown"
+            )
 
     def check_group_delete(self) -> None:
-        """It must be empty."""
+        """Errors: NonEmptyGroupError."""
         if not self.is_empty:
-            raise NonEmptyGroupError(f"{self.group_id} has {len(self.members)} members")
+            raise NonEmptyGroupError(f"group {self.group_id!r} has {len(self.members)} members")
 
     def tombstones(self) -> list[Record]:
-        """One; it is also how the shard itself forgets a group that no record tells of."""
+        """One tombstone; the shard also drops a group without a record by replaying it."""
         return [Record(GroupMetadataKey(self.group_id), None)]
 
     def offsets_expire_since(self, commit_ms: int) -> int | None:
-        """Of a simple group the commit counts; else the time since which it is empty. While it rebalances
-        nothing expires: what its members will read is not known."""
+        """The commit time for a simple group, else the time since which the group is empty. None during a
+        rebalance: the next subscriptions are unknown."""
         if not self.protocol_type:
             return commit_ms
         if self.is_empty:
@@ -157,21 +167,21 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that a member asks for."""
+        """The longest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
     def joining_count(self) -> int:
-        """Members whose JoinGroup waits."""
+        """Members with a waiting JoinGroup."""
         return sum(member.joining is not None for member in self.members.values())
 
     @property
     def all_have_joined(self) -> bool:
-        """Nobody is missing, also of those that were given an id."""
+        """All members have joined, and all member ids that were handed out."""
         return not self.pending_joins and self.joining_count == len(self.members)
 
     def add(self, member: ClassicMember, protocol_type: str) -> None:
-        """One more member; the first one says what the group is for, and leads."""
+        """Add a member; the first one sets the protocol type and becomes leader."""
         assert member.group_instance_id not in self.static_members
         if not self.members:
             self.protocol_type = protocol_type
@@ -183,7 +193,7 @@ class ClassicGroup:
         self.pending_joins.discard(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """It is no member, and not about to become one; if it led, the one that is here longest does."""
+        """Remove a member or a pending member id; if it led, the longest-standing member becomes leader."""
         member = self.members.pop(member_id, None)
         if member is not None and member.group_instance_id is not None:
             del self.static_members[member.group_instance_id]
@@ -193,10 +203,10 @@ class ClassicGroup:
         self.pending_syncs.pop(member_id, None)
 
     def rename(self, member: ClassicMember, member_id: str) -> None:
-        """The static member goes on under another id, in all its roles."""
+        """Replace the static member's id in all its roles."""
         assert member.group_instance_id is not None
         old, member.member_id = member.member_id, member_id
-        self.members = {each.member_id: each for each in self.members.values()}  # its turn stays the same
+        self.members = {each.member_id: each for each in self.members.values()}  # its position stays the same
         self.static_members[member.group_instance_id] = member_id
         if self.leader == old:
             self.leader = member_id
@@ -204,14 +214,14 @@ class ClassicGroup:
             self.pending_syncs = {member_id if each == old else each: None for each in self.pending_syncs}
 
     def supports(self, protocol_type: str, protocols: tuple[GroupProtocol, ...]) -> bool:
-        """Is there an assignor among these that all members have?"""
+        """Whether the members have one of these assignors in common."""
         if not self.members:
             return bool(protocol_type) and bool(protocols)
         common = self._common_protocols()
         return protocol_type == self.protocol_type and any(each.name in common for each in protocols)
 
     def vote(self) -> str:
-        """The assignor that most members like best, of those that all have."""
+        """The assignor with the most votes among those that all members support."""
         common = self._common_protocols()
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -224,14 +234,15 @@ class ClassicGroup:
         return frozenset(set.intersection(*names)) if names else frozenset()
 
     def elect_joined_leader(self) -> bool:
-        """If the leader has not joined again, the first one that did leads. False: nobody has joined."""
+        """Keep the leader if it has rejoined, else take the first member that has. False: no member has
+        joined."""
         joined = [member for member in self.members.values() if member.joining is not None]
         if joined and self.leader not in {member.member_id for member in joined}:
             self.leader = joined[0].member_id
         return bool(joined)
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """What the leader gets to see."""
+        """Members with their subscriptions, for the leader's JoinGroup response."""
         return tuple(
             JoinedMember(member.member_id, member.group_instance_id, member.metadata(self.protocol))
             for member in self.members.values()
@@ -241,18 +252,16 @@ class ClassicGroup:
 
     @property
     def can_rebalance(self) -> bool:
-        """May it begin to prepare a rebalance?"""
         return ClassicState.PREPARING_REBALANCE in CLASSIC_TRANSITIONS[self.state]
 
     def become(self, state: ClassicState, wall_ms: int) -> None:
-        """Go to another state."""
         assert state in CLASSIC_TRANSITIONS[self.state], f"{self.group_id}: {self.state} to {state}"
         self.previous_state, self.state = self.state, state
         self.state_since_ms = wall_ms
 
     def next_generation(self, wall_ms: int) -> None:
-        """All that will be in it have joined; without members it is an empty one. The numbers start again
-        at 1 after the largest."""
+        """Start the next generation; without members it is an empty one. Generations wrap to 1 after the
+        largest."""
         self.generation = self.generation + 1 if self.generation < MAX_GENERATION else 1
         self.protocol = self.vote() if self.members else None
         self.pending_syncs = {}
@@ -260,7 +269,7 @@ class ClassicGroup:
         self.become(ClassicState.COMPLETING_REBALANCE if self.members else ClassicState.EMPTY, wall_ms)
 
     def note_topics(self) -> None:
-        """Read from the members' metadata which topics they read, if they are consumers."""
+        """Cache the subscribed topics from the members' metadata, if the members are consumers."""
         self._topics = None
         if not self.reads_topics or (self.members and self.protocol is None):
             return
@@ -275,7 +284,7 @@ class ClassicGroup:
     # --- the log -----------------------------------------------------------------------------------------
 
     def as_record(self, assignments: Mapping[str, bytes]) -> Record:
-        """The generation as the log remembers it, with the members' assignments by member id."""
+        """The GroupMetadata record of this generation; `assignments` by member id."""
         members = tuple(
             member.as_record(self.protocol, assignments.get(member.member_id, b""))
             for member in self.members.values()
@@ -286,8 +295,8 @@ class ClassicGroup:
         return Record(GroupMetadataKey(self.group_id), value)
 
     def apply(self, value: GroupMetadataValue) -> bool:
-        """What it has just written is in the log: if that are the assignments that its members wait for, they
-        count from now on. True if this has ended a rebalance."""
+        """Apply the group's own record after its append. If it holds the assignments of the current rebalance
+        they take effect; True if this completed the rebalance."""
         if value.generation != self.generation or not value.members:
             return False
         for saved in value.members:
@@ -301,7 +310,7 @@ class ClassicGroup:
 
 
 def group_from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """The group as it was when the record was written; nobody waits."""
+    """The group as the record describes it, without waiting requests."""
     group = ClassicGroup(group_id, value.current_state_ms)
     group.protocol_type, group.generation = value.protocol_type, value.generation
     group.protocol = value.protocol

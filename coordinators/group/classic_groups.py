@@ -1,7 +1,7 @@
-"""All classic groups of a shard: their requests, their records, and what becomes of them on a load. Pure.
+"""The classic groups of a shard: requests, records and sessions after a load. Pure.
 
-What is hard is the last complete generation of each group (GroupMetadata); all else is soft, and stands in
-the group's own fields. Source: Kafka GroupMetadataManager.java.
+Hard state is the last complete generation of each group (GroupMetadata); everything else is soft and kept in
+the fields of the group. Source: Kafka GroupMetadataManager.java.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from ...protocol.records.group_records import GroupMetadataKey, GroupMetadataVal
 from ..runtime.ports import Outcome
 from .classic_group import ClassicGroup, group_from_record
 from .classic_states import ClassicState
-from .joining import Joining
-from .leaving import Leaving
+from .join_group import JoinGroupHandler
+from .leave_group import LeaveGroupHandler
 from .member_ids import MemberIds
 from .rebalances import Rebalances
-from .syncing import Syncing
+from .sync_group import SyncGroupHandler
 
 if TYPE_CHECKING:
     from ...protocol.messages.groups import (
@@ -26,35 +26,35 @@ if TYPE_CHECKING:
         LeaveGroupRequest,
         SyncGroupRequest,
     )
-    from ..runtime.ports import Now, Record, Surroundings, Token
-    from .facts import GroupFacts
+    from ..runtime.ports import Now, Record, ShardContext, Token
     from .group import Group
+    from .group_counters import GroupCounters
     from .group_state_counts import GroupStateCounts
 
 
 class ClassicGroups:
-    """The classic groups among `groups`."""
+    """Dispatches requests and records to the classic groups among `groups`."""
 
     def __init__(
         self,
         groups: dict[str, Group],
-        around: Surroundings,
+        context: ShardContext,
         partition: int,
-        facts: GroupFacts,
+        counters: GroupCounters,
         state_counts: GroupStateCounts,
     ) -> None:
-        self.rebalances = Rebalances(groups, around, state_counts)
+        self.rebalances = Rebalances(groups, context, state_counts)
         self._groups = groups
-        self._around = around
-        self._facts = facts
-        self.ids = MemberIds(partition, around)
-        self._joining = Joining(groups, around, self.rebalances, self.ids)
-        self._syncing = Syncing(self.rebalances)
-        self._leaving = Leaving(self.rebalances)
+        self._context = context
+        self._counters = counters
+        self.ids = MemberIds(partition, context)
+        self._joining = JoinGroupHandler(groups, context, self.rebalances, self.ids)
+        self._syncing = SyncGroupHandler(self.rebalances)
+        self._leaving = LeaveGroupHandler(self.rebalances)
         self._is_loaded = False
 
     def join(self, body: JoinGroupRequest, token: Token, now: Now) -> Outcome:
-        """JoinGroup; it makes the group if there is none, or an empty one of the new protocol."""
+        """JoinGroup; creates the group, or replaces an empty consumer-protocol group."""
         return self._joining.join(body, token, now)
 
     def sync(self, body: SyncGroupRequest, token: Token, now: Now) -> Outcome:
@@ -72,11 +72,11 @@ class ClassicGroups:
     def _group(self, group_id: str) -> ClassicGroup:
         group = self._groups.get(group_id)
         if not isinstance(group, ClassicGroup):
-            raise UnknownMemberIdError(f"there is no group {group_id}")
+            raise UnknownMemberIdError(f"group {group_id!r} does not exist")
         return group
 
-    def has_committed(self, group: ClassicGroup, member_id: str, now: Now) -> None:
-        """A member that commits lives."""
+    def on_commit(self, group: ClassicGroup, member_id: str, now: Now) -> None:
+        """A commit renews the member's session."""
         member = group.members.get(member_id)
         if member is not None and group.state in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
             self.rebalances.begin_session(group, member, now)
@@ -84,7 +84,7 @@ class ClassicGroups:
     # --- the log -----------------------------------------------------------------------------------------
 
     def replay(self, record: Record) -> None:
-        """A generation is written; or the group is gone, or is one of the new protocol from now on."""
+        """Apply a GroupMetadata record, or drop a classic group that was deleted or upgraded."""
         key, value = record
         assert isinstance(key, GroupMetadataKey)
         group = self._groups.get(key.group)
@@ -94,20 +94,20 @@ class ClassicGroups:
                 del self._groups[key.group]
             return
         assert isinstance(value, GroupMetadataValue)
-        founded = self._joining.founded(key.group)
-        if founded is not None:
-            self._groups[key.group] = founded
+        take_new_group = self._joining.take_new_group(key.group)
+        if take_new_group is not None:
+            self._groups[key.group] = take_new_group
         elif isinstance(group, ClassicGroup) and self._is_loaded:
-            self._facts.completed_rebalances += group.apply(value)
+            self._counters.completed_rebalances += group.apply(value)
         else:
             self._groups[key.group] = group_from_record(key.group, value)
 
     def on_loaded(self, now: Now) -> Outcome:
-        """Every member gets a fresh session. If the limit was lowered meanwhile, who is too many finds out
-        when all join again."""
+        """Start a new session for every member. If group.max.size was lowered, surplus members are rejected
+        when all rejoin."""
         self._is_loaded = True
         outcome = Outcome()
-        limit = self._around.config.now.group_max_size
+        limit = self._context.config.now.group_max_size
         for group in list(self._groups.values()):
             if isinstance(group, ClassicGroup):
                 self._begin_sessions(group, now)
@@ -116,16 +116,16 @@ class ClassicGroups:
         return outcome
 
     def adopt(self, group_id: str, now: Now) -> None:
-        """The outcome that is being decided makes this a classic group, with members that are in another one
-        now. Once it is applied, they get a session and are to join again."""
-        self._around.timers.set(("adopt", group_id), now.ms, lambda then: self._adopted(group_id, then))
+        """Register a group that the current outcome downgrades to the classic protocol. Once the outcome is
+        applied, its members get sessions and have to rejoin."""
+        self._context.timers.set(("adopt", group_id), now.ms, lambda then: self._adopted(group_id, then))
 
     def _adopted(self, group_id: str, now: Now) -> Outcome:
         outcome = Outcome()
         group = self._groups.get(group_id)
         if isinstance(group, ClassicGroup) and not group.is_empty:
             self._begin_sessions(group, now)
-            self.rebalances.prepare_or_complete(group, now, outcome)
+            self.rebalances.prepare_or_complete_rebalance(group, now, outcome)
         return outcome
 
     def _begin_sessions(self, group: ClassicGroup, now: Now) -> None:
@@ -133,6 +133,6 @@ class ClassicGroups:
             self.rebalances.begin_session(group, member, now)
 
     def close(self) -> list[Token]:
-        """All whose JoinGroup or SyncGroup waits."""
+        """All waiting JoinGroup and SyncGroup requests."""
         groups = [group for group in self._groups.values() if isinstance(group, ClassicGroup)]
         return [token for group in groups for member in group.members.values() for token in member.waiting]

@@ -14,10 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ClassicMember:
-    """One member, with the requests of it that wait.
+    """One member and its waiting requests.
 
-    Invariant: it waits for a join only while the group prepares a rebalance, for a sync only while the group
-    completes one.
+    Invariant: a JoinGroup waits only in PreparingRebalance, a SyncGroup only in CompletingRebalance.
     """
 
     member_id: str
@@ -26,33 +25,32 @@ class ClassicMember:
     client_host: str
     rebalance_timeout_ms: int
     session_timeout_ms: int
-    protocols: tuple[GroupProtocol, ...]  # the assignors it can use, the best first
+    protocols: tuple[GroupProtocol, ...]  # the assignors that it supports, in order of preference
     assignment: bytes = b""
-    joining: Token | None = None  # its JoinGroup that waits
-    syncing: Token | None = None  # its SyncGroup that waits
-    is_new: bool = False  # it has never had an answer to a JoinGroup, so it does not heartbeat
+    joining: Token | None = None  # its waiting JoinGroup
+    syncing: Token | None = None  # its waiting SyncGroup
+    is_new: bool = False  # it has had no JoinGroup response yet, so it cannot heartbeat
 
     @property
     def waiting(self) -> list[Token]:
-        """Its requests that are not answered."""
+        """Its waiting JoinGroup and SyncGroup."""
         return [token for token in (self.joining, self.syncing) if token is not None]
 
     @property
     def waits(self) -> bool:
-        """It is not expected to heartbeat. One that is new is given up some time, even while it waits: it may
-        have joined again under another id."""
+        """Whether a waiting request replaces its heartbeats. Not for new members: the client may have
+        rejoined under another member id, so their session still expires."""
         return not self.is_new and bool(self.waiting)
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it says for this assignor; nothing if it does not have it."""
+        """The member's subscription for this assignor; empty if it does not support it."""
         return next((each.metadata for each in self.protocols if each.name == protocol), b"")
 
     def vote(self, candidates: frozenset[str]) -> str:
-        """The best of its assignors among these, which all members have."""
+        """The most preferred of its assignors among `candidates`."""
         return next(each.name for each in self.protocols if each.name in candidates)
 
     def as_record(self, protocol: str | None, assignment: bytes) -> GroupMember:
-        """As the log remembers it."""
         return GroupMember(
             self.member_id,
             self.group_instance_id,

@@ -1,4 +1,4 @@
-"""The states of a classic group, and which may follow which. Pure. Source: Kafka ClassicGroupState.java."""
+"""States and transitions of a classic group. Pure. Source: Kafka ClassicGroupState.java."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class ClassicState(Enum):
-    """Where a classic group stands; the values are Kafka's names."""
+    """The values are Kafka's state names."""
 
     EMPTY = "Empty"  # no members; there may be offsets
-    PREPARING_REBALANCE = "PreparingRebalance"  # members are to join, those that did wait
-    COMPLETING_REBALANCE = "CompletingRebalance"  # all have joined; the leader is to bring assignments
+    PREPARING_REBALANCE = "PreparingRebalance"  # waits for JoinGroup of all members
+    COMPLETING_REBALANCE = "CompletingRebalance"  # all have joined; waits for the leader's SyncGroup
     STABLE = "Stable"
-    DEAD = "Dead"  # deleted, or no longer here
+    DEAD = "Dead"  # deleted, upgraded, or its partition has moved to another coordinator
 
 
 _S = ClassicState
@@ -25,21 +25,21 @@ CLASSIC_TRANSITIONS: Mapping[ClassicState, Mapping[ClassicState, str]] = Mapping
     {
         _S.EMPTY: {
             _S.PREPARING_REBALANCE: "first member joins",
-            _S.DEAD: "deleted, or no offsets left",
+            _S.DEAD: "deleted, or its last offset expired",
         },
         _S.PREPARING_REBALANCE: {
-            _S.COMPLETING_REBALANCE: "all have joined, or the time is over",
-            _S.EMPTY: "all members are gone",
-            _S.DEAD: "now of the new protocol, or no longer here",
+            _S.COMPLETING_REBALANCE: "all members joined, or the rebalance timeout passed",
+            _S.EMPTY: "the last member left or expired",
+            _S.DEAD: "upgraded to the consumer protocol, or moved to another coordinator",
         },
         _S.COMPLETING_REBALANCE: {
-            _S.STABLE: "the assignments of the leader are written",
-            _S.PREPARING_REBALANCE: "a member joins anew, leaves, fails, or never syncs",
-            _S.DEAD: "now of the new protocol, or no longer here",
+            _S.STABLE: "the leader's assignments are committed",
+            _S.PREPARING_REBALANCE: "a member rejoins, leaves, expires, or does not sync in time",
+            _S.DEAD: "upgraded to the consumer protocol, or moved to another coordinator",
         },
         _S.STABLE: {
-            _S.PREPARING_REBALANCE: "a member joins, leaves or fails, or the leader joins again",
-            _S.DEAD: "now of the new protocol, or no longer here",
+            _S.PREPARING_REBALANCE: "a member joins, leaves or expires, or the leader rejoins",
+            _S.DEAD: "upgraded to the consumer protocol, or moved to another coordinator",
         },
         _S.DEAD: {},
     }

@@ -1,4 +1,4 @@
-"""Groups of the new protocol as ConsumerGroupDescribe shows them."""
+"""ConsumerGroupDescribe: descriptions of consumer-protocol groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .assignors.model import Partitions
     from .consumer_member import Member
     from .group import Group
-    from .topic_facts import TopicFacts
+    from .topic_index import TopicIndex
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
@@ -29,10 +29,10 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 def describe_groups(
     body: ConsumerGroupDescribeRequest,
     groups: Mapping[str, Group],
-    topics: TopicFacts,
+    topics: TopicIndex,
     assignor_names: Sequence[str],
 ) -> ConsumerGroupDescribeResponse:
-    """In the order of the request; groups of the other protocol are not found."""
+    """Descriptions in the order of the request; a classic group is GROUP_ID_NOT_FOUND."""
     return ConsumerGroupDescribeResponse(
         tuple(
             _describe(group_id, groups.get(group_id), topics, assignor_names) for group_id in body.group_ids
@@ -41,10 +41,10 @@ def describe_groups(
 
 
 def _describe(
-    group_id: str, group: Group | None, topics: TopicFacts, assignor_names: Sequence[str]
+    group_id: str, group: Group | None, topics: TopicIndex, assignor_names: Sequence[str]
 ) -> DescribedConsumerGroup:
     if not isinstance(group, ConsumerGroup):
-        detail = f"there is no consumer group {group_id!r}"
+        detail = f"consumer group {group_id!r} does not exist"
         return DescribedConsumerGroup(GroupIdNotFoundError.code, group_id, error_detail=detail)
     return DescribedConsumerGroup(
         0,
@@ -57,25 +57,25 @@ def _describe(
     )
 
 
-def _member(group: ConsumerGroup, member: Member, topics: TopicFacts) -> ConsumerGroupMember:
-    told = member.told
+def _member(group: ConsumerGroup, member: Member, topics: TopicIndex) -> ConsumerGroupMember:
+    metadata = member.metadata
     return ConsumerGroupMember(
         member.member_id,
-        told.instance_id,
-        told.rack_id,
+        metadata.instance_id,
+        metadata.rack_id,
         member.epoch,
-        told.client_id,
-        told.client_host,
-        told.subscribed_topic_names,
-        told.subscribed_topic_regex,
+        metadata.client_id,
+        metadata.client_host,
+        metadata.subscribed_topic_names,
+        metadata.subscribed_topic_regex,
         _named(member.assigned, topics),
         _named(group.targets.get(member.member_id, {}), topics),
         CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )
 
 
-def _named(partitions: Partitions, topics: TopicFacts) -> tuple[NamedPartitions, ...]:
-    """Without topics that do not exist any more."""
+def _named(partitions: Partitions, topics: TopicIndex) -> tuple[NamedPartitions, ...]:
+    """Partitions by topic name, without topics that no longer exist."""
     named = ((topics.name_of(topic), topic, each) for topic, each in partitions.items())
     return tuple(
         sorted(

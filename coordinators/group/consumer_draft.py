@@ -1,8 +1,9 @@
-"""A decision about a group of the new protocol while it is made: its records, and the group as they make it.
+"""The decision on one request to a consumer-protocol group: its records, and the group with these records
+applied.
 
-Each record is applied to a copy at once, so that the next part of the same decision sees what the ones before
-did; the group itself changes when the records are replayed. Without records nothing is copied.
-Source: Kafka GroupMetadataManager.java, TargetAssignmentBuilder.java.
+Each record is applied to a copy at once, so that later steps of the same decision see it; the group itself
+changes when the records are replayed. Without records nothing is copied. Source: Kafka
+GroupMetadataManager.java, TargetAssignmentBuilder.java.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
     from ..runtime.ports import Record
     from .assignors.model import Partitions
     from .consumer_group import ConsumerGroup
-    from .topic_facts import TopicFacts
+    from .topic_index import TopicIndex
 
 REGEX_REFRESH_MIN_INTERVAL_MS = 10_000  # Source: Kafka REGEX_BATCH_REFRESH_MIN_INTERVAL_MS
 
 
 class ConsumerDraft:
-    """One decision. `group` is the group as the records so far make it."""
+    """`group` is the group with all records so far applied."""
 
-    def __init__(self, group: ConsumerGroup, topics: TopicFacts, records: list[Record] | None = None) -> None:
+    def __init__(self, group: ConsumerGroup, topics: TopicIndex, records: list[Record] | None = None) -> None:
         self.group = group
         self.records: list[Record] = records or []
         self._topics = topics
@@ -42,7 +43,7 @@ class ConsumerDraft:
         self._is_copy = False
 
     def write(self, record: Record) -> None:
-        """One more record."""
+        """Append a record and apply it to the copy."""
         if not self._is_copy:
             self.group = self.group.copy()
             self._is_copy = True
@@ -50,44 +51,45 @@ class ConsumerDraft:
         self.group.apply(record)
 
     def decided(self) -> list[Record]:
-        """The records, once the decision is whole; by them the group takes a step of GROUP_TRANSITIONS."""
+        """The records of the finished decision; checks the state change against GROUP_TRANSITIONS."""
         before, after = self._before.state, self.group.state
         assert after is before or after in GROUP_TRANSITIONS[before], f"{after} does not follow {before}"
         return self.records
 
     # --- members ----------------------------------------------------------------------------------------
 
-    def tell(self, member_id: str, told: ConsumerGroupMemberMetadataValue) -> bool:
-        """The member said this of itself. True: it reads other topics now, as far as they are named."""
+    def write_member_metadata(self, member_id: str, metadata: ConsumerGroupMemberMetadataValue) -> bool:
+        """Write the member's metadata if it changed. True: its subscription by topic names changed."""
         before = self.group.members.get(member_id)
-        if before is not None and before.told == told:
+        if before is not None and before.metadata == metadata:
             return False
-        self.write(self.group.told_record(member_id, told))
-        return before is None or before.topics != told.subscribed_topic_names
+        self.write(self.group.member_metadata_record(member_id, metadata))
+        return before is None or before.topics != metadata.subscribed_topic_names
 
-    def move(self, after: Member) -> None:
-        """The member is there now."""
+    def write_assignment(self, after: Member) -> None:
+        """Write the member's current assignment if it changed; checks its state change against
+        MEMBER_TRANSITIONS."""
         before = self.group.members[after.member_id]
         assert after.state is before.state or after.state in MEMBER_TRANSITIONS[before.state]
         if before != after:
             self.write(self.group.current_record(after.member_id, after))
 
     def replace(self, before: Member, member_id: str) -> None:
-        """A static member is back under another member id: it takes over what its predecessor had."""
+        """A static member rejoined under a new member id: transfer its metadata, target and assignment."""
         group = self.group
         target = group.targets.get(before.member_id)
         self._forget(before.member_id)
-        self.write(group.told_record(member_id, before.told))
+        self.write(group.member_metadata_record(member_id, before.metadata))
         if target is not None:
             self.write(group.target_record(member_id, target))
         self.write(
             group.current_record(
-                member_id, Member(member_id, before.told, state=before.state, assigned=before.assigned)
+                member_id, Member(member_id, before.metadata, state=before.state, assigned=before.assigned)
             )
         )
 
     def remove(self, member_ids: Iterable[str]) -> None:
-        """Members are gone; the group moves on."""
+        """Remove members and start the next group epoch."""
         for member_id in member_ids:
             self._forget(member_id)
         for expression in sorted(self.group.regexes):
@@ -101,40 +103,41 @@ class ConsumerDraft:
         group = self.group
         self.write(group.current_record(member_id, None))
         self.write(group.target_record(member_id, None))
-        self.write(group.told_record(member_id, None))
+        self.write(group.member_metadata_record(member_id, None))
 
     # --- the group --------------------------------------------------------------------------------------
 
     def bump(self) -> None:
-        """The next group epoch: there is need of a new target."""
+        """Start the next group epoch, for which a new target assignment is needed."""
         group = self.group
-        self.write(group.metadata_record(group.epoch + 1, self._topics.hash_of(group.all_topics())))
+        self.write(group.group_metadata_record(group.epoch + 1, self._topics.hash_of(group.all_topics())))
 
     def bump_if_topics_changed(self) -> bool:
-        """Topics that the group reads are not what they were when its epoch was last moved."""
+        """Start the next group epoch if the metadata hash of the subscribed topics has changed; True if it
+        did."""
         if self._topics.hash_of(self.group.all_topics()) == self.group.metadata_hash:
             return False
         self.bump()
         return True
 
     def resolve_regex(self, expression: str, version: int, wall_ms: int) -> None:
-        """Match a new one against all topics. Errors: InvalidRegularExpressionError."""
+        """Match a new expression against all topics. Errors: InvalidRegularExpressionError."""
         matched = compile_regex(expression).resolve(self._topics.names, version, wall_ms)
         self.write(self.group.regex_record(expression, matched))
 
     def refresh_regexes(self, changed_at: int, version: int, wall_ms: int) -> bool:
-        """Match again those that were resolved before topics came or went (the last time at the metadata
-        offset `changed_at`), as far as there is time in one step. True: what the group reads has changed."""
+        """Re-evaluate expressions that were resolved before topics were last created or deleted (metadata
+        offset `changed_at`), up to MAX_WORK per call. True: the subscribed topics of the group changed."""
         has_changed, work = False, 0
         for expression in self._regexes_to_refresh(changed_at, wall_ms):
             if work >= MAX_WORK:
-                break  # the next heartbeat goes on
+                break  # the next heartbeat continues
             before = self.group.regexes[expression]
             try:
                 regex = compile_regex(expression)
                 matched = regex.resolve(self._topics.names, version, wall_ms)
                 work += regex.work
-            except InvalidRegularExpressionError:  # too long to match by now: it stays what it was
+            except InvalidRegularExpressionError:  # too expensive to match by now: keep the last result
                 matched = before._replace(version=version, timestamp_ms=wall_ms)
                 work += MAX_WORK
             has_changed |= before.topics != matched.topics
@@ -142,24 +145,24 @@ class ConsumerDraft:
         return has_changed
 
     def forget_regex(self, expression: str) -> None:
-        """If nobody reads by it any more."""
+        """Delete the expression if no member subscribes by it any more."""
         if expression in self.group.regexes and not self.group.readers_by(expression):
             self.write(self.group.regex_record(expression, None))
 
     def _regexes_to_refresh(self, changed_at: int, wall_ms: int) -> list[str]:
-        """Not those that were resolved a short while ago."""
+        """Expressions older than `changed_at` that were not resolved within REGEX_REFRESH_MIN_INTERVAL_MS."""
         return sorted(
             expression
             for expression, value in self.group.regexes.items()
             if value.version < changed_at
-            # a negative age: the wall clock was turned back
+            # negative age: the wall clock was set back
             and not 0 <= wall_ms - value.timestamp_ms < REGEX_REFRESH_MIN_INTERVAL_MS
         )
 
     # --- assignments ------------------------------------------------------------------------------------
 
     def assign(self, assignor_names: Sequence[str]) -> None:
-        """A target for the group's epoch, if it has none. Only what differs is written."""
+        """Compute the target assignment of the group epoch unless it exists; write changed targets only."""
         group = self.group
         if group.epoch <= group.assignment_epoch:
             return
@@ -178,12 +181,13 @@ class ConsumerDraft:
         self.write(group.target_epoch_record(group.epoch))
 
     def assignor_name(self, assignor_names: Sequence[str]) -> str:
-        """The one that most members name, of those that are allowed; the first if none does."""
-        votes = Counter(member.told.server_assignor for member in self.group.members.values())
-        return max(assignor_names, key=lambda name: votes[name])  # of equals the first
+        """The allowed assignor that most members name; without any vote the first allowed one."""
+        votes = Counter(member.metadata.server_assignor for member in self.group.members.values())
+        return max(assignor_names, key=lambda name: votes[name])  # a tie takes the first
 
     def reconcile(self, member_id: str, owned: Partitions | None, known_epoch: int) -> None:
-        """The member's next step. `known_epoch` is the epoch that it is known to have heard of.
+        """The member's next reconciliation step. `known_epoch`: the epoch that the member's request proved
+        that it knows.
 
         Errors: FencedMemberEpochError.
         """
@@ -194,16 +198,17 @@ class ConsumerDraft:
         readable = self._topics.ids_of(group.topics_of(member))
         after = next_step(member, group.assignment_epoch, target, readable, group.owner_of, owned)
         if after != member:
-            self.move(replace(after, previous_epoch=min(known_epoch, after.epoch)))
+            self.write_assignment(replace(after, previous_epoch=min(known_epoch, after.epoch)))
 
     def is_settled(self, member: Member) -> bool:
-        """It has its target, and reads all that it has."""
+        """Whether it has its target and subscribes to all its topics."""
         if not member.is_reconciled_to(self.group.assignment_epoch):
             return False
         topics = self.group.topics_of(member)
         return all(self._topics.name_of(topic) in topics for topic in member.assigned)
 
 
-def left_for_now(member: Member, epoch: int) -> Member:
-    """A static member that comes back: it keeps its partitions, and is not to give any back meanwhile."""
-    return Member(member.member_id, member.told, epoch, epoch, MemberState.STABLE, member.assigned)
+def temporarily_left(member: Member, epoch: int) -> Member:
+    """A static member that left temporarily (epoch -2): it keeps its partitions and revokes none until it
+    rejoins."""
+    return Member(member.member_id, member.metadata, epoch, epoch, MemberState.STABLE, member.assigned)

@@ -1,10 +1,10 @@
-"""A group of the new protocol (KIP-848): its members, the target assignment, and who has which partition now.
+"""A consumer-protocol group (KIP-848): members, target assignment, and the current owner of each partition.
 
-Everything here is what the records say; `apply` alone changes it. A member is on its way from what it has
-(`assigned`, plus `pending` that it is to give back) to its target; reconciliation.py takes its steps. A
-partition belongs to a member from the record that assigns it until the one that takes it out of `assigned`
-and `pending`; `owner_of` tells whose it is, so that nobody else gets it before. Source: Kafka
-ConsumerGroup.java, ConsumerGroupMember.java, ModernGroup.java.
+All state comes from records; only `apply` changes it. A member reconciles from its current partitions
+(`assigned`, plus `pending` that it has to revoke) to its target; reconciliation.py takes the steps. A member
+owns a partition from the record that assigns it until the record that removes it from `assigned` and
+`pending`; `owner_of` keeps it from being assigned to another member before. Source: Kafka ConsumerGroup.java,
+ConsumerGroupMember.java, ModernGroup.java.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ if TYPE_CHECKING:
 
 
 class GroupState(Enum):
-    """What the group is doing, read off its epochs and members; nothing stores it."""
+    """Derived from epochs and members; not stored."""
 
     EMPTY = "Empty"
-    ASSIGNING = "Assigning"  # the target is older than the group
-    RECONCILING = "Reconciling"  # members are on their way to the target
+    ASSIGNING = "Assigning"  # the target assignment is older than the group epoch
+    RECONCILING = "Reconciling"  # members have not reached their targets yet
     STABLE = "Stable"
     DEAD = "Dead"
 
@@ -67,33 +67,33 @@ _G = GroupState
 GROUP_TRANSITIONS: dict[GroupState, dict[GroupState, str]] = {
     _G.EMPTY: {
         _G.RECONCILING: "a member joins",
-        _G.STABLE: "a member joins and has its target at once",
+        _G.STABLE: "a member joins and reaches its target in one step",
         _G.DEAD: "deleted",
     },
     _G.ASSIGNING: {
-        _G.RECONCILING: "a target for the group's epoch",
-        _G.STABLE: "a target that all members have already",
-        _G.EMPTY: "the last member is gone",
-        _G.DEAD: "a classic group now",
+        _G.RECONCILING: "the target assignment of the group epoch is computed",
+        _G.STABLE: "the new target equals the members' assignments",
+        _G.EMPTY: "the last member left",
+        _G.DEAD: "downgraded to a classic group",
     },
     _G.RECONCILING: {
-        _G.STABLE: "all members have their target",
-        _G.ASSIGNING: "a member is gone",
-        _G.EMPTY: "the last member is gone",
-        _G.DEAD: "a classic group now",
+        _G.STABLE: "all members reached their targets",
+        _G.ASSIGNING: "a member left",
+        _G.EMPTY: "the last member left",
+        _G.DEAD: "downgraded to a classic group",
     },
     _G.STABLE: {
-        _G.ASSIGNING: "a member is gone",
-        _G.RECONCILING: "a member joins or reads other topics, or topics changed",
-        _G.EMPTY: "the last member is gone",
-        _G.DEAD: "a classic group now",
+        _G.ASSIGNING: "a member left",
+        _G.RECONCILING: "a member joins or changes its subscription, or topics changed",
+        _G.EMPTY: "the last member left",
+        _G.DEAD: "downgraded to a classic group",
     },
     _G.DEAD: {},
 }
 
 
 class ConsumerGroup:
-    """Fulfils Group."""
+    """Implements Group."""
 
     def __init__(self, group_id: str) -> None:
         self._group_id = group_id
@@ -108,7 +108,7 @@ class ConsumerGroup:
         self._is_recorded = False
 
     def copy(self) -> ConsumerGroup:
-        """Another one that can be changed without changing this one."""
+        """A copy with containers of its own."""
         other = ConsumerGroup(self._group_id)
         other.epoch, other.metadata_hash = self.epoch, self.metadata_hash
         other.assignment_epoch = self.assignment_epoch
@@ -118,10 +118,11 @@ class ConsumerGroup:
         other._is_recorded = self._is_recorded
         return other
 
-    # --- what records change ----------------------------------------------------------------------------
+    # --- records --------------------------------------------------------------------------------------------
 
     def apply(self, record: Record) -> None:
-        """Any record of this group. Deletions of what is not there are nothing: compaction leaves such."""
+        """Apply a record of this group. Deletions of missing entries are ignored: compaction leaves such
+        records."""
         key, value = record
         match key:
             case ConsumerGroupMetadataKey():
@@ -129,7 +130,7 @@ class ConsumerGroup:
                 if value is not None:
                     self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
             case ConsumerGroupMemberMetadataKey(member_id=member_id):
-                self._apply_told(member_id, value)
+                self._apply_member_metadata(member_id, value)
             case ConsumerGroupTargetAssignmentMetadataKey():
                 self.assignment_epoch = NO_EPOCH if value is None else value.assignment_epoch
             case ConsumerGroupTargetAssignmentMemberKey(member_id=member_id):
@@ -145,21 +146,23 @@ class ConsumerGroup:
                 else:
                     self.regexes[expression] = value
             case _:
-                raise AssertionError(f"no record of a consumer group: {key}")
+                raise AssertionError(f"not a record of a consumer group: {key}")
 
-    def _apply_told(self, member_id: str, told: ConsumerGroupMemberMetadataValue | None) -> None:
+    def _apply_member_metadata(
+        self, member_id: str, metadata: ConsumerGroupMemberMetadataValue | None
+    ) -> None:
         before = self.members.get(member_id)
         old_instance = None if before is None else before.instance_id
         if old_instance is not None and self._instances.get(old_instance) == member_id:
             del self._instances[old_instance]
-        if told is None:
+        if metadata is None:
             if before is not None:
                 self._disown(before)
                 del self.members[member_id]
             return
-        self.members[member_id] = replace(before or Member(member_id), told=told)
-        if told.instance_id is not None:
-            self._instances[told.instance_id] = member_id
+        self.members[member_id] = replace(before or Member(member_id), metadata=metadata)
+        if metadata.instance_id is not None:
+            self._instances[metadata.instance_id] = member_id
 
     def _apply_current(self, member_id: str, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> None:
         before = self.members.get(member_id)
@@ -167,7 +170,7 @@ class ConsumerGroup:
             self._disown(before)
         if value is None:
             if before is not None:
-                fresh = Member(member_id, before.told, NO_EPOCH, NO_EPOCH)
+                fresh = Member(member_id, before.metadata, NO_EPOCH, NO_EPOCH)
                 self.members[member_id] = fresh
             return
         try:
@@ -198,10 +201,10 @@ class ConsumerGroup:
                 if not owners:
                     self._owners.pop(topic, None)
 
-    # --- what is read off -------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------------------
 
     def owner_of(self, topic_id: bytes, partition: int) -> str | None:
-        """The member that has it, or is to give it back."""
+        """The member that has the partition assigned or has yet to revoke it."""
         return self._owners.get(topic_id, {}).get(partition)
 
     def member(self, member_id: str) -> Member:
@@ -212,24 +215,24 @@ class ConsumerGroup:
         return found
 
     def static_member(self, instance_id: str | None) -> Member | None:
-        """Who has this instance id."""
+        """The member with this instance id."""
         return None if instance_id is None else self.members.get(self._instances.get(instance_id, ""))
 
     def topics_of(self, member: Member) -> frozenset[str]:
-        """All that it reads, by name or expression; an expression that is not resolved matches nothing
-        yet."""
+        """Its subscribed topics, by name and expression; an expression that is not resolved yet matches
+        nothing."""
         matched = self.regexes.get(member.regex)
         return frozenset(member.topics) if matched is None else frozenset(member.topics).union(matched.topics)
 
     def all_topics(self) -> frozenset[str]:
-        """What any member reads."""
+        """The subscribed topics of all members."""
         named = {member.topics for member in self.members.values()}
         used = {member.regex for member in self.members.values()}
         named |= {value.topics for expression, value in self.regexes.items() if expression in used}
         return frozenset().union(*named)
 
     def readers_by(self, expression: str) -> int:
-        """How many members read by this expression."""
+        """The number of members that subscribe by this expression."""
         return sum(member.regex == expression for member in self.members.values())
 
     @property
@@ -244,7 +247,6 @@ class ConsumerGroup:
         return GroupState.RECONCILING
 
     def check(self) -> None:
-        """Assert the invariants."""
         owners: dict[tuple[bytes, int], str] = {}
         for member in self.members.values():
             for held in (member.assigned, member.pending):
@@ -252,8 +254,8 @@ class ConsumerGroup:
                     assert place not in owners, f"{place} is with {owners[place]} and {member.member_id}"
                     owners[place] = member.member_id
             assert member.previous_epoch <= member.epoch or member.epoch < 0
-        kept = {(topic, number): who for topic, each in self._owners.items() for number, who in each.items()}
-        assert kept == owners, "the index of owners is not what the members have"
+        kept = {(topic, number): ref for topic, each in self._owners.items() for number, ref in each.items()}
+        assert kept == owners, "the index of owners differs from the members' partitions"
         assert all(self.static_member(instance) for instance in self._instances)
         assert self.targets.keys() <= self.members.keys()
 
@@ -261,40 +263,33 @@ class ConsumerGroup:
 
     @property
     def group_id(self) -> str:
-        """Its name."""
         return self._group_id
 
     @property
     def group_type(self) -> GroupType:
-        """Of the new protocol."""
         return GroupType.CONSUMER
 
     @property
     def protocol_type(self) -> str:
-        """As classic groups of consumers have it."""
         return PROTOCOL_TYPE
 
     @property
     def state_name(self) -> str:
-        """As ListGroups says it."""
         return self.state.value
 
     @property
     def member_count(self) -> int:
-        """Members of either protocol, static ones that are away included."""
+        """Members of both protocols, including static members that left temporarily."""
         return len(self.members)
 
     @property
     def is_empty(self) -> bool:
-        """No members."""
         return not self.members
 
     def has_member(self, member_id: str) -> bool:
-        """Is this id a member now?"""
         return member_id in self.members
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Does a member read it?"""
         return topic in self.all_topics()
 
     def check_offset_commit(
@@ -310,13 +305,12 @@ class ConsumerGroup:
         if epoch < 0 and not self.members:
             return
         if is_transactional and epoch == NO_EPOCH and not member_id and group_instance_id is None:
-            return  # TxnOffsetCommit may say nothing of members; then its producer alone is checked
+            return  # TxnOffsetCommit without member fields: only its producer is checked
         self._check_epoch(self.member(member_id), epoch)
 
     def has_had_since(self, member_id: str, epoch: int, partitions: Iterable[tuple[bytes, int]]) -> bool:
-        """Has the member had all of these ever since it was at this epoch? Then nobody else can have
-        committed for them meanwhile, and its commit is good although it does not know its newer epoch yet
-        (KIP-1251)."""
+        """Whether the member has owned all these partitions since `epoch`. No other member can have committed
+        for them since, so its commit is valid even with that older epoch (KIP-1251)."""
         member = self.members.get(member_id)
         if member is None or member.classic is not None or epoch > member.epoch:
             return False
@@ -335,7 +329,7 @@ class ConsumerGroup:
         raise StaleMemberEpochError(detail) if member.classic is None else IllegalGenerationError(detail)
 
     def check_offset_delete(self) -> None:
-        """Always: the shard asks topic by topic who reads it."""
+        """No check: the shard checks each topic for subscribers."""
 
     def check_group_delete(self) -> None:
         """Errors: NonEmptyGroupError."""
@@ -343,7 +337,7 @@ class ConsumerGroup:
             raise NonEmptyGroupError(f"group {self._group_id!r} has {len(self.members)} members")
 
     def tombstones(self) -> list[Record]:
-        """Members first, the group last: what a reader of half of them sees is a group that shrinks."""
+        """Members first, the group last: a partial append leaves a smaller group."""
         group = self._group_id
         keys: list[Any] = [
             ConsumerGroupCurrentMemberAssignmentKey(group, member_id) for member_id in sorted(self.members)
@@ -358,35 +352,37 @@ class ConsumerGroup:
         return [Record(key, None) for key in keys]
 
     def offsets_expire_since(self, commit_ms: int) -> int | None:
-        """The commit: members protect only the topics that they read."""
+        """The commit time: members protect only the topics that they subscribe to."""
         return commit_ms
 
     # --- records of this group ----------------------------------------------------------------------------
 
-    def metadata_record(self, epoch: int, metadata_hash: int) -> Record:
-        """The group is at `epoch`."""
+    def group_metadata_record(self, epoch: int, metadata_hash: int) -> Record:
+        """The group's epoch and metadata hash."""
         return Record(
             ConsumerGroupMetadataKey(self._group_id), ConsumerGroupMetadataValue(epoch, metadata_hash)
         )
 
-    def told_record(self, member_id: str, told: ConsumerGroupMemberMetadataValue | None) -> Record:
-        """What a member told; None: it is gone."""
-        return Record(ConsumerGroupMemberMetadataKey(self._group_id, member_id), told)
+    def member_metadata_record(
+        self, member_id: str, metadata: ConsumerGroupMemberMetadataValue | None
+    ) -> Record:
+        """The member's metadata; None deletes it."""
+        return Record(ConsumerGroupMemberMetadataKey(self._group_id, member_id), metadata)
 
     def target_epoch_record(self, epoch: int) -> Record:
-        """The targets are those of `epoch`."""
+        """The epoch of the target assignment."""
         key = ConsumerGroupTargetAssignmentMetadataKey(self._group_id)
         return Record(key, ConsumerGroupTargetAssignmentMetadataValue(epoch))
 
     def target_record(self, member_id: str, target: Partitions | None) -> Record:
-        """What a member shall have; None: it is gone."""
+        """The member's target; None deletes it."""
         key = ConsumerGroupTargetAssignmentMemberKey(self._group_id, member_id)
         return Record(
             key, None if target is None else ConsumerGroupTargetAssignmentMemberValue(as_topics(target))
         )
 
     def current_record(self, member_id: str, member: Member | None) -> Record:
-        """Where a member is on its way; None: it is gone."""
+        """The member's current assignment; None deletes it."""
         key = ConsumerGroupCurrentMemberAssignmentKey(self._group_id, member_id)
         if member is None:
             return Record(key, None)
@@ -400,5 +396,5 @@ class ConsumerGroup:
         return Record(key, value)
 
     def regex_record(self, expression: str, matched: ConsumerGroupRegularExpressionValue | None) -> Record:
-        """What an expression matches; None: nobody reads by it any more."""
+        """The topics that an expression matches; None deletes it."""
         return Record(ConsumerGroupRegularExpressionKey(self._group_id, expression), matched)

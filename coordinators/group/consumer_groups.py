@@ -1,9 +1,7 @@
-"""Groups of the new protocol (KIP-848): their requests, their records, and what becomes of them on a load.
-Pure.
+"""Consumer-protocol groups (KIP-848) of a shard: requests, records and sessions after a load. Pure.
 
-consumer_heartbeats.py decides on heartbeats, consumer_members.py on who is silent for too long,
-classic_consumers.py on members that still speak the classic protocol. Fulfils Memberships. Source: Kafka
-GroupMetadataManager.java.
+consumer_heartbeats.py decides on heartbeats, consumer_members.py on expired sessions, classic_consumers.py on
+members that use the classic protocol. Source: Kafka GroupMetadataManager.java.
 """
 
 from __future__ import annotations
@@ -28,17 +26,17 @@ if TYPE_CHECKING:
         SyncGroupRequest,
     )
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
-    from ..runtime.ports import Now, Record, Surroundings, Token
+    from ..runtime.ports import Now, Record, ShardContext, Token
     from .classic_groups import ClassicGroups
     from .group import Group
 
 
 class ConsumerGroups:
-    """Makes, changes and drops the groups of the new protocol in `groups`, which holds those of both."""
+    """Dispatches requests and records to the consumer-protocol groups among `groups`."""
 
-    def __init__(self, groups: dict[str, Group], around: Surroundings, classic: ClassicGroups) -> None:
+    def __init__(self, groups: dict[str, Group], context: ShardContext, classic: ClassicGroups) -> None:
         self._groups = groups
-        self._members = ConsumerMembers(groups, around, classic.adopt)
+        self._members = ConsumerMembers(groups, context, classic.adopt)
         self._heartbeats = ConsumerHeartbeats(self._members)
         self._classic = ClassicConsumers(self._members, self._heartbeats, classic.ids)
 
@@ -47,21 +45,20 @@ class ConsumerGroups:
     def consumer_group_heartbeat(
         self, body: ConsumerGroupHeartbeatRequest, token: Token, now: Now
     ) -> Outcome:
-        """Join, go on, or leave. Errors: KafkaErrors; nothing was changed then."""
+        """Join, heartbeat or leave. Errors: KafkaErrors, which change nothing."""
         return self._heartbeats.heartbeat(body, token, now)
 
     def consumer_group_describe(self, body: ConsumerGroupDescribeRequest, token: Token, now: Now) -> Outcome:
-        """What the asked groups are and what their members have."""
         del now
         outcome = Outcome()
         members = self._members
         outcome.answer(token, describe_groups(body, self._groups, members.topics, members.assignor_names))
         return outcome
 
-    # --- requests of members that still speak the classic protocol ----------------------------------------
+    # --- members that use the classic protocol --------------------------------------------------------------
 
     def join(self, body: JoinGroupRequest, token: Token, now: Now) -> Outcome:
-        """JoinGroup to a group of the new protocol that has members."""
+        """JoinGroup to a consumer-protocol group that has members."""
         return self._classic.join(body, token, now)
 
     def sync(self, body: SyncGroupRequest, token: Token, now: Now) -> Outcome:
@@ -79,7 +76,7 @@ class ConsumerGroups:
     # --- records and events -----------------------------------------------------------------------------
 
     def replay(self, record: Record) -> None:
-        """Apply one of the seven kinds of records of this protocol."""
+        """Apply a record of one of the protocol's seven types."""
         group = self._groups.get(record.key.group)
         if not isinstance(group, ConsumerGroup):
             if record.value is None:
@@ -93,7 +90,8 @@ class ConsumerGroups:
             self._heartbeats.forget(group.group_id)
 
     def on_loaded(self, now: Now) -> Outcome:
-        """Every member gets a fresh session, and those that are to give back the full time for it."""
+        """Start a new session for every member, and a full rebalance timeout for those that have to
+        revoke."""
         for group in self._groups.values():
             if isinstance(group, ConsumerGroup):
                 for member in group.members.values():
@@ -101,7 +99,7 @@ class ConsumerGroups:
         return Outcome()
 
     def on_metadata(self, image: MetadataImage, delta: MetadataDelta | None, now: Now) -> Outcome:
-        """Groups look at their topics with the next heartbeat of any member."""
+        """Groups check their topics at the next heartbeat of any member."""
         del now
         if delta is None or delta.topics_created or delta.topics_removed:
             self._heartbeats.topics_changed_at = image.offset

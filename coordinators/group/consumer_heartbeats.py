@@ -1,12 +1,13 @@
-"""Heartbeats of the new protocol (KIP-848): in comes what a member reads and owns, out goes what it shall
-have.
+"""ConsumerGroupHeartbeat (KIP-848): the request has a member's subscription and owned partitions, the
+response its assignment. Pure.
 
-Each one is decided in three steps: the member's own facts move the group's epoch when they change what is
-read; a group epoch without a target gets one; the member goes one step towards its target.
+Each heartbeat is decided in three steps: changed metadata of the member bumps the group epoch if it changes
+the subscription; a group epoch without a target assignment gets one; the member takes one reconciliation
+step.
 
-An answer can be lost, and the same heartbeat come again: it finds the member at a newer epoch, is accepted,
-and answered with everything. So is a second join of the same member id. Pure. Source: Kafka
-GroupMetadataManager.java consumerGroupHeartbeat; KIP-848; KAFKA-19222, KAFKA-19233, KAFKA-20442.
+A response can be lost and the heartbeat repeated with the previous epoch: it is accepted and answered in
+full. So is a second join with the same member id. Source: Kafka GroupMetadataManager.java
+consumerGroupHeartbeat; KIP-848; KAFKA-19222, KAFKA-19233, KAFKA-20442.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ...protocol.messages.groups import ConsumerGroupHeartbeatResponse, TopicIdP
 from ...protocol.records.group_records import ConsumerGroupMemberMetadataValue
 from ..runtime.ports import Outcome
 from .classic_group import ClassicGroup
-from .consumer_draft import left_for_now
+from .consumer_draft import temporarily_left
 from .consumer_group import ConsumerGroup
 from .consumer_member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, Member
 from .consumer_requests import check_request, is_full, is_leaving, owned_by
@@ -42,17 +43,19 @@ if TYPE_CHECKING:
 
 
 class ConsumerHeartbeats:
-    """Joining, going on and leaving."""
+    """Joins, heartbeats and leaves of consumer-protocol members."""
 
     def __init__(self, members: ConsumerMembers) -> None:
         self._members = members
-        self._around = members.around
-        self.topics_changed_at = members.around.image.offset  # metadata offset: topics came or went
+        self._context = members.context
+        # metadata offset of the last created or deleted topic
+        self.topics_changed_at = members.context.image.offset
         self._pacing = HeartbeatPacing()
-        self._checked: dict[str, tuple[int, int]] = {}  # soft: group -> image and epoch whose topics agree
+        # soft: group -> image offset and group epoch of the last metadata hash check
+        self._checked: dict[str, tuple[int, int]] = {}
 
     def heartbeat(self, body: ConsumerGroupHeartbeatRequest, token: Token, now: Now) -> Outcome:
-        """Join, go on, or leave. Errors: KafkaErrors; nothing was changed then."""
+        """Join, heartbeat or leave. Errors: KafkaErrors, which change nothing."""
         check_request(body, self._members.assignor_names)
         if is_leaving(body):
             return self._leave(body, token, now)
@@ -61,7 +64,7 @@ class ConsumerHeartbeats:
         member_id, known_epoch = body.member_id, body.member_epoch
         owned = owned_by(body)
         before = self._member_for(draft, body, owned)
-        self.update_member(draft, before, member_id, _told(before, body, token), now)
+        self.update_member(draft, before, member_id, _member_metadata(before, body, token), now)
         draft.assign(self._members.assignor_names)
         draft.reconcile(member_id, owned, known_epoch)
         after = draft.group.members[member_id]
@@ -93,10 +96,10 @@ class ConsumerHeartbeats:
         )
         return outcome
 
-    # --- joining and going on ---------------------------------------------------------------------------
+    # --- join and heartbeat ---------------------------------------------------------------------------------
 
     def _draft_for(self, body: ConsumerGroupHeartbeatRequest) -> ConsumerDraft:
-        """The group; new if a member joins one that is not there, upgraded if it joins a classic one.
+        """The group; created, or upgraded from a classic group, if a member joins.
 
         Errors: GroupIdNotFoundError.
         """
@@ -107,15 +110,15 @@ class ConsumerHeartbeats:
             records = [] if group is None else group.tombstones()
             draft = self._members.draft(ConsumerGroup(body.group_id), records)
             if isinstance(group, ClassicGroup) and not group.is_empty:
-                check_upgrade(group, self._around.config.now)
+                check_upgrade(group, self._context.config.now)
                 upgrade(draft, group, self._members.topics)
             return draft
-        raise GroupIdNotFoundError(f"there is no consumer group {body.group_id!r}")
+        raise GroupIdNotFoundError(f"consumer group {body.group_id!r} does not exist")
 
     def _member_for(
         self, draft: ConsumerDraft, body: ConsumerGroupHeartbeatRequest, owned: Partitions | None
     ) -> Member | None:
-        """The member as it is before this heartbeat; None: it is new."""
+        """The member before this heartbeat; None: it is new."""
         is_joining = body.member_epoch == JOIN_EPOCH
         if body.instance_id is None:
             found = (
@@ -130,7 +133,8 @@ class ConsumerHeartbeats:
         return found
 
     def _static_member_for(self, draft: ConsumerDraft, body: ConsumerGroupHeartbeatRequest) -> Member | None:
-        """Whoever has the instance id, as this member: a member that has left for a while is taken over."""
+        """The static member with this instance id under the request's member id; one that left temporarily is
+        replaced."""
         found = draft.group.static_member(body.instance_id)
         if body.member_epoch != JOIN_EPOCH:
             return _own_static_member(found, body)
@@ -139,33 +143,35 @@ class ConsumerHeartbeats:
         if found.epoch != STATIC_LEAVE_EPOCH and found.classic is None:
             raise UnreleasedInstanceIdError(
                 f"group.instance.id {body.instance_id!r} is taken by member {found.member_id!r}:"
-                " close that one first, or wait for the end of its session"
+                " close that member, or wait until its session expires"
             )
         draft.replace(found, body.member_id)
         return draft.group.members[body.member_id]
 
     def _check_size(self, group: ConsumerGroup) -> None:
-        limit = self._around.config.now.group_consumer_max_size
+        limit = self._context.config.now.group_consumer_max_size
         if group.member_count >= limit:
-            raise GroupMaxSizeReachedError(f"group {group.group_id!r} has {limit} members already")
+            raise GroupMaxSizeReachedError(
+                f"group {group.group_id!r} has group.consumer.max.size = {limit} members"
+            )
 
     def update_member(
         self,
         draft: ConsumerDraft,
         before: Member | None,
         member_id: str,
-        told: ConsumerGroupMemberMetadataValue,
+        metadata: ConsumerGroupMemberMetadataValue,
         now: Now,
     ) -> None:
-        """What the member says of itself, and what follows for the group's epoch."""
-        has_changed = draft.tell(member_id, told)
-        old_regex, new_regex = "" if before is None else before.regex, told.subscribed_topic_regex or ""
+        """Write the member's metadata, and bump the group epoch if the subscription changed."""
+        has_changed = draft.write_member_metadata(member_id, metadata)
+        old_regex, new_regex = "" if before is None else before.regex, metadata.subscribed_topic_regex or ""
         if old_regex != new_regex:
             draft.forget_regex(old_regex)
             if new_regex not in draft.group.regexes and new_regex:
-                draft.resolve_regex(new_regex, self._around.image.offset, now.wall_ms)
+                draft.resolve_regex(new_regex, self._context.image.offset, now.wall_ms)
             has_changed = True
-        offset = self._around.image.offset
+        offset = self._context.image.offset
         has_changed |= draft.refresh_regexes(self.topics_changed_at, offset, now.wall_ms)
         if has_changed or draft.group.epoch == 0:
             draft.bump()
@@ -173,16 +179,16 @@ class ConsumerHeartbeats:
             self._look_for_changed_topics(draft)
         if before is None or before.epoch == STATIC_LEAVE_EPOCH:
             joined = draft.group.members[member_id]
-            draft.move(Member(member_id, told, state=joined.state, assigned=joined.assigned))
+            draft.write_assignment(Member(member_id, metadata, state=joined.state, assigned=joined.assigned))
 
     def _look_for_changed_topics(self, draft: ConsumerDraft) -> None:
-        """Once per image and epoch: it takes a look at every topic that the group reads."""
+        """Compare the metadata hash once per image and group epoch: it covers every subscribed topic."""
         group = draft.group
-        seen = (self._around.image.offset, group.epoch)
+        seen = (self._context.image.offset, group.epoch)
         if self._checked.get(group.group_id) != seen and not draft.bump_if_topics_changed():
             self._checked[group.group_id] = seen
 
-    # --- leaving ----------------------------------------------------------------------------------------
+    # --- leave ----------------------------------------------------------------------------------------------
 
     def _leave(self, body: ConsumerGroupHeartbeatRequest, token: Token, now: Now) -> Outcome:
         group = self._members.group(body.group_id)
@@ -192,7 +198,7 @@ class ConsumerHeartbeats:
             member = _own_static_member(group.static_member(body.instance_id), body)
         if body.member_epoch == STATIC_LEAVE_EPOCH:
             draft = self._members.draft(group)
-            draft.move(left_for_now(member, STATIC_LEAVE_EPOCH))
+            draft.write_assignment(temporarily_left(member, STATIC_LEAVE_EPOCH))
             self._members.begin_session(body.group_id, draft.group.members[member.member_id], now)
             outcome = Outcome(draft.decided())
         else:
@@ -201,7 +207,7 @@ class ConsumerHeartbeats:
         return outcome
 
     def forget(self, group_id: str) -> None:
-        """The group is gone."""
+        """Drop the soft state of a deleted group."""
         self._checked.pop(group_id, None)
         self._pacing.forget(group_id)
 
@@ -209,14 +215,14 @@ class ConsumerHeartbeats:
 def _own_static_member(found: Member | None, body: ConsumerGroupHeartbeatRequest) -> Member:
     """Errors: UnknownMemberIdError, FencedInstanceIdError."""
     if found is None:
-        raise UnknownMemberIdError(f"nobody has the instance id {body.instance_id!r}")
+        raise UnknownMemberIdError(f"the group has no member with group.instance.id {body.instance_id!r}")
     if found.member_id != body.member_id:
         raise fenced_instance(body.instance_id, found.member_id)
     return found
 
 
 def _check_epoch(member: Member, epoch: int, owned: Partitions | None) -> None:
-    """The member's epoch, or the one before as long as it does not claim what it has not.
+    """Accept the current epoch, and the previous one if `owned` is part of the member's partitions.
 
     Errors: FencedMemberEpochError.
     """
@@ -225,15 +231,16 @@ def _check_epoch(member: Member, epoch: int, owned: Partitions | None) -> None:
     if epoch == member.previous_epoch and (owned is None or is_part_of(owned, member)):
         return
     raise FencedMemberEpochError(
-        f"member {member.member_id!r} is at epoch {member.epoch}, not {epoch}: it must give up all and join"
+        f"member {member.member_id!r} is at epoch {member.epoch}, the request says {epoch}: revoke all and"
+        " rejoin"
     )
 
 
-def _told(
+def _member_metadata(
     before: Member | None, body: ConsumerGroupHeartbeatRequest, token: Token
 ) -> ConsumerGroupMemberMetadataValue:
-    """What the member says of itself with this heartbeat; what it leaves out stays."""
-    old = Member("").told if before is None else before.told
+    """The member's metadata after this heartbeat; omitted fields keep their values."""
+    old = Member("").metadata if before is None else before.metadata
     names, regex = body.subscribed_topic_names, body.subscribed_topic_regex
     return ConsumerGroupMemberMetadataValue(
         old.instance_id if body.instance_id is None else body.instance_id,

@@ -1,7 +1,6 @@
-"""Members of groups of the new protocol, for those parts that hear of them: sessions, and how one is taken
-out.
+"""Sessions and removal of consumer-protocol members, shared by heartbeats, classic members and timers. Pure.
 
-Sessions and what members last said they own are soft. Pure.
+Sessions and the members' last reported partitions are soft state.
 """
 
 from __future__ import annotations
@@ -19,45 +18,45 @@ from .consumer_member import MemberState
 from .migration import can_downgrade, downgrade
 from .rebalances import answer_join_error, answer_sync_error
 from .reconciliation import is_part_of
-from .topic_facts import TopicFacts
+from .topic_index import TopicIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ...protocol.errors import KafkaError
     from ...storage_node.configs.group_config import GroupTimes
-    from ..runtime.ports import Now, Record, Surroundings
+    from ..runtime.ports import Now, Record, ShardContext
     from .assignors.model import Partitions
     from .consumer_member import Member
     from .group import Group
 
-# Members may ask for next to no time: the group would try to take them out, and again at once, while that
-# cannot be written.
+# Lower bound of the rebalance timeout: members may ask for almost none, and the removal would be retried at
+# once while it cannot be written.
 MIN_REVOCATION_MS = 1_000
 
 
 class ConsumerMembers:
-    """What all parts of the new protocol share."""
+    """Member state and timers that all parts of the consumer protocol share."""
 
     def __init__(
-        self, groups: dict[str, Group], around: Surroundings, adopt: Callable[[str, Now], None]
+        self, groups: dict[str, Group], context: ShardContext, adopt: Callable[[str, Now], None]
     ) -> None:
         self.groups = groups
         self._adopt = adopt
-        self.around = around
-        self.reported: dict[tuple[str, str], Partitions] = {}  # soft, of members: see `report`
-        self._topics = TopicFacts()
+        self.context = context
+        self.reported: dict[tuple[str, str], Partitions] = {}  # soft: see `report`
+        self._topics = TopicIndex()
 
     @property
-    def topics(self) -> TopicFacts:
-        """As the image is now."""
-        self._topics.look_at(self.around.image)
+    def topics(self) -> TopicIndex:
+        """The topics of the current image."""
+        self._topics.look_at(self.context.image)
         return self._topics
 
     @property
     def assignor_names(self) -> Sequence[str]:
-        """Those that are allowed, the first where members name none."""
-        names = self.around.config.now.group_consumer_assignors
+        """Allowed assignors; the first one is the default."""
+        names = self.context.config.now.group_consumer_assignors
         return [name for name in names if name in ASSIGNORS] or list(ASSIGNORS)
 
     def group(self, group_id: str) -> ConsumerGroup:
@@ -68,45 +67,45 @@ class ConsumerMembers:
         return group
 
     def draft(self, group: ConsumerGroup, records: list[Record] | None = None) -> ConsumerDraft:
-        """Begin to decide."""
+        """Start a decision on `group`."""
         return ConsumerDraft(group, self.topics, records)
 
     def classic_member(self, group_id: str, member_id: str) -> Member | None:
-        """A member of a group of the new protocol that speaks the classic one."""
+        """The member if it uses the classic protocol in a consumer-protocol group."""
         group = self.groups.get(group_id)
         member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
         return None if member is None or member.classic is None else member
 
     def report(self, group_id: str, member: Member, owned: Partitions) -> None:
-        """The member says what it owns. Bound: kept as far as it has that."""
+        """Keep the partitions that the member says it owns. Bound: only those that are its own."""
         if owned and is_part_of(owned, member):
             self.reported[group_id, member.member_id] = owned
         else:
             self.reported.pop((group_id, member.member_id), None)
 
     def times_of(self, group_id: str) -> GroupTimes:
-        """What its members that speak the new protocol keep to."""
-        return times_of_group(self.around.image, group_id, self.around.config.now)
+        """Heartbeat interval and session timeout of members that use the consumer protocol."""
+        return times_of_group(self.context.image, group_id, self.context.config.now)
 
     # --- sessions ---------------------------------------------------------------------------------------
 
     def begin_session(self, group_id: str, member: Member, now: Now) -> None:
-        """The member was heard. Classic members have the session that they asked for, and no other timer
-        here: they give back between their requests (classic_consumers.py)."""
+        """Renew the member's session. Classic members have the session timeout that they asked for and no
+        revocation timer: they revoke between requests (classic_consumers.py)."""
         member_id, classic = member.member_id, member.classic
         session_ms = self.times_of(group_id).session_timeout_ms
-        self.around.timers.set(
+        self.context.timers.set(
             ("session", group_id, member_id),
             now.ms + (session_ms if classic is None else classic.session_timeout_ms),
-            lambda then: self._session_over(group_id, member_id, then),
+            lambda then: self._on_session_expired(group_id, member_id, then),
         )
         if classic is None:
             self._expect_revocation(group_id, member, now)
 
     def _expect_revocation(self, group_id: str, member: Member, now: Now) -> None:
-        """The time to give back runs from when there was more to give back."""
+        """The rebalance timeout runs from the last increase of the partitions to revoke."""
         key = ("rebalance", group_id, member.member_id)
-        timers = self.around.timers
+        timers = self.context.timers
         if member.state is not MemberState.UNREVOKED_PARTITIONS:
             timers.cancel(key)
             return
@@ -115,11 +114,11 @@ class ConsumerMembers:
         if timers.deadline_of(key) is None or before is None or before.pending != member.pending:
             timers.set(
                 key,
-                now.ms + max(member.told.rebalance_timeout_ms, MIN_REVOCATION_MS),
+                now.ms + max(member.metadata.rebalance_timeout_ms, MIN_REVOCATION_MS),
                 lambda then: self._revocation_over(group_id, member.member_id, then),
             )
 
-    def _session_over(self, group_id: str, member_id: str, now: Now) -> Outcome:
+    def _on_session_expired(self, group_id: str, member_id: str, now: Now) -> Outcome:
         group = self.groups.get(group_id)
         if not isinstance(group, ConsumerGroup) or member_id not in group.members:
             return Outcome()
@@ -134,9 +133,9 @@ class ConsumerMembers:
         return self.take_out(group, [member_id], now)
 
     def take_out(self, group: ConsumerGroup, member_ids: Sequence[str], now: Now) -> Outcome:
-        """They are members no more; if all others speak the classic protocol, the group is a classic one
-        then. If that cannot be written, they have another session."""
-        if can_downgrade(group, member_ids, self.around.config.now):
+        """Remove members; if all remaining ones use the classic protocol, downgrade the group. If the append
+        fails, the members get another session."""
+        if can_downgrade(group, member_ids, self.context.config.now):
             records = self.downgrade(group, member_ids, now)
         else:
             draft = self.draft(group)
@@ -155,18 +154,19 @@ class ConsumerMembers:
         return Outcome(records, on_failed=failed)
 
     def downgrade(self, group: ConsumerGroup, leaving: Sequence[str], now: Now) -> list[Record]:
-        """Records that make it a classic group; the classic part takes over once they are applied."""
+        """Records that downgrade it to a classic group; the classic part adopts it once they are applied."""
         self._adopt(group.group_id, now)
         return downgrade(group, leaving, self.topics, now.wall_ms)
 
     def end_classic_waits(self, group: ConsumerGroup, outcome: Outcome, now: Now) -> None:
-        """If the group was a classic one before this outcome: requests that wait there are to come again, to
-        the group as it is then; if the outcome cannot be written, its members are to join the classic one
-        again."""
+        """If this outcome upgrades a classic group: its waiting JoinGroup and SyncGroup requests are answered
+        REBALANCE_IN_PROGRESS; if the append fails, the members have to rejoin the classic group."""
         before = self.groups.get(group.group_id)
         if not isinstance(before, ClassicGroup):
             return
-        again = RebalanceInProgressError(f"{group.group_id} changes to the new protocol: join again")
+        again = RebalanceInProgressError(
+            f"group {group.group_id!r} is upgraded to the consumer protocol: rejoin"
+        )
         for member in before.members.values():
             answer_join_error(member, again, outcome)
             answer_sync_error(member, again, outcome)
@@ -181,6 +181,6 @@ class ConsumerMembers:
         outcome.on_failed = failed
 
     def forget(self, group_id: str, member_id: str) -> None:
-        """Nobody waits for it any more."""
-        self.around.timers.cancel(("session", group_id, member_id))
-        self.around.timers.cancel(("rebalance", group_id, member_id))
+        """Drop the member's timers and reported partitions."""
+        self.context.timers.cancel(("session", group_id, member_id))
+        self.context.timers.cancel(("rebalance", group_id, member_id))

@@ -1,5 +1,5 @@
-"""What a ConsumerGroupHeartbeat must look like. Source: Kafka GroupCoordinatorService.java
-throwIfConsumerGroupHeartbeatRequestIsInvalid; lengths are bounded besides."""
+"""Validation of ConsumerGroupHeartbeat requests. Source: Kafka GroupCoordinatorService.java
+throwIfConsumerGroupHeartbeatRequestIsInvalid; lengths are bounded as well."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from ...protocol.messages.groups import ConsumerGroupHeartbeatRequest
     from .assignors.model import Partitions
 
-MAX_TOPICS = 100_000  # Bound: names in one subscription, topics in what a member owns
-MAX_OWNED = 1_000_000  # Bound: partitions in what a member owns
+MAX_TOPICS = 100_000  # Bound: topic names of one subscription, topics of owned partitions
+MAX_OWNED = 1_000_000  # Bound: owned partitions of one member
 
 
 def check_request(body: ConsumerGroupHeartbeatRequest, assignor_names: Sequence[str]) -> None:
@@ -26,7 +26,7 @@ def check_request(body: ConsumerGroupHeartbeatRequest, assignor_names: Sequence[
     if not body.group_id:
         raise InvalidRequestError("the group id is empty")
     if not body.member_id:
-        raise InvalidRequestError("the member id is empty: members make their own")
+        raise InvalidRequestError("the member id is empty: members generate their own")
     texts = {
         "group_id": body.group_id,
         "member_id": body.member_id,
@@ -37,30 +37,35 @@ def check_request(body: ConsumerGroupHeartbeatRequest, assignor_names: Sequence[
     }
     for name, text in texts.items():
         if text is not None and len(text) > MAX_ID_LENGTH:
-            raise InvalidRequestError(f"{name} is longer than {MAX_ID_LENGTH} characters")
+            raise InvalidRequestError(f"{name} has more than {MAX_ID_LENGTH} characters")
     if body.instance_id == "" or body.rack_id == "":
-        raise InvalidRequestError("an instance id or rack id is empty: none at all is null")
+        raise InvalidRequestError("an instance id or rack id is empty: use null for none")
     _check_epoch(body)
     _check_sizes(body)
     assignor = body.server_assignor
     if assignor is not None and (assignor not in assignor_names or assignor not in ASSIGNORS):
-        raise UnsupportedAssignorError(f"{assignor[:100]!r} is not among {', '.join(assignor_names)}")
+        raise UnsupportedAssignorError(
+            f"server assignor {assignor[:100]!r} is not one of {', '.join(assignor_names)}"
+        )
 
 
 def _check_epoch(body: ConsumerGroupHeartbeatRequest) -> None:
     epoch, timeout_ms = body.member_epoch, body.rebalance_timeout_ms
     if not STATIC_LEAVE_EPOCH <= epoch <= MAX_INT:
-        raise InvalidRequestError(f"a member epoch cannot be {epoch}")
+        raise InvalidRequestError(f"member epoch {epoch} is invalid")
     if epoch == STATIC_LEAVE_EPOCH and body.instance_id is None:
-        raise InvalidRequestError("only static members leave for a while")
+        raise InvalidRequestError(f"member epoch {epoch} is for static members")
     if not (0 < timeout_ms <= MAX_INT or (timeout_ms == -1 and epoch != JOIN_EPOCH)):
-        raise InvalidRequestError(f"the rebalance timeout cannot be {timeout_ms} at epoch {epoch}")
+        raise InvalidRequestError(f"rebalance timeout {timeout_ms} ms is invalid at member epoch {epoch}")
     if epoch == JOIN_EPOCH:
         if body.owned is None or body.owned:
-            raise InvalidRequestError("a member that joins owns nothing, and says so")
+            raise InvalidRequestError("a joining member must send an empty list of owned partitions")
         if body.subscribed_topic_names is None and body.subscribed_topic_regex is None:
-            # none may be what an expression of the client's own has found so far
-            raise InvalidRequestError("a member that joins names topics or an expression, if only none")
+            # an empty list is valid: the client resolves an expression of its own, which may match no topic
+            # yet
+            raise InvalidRequestError(
+                "a joining member must send a subscription: topic names, an empty list, or an expression"
+            )
 
 
 def _check_sizes(body: ConsumerGroupHeartbeatRequest) -> None:
@@ -73,7 +78,7 @@ def _check_sizes(body: ConsumerGroupHeartbeatRequest) -> None:
 
 
 def owned_by(body: ConsumerGroupHeartbeatRequest) -> Partitions | None:
-    """What the member says that it has; None: it says nothing of it."""
+    """The member's owned partitions; None: not reported."""
     if body.owned is None:
         return None
     owned: dict[bytes, tuple[int, ...]] = {}
@@ -84,12 +89,12 @@ def owned_by(body: ConsumerGroupHeartbeatRequest) -> Partitions | None:
 
 
 def is_leaving(body: ConsumerGroupHeartbeatRequest) -> bool:
-    """For good, or for a while."""
+    """A permanent or temporary leave."""
     return body.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH)
 
 
 def is_full(body: ConsumerGroupHeartbeatRequest) -> bool:
-    """It says everything, as members do that join or are not sure what the coordinator knows."""
+    """All fields are set, as when a member joins or does not know what the coordinator has."""
     names, regex = body.subscribed_topic_names, body.subscribed_topic_regex
     return (
         body.rebalance_timeout_ms != -1

@@ -1,12 +1,12 @@
-"""Offsets that nobody needs any more, and groups that have nothing left, are deleted. Pure.
+"""Deletes expired offsets, offsets of deleted topics, and groups that have nothing left. Pure.
 
-Every offsets.retention.check.interval.ms a round goes through all groups, and another one at once when topics
-were deleted. A round takes many short turns, so that others have theirs, and what a turn finds fits into a
-batch. Source: Kafka OffsetMetadataManager.java; KIP-211.
+A sweep goes through all groups every offsets.retention.check.interval.ms, and another one starts at once when
+topics were deleted. A sweep takes many short steps, between which other requests are handled; the tombstones
+of a step fit into one batch. Source: Kafka OffsetMetadataManager.java; KIP-211.
 
 An offset expires when the retention has passed since its group became empty, or since the commit for simple
-groups and for topics that a live group no longer reads. Both times stand in the log, so that a load changes
-neither (KAFKA-8069). Offsets of topics that a live group reads never expire (KAFKA-4682).
+groups and for topics that a live group is no longer subscribed to. Both times are in the log, so that a load
+changes neither (KAFKA-8069). Offsets of subscribed topics of a live group never expire (KAFKA-4682).
 """
 
 from __future__ import annotations
@@ -25,98 +25,102 @@ if TYPE_CHECKING:
 
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
     from ...protocol.model import TopicPartition
-    from ..runtime.ports import Now, Record, Surroundings
-    from .facts import GroupFacts
+    from ..runtime.ports import Now, Record, ShardContext
     from .group import Group
+    from .group_counters import GroupCounters
     from .offset_store import OffsetStore, StoredOffset
 
-MAX_TOMBSTONES = 2_000  # of a turn: about 200 KiB with long names, which any sensible max.message.bytes takes
-MAX_LOOKS = 5_000  # offsets that a turn looks at, some milliseconds; one group is looked at whole
-PAUSE_MS = 10  # between turns
-WRITE_PAUSE_MS = 1_000  # after a turn that wrote, or was refused to: what was not written is found again
+MAX_TOMBSTONES = 2_000  # per step: about 200 KiB with long names, below any sensible max.message.bytes
+MAX_CHECKS = 5_000  # offsets checked per step, some milliseconds; a group is always checked as a whole
+PAUSE_MS = 10  # between steps
+# after a step with tombstones, or with a refused append: the next step finds unwritten ones again
+WRITE_PAUSE_MS = 1_000
 MS_PER_MINUTE = 60_000
 
 
-class _Round(NamedTuple):
-    """A way through all groups."""
+class _Sweep(NamedTuple):
+    """The state of one pass over all groups."""
 
     key: Hashable  # of its timer
-    left: deque[str]  # groups that it has not been at
+    pending: deque[str]  # groups still to check
     find: Callable[[Group, Now], Iterator[Record]]  # tombstones of a group's offsets
-    over: Callable[[Now], None]
+    on_done: Callable[[Now], None]
 
 
 class Expiry:
-    """Cleans up after groups and topics."""
+    """Timers and decisions of the sweeps of one shard."""
 
     def __init__(
-        self, groups: dict[str, Group], around: Surroundings, store: OffsetStore, facts: GroupFacts
+        self, groups: dict[str, Group], context: ShardContext, store: OffsetStore, counters: GroupCounters
     ) -> None:
         self._groups = groups
-        self._around = around
+        self._context = context
         self._store = store
-        self._facts = facts
-        self._image = around.image  # the last one that was looked at
-        self._deleted: set[bytes] = set()  # ids of topics whose offsets are to go
+        self._counters = counters
+        self._image = context.image  # the image of the last `on_metadata`
+        self._deleted: set[bytes] = set()  # ids of topics whose offsets are still to be deleted
 
     def on_loaded(self, now: Now) -> None:
-        """Begin to look, not at once: nothing is urgent, and the load is."""
-        self._image = self._around.image
+        """Start the sweep timer; the first sweep comes one interval after the load."""
+        self._image = self._context.image
         self._wait(now)
 
-    def _turn(self, this: _Round, now: Now) -> Outcome:
+    def _step(self, sweep: _Sweep, now: Now) -> Outcome:
         outcome, looked = Outcome(is_divisible=True), 0
-        while this.left and looked < MAX_LOOKS and len(outcome.records) < MAX_TOMBSTONES:
-            group = self._groups.get(this.left[0])
+        while sweep.pending and looked < MAX_CHECKS and len(outcome.records) < MAX_TOMBSTONES:
+            group = self._groups.get(sweep.pending[0])
             room = MAX_TOMBSTONES - len(outcome.records)
             if group is not None:
-                outcome.records += islice(this.find(group, now), room)
+                outcome.records += islice(sweep.find(group, now), room)
                 looked += 1 + len(self._store.of(group.group_id))
             if len(outcome.records) < MAX_TOMBSTONES:
-                this.left.popleft()
-        if this.left:
+                sweep.pending.popleft()
+        if sweep.pending:
             pause_ms = WRITE_PAUSE_MS if outcome.records else PAUSE_MS
-            self._around.timers.set(this.key, now.ms + pause_ms, lambda then: self._turn(this, then))
+            self._context.timers.set(sweep.key, now.ms + pause_ms, lambda then: self._step(sweep, then))
         else:
-            this.over(now)
+            sweep.on_done(now)
         return outcome
 
     # --- old offsets -------------------------------------------------------------------------------------
 
     def _wait(self, now: Now) -> None:
-        interval_ms = self._around.config.now.offsets_retention_check_interval_ms
-        self._around.timers.set("expiry", now.ms + interval_ms, self._begin)
+        interval_ms = self._context.config.now.offsets_retention_check_interval_ms
+        self._context.timers.set("expiry", now.ms + interval_ms, self._begin)
 
     def _begin(self, now: Now) -> Outcome:
-        return self._turn(_Round("expiry", deque(self._groups), self._expired, self._wait), now)
+        return self._step(_Sweep("expiry", deque(self._groups), self._expired, self._wait), now)
 
     def _expired(self, group: Group, now: Now) -> Iterator[Record]:
-        """An offset that a transaction is about to replace stays. So do those of topics that are read, but
-        for topics that were deleted while another node coordinated."""
+        """Expired offsets of the group. Kept: offsets that an open transaction is about to replace, and
+        offsets of subscribed topics, unless the topic was deleted while another node coordinated the
+        group."""
         committed, pending = self._store.of(group.group_id), self._store.pending(group.group_id)
         topics = dict.fromkeys(tp.topic for tp in committed)
-        is_read = {topic: group.is_subscribed_to(topic) for topic in topics}  # once each: it is dear
-        retention_ms = self._around.config.now.offsets_retention_minutes * MS_PER_MINUTE
+        # once per topic: the check is expensive
+        is_read = {topic: group.is_subscribed_to(topic) for topic in topics}
+        retention_ms = self._context.config.now.offsets_retention_minutes * MS_PER_MINUTE
         count = 0
         for tp, stored in committed.items():
-            is_over = not is_read[tp.topic] and _is_over(group, stored, now, retention_ms)
-            if tp not in pending and (is_over or self._is_gone(stored)):
+            is_over = not is_read[tp.topic] and _is_expired(group, stored, now, retention_ms)
+            if tp not in pending and (is_over or self._topic_was_deleted(stored)):
                 count += 1
-                self._facts.offset_expirations += 1
+                self._counters.offset_expirations += 1
                 yield offset_tombstone(group.group_id, tp)
         has_nothing = count == len(committed) and not self._store.has_open_transactions(group.group_id)
         if has_nothing and group.is_empty:
             yield from group.tombstones()
 
-    def _is_gone(self, stored: StoredOffset) -> bool:
-        """By now this node knows every topic of which it has read offsets, unless the topic was deleted."""
+    def _topic_was_deleted(self, stored: StoredOffset) -> bool:
+        """The topic was deleted: this node's image is at least as new as every offset that it has
+        replayed."""
         topic_id = stored.value.topic_id
-        return topic_id != NO_TOPIC_ID and topic_id not in self._around.image.topic_names
+        return topic_id != NO_TOPIC_ID and topic_id not in self._context.image.topic_names
 
     # --- deleted topics ----------------------------------------------------------------------------------
 
     def on_metadata(self, image: MetadataImage, delta: MetadataDelta | None, now: Now) -> None:
-        """Topics that were there and are not now, though there may be others of the same name."""
+        """Start a sweep for topics that were deleted, even if new ones have the same names."""
         if delta is not None:
             gone = {topic.topic_id for topic in delta.topics_removed}
         else:
@@ -127,23 +131,23 @@ class Expiry:
             self._sweep_at(now.ms)
 
     def _sweep_at(self, deadline_ms: int) -> None:
-        self._around.timers.set("sweep", deadline_ms, self._sweep)
+        self._context.timers.set("sweep", deadline_ms, self._sweep)
 
     def _sweep(self, now: Now) -> Outcome:
-        """Round after round until there is nothing left to find, as an append may fail."""
-        deletions = self._facts.offset_deletions
+        """Repeat passes until one finds nothing: an append may fail."""
+        deletions = self._counters.offset_deletions
 
-        def over(then: Now) -> None:
-            if self._facts.offset_deletions > deletions:
+        def on_done(then: Now) -> None:
+            if self._counters.offset_deletions > deletions:
                 self._sweep_at(then.ms + WRITE_PAUSE_MS)
             else:
                 self._deleted.clear()
 
-        return self._turn(_Round("sweep", deque(self._groups), self._of_deleted_topics, over), now)
+        return self._step(_Sweep("sweep", deque(self._groups), self._of_deleted_topics, on_done), now)
 
     def _of_deleted_topics(self, group: Group, now: Now) -> Iterator[Record]:
-        """A tombstone deletes what is committed and what transactions hold: neither may be of a topic that
-        has the same name now."""
+        """Committed and pending offsets of deleted topics; a tombstone deletes both, so neither may belong to
+        a new topic with the same name."""
         del now
         known: dict[TopicPartition, list[StoredOffset]] = {}
         for offsets in (self._store.of(group.group_id), self._store.pending(group.group_id)):
@@ -151,12 +155,13 @@ class Expiry:
                 known.setdefault(tp, []).append(stored)
         for tp, found in known.items():
             if all(stored.value.topic_id in self._deleted for stored in found):
-                self._facts.offset_deletions += 1
+                self._counters.offset_deletions += 1
                 yield offset_tombstone(group.group_id, tp)
 
 
-def _is_over(group: Group, stored: StoredOffset, now: Now, retention_ms: int) -> bool:
-    """Commits that say themselves when they expire do so then, if anything of the group may."""
+def _is_expired(group: Group, stored: StoredOffset, now: Now, retention_ms: int) -> bool:
+    """Whether the offset has expired; commits with an expire timestamp of their own (OffsetCommit 1) use
+    that."""
     since_ms = group.offsets_expire_since(stored.value.commit_ms)
     if since_ms is None:
         return False

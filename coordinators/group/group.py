@@ -1,7 +1,7 @@
-"""What the group shard asks of a group, whichever protocol its members speak.
+"""The interface that the group shard uses for groups of both protocols.
 
-Fulfilled by classic groups (classic_group.py) and groups of the new protocol (consumer_group.py). A group
-holds its members; committed offsets are kept beside it (offset_store.py). Source: Kafka Group.java.
+Implemented by classic groups (classic_group.py) and consumer-protocol groups (consumer_group.py). A group
+holds its members; committed offsets are in offset_store.py. Source: Kafka Group.java.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def fenced_instance(instance_id: str | None, holder: str) -> FencedInstanceIdError:
-    """The error of a static member whose place another one has."""
+    """The error of a static member that was replaced by another one with the same instance id."""
     return FencedInstanceIdError(
-        f"another consumer with group.instance.id {instance_id!r} has taken over: it is member {holder!r} now"
+        f"group.instance.id {instance_id!r} now belongs to another consumer, member {holder!r}"
     )
 
 
 class GroupType(Enum):
-    """Which protocol the group's members speak; the values are those of ListGroups."""
+    """The group protocol; the values are those of ListGroups."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -35,7 +35,7 @@ class Group(Protocol):
 
     @property
     def group_id(self) -> str:
-        """Its name."""
+        """The group id."""
 
     @property
     def group_type(self) -> GroupType:
@@ -43,25 +43,25 @@ class Group(Protocol):
 
     @property
     def protocol_type(self) -> str:
-        """What its members do, "consumer" for all that read topics; empty while nobody has ever joined."""
+        """ "consumer" for groups of consumers; empty until the first member joins."""
 
     @property
     def state_name(self) -> str:
-        """Kafka's name of the state it is in now, as ListGroups says it."""
+        """Kafka's name of the current state, as in ListGroups."""
 
     @property
     def member_count(self) -> int:
-        """Members, with those that are to be dropped but are not yet."""
+        """Members, including expired ones that are not removed yet."""
 
     @property
     def is_empty(self) -> bool:
-        """No members: it may be deleted, and its offsets may expire."""
+        """No members: the group may be deleted, and its offsets may expire."""
 
     def has_member(self, member_id: str) -> bool:
-        """Is this id a member now?"""
+        """Whether this member id is a current member."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Does a member read `topic`? True as well if that cannot be told."""
+        """Whether a member subscribes to `topic`; True if subscriptions are unknown."""
 
     def check_offset_commit(
         self,
@@ -71,33 +71,33 @@ class Group(Protocol):
         *,
         is_transactional: bool,
     ) -> None:
-        """May this commit be taken? Errors: UnknownMemberIdError, FencedInstanceIdError,
-        IllegalGenerationError, RebalanceInProgressError, StaleMemberEpochError, as the protocol says."""
+        """Check an offset commit. Errors: UnknownMemberIdError, FencedInstanceIdError,
+        IllegalGenerationError, RebalanceInProgressError, StaleMemberEpochError, depending on the protocol."""
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """May this member read committed offsets? Without member id and epoch (None or empty, below 0) anyone
-        may. Errors: UnknownMemberIdError, StaleMemberEpochError."""
+        """Check an offset fetch; without member id and epoch (None or empty, below 0) it is always allowed.
+        Errors: UnknownMemberIdError, StaleMemberEpochError."""
 
     def check_offset_delete(self) -> None:
-        """May offsets of topics that nobody is subscribed to be deleted now? Errors: NonEmptyGroupError,
+        """Check the deletion of offsets of topics without subscribers. Errors: NonEmptyGroupError,
         GroupIdNotFoundError."""
 
     def check_group_delete(self) -> None:
-        """May the group be deleted now? Errors: NonEmptyGroupError, GroupIdNotFoundError."""
+        """Check the deletion of the group. Errors: NonEmptyGroupError, GroupIdNotFoundError."""
 
     def tombstones(self) -> list[Record]:
-        """Records that delete it from the log, without its offsets; empty if no record tells of it."""
+        """Records that delete the group without its offsets; empty if it has no records."""
 
     def offsets_expire_since(self, commit_ms: int) -> int | None:
-        """The wall time from which the retention of an offset that was committed at `commit_ms` counts, if
-        the group is not subscribed to its topic; None while its offsets must not expire."""
+        """The wall time at which the retention of an offset committed at `commit_ms` starts, if no member
+        subscribes to its topic; None while offsets of the group must not expire."""
 
 
 def is_in_states(group: Group, states: frozenset[str]) -> bool:
-    """Is its state one of these? They are in lower case; no state at all lets every group through."""
+    """Whether its state is in `states` (lower case); an empty set accepts every group."""
     return not states or group.state_name.lower() in states
 
 
 def as_listed(group: Group) -> ListedGroup:
-    """The group as ListGroups shows it."""
+    """The group's entry in ListGroups."""
     return ListedGroup(group.group_id, group.protocol_type, group.state_name, group.group_type.value)

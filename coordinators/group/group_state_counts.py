@@ -1,4 +1,4 @@
-"""The number of groups of a shard by type and state, and of their members. Pure."""
+"""The number of groups of a shard by type and state, and the number of their members. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from .group import Group, GroupType
 
-MAX_CHANGED = 1_000  # Bound: of groups that are looked at for one answer; a large one takes time itself
+MAX_CHANGED = 1_000  # Bound: groups that are counted again for one response; a large group takes some time
 
 
 @dataclass(slots=True)
@@ -23,15 +23,15 @@ class Counts:
 
 
 class _Counted(NamedTuple):
-    """The type and state, and the members, as which a group is in the counts."""
+    """The type, state and member count with which a group is included in the counts."""
 
     kind: tuple[GroupType, str]
     members: int
 
 
 class GroupStateCounts:
-    """Counts `groups` lazily: `changed` marks a group, and `counts` counts the marked groups again. So a
-    group is counted once for many records, and earlier only when MAX_CHANGED groups are marked.
+    """Counts `groups` lazily: `changed` marks a group, and `counts` counts the marked groups again. A group
+    is counted once for many records, and before that only when MAX_CHANGED groups are marked.
 
     Bound: one entry for each group of the shard.
     """
@@ -59,8 +59,8 @@ class GroupStateCounts:
         return self._counts
 
     def _recount_one(self) -> None:
-        """Count the group that was marked last again: a group that changes all the time stays the last one,
-        and is not counted each time that the bound is reached."""
+        """Count the group that was marked last: a group that changes all the time stays last, and is not
+        counted again each time that the bound is reached."""
         group_id, _ = self._changed.popitem()
         group = self._groups[group_id]
         self._forget(group_id)

@@ -1,4 +1,4 @@
-"""Ids for members that bring none. Pure: no randomness is needed where nobody else can make the same."""
+"""Member ids for members that send none. Pure: uniqueness needs no randomness here."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 if TYPE_CHECKING:
-    from ..runtime.ports import Now, Surroundings
+    from ..runtime.ports import Now, ShardContext
 
 
 class MemberIds:
-    """Ids that no coordinator has given away before: only one leads a partition in an epoch, and where it
-    loads the partition a second time in the same epoch, its clock has gone on."""
+    """Member ids that no coordinator has issued before: only one node leads a partition in an epoch, and if
+    it loads the partition again in the same epoch, its clock has advanced."""
 
-    def __init__(self, partition: int, around: Surroundings) -> None:
+    def __init__(self, partition: int, context: ShardContext) -> None:
         self._partition = partition
-        self._around = around
+        self._context = context
         self._count = 0
 
     def new(self, prefix: str, now: Now) -> str:
-        """`prefix`-UUID, as Kafka's look. Shape: epoch, milliseconds, partition and a counter."""
+        """`prefix`-UUID, as in Kafka. Shape of the UUID: epoch, milliseconds, partition and a counter."""
         self._count += 1
-        epoch = self._around.epoch & 0xFFFFFFFF
+        epoch = self._context.epoch & 0xFFFFFFFF
         wall_ms = now.wall_ms & 0xFFFFFFFFFFFF
         bits = epoch << 96 | wall_ms << 48 | (self._partition & 0xFFFF) << 32 | self._count & 0xFFFFFFFF
         return f"{prefix}-{UUID(int=bits)}"

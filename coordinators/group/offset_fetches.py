@@ -17,21 +17,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ...protocol.messages.groups import OffsetFetchGroup, OffsetFetchRequest
-    from ..runtime.ports import Now, Surroundings, Token
+    from ..runtime.ports import Now, ShardContext, Token
     from .group import Group
     from .offset_store import OffsetStore, StoredOffset
 
 
 class OffsetFetches:
-    """Reads committed offsets."""
+    """Handles OffsetFetch for one group shard."""
 
-    def __init__(self, groups: dict[str, Group], around: Surroundings, store: OffsetStore) -> None:
+    def __init__(self, groups: dict[str, Group], context: ShardContext, store: OffsetStore) -> None:
         self._groups = groups
-        self._around = around
+        self._context = context
         self._store = store
 
     def fetch(self, body: OffsetFetchRequest, token: Token, now: Now) -> Outcome:
-        """OffsetFetch, for each of its groups."""
         del now
         outcome = Outcome()
         found = tuple(self._of_group(each, require_stable=body.require_stable) for each in body.groups)
@@ -39,7 +38,7 @@ class OffsetFetches:
         return outcome
 
     def _of_group(self, asked: OffsetFetchGroup, *, require_stable: bool) -> OffsetsOfGroup:
-        """A group that is not there has committed nothing, which is no error."""
+        """The offsets of one group; a group that does not exist has none, without an error."""
         group = self._groups.get(asked.group_id)
         try:
             if group is not None:
@@ -62,8 +61,8 @@ class OffsetFetches:
         return OffsetsOfGroup(0, asked.group_id, offsets)
 
     def _shown(self, tp: TopicPartition, stored: StoredOffset | None) -> FetchedOffset:
-        """An offset of a topic that had the same name before says nothing of this one."""
-        topic = self._around.image.topics.get(tp.topic)
+        """None for an offset of a deleted topic with the same name."""
+        topic = self._context.image.topics.get(tp.topic)
         if stored is None or (
             topic is not None and stored.value.topic_id not in (NO_TOPIC_ID, topic.topic_id)
         ):

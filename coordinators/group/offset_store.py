@@ -1,9 +1,9 @@
-"""The committed offsets of all groups of a shard, and those that open transactions hold. Hard state, pure.
+"""Committed offsets of all groups of a shard, and pending offsets of open transactions. Hard state, pure.
 
 Only `replay` and `end_transaction` change it, in the order of the log. Source: Kafka
 OffsetMetadataManager.java.
 
-Invariant: `open_transactions` of a group are the producers with pending offsets of the group.
+Invariant: the open transactions of a group are the producers with pending offsets of the group.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...protocol.records.group_records import OffsetCommitValue
-    from ..runtime.ports import Stamp
+    from ..runtime.ports import ProducerIdAndEpoch
 
 
 class StoredOffset(NamedTuple):
-    """A commit, and where it stands in the log: the later one counts, whenever its transaction ends."""
+    """A commit and its offset in the log: the later commit wins, whenever its transaction ends."""
 
     value: OffsetCommitValue
     record_offset: int
@@ -31,14 +31,14 @@ class StoredOffset(NamedTuple):
 
 @dataclass(slots=True)
 class OpenTransaction:
-    """What a producer has written since its last marker."""
+    """The pending offsets of a producer since its last marker."""
 
     producer_epoch: int
     offsets: dict[str, dict[TopicPartition, StoredOffset]] = field(default_factory=dict)  # by group
 
 
 class OffsetStore:
-    """Offsets by group and partition, in the order of their first commits."""
+    """Offsets by group and partition, in the order of first commits."""
 
     def __init__(self) -> None:
         self._committed: dict[str, dict[TopicPartition, StoredOffset]] = {}
@@ -47,53 +47,52 @@ class OffsetStore:
         self.count = 0  # committed offsets of all groups
 
     def of(self, group_id: str) -> dict[TopicPartition, StoredOffset]:
-        """All committed offsets of the group; not to be changed."""
+        """All committed offsets of the group. The caller must not change them."""
         return self._committed.get(group_id, {})
 
     def committed(self) -> Iterator[tuple[str, TopicPartition, StoredOffset]]:
-        """All committed offsets of all groups."""
         for group_id, offsets in self._committed.items():
             for tp, stored in offsets.items():
                 yield group_id, tp, stored
 
     def has_open_transactions(self, group_id: str) -> bool:
-        """Does a transaction hold offsets of the group?"""
+        """Whether an open transaction has pending offsets of the group."""
         return group_id in self._open
 
-    def is_ongoing(self, stamp: Stamp) -> bool:
-        """Has this producer's transaction written here before?"""
-        transaction = self._transactions.get(stamp.producer_id)
-        return transaction is not None and transaction.producer_epoch == stamp.producer_epoch
+    def is_ongoing(self, producer: ProducerIdAndEpoch) -> bool:
+        """Whether this producer's open transaction has written to this partition."""
+        transaction = self._transactions.get(producer.producer_id)
+        return transaction is not None and transaction.producer_epoch == producer.producer_epoch
 
     def pending(self, group_id: str) -> dict[TopicPartition, StoredOffset]:
-        """Offsets of the group that transactions hold."""
+        """Pending offsets of the group in open transactions."""
         held: dict[TopicPartition, StoredOffset] = {}
         for producer_id in self._open.get(group_id, {}):
             held |= self._transactions[producer_id].offsets[group_id]
         return held
 
     def tombstones(self, group_id: str) -> list[Record]:
-        """Records that delete all offsets of the group, those too that transactions hold."""
+        """Records that delete all offsets of the group, including pending ones."""
         return [offset_tombstone(group_id, tp) for tp in {**self.of(group_id), **self.pending(group_id)}]
 
     # --- the log -----------------------------------------------------------------------------------------
 
-    def replay(self, record: Record, offset: int, stamp: Stamp) -> None:
-        """A commit, one that its transaction holds back, or a deletion, which is of both."""
+    def replay(self, record: Record, offset: int, producer: ProducerIdAndEpoch) -> None:
+        """Apply a commit, a pending commit of a transaction, or a deletion of both kinds."""
         key, value = record
         assert isinstance(key, OffsetCommitKey)
         tp = TopicPartition(key.topic, key.partition)
         if value is None:
             self._delete(key.group, tp)
-        elif stamp.producer_id == NO_PRODUCER_ID:
+        elif producer.producer_id == NO_PRODUCER_ID:
             self._commit(key.group, tp, StoredOffset(value, offset))
         else:
             transaction = self._transactions.setdefault(
-                stamp.producer_id, OpenTransaction(stamp.producer_epoch)
+                producer.producer_id, OpenTransaction(producer.producer_epoch)
             )
-            transaction.producer_epoch = stamp.producer_epoch
+            transaction.producer_epoch = producer.producer_epoch
             transaction.offsets.setdefault(key.group, {})[tp] = StoredOffset(value, offset)
-            self._open.setdefault(key.group, {})[stamp.producer_id] = None
+            self._open.setdefault(key.group, {})[producer.producer_id] = None
 
     def _delete(self, group_id: str, tp: TopicPartition) -> None:
         of_group = self._committed.get(group_id, {})
@@ -102,11 +101,11 @@ class OffsetStore:
             if not of_group:
                 del self._committed[group_id]
         for producer_id in list(self._open.get(group_id, {})):
-            # The transaction stays known even without offsets: it has still to end in this partition.
+            # The transaction stays open without offsets: its marker for this partition is still to come.
             self._transactions[producer_id].offsets[group_id].pop(tp, None)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """Its offsets count, unless a later commit does already; or are forgotten."""
+        """Commit the pending offsets, unless later commits replaced them, or drop them."""
         transaction = self._transactions.pop(producer_id, None)
         for group_id, offsets in transaction.offsets.items() if transaction is not None else ():
             del self._open[group_id][producer_id]
@@ -124,5 +123,5 @@ class OffsetStore:
 
 
 def offset_tombstone(group_id: str, tp: TopicPartition) -> Record:
-    """The record that deletes one offset."""
+    """The record that deletes the committed and the pending offset of one partition."""
     return Record(OffsetCommitKey(group_id, tp.topic, tp.partition), None)

@@ -1,8 +1,8 @@
-"""One step of a member on its way to the target: what it shall give back, what it gets.
+"""One reconciliation step of a member: partitions to revoke, or newly assigned ones. Pure.
 
-First it gives back what the target takes away, then it moves to the target's epoch and gets what is free;
-what others have not given back yet it gets later, in the same epoch. What it is told to give back counts as
-given back only when it tells what it owns and that is not among it. Pure: the table of states is
+The member first revokes partitions that are not in its target, then moves to the target's epoch and gets the
+free partitions; partitions that other members have not revoked yet follow in the same epoch. A partition
+counts as revoked only when the member reports its owned partitions without it. The states follow
 MEMBER_TRANSITIONS. Source: Kafka CurrentAssignmentBuilder.java; KIP-848.
 """
 
@@ -29,16 +29,14 @@ def next_step(
     owner_of: Callable[[bytes, int], str | None],
     owned: Partitions | None,
 ) -> Member:
-    """The member after its next step, or as it is. `owned` is what it told of itself, None nothing;
-    `readable` are the ids of topics that exist and that it reads: others it gives back, whatever the target
-    says.
+    """The member after its next step, or unchanged. `owned`: the partitions that it reports, None if it
+    reports none; `readable`: ids of existing topics that it subscribes to; it revokes all others, whatever
+    the target says.
 
     Errors: FencedMemberEpochError in the state UNKNOWN, unless it owns nothing.
     """
     if member.state is MemberState.UNKNOWN and (owned is None or any(owned.values())):
-        raise FencedMemberEpochError(
-            "the member's state is unknown: it must give up everything and join again"
-        )
+        raise FencedMemberEpochError("the member's state is unknown: revoke all partitions and rejoin")
     is_waiting = member.state is MemberState.UNREVOKED_PARTITIONS and _still_has(owned, member.pending)
     is_there = member.is_reconciled_to(target_epoch)
     if is_waiting or is_there:
@@ -47,14 +45,14 @@ def next_step(
 
 
 def _still_has(owned: Partitions | None, revoked: Partitions) -> bool:
-    """Has the member, for all that is known, any of `revoked`?"""
+    """Whether the member may still own any of `revoked`."""
     if owned is None:
         return True
     return any(not set(owned.get(topic, ())).isdisjoint(partitions) for topic, partitions in revoked.items())
 
 
 def _give_up_unread(member: Member, readable: Collection[bytes], owned: Partitions | None) -> Member:
-    """It stays in its epoch, but topics that it reads no more it gives back now."""
+    """Revoke partitions of unsubscribed topics within the current epoch."""
     unread = {topic: each for topic, each in member.assigned.items() if topic not in readable}
     if not unread:
         return member
@@ -79,7 +77,7 @@ def _advance(
     revoked = _only(member.assigned, lambda topic, partition: partition not in wanted.get(topic, nothing))
     if revoked and _still_has(owned, revoked):
         return replace(member, state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, pending=revoked)
-    # what it has itself counts as free: it is in `kept`, or was to be given back and is given again
+    # its own partitions count as free: they are in `kept`, or were pending and are assigned again
     free = _only(
         target, lambda topic, each: topic in readable and owner_of(topic, each) in (None, member.member_id)
     )
@@ -110,7 +108,7 @@ def _union(left: Partitions, right: Partitions) -> Partitions:
 
 
 def is_part_of(owned: Partitions, member: Member) -> bool:
-    """Has the member all of `owned`, if only to give it back?"""
+    """Whether the member has all of `owned` assigned or pending."""
     assigned, pending = member.assigned, member.pending
     return all(
         set(partitions).issubset((*assigned.get(topic, ()), *pending.get(topic, ())))

@@ -1,9 +1,10 @@
 """The group coordinator's state machine: one partition of __consumer_offsets.
 
-It knows which part answers what, and no rules of its own: classic groups (classic_groups.py), groups of the
-new protocol (consumer_groups.py), committed offsets (offset_commits.py, offset_fetches.py,
-transactional_offsets.py, expiry.py) and what admins ask (admin.py). All share `groups`, which holds every
-group by its id, and the offsets (offset_store.py). Pure. Source: Kafka GroupCoordinatorShard.java."""
+It dispatches requests and records: classic groups (classic_groups.py), consumer-protocol groups
+(consumer_groups.py), committed offsets (offset_commits.py, offset_fetches.py, transactional_offsets.py,
+expiry.py) and admin requests (admin.py). All share `groups`, which holds every group by its id, and the
+offsets (offset_store.py). Pure. Source: Kafka GroupCoordinatorShard.java.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from .classic_states import ClassicState
 from .consumer_group import ConsumerGroup, GroupState
 from .consumer_groups import ConsumerGroups
 from .expiry import Expiry
-from .facts import GroupFacts
 from .group import GroupType
+from .group_counters import GroupCounters
 from .group_state_counts import GroupStateCounts
 from .offset_commits import NO_TOPIC_ID, OffsetCommits
 from .offset_fetches import OffsetFetches
@@ -34,31 +35,31 @@ if TYPE_CHECKING:
     from ...protocol.messages.envelope import Api
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
     from ...protocol.model import TopicPartition
-    from ..runtime.ports import Now, Stamp, Surroundings, Token
+    from ..runtime.ports import Now, ProducerIdAndEpoch, ShardContext, Token
     from .group import Group
 
     Handler = Callable[[Any, Token, Now], Outcome]
 
 
 class GroupShard:
-    """All groups of one partition. Fulfils Shard."""
+    """All groups of one partition. Implements Shard."""
 
-    nothing = Record(OffsetCommitKey("", "", 0), None)  # no topic has this name
+    noop_record = Record(OffsetCommitKey("", "", 0), None)  # no topic has an empty name
 
-    def __init__(self, partition: int, around: Surroundings) -> None:
+    def __init__(self, partition: int, context: ShardContext) -> None:
         self.partition = partition
         self.groups: dict[str, Group] = {}
-        self.facts = GroupFacts()
+        self.counters = GroupCounters()
         self._state_counts = GroupStateCounts(self.groups)
         self._is_loaded = False
         self.store = OffsetStore()
-        self._around = around
-        self._classic = ClassicGroups(self.groups, around, partition, self.facts, self._state_counts)
-        self._consumer = ConsumerGroups(self.groups, around, self._classic)
-        self._expiry = Expiry(self.groups, around, self.store, self.facts)
-        commits = OffsetCommits(self.groups, around, self.store, self._classic, self.facts)
-        self._transactional = TransactionalOffsets(partition, self.groups, around, self.store, commits)
-        admin = GroupAdmin(self.groups, around, self.store, self.facts)
+        self._context = context
+        self._classic = ClassicGroups(self.groups, context, partition, self.counters, self._state_counts)
+        self._consumer = ConsumerGroups(self.groups, context, self._classic)
+        self._expiry = Expiry(self.groups, context, self.store, self.counters)
+        commits = OffsetCommits(self.groups, context, self.store, self._classic, self.counters)
+        self._transactional = TransactionalOffsets(partition, self.groups, context, self.store, commits)
+        admin = GroupAdmin(self.groups, context, self.store, self.counters)
         self._handlers: dict[int, Handler] = {
             registry.JOIN_GROUP.key: self._by_protocol(self._classic.join, self._consumer.join),
             registry.SYNC_GROUP.key: self._by_protocol(self._classic.sync, self._consumer.sync),
@@ -67,7 +68,7 @@ class GroupShard:
             registry.CONSUMER_GROUP_HEARTBEAT.key: self._consumer.consumer_group_heartbeat,
             registry.CONSUMER_GROUP_DESCRIBE.key: self._consumer.consumer_group_describe,
             registry.OFFSET_COMMIT.key: commits.commit,
-            registry.OFFSET_FETCH.key: OffsetFetches(self.groups, around, self.store).fetch,
+            registry.OFFSET_FETCH.key: OffsetFetches(self.groups, context, self.store).fetch,
             registry.OFFSET_DELETE.key: commits.delete,
             registry.TXN_OFFSET_COMMIT.key: self._transactional.commit,
             registry.LIST_GROUPS.key: admin.list_groups,
@@ -76,7 +77,7 @@ class GroupShard:
         }
 
     def _by_protocol(self, classic: Handler, consumer: Handler) -> Handler:
-        """Members of groups of the new protocol may speak the classic one; empty groups do not count."""
+        """Classic requests to a consumer-protocol group that has members go to its classic members."""
 
         def handle(body: Any, token: Token, now: Now) -> Outcome:
             group = self.groups.get(body.group_id)
@@ -86,54 +87,53 @@ class GroupShard:
         return handle
 
     def handle(self, api: Api, body: Any, token: Token, now: Now) -> Outcome:
-        """One request. Errors: KafkaError; nothing was changed then."""
         handler = self._handlers.get(api.key)
         if handler is None:
-            raise UnsupportedVersionError(f"group coordinators do not answer {api.name}")
+            raise UnsupportedVersionError(f"the group coordinator does not support {api.name}")
         return handler(body, token, now)
 
-    def replay(self, record: Record, offset: int, stamp: Stamp) -> None:
-        """Apply a record. A commit to a group that is not there makes a simple one."""
+    def replay(self, record: Record, offset: int, producer: ProducerIdAndEpoch) -> None:
+        """Apply a record. A commit to a group that does not exist creates a simple one."""
         key = record.key
         if isinstance(key, OffsetCommitKey):
             if record.value is not None and key.group not in self.groups:
                 self.groups[key.group] = ClassicGroup(key.group)
                 self._state_counts.changed(key.group)
-            self.store.replay(record, offset, stamp)
+            self.store.replay(record, offset, producer)
             return
         if isinstance(key, GroupMetadataKey):
             self._classic.replay(record)
         else:
             self._consumer.replay(record)
             if self._is_loaded and isinstance(key, ConsumerGroupMetadataKey):
-                self.facts.consumer_rebalances += record.value is not None
+                self.counters.consumer_rebalances += record.value is not None
         self._state_counts.changed(key.group)
 
-    def replay_marker(self, stamp: Stamp, *, is_commit: bool, offset: int) -> None:
-        """The producer's transaction has ended; each commit knows its own place in the log."""
+    def replay_marker(self, producer: ProducerIdAndEpoch, *, is_commit: bool, offset: int) -> None:
+        """Commit or drop the pending offsets of the producer's transaction."""
         del offset
-        self._transactional.on_marker(stamp.producer_id)
-        self.store.end_transaction(stamp.producer_id, is_commit=is_commit)
+        self._transactional.on_marker(producer.producer_id)
+        self.store.end_transaction(producer.producer_id, is_commit=is_commit)
 
     def on_loaded(self, now: Now) -> Outcome:
-        """Begin sessions and look for old offsets."""
+        """Start sessions and the expiration timer."""
         self._is_loaded = True
         self._expiry.on_loaded(now)
         return _both(self._classic.on_loaded(now), self._consumer.on_loaded(now))
 
     def on_metadata(self, image: MetadataImage, delta: MetadataDelta | None, now: Now) -> Outcome:
-        """Topics may be gone."""
+        """Topics may have been deleted."""
         self._expiry.on_metadata(image, delta, now)
         return self._consumer.on_metadata(image, delta, now)
 
     def on_peer_gone(self, session: int, now: Now) -> Outcome:
-        """The members whose requests waited are still members: each has its session to come back. What they
-        are answered meanwhile goes nowhere."""
+        """No change: members whose requests waited keep their sessions, and responses to a closed connection
+        are dropped."""
         del session, now
         return Outcome()
 
     def metrics(self) -> ShardMetrics:
-        """Kafka's GroupMetadataManager and group-coordinator-metrics."""
+        """Kafka's GroupMetadataManager metrics and group-coordinator-metrics."""
         counts = self._state_counts.counts()
         classic = {state: counts.groups[GroupType.CLASSIC, state.value] for state in ClassicState}
         consumer = {state: counts.groups[GroupType.CONSUMER, state.value] for state in GroupState}
@@ -146,23 +146,23 @@ class GroupShard:
             "group-count/consumer": sum(consumer.values()),
             **{f"consumer-group-count/{state.value.lower()}": count for state, count in consumer.items()},
         }
-        return ShardMetrics(gauges, self.facts.by_name())
+        return ShardMetrics(gauges, self.counters.by_name())
 
     def committed_offsets(self) -> Iterator[tuple[str, TopicPartition, int]]:
-        """Those that are committed to the topics that there are now."""
-        topics = self._around.image.topics
+        """Committed offsets of existing topics."""
+        topics = self._context.image.topics
         for group_id, tp, stored in self.store.committed():
             topic = topics.get(tp.topic)
             if topic is not None and stored.value.topic_id in (NO_TOPIC_ID, topic.topic_id):
                 yield group_id, tp, stored.value.offset
 
     def close(self) -> list[Token]:
-        """The shard is dropped: all that wait."""
+        """All waiting requests of the shard."""
         return [*self._classic.close(), *self._transactional.waiting()]
 
 
 def _both(first: Outcome, second: Outcome) -> Outcome:
-    """What two parts decide on the same event; neither has anything to undo."""
+    """The merged outcome of two parts for the same event; neither may need `on_failed`."""
     assert first.on_failed is None
     assert second.on_failed is None
     return Outcome(first.records + second.records, first.answers + second.answers)

@@ -1,12 +1,12 @@
-"""TxnOffsetCommit: offsets that count when their transaction commits. Pure.
+"""TxnOffsetCommit: offsets that become visible when their transaction commits. Pure.
 
-1. The transaction coordinator adds this partition to the transaction, or says that the client has had it
-   added: else nobody would end what is written here. Asked once per transaction.
-2. The offsets are appended under the producer's id and epoch; the shard holds them back (offset_store.py).
-3. The marker decides.
+1. The transaction coordinator adds this partition to the transaction, or confirms that the client has added
+   it: otherwise no marker would end the pending offsets. Once per transaction.
+2. The offsets are appended with the producer's id and epoch; the shard keeps them pending (offset_store.py).
+3. The marker commits or aborts them.
 
-Hazard: the transaction may end between 1 and 2. After a marker that comes meanwhile the answer may be about
-the transaction before: the client is to ask again.
+Hazard: the transaction may end between 1 and 2. If a marker arrives meanwhile, the response to 1 may concern
+the transaction before: the client has to retry.
 
 Source: Kafka GroupCoordinatorService.java, ProducerStateManager.java (VerificationGuard); KIP-447, KIP-890.
 """
@@ -36,54 +36,56 @@ from ...protocol.messages.transactions import (
 )
 from ...protocol.model import CONSUMER_OFFSETS, NO_NODE, TRANSACTION_STATE
 from ...protocol.records.settings import INT16_MAX, INT64_MAX
-from ..runtime.ports import Outcome, Stamp
+from ..runtime.ports import Outcome, ProducerIdAndEpoch
 from .offset_commits import refused_commit
 
 if TYPE_CHECKING:
     from ...protocol.messages.transactions import TxnOffsetCommitRequest
-    from ..runtime.ports import Now, Surroundings, Token
+    from ..runtime.ports import Now, ShardContext, Token
     from .group import Group
     from .offset_commits import OffsetCommits
     from .offset_store import OffsetStore
 
 
 class TransactionalOffsets:
-    """Offsets of transactions."""
+    """Handles TxnOffsetCommit for one group shard."""
 
     def __init__(
         self,
         partition: int,
         groups: dict[str, Group],
-        around: Surroundings,
+        context: ShardContext,
         store: OffsetStore,
         commits: OffsetCommits,
     ) -> None:
         self._own_partition = TopicNamePartitions(CONSUMER_OFFSETS, (partition,))
         self._groups = groups
-        self._around = around
+        self._context = context
         self._store = store
         self._commits = commits
         self._asked: dict[
             int, list[Token]
-        ] = {}  # requests under way to transaction coordinators, by producer
+        ] = {}  # requests in flight to transaction coordinators, by producer
 
     def commit(self, body: TxnOffsetCommitRequest, token: Token, now: Now) -> Outcome:
         """TxnOffsetCommit."""
         if not (0 <= body.producer_id <= INT64_MAX and 0 <= body.producer_epoch <= INT16_MAX):
-            raise InvalidProducerIdMappingError(f"{body.producer_id} in epoch {body.producer_epoch}")
+            raise InvalidProducerIdMappingError(
+                f"producer id {body.producer_id} with epoch {body.producer_epoch} is invalid"
+            )
         self._check(body)
-        verifies = body.adds_partition or self._around.config.now.transaction_partition_verification_enable
-        if not verifies or self._store.is_ongoing(Stamp(body.producer_id, body.producer_epoch)):
+        verifies = body.adds_partition or self._context.config.now.transaction_partition_verification_enable
+        if not verifies or self._store.is_ongoing(ProducerIdAndEpoch(body.producer_id, body.producer_epoch)):
             return self._append(body, token, now)
         self._ask(body, token)
         return Outcome()
 
     def _check(self, body: TxnOffsetCommitRequest) -> None:
-        """Clients of transactions know classic errors only."""
+        """Transactional clients know classic errors only."""
         group = self._groups.get(body.group_id)
         if group is None:
             if body.generation_id >= 0:
-                raise IllegalGenerationError(f"there is no group {body.group_id}")
+                raise IllegalGenerationError(f"group {body.group_id!r} does not exist")
             return
         try:
             self._commits.check_member(group, body, body.generation_id, is_transactional=True)
@@ -94,12 +96,12 @@ class TransactionalOffsets:
         outcome = Outcome()
         results = self._commits.decide(body.group_id, body.offsets, now, outcome)
         if outcome.records:
-            outcome.stamp = Stamp(body.producer_id, body.producer_epoch)
+            outcome.producer = ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
             outcome.on_failed = refused_commit(token)
         outcome.answer(token, TxnOffsetCommitResponse(results))
         return outcome
 
-    # --- asking the transaction coordinator --------------------------------------------------------------
+    # --- verification by the transaction coordinator --------------------------------------------------------
 
     def _ask(self, body: TxnOffsetCommitRequest, token: Token) -> None:
         transaction = TransactionPartitions(
@@ -111,22 +113,24 @@ class TransactionalOffsets:
         )
         node_id = self._coordinator_of(body.transactional_id)
         self._asked.setdefault(body.producer_id, []).append(token)
-        self._around.ask(
+        self._context.ask(
             node_id,
             ADD_PARTITIONS_TO_TXN,
             AddPartitionsToTxnRequest((transaction,)),
-            self._around.config.now.offsets_commit_timeout_ms,
+            self._context.config.now.offsets_commit_timeout_ms,
             lambda answer, now: self._answered(body, token, answer, now),
         )
 
     def _coordinator_of(self, transactional_id: str) -> int:
-        """The node. Errors: CoordinatorNotAvailableError if there is none now."""
-        topic = self._around.image.topics.get(TRANSACTION_STATE)
+        """The node that coordinates the id. Errors: CoordinatorNotAvailableError."""
+        topic = self._context.image.topics.get(TRANSACTION_STATE)
         if topic is not None:
             leader = topic.partitions[partition_of_id(transactional_id, len(topic.partitions))].leader
             if leader != NO_NODE:
                 return leader
-        raise CoordinatorNotAvailableError(f"nobody coordinates {transactional_id} now")
+        raise CoordinatorNotAvailableError(
+            f"the partition of transactional id {transactional_id!r} has no leader: retry"
+        )
 
     def _answered(self, body: TxnOffsetCommitRequest, token: Token, answer: Any, now: Now) -> Outcome:
         asked = self._asked.get(body.producer_id, [])
@@ -138,7 +142,9 @@ class TransactionalOffsets:
         try:
             _raise_refusal(answer)
             if has_ended:
-                raise ConcurrentTransactionsError("a transaction has ended meanwhile")
+                raise ConcurrentTransactionsError(
+                    "the producer's transaction ended during this commit: retry"
+                )
             self._check(body)
         except KafkaError as error:
             refused = Outcome()
@@ -147,16 +153,17 @@ class TransactionalOffsets:
         return self._append(body, token, now)
 
     def on_marker(self, producer_id: int) -> None:
-        """A transaction of the producer has ended."""
+        """The producer's transaction has ended: invalidate its requests in flight."""
         self._asked.pop(producer_id, None)
 
     def waiting(self) -> list[Token]:
-        """Requests whose coordinator has not answered."""
+        """Requests that wait for a transaction coordinator."""
         return [token for tokens in self._asked.values() for token in tokens]
 
 
 def _raise_refusal(answer: Any) -> None:
-    """Raise what the client gets if the coordinator has not agreed: what passes by itself, it tries again."""
+    """Raise the client's error unless the coordinator agreed; transient errors are retriable for the
+    client."""
     if isinstance(answer, KafkaError):
         raise _passed_on(answer)
     assert isinstance(answer, AddPartitionsToTxnResponse)
@@ -167,7 +174,8 @@ def _raise_refusal(answer: Any) -> None:
 
 
 def _passed_on(error: KafkaError) -> KafkaError:
-    """NOT_COORDINATOR of the other coordinator, say, would have the client look for this one."""
+    """The client's error for a transaction coordinator's one: NOT_COORDINATOR there must not make the client
+    look up this group coordinator again."""
     if error.retriable and not isinstance(error, ConcurrentTransactionsError):
-        return CoordinatorLoadInProgressError(f"the transaction coordinator: {error}")
+        return CoordinatorLoadInProgressError(f"the transaction coordinator answered: {error}")
     return error

@@ -1,1 +1,1 @@
-"""What every coordinator shares: decide, append, apply, answer."""
+"""The coordinator runtime: decide on requests, append records, apply them, respond."""

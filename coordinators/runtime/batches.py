@@ -1,4 +1,4 @@
-"""From the records of decisions to batches. Pure."""
+"""Encodes the records of decisions into batches. Pure."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import InvalidRequestError, MessageTooLargeError
 from ...protocol.records.codec import active_codec
-from .ports import NO_STAMP
+from .ports import NO_PRODUCER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ...protocol.records.header import Buffer
-    from .ports import Outcome, Record, Stamp
+    from .ports import Outcome, ProducerIdAndEpoch, Record
 
     Encode = Callable[[Any, Any], tuple[bytes, bytes | None]]
 
-_RECORD_BYTES = 40  # Bound: of a record beside its key and value: its attributes, and seven varints
+_RECORD_BYTES = 40  # Bound: bytes of a record beside key and value: attributes and seven varints
 
 
 def batches_of(
     outcome: Outcome, encode: Encode, limit_bytes: int, wall_ms: int
 ) -> list[tuple[Buffer, Sequence[Record]]]:
-    """The records of one decision as batches, each with its part: one, unless they may be divided. Errors:
-    MessageTooLargeError, InvalidRequestError."""
+    """The records of one outcome as batches, each with its records: one batch, unless the outcome is
+    divisible. Errors: MessageTooLargeError, InvalidRequestError."""
     records = outcome.records
     found: list[tuple[Buffer, Sequence[Record]]] = []
     begin = 0
     while begin < len(records):
         rest = islice(records, begin, None)
-        batch, count = _encoded(rest, encode, outcome.stamp, limit_bytes, wall_ms)
+        batch, count = _encoded(rest, encode, outcome.producer, limit_bytes, wall_ms)
         if not count or (count < len(records) and not outcome.is_divisible):
             raise MessageTooLargeError(
                 f"{len(records)} records do not fit into max.message.bytes, {limit_bytes}"
@@ -41,17 +41,18 @@ def batches_of(
 
 
 def _encoded(
-    records: Iterable[Record], encode: Encode, stamp: Stamp, limit_bytes: int, wall_ms: int
+    records: Iterable[Record], encode: Encode, producer: ProducerIdAndEpoch, limit_bytes: int, wall_ms: int
 ) -> tuple[Buffer, int]:
-    """As many of the records as fit into one batch, and how many. Errors: InvalidRequestError."""
-    is_transactional = stamp != NO_STAMP
+    """A batch of as many records as fit, and their number. Errors: InvalidRequestError."""
+    is_transactional = producer != NO_PRODUCER
     count = 0
     try:
         builder = active_codec().builder(
             max_bytes=limit_bytes,
-            producer_id=stamp.producer_id,
-            producer_epoch=stamp.producer_epoch,
-            base_sequence=0 if is_transactional else -1,  # as Kafka's; nobody checks those of servers
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            # as Kafka; base sequences of coordinators are not checked
+            base_sequence=0 if is_transactional else -1,
             is_transactional=is_transactional,
         )
         for record in records:
@@ -60,14 +61,14 @@ def _encoded(
             count += 1
     except ValueError as error:
         raise InvalidRequestError(str(error)) from error
-    if builder.size_bytes > limit_bytes:  # one record alone is too large
+    if builder.size_bytes > limit_bytes:  # a single record exceeds the limit
         count = 0
     return builder.finish(), count
 
 
 class JointBatch:
-    """The records of several decisions: takes them whole, as long as there is room. It may be used again
-    after each `take`."""
+    """One batch for the records of several decisions; a decision is added whole or not at all. Reusable after
+    each `take`."""
 
     def __init__(self, encode: Encode, limit_bytes: int) -> None:
         self._encode = encode
@@ -76,7 +77,7 @@ class JointBatch:
         self._builder: Any = None
 
     def add(self, records: Sequence[Record], wall_ms: int) -> bool:
-        """All of them; False if there is no room for them, or they are no records at all."""
+        """Add all records; False if they do not fit or cannot be encoded."""
         try:
             encoded = [self._encode(*record) for record in records]
         except ValueError:
@@ -88,12 +89,12 @@ class JointBatch:
             return False
         for key, value in encoded:
             offset = self._builder.append(wall_ms, key, value)
-            assert offset >= 0, "there was room"
+            assert offset >= 0, "the size was checked above"
         self.count += len(encoded)
         return True
 
     def take(self) -> tuple[Buffer, int]:
-        """The batch and how many records it has; maybe none."""
+        """The batch and its number of records, possibly 0."""
         builder, count = self._builder, self.count
         self._builder, self.count = None, 0
         return (builder.finish() if count else b"", count)

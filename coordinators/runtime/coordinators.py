@@ -1,6 +1,7 @@
-"""All coordinators of a node: the shards of the partitions that it leads, and the way of requests to them.
+"""The coordinators of a node: the shards of the partitions that it leads, and the routing of requests to
+them.
 
-Pure; lives in the node's event loop as its guest, see storage_node/embedded/contract.py.
+Pure; runs in the node's event loop, see storage_node/embedded/contract.py.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from ...protocol.messages.transactions import InitProducerIdResponse
 from ...protocol.metadata.features import GROUP_VERSION, level_of
 from ...protocol.model import NO_NODE
 from ...runtime.timing_wheel import TimingWheel
-from .finding import Finder
-from .hosted_shard import HostedShard, Parts
+from .find_coordinator import CoordinatorFinder
+from .hosted_shard import HostedShard, ShardServices
 from .metrics import CoordinatorMetrics, consumer_lag, metrics_of
-from .ports import Now, Outcome, Stamp
+from .pending_requests import MergedResponse, MultiKeyResponse, PendingRequest, responder_of
+from .ports import Now, Outcome, ProducerIdAndEpoch
 from .producer_ids import ProducerIds
-from .routing import ROUTES, Everywhere, Many, One
+from .routing import ROUTES, AllShards, ManyKeys, OneKey
 from .timers import ShardTimers
-from .waiting import AllAnswers, ManyAnswers, Waiting, answer_to
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,61 +49,69 @@ _OF_NEW_GROUPS = (registry.CONSUMER_GROUP_HEARTBEAT.key, registry.CONSUMER_GROUP
 
 
 class Coordinators:
-    """Fulfils Guest.
+    """Implements Guest.
 
-    Bound: `purgatory.max.requests` requests (counted by shard) wait at a time.
+    Bound: at most `purgatory.max.requests` requests (counted per shard) wait.
     """
 
     def __init__(self, host: GuestHost, shards: Mapping[str, MakeShard], codec: RecordCodec) -> None:
-        """`shards` makes the state machines, by topic."""
+        """`shards`: the constructor of the state machine of each internal topic."""
         self._host = host
         self._makers = shards
         self._wheel: Wheel = TimingWheel(now_ms=host.now_ms)
         self._metrics = {topic: CoordinatorMetrics() for topic in shards}
-        self._parts = Parts(
+        self._parts = ShardServices(
             host, codec, self._wheel, self._next_producer_id, self._metrics, self._has_work, self._restart
         )
         self._shards: dict[PartitionKey, HostedShard] = {}
-        self._by_session: dict[int, dict[Waiting, None]] = {}  # in the order of their coming
+        self._by_session: dict[int, dict[PendingRequest, None]] = {}  # in the order of arrival
         self._waiting = 0
-        self._busy: dict[HostedShard, None] = {}  # with requests of this turn, in the order of their coming
-        self._finder = Finder(host)
+        self._busy: dict[HostedShard, None] = {}  # with requests of this turn, in the order of arrival
+        self._finder = CoordinatorFinder(host)
         self._ids: ProducerIds | None = None
         self._timers = ShardTimers(self._wheel, _act)
 
-    # --- requests --------------------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------------------------
 
     def handle(self, request: Incoming) -> None:
-        """One request, answered now or later. Errors: KafkaError, which is its answer."""
+        """Route one request; its response is sent now or later. Errors: KafkaError, which becomes the
+        response."""
         config = self._host.config.now
         if request.api.key == registry.FIND_COORDINATOR.key:
             found = self._finder.answer(request.body, config.max_request_partitions)
             self._host.replies.reply(request, found)
             return
         if request.api.key in _OF_NEW_GROUPS and not level_of(self._host.image, GROUP_VERSION):
-            raise UnsupportedVersionError("groups of the new protocol are switched off: group.version is 0")
+            raise UnsupportedVersionError("the consumer group protocol is disabled: group.version is 0")
         if self._waiting >= config.purgatory_max_requests:
-            raise ThrottlingQuotaExceededError(f"{self._waiting} requests wait for coordinators already")
+            raise ThrottlingQuotaExceededError(
+                f"{self._waiting} requests wait for coordinators of this node, the most that"
+                " purgatory.max.requests allows"
+            )
         if request.api.key == registry.INIT_PRODUCER_ID.key and request.body.transactional_id is None:
             self._host.replies.reply(request, InitProducerIdResponse(0, self._next_producer_id(), 0))
             return
         route: Route = ROUTES[request.api.key]
-        if isinstance(route, One):
+        if isinstance(route, OneKey):
             self._ask_one(request, route)
-        elif isinstance(route, Many):
+        elif isinstance(route, ManyKeys):
             self._ask_many(request, route, config.max_request_partitions)
         else:
             self._ask_all(request, route)
 
-    def _ask_one(self, request: Incoming, route: One) -> None:
+    def _ask_one(self, request: Incoming, route: OneKey) -> None:
         shard = self._shard_of(route.topic, route.key(request.body))
-        shard.handle(request.api, request.body, self._token(request, answer_to(request, self._host.replies)))
+        shard.handle(
+            request.api, request.body, self._token(request, responder_of(request, self._host.replies))
+        )
 
-    def _ask_many(self, request: Incoming, route: Many, max_items: int) -> None:
+    def _ask_many(self, request: Incoming, route: ManyKeys, max_items: int) -> None:
         items = getattr(request.body, route.items)
         if len(items) > max_items:
-            raise InvalidRequestError(f"{len(items)} {route.items}, at most {max_items} are allowed")
-        answers = ManyAnswers(request, route, items, self._host.replies)
+            raise InvalidRequestError(
+                f"the request has {len(items)} {route.items}, at most {max_items} are allowed"
+            )
+        answers = MultiKeyResponse(request, route, items, self._host.replies)
         parts: dict[PartitionKey, list[int]] = {}
         for position, item in enumerate(items):
             try:
@@ -117,56 +126,56 @@ class Coordinators:
         if not items:
             answers.finish_if_whole()
 
-    def _ask_all(self, request: Incoming, route: Everywhere) -> None:
+    def _ask_all(self, request: Incoming, route: AllShards) -> None:
         shards = [shard for shard in self._shards.values() if shard.name.topic == route.topic]
-        answers = AllAnswers(request, route, len(shards), self._host.replies)
+        answers = MergedResponse(request, route, len(shards), self._host.replies)
         for shard in shards:
             shard.handle(request.api, request.body, self._token(request, answers.fill))
 
     def _shard_of(self, topic: str, key: str) -> HostedShard:
-        """Errors: NotCoordinatorError, if this node does not lead the partition of the key."""
+        """Errors: NotCoordinatorError if this node does not lead the partition of the key."""
         image = self._host.image.topics.get(topic)
         if image is not None:
             partition = partition_of_id(key, len(image.partitions))
             shard = self._shards.get((image.topic_id, partition))
             if shard is not None:
                 return shard
-        raise NotCoordinatorError(f"node {self._host.node_id} does not coordinate {key[:100]!r}")
+        raise NotCoordinatorError(f"node {self._host.node_id} is not the coordinator of {key[:100]!r}")
 
-    def _token(self, request: Incoming, deliver: Callable[[Any], None]) -> Waiting:
-        token = Waiting(request, deliver, self._closed)
+    def _token(self, request: Incoming, deliver: Callable[[Any], None]) -> PendingRequest:
+        token = PendingRequest(request, deliver, self._closed)
         self._waiting += 1
         self._by_session.setdefault(token.session, {})[token] = None
         return token
 
-    def _closed(self, token: Waiting) -> None:
+    def _closed(self, token: PendingRequest) -> None:
         self._waiting -= 1
         mine = self._by_session[token.session]
         mine.pop(token, None)
         if not mine:
             del self._by_session[token.session]
 
-    # --- turns -----------------------------------------------------------------------------------------
+    # --- turns of the event loop ----------------------------------------------------------------------------
 
     def _has_work(self, shard: HostedShard) -> None:
         self._busy[shard] = None
         self._host.soon()
 
     def end_turn(self) -> None:
-        """Each shard does what was asked of it within this turn."""
+        """Each shard decides on the requests of this turn."""
         busy, self._busy = self._busy, {}
         for shard in busy:
             shard.work()
 
     def _restart(self, shard: HostedShard) -> None:
-        """What the shard knows is not what its log says: it is read again."""
+        """The shard's state differs from its log: load it again."""
         self.left(shard.key)
         self.led(shard.key, shard.name, shard.epoch)
 
-    # --- producer ids ----------------------------------------------------------------------------------
+    # --- producer ids ---------------------------------------------------------------------------------------
 
     def _next_producer_id(self) -> int:
-        """Errors: CoordinatorLoadInProgressError while a block of them is fetched."""
+        """Errors: CoordinatorLoadInProgressError while a block of ids is being fetched."""
         ids = self._known_ids()
         try:
             return ids.next_id()
@@ -174,7 +183,7 @@ class Coordinators:
             self._fetch_ids(ids)
 
     def _known_ids(self) -> ProducerIds:
-        if self._ids is None:  # not before: by now the node has its own id
+        if self._ids is None:  # created at the first request: the node has its broker id by then
             self._ids = ProducerIds(self._host.node_id)
         return self._ids
 
@@ -194,30 +203,30 @@ class Coordinators:
         ids.answered(answer, self._host.now_ms)
         self._fetch_ids(ids)
 
-    # --- what the node tells ---------------------------------------------------------------------------
+    # --- events of the node ---------------------------------------------------------------------------------
 
     def led(self, key: PartitionKey, name: TopicPartition, leader_epoch: int) -> None:
-        """This node leads the partition: its shard begins to load."""
+        """This node leads the partition: its shard starts to load."""
         make = self._makers.get(name.topic)
         if make is not None:
             shard = self._shards[key] = HostedShard(key, name, leader_epoch, make, self._parts)
             shard.load()
 
     def left(self, key: PartitionKey) -> None:
-        """It does not lead it any more: the shard is dropped."""
+        """This node stopped leading the partition: its shard is dropped."""
         shard = self._shards.pop(key, None)
         if shard is not None:
-            self._metrics[shard.name.topic].left(shard)
+            self._metrics[shard.name.topic].drop(shard)
             shard.close()
 
     def committed(self, key: PartitionKey) -> None:
-        """The high watermark has moved."""
+        """The high watermark of the partition has advanced."""
         shard = self._shards.get(key)
         if shard is not None:
             shard.committed()
 
     def followed(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """The metadata has moved on, and knows this node."""
+        """The metadata image has changed."""
         if self._ids is None:
             self._known_ids().want()
             self._fetch_ids(self._known_ids())
@@ -227,13 +236,15 @@ class Coordinators:
     def ended_transaction(
         self, key: PartitionKey, producer_id: int, producer_epoch: int, *, is_commit: bool, offset: int
     ) -> None:
-        """A marker was appended to a led partition."""
+        """A transaction marker was appended to a led partition."""
         shard = self._shards.get(key)
         if shard is not None:
-            shard.ended_transaction(Stamp(producer_id, producer_epoch), is_commit=is_commit, offset=offset)
+            shard.ended_transaction(
+                ProducerIdAndEpoch(producer_id, producer_epoch), is_commit=is_commit, offset=offset
+            )
 
     def connection_gone(self, session: int) -> None:
-        """Nobody hears its answers: shards forget who waits, then their tokens close."""
+        """Drop the requests of a closed connection: shards forget them, then their tokens close."""
         mine = self._by_session.get(session)
         if mine is None:
             return
@@ -245,20 +256,18 @@ class Coordinators:
             token.deliver(None)
 
     def expire(self) -> None:
-        """Fire what is due. Order: what was asked before goes first; after a pause a heartbeat and the end of
-        its session are there at the same time."""
+        """Fire due timers. Order: requests of this turn go first; after a pause of the process a heartbeat
+        and the end of its session are due at the same time."""
         self.end_turn()
         now = Now(self._host.now_ms, self._host.wall_ms)
         for due in self._wheel.advance(now.ms):
             due.fire(now)
 
     def next_deadline_ms(self) -> int | None:
-        """When `expire` has work."""
         return self._wheel.next_deadline_ms()
 
     def status(self) -> dict[str, Any]:
-        """JSON-able facts: by topic, how many shards are in which state; what they tell of themselves, under
-        Kafka's names; how far groups are behind."""
+        """JSON-able status: shards by topic and state, metrics under Kafka's names, consumer lag."""
         states: dict[str, Counter[str]] = {}
         for shard in self._shards.values():
             states.setdefault(shard.name.topic, Counter())[shard.state.value] += 1

@@ -1,5 +1,5 @@
 """One partition of an internal topic while this node leads it in one epoch: load, then decide, append, apply,
-answer.
+respond.
 
     LOADING ──► ACTIVE ──► CLOSED      FAILED: its log cannot be read; closed when the epoch ends
        └──► FAILED ──►┘
@@ -23,9 +23,9 @@ from ...protocol.errors import (
 )
 from ...storage_node.embedded.contract import LogPiece
 from .batches import JointBatch, batches_of
-from .failures import as_seen
+from .client_errors import client_error
 from .loading import Digest, digest
-from .ports import NO_STAMP, Answer, Now, Outcome, ShardMetrics
+from .ports import NO_PRODUCER, Answer, Now, Outcome, ShardMetrics
 from .timers import ShardTimers
 
 if TYPE_CHECKING:
@@ -37,29 +37,29 @@ if TYPE_CHECKING:
     from ...storage_node.embedded.contract import GuestHost, LiveNodeConfig, PartitionKey
     from .loading import Replayed
     from .metrics import CoordinatorMetrics
-    from .ports import Shard, Stamp, Surroundings
+    from .pending_requests import PendingRequest
+    from .ports import ProducerIdAndEpoch, Shard, ShardContext
     from .timers import Wheel
-    from .waiting import Waiting
 
     Encode = Callable[[Any, Any], tuple[bytes, bytes | None]]
-    MakeShard = Callable[[int, Surroundings], Shard]
+    MakeShard = Callable[[int, ShardContext], Shard]
 
-PIECE_BYTES = 1024 * 1024  # of the log, read and decoded on a thread at a time
-HANDOVER_LOOK_MS = 10  # how often to look whether the last leader has heard
-REPLAY_STEP = 1_000  # records that are replayed before the loop may turn to others
+PIECE_BYTES = 1024 * 1024  # bytes of the log that one read decodes on a thread
+HANDOVER_CHECK_MS = 10  # how often to check that the previous leader is fenced
+REPLAY_STEP = 1_000  # records replayed per turn of the event loop
 _LOADING = "loading"
 _ANSWERS = "answers"
 
 
 class RecordCodec(NamedTuple):
-    """How records of internal topics become bytes and back; None: of a type that is not known here."""
+    """Encoding of internal topics' records; `decode` returns None for an unknown record type."""
 
     encode: Encode
     decode: Callable[[bytes, bytes | None], tuple[Any, Any] | None]
 
 
-class Parts(NamedTuple):
-    """What the shards of one node share."""
+class ShardServices(NamedTuple):
+    """The services that the shards of one node share."""
 
     host: GuestHost
     codec: RecordCodec
@@ -67,11 +67,11 @@ class Parts(NamedTuple):
     next_producer_id: Callable[[], int]
     metrics: Mapping[str, CoordinatorMetrics]  # by topic
     has_work: Callable[[HostedShard], None]  # have `work` called at the end of this turn
-    restart: Callable[[HostedShard], None]  # drop it, and read its log anew
+    restart: Callable[[HostedShard], None]  # drop the shard and load its log again
 
 
 class ShardState(Enum):
-    """Where a shard is in its life."""
+    """Life cycle of a shard."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -81,86 +81,83 @@ class ShardState(Enum):
 
 SHARD_TRANSITIONS: dict[ShardState, dict[ShardState, str]] = {
     ShardState.LOADING: {
-        ShardState.ACTIVE: "all of the log is applied, and no earlier leader may answer",
+        ShardState.ACTIVE: "the whole log is applied, and earlier leaders are fenced",
         ShardState.FAILED: "the log cannot be read",
-        ShardState.CLOSED: "the node does not lead the partition in this epoch",
+        ShardState.CLOSED: "the node stopped leading the partition in this epoch",
     },
-    ShardState.ACTIVE: {ShardState.CLOSED: "the node does not lead the partition in this epoch"},
-    ShardState.FAILED: {ShardState.CLOSED: "the node does not lead the partition in this epoch"},
+    ShardState.ACTIVE: {ShardState.CLOSED: "the node stopped leading the partition in this epoch"},
+    ShardState.FAILED: {ShardState.CLOSED: "the node stopped leading the partition in this epoch"},
     ShardState.CLOSED: {},
 }
 
 
-class _Held(NamedTuple):
-    """An answer that tells of what is not committed yet."""
+class _ParkedResponse(NamedTuple):
+    """A response that waits for the high watermark to reach `end_offset`."""
 
     end_offset: int
     deadline_ms: int
     answer: Answer
 
 
-class _Asked(NamedTuple):
-    """A request of this turn."""
+class _QueuedRequest(NamedTuple):
+    """A request of this turn of the event loop."""
 
     api: Api
     body: Any
-    token: Waiting
+    token: PendingRequest
 
 
 class HostedShard:
-    """Runs one Shard; gives it its Surroundings.
+    """Runs one Shard and is its context.
 
     Invariant: while ACTIVE the shard has applied exactly the records below `applied_end`, and between two
-    events these are what its log has.
-    Invariant: no answer that waits leaves before the high watermark has reached what was applied when it
-    was decided.
-    Invariant: no answer that waits leaves unless this node led the partition when it was decided: it held a
-    lease then, or what was appended with it is committed.
+    events these are the records of its log.
+    Invariant: a response that waits is sent once the high watermark has reached what was applied when it was
+    decided.
+    Invariant: a response that waits is sent only if this node led the partition when it was decided: it held
+    a lease then, or the records that were appended with it are committed.
     """
 
     def __init__(
-        self, key: PartitionKey, name: TopicPartition, epoch: int, make: MakeShard, parts: Parts
+        self, key: PartitionKey, name: TopicPartition, epoch: int, make: MakeShard, parts: ShardServices
     ) -> None:
         self.key = key
         self.name = name
         self.epoch = epoch
         self.state = ShardState.LOADING
-        self.waiting: dict[Waiting, None] = {}  # in the order of their coming
+        self.waiting: dict[PendingRequest, None] = {}  # in the order of arrival
         self.applied_end = 0
         self.skipped = 0  # records of unknown types
-        self._replayed = 0  # those of the load
+        self._replayed = 0  # records of the load
         self._load_began_ms = parts.host.now_ms
         self._parts = parts
         self._host = parts.host
         self._timers = ShardTimers(parts.wheel, self._run)
         self._own_timers = ShardTimers(parts.wheel, self._run)
-        self._held: deque[_Held] = deque()
-        self._next: deque[tuple[int, Callable[[Now], Outcome]]] = deque()  # by the offset to be committed
+        self._parked: deque[_ParkedResponse] = deque()
+        # by the offset that must be committed first
+        self._follow_ups: deque[tuple[int, Callable[[Now], Outcome]]] = deque()
         self._to_replay: deque[Replayed] = deque()
         self._fault = ""
-        self._asked: list[_Asked] = []  # within this turn
+        self._queued: list[_QueuedRequest] = []  # requests of this turn
         self._shard = make(name.partition, self)
 
-    # --- Surroundings ----------------------------------------------------------------------------------
+    # --- ShardContext ---------------------------------------------------------------------------------------
 
     @property
     def config(self) -> LiveNodeConfig:
-        """Keys of coordinators."""
         return self._host.config
 
     @property
     def timers(self) -> ShardTimers:
-        """Of this shard."""
         return self._timers
 
     @property
     def image(self) -> MetadataImage:
-        """Topics, partitions, racks."""
         return self._host.image
 
     @property
     def node_id(self) -> int:
-        """Of this node."""
         return self._host.node_id
 
     def ask(
@@ -171,7 +168,7 @@ class HostedShard:
         timeout_ms: int,
         answered: Callable[[Any, Now], Outcome],
     ) -> None:
-        """Send a request; `answered` decides on the answer, unless the shard was dropped meanwhile."""
+        """Send a request; `answered` decides on the response, unless the shard was dropped meanwhile."""
 
         def decide(outcome: Any) -> None:
             if self.state is ShardState.ACTIVE:
@@ -180,23 +177,22 @@ class HostedShard:
         self._host.ask(node_id, api, body, timeout_ms, decide)
 
     def next_producer_id(self) -> int:
-        """An id that nobody had. Errors: CoordinatorLoadInProgressError."""
         return self._parts.next_producer_id()
 
-    # --- life ------------------------------------------------------------------------------------------
+    # --- life cycle -----------------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Read the log from its start; `ACTIVE` follows, or `FAILED`."""
+        """Read the log from its start; the state becomes ACTIVE or FAILED."""
         start, _ = self._host.bounds(self.key)
         self.applied_end = start
         self._load_began_ms = self._host.now_ms
         self._load_on()
 
     def close(self) -> None:
-        """This node does not lead the partition any more, in this epoch: nothing here counts."""
+        """This node stopped leading the partition in this epoch: waiting requests get NOT_COORDINATOR."""
         was_active = self.state is ShardState.ACTIVE
         self._move(ShardState.CLOSED)
-        error = NotCoordinatorError(f"node {self.node_id} does not lead {self.name} any more")
+        error = NotCoordinatorError(f"node {self.node_id} no longer leads {self.name}")
         self._timers.clear()
         self._own_timers.clear()
         left: list[Any] = self._shard.close() if was_active else []
@@ -232,11 +228,11 @@ class HostedShard:
         self._replay_some(self._now())
 
     def _replay_some(self, now: Now) -> Outcome:
-        """Apply some of what was read; the rest when others had their turn."""
+        """Apply up to REPLAY_STEP records, and schedule the rest for the next turn."""
         try:
             for _ in range(min(REPLAY_STEP, len(self._to_replay))):
                 self._replay(self._to_replay.popleft())
-        except Exception as error:  # noqa: BLE001 - one bad record must not end every node that leads
+        except Exception as error:  # noqa: BLE001 - an invalid record must not end every node that leads the partition
             self._fail(repr(error))
             return Outcome()
         if self._to_replay:
@@ -247,68 +243,68 @@ class HostedShard:
 
     def _replay(self, item: Replayed) -> None:
         if item.record is None:
-            self._shard.replay_marker(item.stamp, is_commit=item.is_commit, offset=item.offset)
+            self._shard.replay_marker(item.producer, is_commit=item.is_commit, offset=item.offset)
         else:
-            self._shard.replay(item.record, item.offset, item.stamp)
+            self._shard.replay(item.record, item.offset, item.producer)
 
     def _loaded(self) -> None:
-        """All of the log is known. Whoever led before must be out of the way before anything is shown."""
+        """The whole log is applied. Become ACTIVE once no earlier leader can still answer requests."""
         if not self._host.is_handed_over(self.key):
-            self._own_timers.set(_LOADING, self._host.now_ms + HANDOVER_LOOK_MS, self._look_again)
+            self._own_timers.set(_LOADING, self._host.now_ms + HANDOVER_CHECK_MS, self._check_handover)
             return
         self._move(ShardState.ACTIVE)
         took_ms = self._host.now_ms - self._load_began_ms
         self._parts.metrics[self.name.topic].load_times.record(took_ms)
         if self._replayed:
-            text = f"{self.name} is coordinated here: {self._replayed} records read in {took_ms} ms"
+            text = f"{self.name}: coordinator loaded, {self._replayed} records in {took_ms} ms"
             self._host.note(logging.INFO, text)
         if self.skipped:
-            text = f"{self.name}: {self.skipped} records of types that are not known here were skipped"
+            text = f"{self.name}: skipped {self.skipped} records of unknown types, written by a newer version"
             self._host.note(logging.WARNING, text)
         self._run(self._shard.on_loaded, self._now())
 
-    def _look_again(self, _now: Now) -> Outcome:
+    def _check_handover(self, _now: Now) -> Outcome:
         self._load_on()
         return Outcome()
 
     def _fail(self, fault: str) -> None:
-        """Nothing is decided on half a state."""
+        """A partly loaded shard answers every request with an error."""
         self._move(ShardState.FAILED)
-        self._fault = f"{self.name} cannot be read: {fault}"
+        self._fault = f"loading {self.name} failed: {fault}"
         self._to_replay.clear()
-        self._host.note(logging.ERROR, f"no coordinator: {self._fault}")
+        self._host.note(logging.ERROR, f"coordinator unavailable until the next leader epoch: {self._fault}")
 
-    # --- for operators ---------------------------------------------------------------------------------
+    # --- status ---------------------------------------------------------------------------------------------
 
     def metrics(self) -> ShardMetrics:
-        """Of the shard; nothing as long as it is not known whole."""
+        """Metrics of the shard; empty unless it is ACTIVE."""
         return self._shard.metrics() if self.state is ShardState.ACTIVE else ShardMetrics({}, {})
 
     def committed_offsets(self) -> Iterator[tuple[str, TopicPartition, int]]:
-        """See Shard; none before it is loaded."""
+        """Committed offsets of the shard; empty unless it is ACTIVE."""
         return self._shard.committed_offsets() if self.state is ShardState.ACTIVE else iter(())
 
     # --- events ----------------------------------------------------------------------------------------
 
-    def handle(self, api: Api, body: Any, token: Waiting) -> None:
-        """One request; its token is delivered now or later."""
+    def handle(self, api: Api, body: Any, token: PendingRequest) -> None:
+        """Queue one request for this turn; its token is delivered now or later."""
         if self.state is ShardState.LOADING:
-            token.deliver(CoordinatorLoadInProgressError(f"node {self.node_id} is reading {self.name}"))
+            token.deliver(CoordinatorLoadInProgressError(f"node {self.node_id} is loading {self.name}"))
         elif self.state is not ShardState.ACTIVE:
             token.deliver(CoordinatorNotAvailableError(self._fault))
         else:
             token.wait_in(self.waiting)
-            self._asked.append(_Asked(api, body, token))
-            if len(self._asked) == 1:
+            self._queued.append(_QueuedRequest(api, body, token))
+            if len(self._queued) == 1:
                 self._parts.has_work(self)
 
     def work(self) -> None:
-        """Decide on what was asked within this turn: the decisions become one batch, as far as they can."""
-        asked, self._asked = self._asked, []
+        """Decide on the requests of this turn; their records become one batch where possible."""
+        queued, self._queued = self._queued, []
         if self.state is not ShardState.ACTIVE:
-            return  # its end has answered them
+            return  # `close` has answered the requests
         now = self._now()
-        requests = [each for each in asked if each.token.is_open]
+        requests = [each for each in queued if each.token.is_open]
         joint = self._joint() if len(requests) > 1 else None
         for each in requests:
             if self.state is ShardState.ACTIVE:
@@ -316,48 +312,46 @@ class HostedShard:
         if joint is not None and self.state is ShardState.ACTIVE:
             self._write(joint)
 
-    def _decide(self, asked: _Asked, now: Now) -> Outcome:
-        return self._shard.handle(asked.api, asked.body, asked.token, now)
+    def _decide(self, queued: _QueuedRequest, now: Now) -> Outcome:
+        return self._shard.handle(queued.api, queued.body, queued.token, now)
 
     def on_metadata(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """The cluster has changed."""
         if self.state is ShardState.ACTIVE:
             self._run(lambda now: self._shard.on_metadata(image, delta, now), self._now())
 
     def on_peer_gone(self, session: int) -> None:
-        """A connection with waiting requests is gone."""
         if self.state is ShardState.ACTIVE:
             self._run(lambda now: self._shard.on_peer_gone(session, now), self._now())
 
-    def ended_transaction(self, stamp: Stamp, *, is_commit: bool, offset: int) -> None:
-        """A marker was appended. While the log is read it comes with the rest of it."""
+    def ended_transaction(self, producer: ProducerIdAndEpoch, *, is_commit: bool, offset: int) -> None:
+        """A marker was appended. During the load it is replayed with the log."""
         if self.state is ShardState.ACTIVE:
-            self._shard.replay_marker(stamp, is_commit=is_commit, offset=offset)
+            self._shard.replay_marker(producer, is_commit=is_commit, offset=offset)
             self.applied_end = offset + 1
 
     def committed(self) -> None:
-        """The high watermark has moved: what tells of what is below it leaves, what waited for it goes on."""
-        if not self._held and not self._next:
+        """The high watermark has advanced: send responses and run follow-ups whose records are committed."""
+        if not self._parked and not self._follow_ups:
             return
         high_watermark = self._host.high_watermark(self.key)
-        while self._held and self._held[0].end_offset <= high_watermark:
-            _, _, answer = self._held.popleft()
+        while self._parked and self._parked[0].end_offset <= high_watermark:
+            _, _, answer = self._parked.popleft()
             answer.token.deliver(answer.body)
-        while self._next and self._next[0][0] <= high_watermark:
-            _, decide = self._next.popleft()
+        while self._follow_ups and self._follow_ups[0][0] <= high_watermark:
+            _, decide = self._follow_ups.popleft()
             self._run(decide, self._now())
 
-    # --- decide, append, apply, answer -----------------------------------------------------------------
+    # --- decide, append, apply, respond ---------------------------------------------------------------------
 
     def _run(
         self,
         decide: Callable[[Now], Outcome],
         now: Now,
-        asker: Waiting | None = None,
+        asker: PendingRequest | None = None,
         joint: JointBatch | None = None,
     ) -> None:
-        """Have something decided and carry it out. An error of the decision is the asker's answer. Records
-        become a part of the joint batch, if there is one and they may."""
+        """Run a decision and carry out its outcome. A KafkaError is the response to `asker`. Records join the
+        joint batch, if there is one and they fit."""
         try:
             outcome = decide(now)
         except KafkaError as error:
@@ -370,10 +364,10 @@ class HostedShard:
         is_shown = any(answer.waits for answer in outcome.answers)
         is_alone = not outcome.records and (joint is None or not joint.count)
         if is_shown and is_alone and not self._host.holds_lease:
-            outcome.records.append(self._shard.nothing)
+            outcome.records.append(self._shard.noop_record)
         if outcome.records and not (joint is not None and self._join(joint, outcome, now)):
             if joint is not None and not self._write(joint):
-                return  # it was read anew, and its end has answered all
+                return  # the shard is being loaded again, and all its requests were answered
             try:
                 self._append(outcome, now)
             except KafkaError as error:
@@ -381,11 +375,12 @@ class HostedShard:
                 return
         self._answer(outcome.answers, now)
         if outcome.on_committed is not None:
-            self._next.append((self.applied_end, outcome.on_committed))
+            self._follow_ups.append((self.applied_end, outcome.on_committed))
             self.committed()
 
     def _joint(self) -> JointBatch | None:
-        """What the decisions of a turn become; None while each is to hear by itself why it is refused."""
+        """The batch for this turn's decisions; None if appends are refused, so that each decision gets its
+        own error."""
         try:
             self._host.check_append(self.key, self.epoch)
         except KafkaError:
@@ -393,78 +388,88 @@ class HostedShard:
         return JointBatch(self._parts.codec.encode, self._host.max_batch_bytes(self.key))
 
     def _join(self, joint: JointBatch, outcome: Outcome, now: Now) -> bool:
-        """Make the records part of the joint batch and apply them; False if they cannot be."""
-        if outcome.stamp != NO_STAMP or outcome.is_divisible or not joint.add(outcome.records, now.wall_ms):
+        """Add the records to the joint batch and apply them; False if they do not fit."""
+        if (
+            outcome.producer != NO_PRODUCER
+            or outcome.is_divisible
+            or not joint.add(outcome.records, now.wall_ms)
+        ):
             return False
         for offset, record in enumerate(outcome.records, self.applied_end):
-            self._shard.replay(record, offset, NO_STAMP)
+            self._shard.replay(record, offset, NO_PRODUCER)
         self.applied_end += len(outcome.records)
         return True
 
     def _write(self, joint: JointBatch) -> bool:
-        """Append the joint batch, whose records are applied already; no answer has left yet that rests on
-        them. If that fails, which was looked after before, what is known here counts for nothing."""
+        """Append the joint batch, whose records are applied already; no response that depends on them has
+        been sent. If the append fails, although `check_append` passed, the shard is loaded again."""
         batch, count = joint.take()
         if not count:
             return True
         try:
             base_offset = self._host.append(self.key, self.epoch, batch)
         except KafkaError as error:
-            self._host.note(logging.WARNING, f"{self.name} is read anew: {error}")
+            self._host.note(
+                logging.WARNING, f"{self.name}: append failed, loading the coordinator again: {error}"
+            )
             self._parts.restart(self)
             return False
-        assert base_offset + count == self.applied_end, "nobody else appends unseen"
+        assert base_offset + count == self.applied_end, "only this shard and markers append"
         return True
 
     def _append(self, outcome: Outcome, now: Now) -> None:
-        """All records in one batch, or none; several batches if it is divisible. Errors: KafkaError."""
-        assert self.state is ShardState.ACTIVE, "only what is known whole is added to"
+        """Append all records in one batch or none; several batches if the outcome is divisible. Errors:
+        KafkaError."""
+        assert self.state is ShardState.ACTIVE, "appends need the fully loaded state"
         limit, encode = self._host.max_batch_bytes(self.key), self._parts.codec.encode
         for batch, records in batches_of(outcome, encode, limit, now.wall_ms):
             base_offset = self._host.append(self.key, self.epoch, batch)
-            assert base_offset == self.applied_end, "nobody else appends unseen"
+            assert base_offset == self.applied_end, "only this shard and markers append"
             for offset, record in enumerate(records, base_offset):
-                self._shard.replay(record, offset, outcome.stamp)
+                self._shard.replay(record, offset, outcome.producer)
             self.applied_end = base_offset + len(records)
 
-    def _refused(self, outcome: Outcome, error: KafkaError, now: Now, asker: Waiting | None) -> None:
-        """Nothing was applied. The shard may know who is to hear what; others hear the error."""
-        seen = as_seen(error)
+    def _refused(self, outcome: Outcome, error: KafkaError, now: Now, asker: PendingRequest | None) -> None:
+        """The append failed and nothing was applied: `on_failed` may answer requests, all others get the
+        error."""
+        seen = client_error(error)
         if outcome.on_failed is not None:
             undone = outcome.on_failed(error, now)
-            assert not undone.records, "what undoes soft state needs no record"
-            told = {answer.token for answer in undone.answers}
+            assert not undone.records, "on_failed only undoes soft state"
+            answered = {answer.token for answer in undone.answers}
             self._answer(undone.answers, now)
-            unheard = [answer.token for answer in outcome.answers if answer.token not in told]
+            unanswered = [answer.token for answer in outcome.answers if answer.token not in answered]
         else:
-            unheard = [answer.token for answer in outcome.answers]
+            unanswered = [answer.token for answer in outcome.answers]
             if asker is not None:
                 asker.deliver(seen)
-        for token in unheard:
+        for token in unanswered:
             token.deliver(seen)
 
     def _answer(self, answers: Sequence[Answer], now: Now) -> None:
         if not answers:
             return
-        is_committed = not self._held and self.applied_end <= self._host.high_watermark(self.key)
+        is_committed = not self._parked and self.applied_end <= self._host.high_watermark(self.key)
         for answer in answers:
             if is_committed or not answer.waits:
                 answer.token.deliver(answer.body)
             else:
                 deadline_ms = now.ms + self.config.now.offsets_commit_timeout_ms
-                self._held.append(_Held(self.applied_end, deadline_ms, answer))
-        if self._held and self._own_timers.deadline_of(_ANSWERS) is None:
-            self._own_timers.set(_ANSWERS, self._held[0].deadline_ms, self._give_up)
+                self._parked.append(_ParkedResponse(self.applied_end, deadline_ms, answer))
+        if self._parked and self._own_timers.deadline_of(_ANSWERS) is None:
+            self._own_timers.set(_ANSWERS, self._parked[0].deadline_ms, self._expire_responses)
 
-    def _give_up(self, now: Now) -> Outcome:
-        """Answers have waited for too long: what they tell may be committed yet, or never."""
-        while self._held and self._held[0].deadline_ms <= now.ms:
-            _, _, answer = self._held.popleft()
+    def _expire_responses(self, now: Now) -> Outcome:
+        """Responses waited for offsets.commit.timeout.ms: their records may still be committed, or never."""
+        while self._parked and self._parked[0].deadline_ms <= now.ms:
+            _, _, answer = self._parked.popleft()
             answer.token.deliver(
-                CoordinatorNotAvailableError(f"{self.name} was not committed up to where it was decided")
+                CoordinatorNotAvailableError(
+                    f"the records of this request were not committed to {self.name} in time: retry"
+                )
             )
-        if self._held:
-            self._own_timers.set(_ANSWERS, self._held[0].deadline_ms, self._give_up)
+        if self._parked:
+            self._own_timers.set(_ANSWERS, self._parked[0].deadline_ms, self._expire_responses)
         return Outcome()
 
     def _now(self) -> Now:

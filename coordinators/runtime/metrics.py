@@ -1,7 +1,7 @@
-"""What the coordinators of a node tell of themselves, under the names of Kafka's group-coordinator-metrics
-and transaction-coordinator-metrics, and how far groups are behind. Pure.
+"""Metrics of a node's coordinators, under the names of Kafka's group-coordinator-metrics and
+transaction-coordinator-metrics, and consumer lag. Pure.
 
-Sums of what shards count as they go; nothing here grows with the number of groups or transactions.
+They are sums of the shards' counters; no metric costs more with more groups or transactions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...storage_node.embedded.contract import GuestHost
     from .hosted_shard import HostedShard
 
-MAX_LAGS = 2_000  # Bound: of committed offsets that are looked at for one answer
+MAX_LAGS = 2_000  # Bound: committed offsets per response
 _GROUPS = {
     CONSUMER_OFFSETS: "group-coordinator-metrics",
     TRANSACTION_STATE: "transaction-coordinator-metrics",
@@ -26,18 +26,18 @@ _GROUPS = {
 
 
 class CoordinatorMetrics:
-    """Of the coordinators of one internal topic. Shards come and go; what they have counted stays."""
+    """Metrics of the coordinators of one internal topic. Counts of dropped shards are kept."""
 
     def __init__(self) -> None:
-        self.load_times = Histogram()  # ms, of loads that came to their end
+        self.load_times = Histogram()  # ms, of finished loads
         self._past: Counter[str] = Counter()
 
-    def left(self, shard: HostedShard) -> None:
-        """It counts no further."""
+    def drop(self, shard: HostedShard) -> None:
+        """Keep the counts of a dropped shard."""
         self._past.update(shard.metrics().counts)
 
-    def told(self, shards: Iterable[HostedShard]) -> dict[str, Any]:
-        """JSON-able; a name with a slash becomes a mapping by what is behind it."""
+    def as_json(self, shards: Iterable[HostedShard]) -> dict[str, Any]:
+        """JSON-able; a name with a slash becomes a mapping by the part behind it."""
         states: Counter[str] = Counter({"loading": 0, "active": 0, "failed": 0})
         found = Counter(self._past)
         for shard in shards:
@@ -46,7 +46,7 @@ class CoordinatorMetrics:
                 for name, value in part.items():
                     found[name] += value
         times = self.load_times.summary()
-        told: dict[str, Any] = {
+        as_json: dict[str, Any] = {
             "partition-load-time-max": times["max"],
             "partition-load-time-avg": times["mean"],
             "num-partitions": dict(states),
@@ -54,33 +54,32 @@ class CoordinatorMetrics:
         for name, value in found.items():
             name, slash, tag = name.partition("/")
             if slash:
-                told.setdefault(name, {})[tag] = value
+                as_json.setdefault(name, {})[tag] = value
             else:
-                told[name] = value
-        return told
+                as_json[name] = value
+        return as_json
 
 
 def metrics_of(
     topics: dict[str, CoordinatorMetrics], shards: Iterable[HostedShard]
 ) -> dict[str, dict[str, Any]]:
-    """By Kafka's group of metrics."""
+    """Metrics by Kafka's metrics group."""
     by_topic: dict[str, list[HostedShard]] = {topic: [] for topic in topics}
     for shard in shards:
         by_topic[shard.name.topic].append(shard)
-    return {_GROUPS[topic]: topics[topic].told(mine) for topic, mine in by_topic.items()}
+    return {_GROUPS[topic]: topics[topic].as_json(mine) for topic, mine in by_topic.items()}
 
 
 def consumer_lag(host: GuestHost, shards: Iterable[HostedShard]) -> dict[str, dict[str, int]]:
-    """By group and partition how many records lie between what is committed and the high watermark, where
-    this node has a replica of the partition: of a follower's, as far as it knows. Of the first MAX_LAGS
-    commits."""
+    """Records between committed offset and high watermark by group and partition, of partitions with a
+    replica on this node (a follower's high watermark may lag). Limited to the first MAX_LAGS offsets."""
     found: dict[str, dict[str, int]] = {}
-    left = MAX_LAGS
+    drop = MAX_LAGS
     for shard in shards:
         for group_id, tp, offset in shard.committed_offsets():
-            if left == 0:
+            if drop == 0:
                 return found
-            left -= 1
+            drop -= 1
             topic = host.image.topics.get(tp.topic)
             end = None if topic is None else host.known_end((topic.topic_id, tp.partition))
             if end is not None:

@@ -1,25 +1,24 @@
-"""What a coordinator's state machine gives to the runtime, and what it gets from it.
+"""The interface between a coordinator's state machine and the runtime.
 
-A shard is the state machine of one partition of an internal topic. Its handlers *decide*: they look at the
-state and return an `Outcome`. The runtime appends the outcome's records as one batch, then the shard
-*applies* them, one by one, in the same way in which a restart replays them; each answer leaves once
-everything that the shard has applied is committed. If the append fails nothing was applied and the asker gets
-the error. If the node stops leading the partition, the shard is dropped whole: what was not committed is then
-never shown.
+A shard is the state machine of one partition of an internal topic. Its handlers *decide*: they read the state
+and return an `Outcome`. The runtime appends the outcome's records as one batch, then the shard *applies* them
+one by one, in the same way in which a load replays them; each response is sent once everything that the shard
+has applied is committed. If the append fails, nothing was applied and the client gets the error. If the node
+stops leading the partition, the shard is dropped whole: uncommitted state is never shown.
 
-Requests that come within one turn of the loop are decided one after the other, each knowing those before, and
-their records become one batch: they are applied first, and nothing is shown that rests on them before it is
-written and committed. If it cannot be written, which the runtime looks after before, the shard is dropped and
-its log read anew.
+Requests of one turn of the event loop are decided one after the other, each with the earlier ones applied,
+and their records become one batch, which is appended at the end of the turn. No response that depends on it
+is sent before it is committed. If that append fails, although `check_append` passed, the shard is dropped and
+its log loaded again.
 
-An answer that needs no records rests on what this node remembers, which counts only as long as nobody else
-leads the partition. While the node cannot know that (it stood still, or the controller is away), the runtime
-appends a record that says nothing: its commit shows it, like that of any other.
+A response without records depends on this node's memory, which is valid only while no other node leads the
+partition. While the node cannot know that (its process was paused, or the controller is unreachable), the
+runtime appends a record without effect: its commit proves the leadership.
 
-So: nothing that must survive is changed by a handler, only by `replay`. Soft state (who waits, timers,
-sessions) may be changed by handlers, but only after everything that can be refused was checked. Only `handle`
-may raise: what timers, answers of other servers, commits and changes of the cluster decide has nobody to be
-told, so an error there is a bug and ends the node.
+So hard state is changed only by `replay`, never by a handler. Handlers may change soft state (waiting
+requests, timers, sessions), but only after all checks have passed. Only `handle` may raise: decisions of
+timers, responses of other servers, commits and metadata changes have no client to report to, so an error
+there is a bug and ends the node.
 Pure: time comes as an argument. Source: Kafka CoordinatorRuntime.java, CoordinatorShard.java,
 CoordinatorResult.java.
 """
@@ -44,129 +43,131 @@ NO_PRODUCER_ID = -1
 
 
 class Now(NamedTuple):
-    """The time of the event that is being handled."""
+    """The time of the current event."""
 
-    ms: int  # monotonic: deadlines
-    wall_ms: int  # what records say
+    ms: int  # monotonic, for deadlines
+    wall_ms: int  # wall time, for records
 
 
 class Token(Protocol):
-    """One waiting request, or the part of one that is this shard's business. It is hashable, and answered
-    once: what comes for it later is not sent."""
+    """A waiting request, or the part of one that concerns this shard. Hashable; only the first response is
+    sent."""
 
     @property
     def session(self) -> int:
-        """The connection that it came over, as in `on_peer_gone`."""
+        """The id of its connection, as in `on_peer_gone`."""
 
     @property
     def client_id(self) -> str:
-        """What the client called itself in the handshake."""
+        """The client id of the handshake."""
 
     @property
     def client_host(self) -> str:
-        """Where the connection comes from; empty if that is not known."""
+        """The client's address; empty if unknown."""
 
     def deliver(self, body: Any) -> None:
-        """For the runtime alone: send the answer."""
+        """Send the response. Only for the runtime."""
 
 
 class Record(NamedTuple):
-    """One record of the internal topic, key and value as in protocol/records/; the value None deletes."""
+    """One record of the internal topic, key and value as in protocol/records/; the value None is a
+    tombstone."""
 
     key: Any
     value: Any
 
 
-class Stamp(NamedTuple):
-    """Who wrote a batch: set for offsets that a transaction commits."""
+class ProducerIdAndEpoch(NamedTuple):
+    """The producer of a batch: set for transactional offset commits."""
 
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_EPOCH
 
 
-NO_STAMP = Stamp()
+NO_PRODUCER = ProducerIdAndEpoch()
 
 
 class Answer(NamedTuple):
-    """What one waiting request gets: a response struct, or an error that says that it never ran."""
+    """The response to one waiting request: a response struct, or the error of a request that had no
+    effect."""
 
     token: Token
     body: Any
-    waits: bool = True  # until all that the shard has applied is committed; False only if it shows none of it
+    # until all applied records are committed; False only if the response shows none of them
+    waits: bool = True
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What was decided. The answers may be to other requests than the one that was handled.
+    """The result of a decision. It may answer other requests than the one that was handled.
 
-    If the records cannot be appended nothing was applied, `on_failed` decides what else comes of it (without
-    records), and whoever it does not answer of the outcome's answers gets the error, as clients are to see
-    it. Without `on_failed` so does the request that was handled, answered here or not.
+    If the append fails, nothing was applied: `on_failed` decides on the consequences (without records), and
+    every response of the outcome that it does not answer becomes the error, as clients see it. Without
+    `on_failed` this includes the request that was handled, whether it was to be answered now or later.
     """
 
     records: list[Record] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
-    stamp: Stamp = NO_STAMP  # the batch is part of this producer's transaction
-    # Each record counts by itself: more than fit into one batch become several, and those that were appended
-    # before one was refused stay.
+    producer: ProducerIdAndEpoch = NO_PRODUCER  # the batch is part of this producer's transaction
+    # Records are independent: they may be split over several batches, and batches before a failed one stay
+    # appended.
     is_divisible: bool = False
-    on_failed: Callable[[KafkaError, Now], Outcome] | None = None  # undo soft state: the append was refused
-    # Decides on, once all that the shard had applied then is committed, however long that takes: for what
-    # others must not see before. Never if the shard was dropped.
+    on_failed: Callable[[KafkaError, Now], Outcome] | None = None  # undo soft state after a failed append
+    # A decision that runs once all records that were applied by then are committed, however long that takes;
+    # never if the shard was dropped. For actions that must not precede the commit, such as markers.
     on_committed: Callable[[Now], Outcome] | None = None
 
     def answer(self, token: Token, body: Any, *, waits: bool = True) -> None:
-        """One more answer."""
         self.answers.append(Answer(token, body, waits))
 
 
 class ShardMetrics(NamedTuple):
-    """What a shard tells of itself, under Kafka's names where it has them; what is behind a slash in a name
-    tells apart several of them. Cheap to ask for, however much the shard holds."""
+    """Metrics of a shard, under Kafka's names where they exist; a slash separates the name from a label.
+    Cheap, however large the shard is."""
 
-    gauges: Mapping[str, int]  # what there is now
-    counts: Mapping[str, int]  # what has happened since the load; they go only up
+    gauges: Mapping[str, int]  # current values
+    counts: Mapping[str, int]  # counts since the load; they only increase
 
 
 class Timers(Protocol):
-    """One shard's timers, by key: setting one anew replaces it. They are gone with the shard."""
+    """The timers of one shard by key: setting a key again replaces its timer. Dropped with the shard."""
 
     def set(self, key: Hashable, deadline_ms: int, action: Callable[[Now], Outcome]) -> None:
-        """Have `action` decide at `deadline_ms` (monotonic)."""
+        """Run the decision `action` at `deadline_ms` (monotonic)."""
 
     def cancel(self, key: Hashable) -> None:
-        """Forget it, if it is there."""
+        """Remove the timer, if it is set."""
 
     def deadline_of(self, key: Hashable) -> int | None:
-        """When it is due, None if it is not set."""
+        """The timer's deadline; None if it is not set."""
 
 
 class LiveCoordinatorConfig(Protocol):
-    """The node's configuration while it runs."""
+    """The node's configuration, which may change while it runs."""
 
     @property
     def now(self) -> CoordinatorConfig:
-        """As it is now."""
+        """The current values."""
 
 
-class Surroundings(Protocol):
-    """What a shard can use of its node."""
+class ShardContext(Protocol):
+    """The services of the node for a shard."""
 
     @property
     def config(self) -> LiveCoordinatorConfig:
-        """Keys of coordinators."""
+        """Configuration keys of coordinators."""
 
     @property
     def timers(self) -> Timers:
-        """Of this shard."""
+        """The timers of this shard."""
 
     @property
     def image(self) -> MetadataImage:
-        """Topics, partitions, racks."""
+        """The current metadata image."""
 
     @property
     def node_id(self) -> int:
-        """Of this node."""
+        """The id of this node."""
 
     @property
     def epoch(self) -> int:
@@ -181,45 +182,47 @@ class Surroundings(Protocol):
         answered: Callable[[Any, Now], Outcome],
     ) -> None:
         """Send a request to a node (itself included), or with NO_NODE to the controller. `answered` decides
-        on the response body or on the KafkaError (NetworkError when there was no answer); never after the
+        on the response body or the KafkaError (NetworkError without a response); it is not called after the
         shard was dropped."""
 
     def next_producer_id(self) -> int:
-        """An id that nobody had. Errors: CoordinatorLoadInProgressError while a block of them is fetched."""
+        """A producer id that was never issued before. Errors: CoordinatorLoadInProgressError while a block of
+        ids is being fetched."""
 
 
 class Shard(Protocol):
     """The state machine of one partition."""
 
     @property
-    def nothing(self) -> Record:
-        """A record that changes nothing, here as in Kafka: the deletion of what can never be there."""
+    def noop_record(self) -> Record:
+        """A record without effect, here as in Kafka: the tombstone of a key that cannot exist."""
 
     def handle(self, api: Api, body: Any, token: Token, now: Now) -> Outcome:
-        """One request; answered in this outcome or in a later one. Errors: KafkaError, which is answered as
-        such; nothing was changed then."""
+        """Decide on one request; this outcome or a later one answers it. Errors: KafkaError, which is the
+        response; nothing was changed."""
 
-    def replay(self, record: Record, offset: int, stamp: Stamp) -> None:
-        """Apply a record, just appended or read at the load."""
+    def replay(self, record: Record, offset: int, producer: ProducerIdAndEpoch) -> None:
+        """Apply a record that was appended or loaded."""
 
-    def replay_marker(self, stamp: Stamp, *, is_commit: bool, offset: int) -> None:
-        """A transaction that wrote into this partition has ended."""
+    def replay_marker(self, producer: ProducerIdAndEpoch, *, is_commit: bool, offset: int) -> None:
+        """Apply the end of a transaction that wrote into this partition."""
 
     def on_loaded(self, now: Now) -> Outcome:
-        """All records are replayed: set timers, go on with what was under way."""
+        """The load is complete: set timers, resume pending work."""
 
     def on_metadata(self, image: MetadataImage, delta: MetadataDelta | None, now: Now) -> Outcome:
-        """The cluster has changed; delta None: by more than is told."""
+        """The metadata image has changed; delta None: every part may have changed."""
 
     def on_peer_gone(self, session: int, now: Now) -> Outcome:
-        """A connection is gone: its waiting requests need no answer."""
+        """A connection was closed: its waiting requests need no response."""
 
     def metrics(self) -> ShardMetrics:
-        """For operators; the node's are the sums over its shards."""
+        """Metrics of this shard; the runtime adds them up per node."""
 
     def committed_offsets(self) -> Iterator[tuple[str, TopicPartition, int]]:
-        """By group and partition, those of topics that are there; for a moment only: nothing may be changed
-        before the next is asked for. Nothing, if it is not about groups."""
+        """Committed offsets of existing topics by group and partition, for an immediate pass: the shard must
+        not change during the iteration. Empty for transactions."""
 
     def close(self) -> list[Token]:
-        """The shard is dropped: the tokens of all that wait; the runtime answers them NOT_COORDINATOR."""
+        """The shard is dropped. Returns its waiting requests, which the runtime answers with
+        NOT_COORDINATOR."""

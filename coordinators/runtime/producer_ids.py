@@ -1,8 +1,8 @@
-"""The producer ids that a node may give out: a block of them, and the next one before the first is used up.
+"""Blocks of producer ids for a node; the next block is fetched before the current one is used up. Pure.
 
-`next_id` hands out; `poll` says when the controller is to be asked, `answered` takes what it said. Pure.
-Invariant: no id twice, whatever answers are lost, repeated or wrong; ids of blocks whose answer was lost are
-never used by anybody. Source: Kafka RPCProducerIdManager.java; KIP-730.
+`next_id` issues ids; `poll` returns the request to the controller, `answered` takes its response. Invariant:
+no id is issued twice, whatever responses are lost, repeated or wrong; ids of lost blocks are never used.
+Source: Kafka RPCProducerIdManager.java; KIP-730.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ASKS_AGAIN_AT = 0.9  # of a block used
 
 
 class ProducerIds:
-    """Of one node process. Nothing is asked for before the first id is wanted."""
+    """The producer ids of one node process. The first block is fetched at the first use."""
 
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id
@@ -26,12 +26,12 @@ class ProducerIds:
         self._not_before_ms = 0
 
     def want(self) -> None:
-        """Have the first block fetched before anybody asks: producers can begin without controllers."""
+        """Fetch the first block ahead of use: producers can then start while controllers are unreachable."""
         self._is_wanted = not self._current and not self._ahead
 
     def next_id(self) -> int:
-        """An id that nobody had. Errors: CoordinatorLoadInProgressError while none is there; `poll` then says
-        what to do about it."""
+        """A new producer id. Errors: CoordinatorLoadInProgressError while none is available; call `poll`
+        then."""
         if self._next == self._current.stop and self._ahead:
             self._current, self._ahead = self._ahead, range(0)
             self._next = self._current.start
@@ -43,7 +43,7 @@ class ProducerIds:
         return self._next - 1
 
     def poll(self, now_ms: int, broker_epoch: int) -> AllocateProducerIdsRequest | None:
-        """What to send to the controller now; `answered` must follow. At most one is under way."""
+        """The request to send to the controller now; `answered` must follow. At most one is in flight."""
         if not self._is_wanted or self._is_asked or now_ms < self._not_before_ms:
             return None
         self._is_asked = True
@@ -51,11 +51,11 @@ class ProducerIds:
 
     @property
     def due_ms(self) -> int | None:
-        """When `poll` is to be asked again without an event, None: not before `next_id` or an answer."""
+        """When to call `poll` again without an event; None: only after `next_id` or a response."""
         return self._not_before_ms if self._is_wanted and not self._is_asked else None
 
     def answered(self, answer: AllocateProducerIdsResponse | KafkaError, now_ms: int) -> None:
-        """The controller's answer, or why there was none."""
+        """Take the controller's response, or the error of the request."""
         self._is_asked = False
         block = range(0) if isinstance(answer, KafkaError) or answer.error_code else _block(answer)
         if not block or block.start < max(self._current.stop, self._ahead.stop):

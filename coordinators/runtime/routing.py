@@ -1,6 +1,6 @@
-"""How each api finds its groups or transactional ids. Pure.
+"""The groups or transactional ids of each api's requests. Pure.
 
-Source of what may be empty: Kafka GroupCoordinatorService.java.
+Source of the apis with optional ids: Kafka GroupCoordinatorService.java.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from ...protocol.errors import KafkaError
 
-# Bound: the ids are kept in memory and in every record; Kafka's own bound is that of its strings, 32,767.
+# Bound: ids are kept in memory and in every record. Kafka's own bound is that of its strings, 32,767.
 MAX_ID_LENGTH = 2_048
 
 
-class One(NamedTuple):
-    """An api whose requests name one id."""
+class OneKey(NamedTuple):
+    """An api with one id per request."""
 
     topic: str
     field: str
@@ -34,28 +34,29 @@ class One(NamedTuple):
         return key
 
 
-class Many(NamedTuple):
-    """An api whose requests name several ids; each shard is asked for its own, in their order."""
+class ManyKeys(NamedTuple):
+    """An api with several ids per request, which are divided by shard; the response keeps their order."""
 
     topic: str
-    items: str  # field of the request
-    answers: str  # field of the response
+    items: str  # request field with the ids or items
+    answers: str  # response field with the results
     key_of: Callable[[Any], str]
-    failed: Callable[[Any, KafkaError], Any]  # the answer for one item
+    failed: Callable[[Any, KafkaError], Any]  # the result of one item for an error
     may_be_empty: bool = False
 
     def key(self, item: Any) -> str:
-        """Its id. Errors: InvalidGroupIdError, InvalidRequestError."""
+        """The id of one item. Errors: InvalidGroupIdError, InvalidRequestError."""
         key = self.key_of(item)
         check_key(self.topic, key, may_be_empty=self.may_be_empty)
         return key
 
 
-class Everywhere(NamedTuple):
-    """An api that is asked of every shard of the node."""
+class AllShards(NamedTuple):
+    """An api whose request goes to every shard of the node."""
 
     topic: str
-    merged: Callable[[list[Any], int, str], Any]  # responses, error code and detail of those that failed
+    # merges responses; the error code and detail of failed shards
+    merged: Callable[[list[Any], int, str], Any]
 
 
 def check_key(topic: str, key: str, *, may_be_empty: bool = False) -> None:
@@ -64,9 +65,9 @@ def check_key(topic: str, key: str, *, may_be_empty: bool = False) -> None:
         return
     is_group = topic == CONSUMER_OFFSETS
     name = "group" if is_group else "transactional"
-    detail = f"a {name} id has at most {MAX_ID_LENGTH} characters, this one {len(key)}"
+    detail = f"the {name} id has {len(key)} characters, at most {MAX_ID_LENGTH} are allowed"
     if not key:
-        detail = f"a {name} id must not be empty"
+        detail = f"the {name} id must not be empty"
     raise InvalidGroupIdError(detail) if is_group else InvalidRequestError(detail)
 
 
@@ -98,19 +99,19 @@ def _transactions(
     return transactions.ListTransactionsResponse(code, unknown, found, detail)
 
 
-Route = One | Many | Everywhere
+Route = OneKey | ManyKeys | AllShards
 
 ROUTES: dict[int, Route] = {
-    registry.OFFSET_COMMIT.key: One(CONSUMER_OFFSETS, "group_id", may_be_empty=True),
-    registry.JOIN_GROUP.key: One(CONSUMER_OFFSETS, "group_id"),
-    registry.HEARTBEAT.key: One(CONSUMER_OFFSETS, "group_id"),
-    registry.LEAVE_GROUP.key: One(CONSUMER_OFFSETS, "group_id"),
-    registry.SYNC_GROUP.key: One(CONSUMER_OFFSETS, "group_id"),
-    registry.OFFSET_DELETE.key: One(CONSUMER_OFFSETS, "group_id"),
-    # the heartbeat's own check says what is wrong with it
-    registry.CONSUMER_GROUP_HEARTBEAT.key: One(CONSUMER_OFFSETS, "group_id", may_be_empty=True),
-    registry.TXN_OFFSET_COMMIT.key: One(CONSUMER_OFFSETS, "group_id"),
-    registry.OFFSET_FETCH.key: Many(
+    registry.OFFSET_COMMIT.key: OneKey(CONSUMER_OFFSETS, "group_id", may_be_empty=True),
+    registry.JOIN_GROUP.key: OneKey(CONSUMER_OFFSETS, "group_id"),
+    registry.HEARTBEAT.key: OneKey(CONSUMER_OFFSETS, "group_id"),
+    registry.LEAVE_GROUP.key: OneKey(CONSUMER_OFFSETS, "group_id"),
+    registry.SYNC_GROUP.key: OneKey(CONSUMER_OFFSETS, "group_id"),
+    registry.OFFSET_DELETE.key: OneKey(CONSUMER_OFFSETS, "group_id"),
+    # consumer_requests.py checks the group id of the heartbeat
+    registry.CONSUMER_GROUP_HEARTBEAT.key: OneKey(CONSUMER_OFFSETS, "group_id", may_be_empty=True),
+    registry.TXN_OFFSET_COMMIT.key: OneKey(CONSUMER_OFFSETS, "group_id"),
+    registry.OFFSET_FETCH.key: ManyKeys(
         CONSUMER_OFFSETS,
         "groups",
         "groups",
@@ -118,7 +119,7 @@ ROUTES: dict[int, Route] = {
         lambda item, error: groups.OffsetsOfGroup(error.code, item.group_id, (), error.detail),
         may_be_empty=True,
     ),
-    registry.DESCRIBE_GROUPS.key: Many(
+    registry.DESCRIBE_GROUPS.key: ManyKeys(
         CONSUMER_OFFSETS,
         "group_ids",
         "groups",
@@ -126,7 +127,7 @@ ROUTES: dict[int, Route] = {
         lambda item, error: groups.DescribedGroup(error.code, item, error_detail=error.detail),
         may_be_empty=True,
     ),
-    registry.DELETE_GROUPS.key: Many(
+    registry.DELETE_GROUPS.key: ManyKeys(
         CONSUMER_OFFSETS,
         "group_ids",
         "results",
@@ -134,32 +135,32 @@ ROUTES: dict[int, Route] = {
         lambda item, error: groups.DeletedGroup(item, error.code, error.detail),
         may_be_empty=True,
     ),
-    registry.CONSUMER_GROUP_DESCRIBE.key: Many(
+    registry.CONSUMER_GROUP_DESCRIBE.key: ManyKeys(
         CONSUMER_OFFSETS,
         "group_ids",
         "groups",
         _same,
         lambda item, error: groups.DescribedConsumerGroup(error.code, item, error_detail=error.detail),
     ),
-    registry.LIST_GROUPS.key: Everywhere(CONSUMER_OFFSETS, _groups),
-    registry.INIT_PRODUCER_ID.key: One(TRANSACTION_STATE, "transactional_id"),
-    registry.ADD_OFFSETS_TO_TXN.key: One(TRANSACTION_STATE, "transactional_id"),
-    registry.PREPARE_TXN.key: One(TRANSACTION_STATE, "transactional_id"),
-    registry.END_TXN.key: One(TRANSACTION_STATE, "transactional_id"),
-    registry.ADD_PARTITIONS_TO_TXN.key: Many(
+    registry.LIST_GROUPS.key: AllShards(CONSUMER_OFFSETS, _groups),
+    registry.INIT_PRODUCER_ID.key: OneKey(TRANSACTION_STATE, "transactional_id"),
+    registry.ADD_OFFSETS_TO_TXN.key: OneKey(TRANSACTION_STATE, "transactional_id"),
+    registry.PREPARE_TXN.key: OneKey(TRANSACTION_STATE, "transactional_id"),
+    registry.END_TXN.key: OneKey(TRANSACTION_STATE, "transactional_id"),
+    registry.ADD_PARTITIONS_TO_TXN.key: ManyKeys(
         TRANSACTION_STATE,
         "transactions",
         "transactions",
         _id_of,
         lambda item, error: transactions.AddedPartitions(item.transactional_id, error.code, (), error.detail),
     ),
-    registry.DESCRIBE_TRANSACTIONS.key: Many(
+    registry.DESCRIBE_TRANSACTIONS.key: ManyKeys(
         TRANSACTION_STATE,
         "transactional_ids",
         "transactions",
         _same,
         lambda item, error: transactions.DescribedTransaction(error.code, item, error_detail=error.detail),
     ),
-    registry.LIST_TRANSACTIONS.key: Everywhere(TRANSACTION_STATE, _transactions),
+    registry.LIST_TRANSACTIONS.key: AllShards(TRANSACTION_STATE, _transactions),
 }
 assert ROUTES.keys() == {api.key for api in (*registry.GROUP_APIS, *registry.TRANSACTION_APIS)}

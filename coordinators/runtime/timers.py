@@ -1,4 +1,4 @@
-"""The timers of all shards of a node on one wheel; each shard sees only its own. Pure."""
+"""The timers of all shards of a node on one timing wheel; each shard has a view of its own timers. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class DueTimer:
-    """What the wheel hands out."""
+    """An entry of the timing wheel."""
 
     __slots__ = ("_action", "_key", "_owner")
 
@@ -25,44 +25,40 @@ class DueTimer:
         self._action = action
 
     def fire(self, now: Now) -> None:
-        """Act, unless it was cancelled or replaced after it had been handed out."""
+        """Run the action, unless the timer was cancelled or replaced after it expired."""
         if self._owner.is_set_as(self._key, self):
             self._owner.cancel(self._key)
             self._owner.run(self._action, now)
 
 
 class ShardTimers:
-    """Timers of one shard, by key. Fulfils Timers."""
+    """The timers of one shard by key. Implements Timers."""
 
     def __init__(self, wheel: Wheel, run: Callable[[Action, Now], None]) -> None:
-        """`run` has an action decide and carries out its outcome."""
+        """`run` runs the action's decision and carries out its outcome."""
         self.run = run
         self._wheel = wheel
         self._timers: dict[Hashable, Timer[DueTimer]] = {}
 
     def set(self, key: Hashable, deadline_ms: int, action: Action) -> None:
-        """Have `action` decide at `deadline_ms`."""
         self.cancel(key)
         self._timers[key] = self._wheel.add(DueTimer(self, key, action), deadline_ms)
 
     def cancel(self, key: Hashable) -> None:
-        """Forget it, if it is there."""
         timer = self._timers.pop(key, None)
         if timer is not None:
             self._wheel.cancel(timer)
 
     def deadline_of(self, key: Hashable) -> int | None:
-        """When it is due, None if it is not set."""
         timer = self._timers.get(key)
         return None if timer is None else timer.deadline_ms
 
     def is_set_as(self, key: Hashable, due: DueTimer) -> bool:
-        """Whether this very timer is what is set."""
+        """Whether `due` is still the timer of `key`."""
         timer = self._timers.get(key)
         return timer is not None and timer.item is due
 
     def clear(self) -> None:
-        """Forget all."""
         for key in list(self._timers):
             self.cancel(key)
 

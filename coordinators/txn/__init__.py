@@ -1,1 +1,1 @@
-"""The transaction coordinator."""
+"""The transaction coordinator: transactional ids, their states, and transaction markers."""

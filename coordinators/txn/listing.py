@@ -1,4 +1,5 @@
-"""What admins see of transactions. Source: Kafka TransactionStateManager.scala listTransactionStates."""
+"""DescribeTransactions and ListTransactions. Source: Kafka TransactionStateManager.scala
+listTransactionStates."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def described(
     known: Mapping[str, Transaction], request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    """One answer per id."""
+    """One description or error per id."""
     return DescribeTransactionsResponse(
         tuple(_described(name, known.get(name)) for name in request.transactional_ids)
     )
@@ -52,8 +53,8 @@ def _described(name: str, transaction: Transaction | None) -> DescribedTransacti
 def listed(
     known: Mapping[str, Transaction], request: ListTransactionsRequest, wall_ms: int
 ) -> ListTransactionsResponse:
-    """The ids that every filter lets through; a state that there is not lets nothing through. A pattern
-    matches the whole id."""
+    """The ids that match all filters; an unknown state matches nothing. A pattern has to match the whole
+    id."""
     states = {BY_NAME[name] for name in request.states if name in BY_NAME}
     unknown = tuple(name for name in request.states if name not in BY_NAME)
     producer_ids = set(request.producer_ids)
@@ -77,5 +78,5 @@ def listed(
 
 
 def _matcher(pattern: str | None) -> Callable[[str], bool]:
-    """Errors: InvalidRegularExpressionError, here or when it is used and takes too long."""
+    """Errors: InvalidRegularExpressionError, also from the returned function if a match takes too long."""
     return compile_regex(pattern).matches if pattern else lambda _: True

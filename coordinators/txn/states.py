@@ -1,8 +1,8 @@
-"""The states of a transactional id, and what leads from one to the next.
+"""The states of a transactional id and their transitions.
 
-Dead and PrepareEpochFence are Kafka's words for something under way: they are in no record, and here nothing
-is ever seen in them. Prepared is headrace's own: in records it is Ongoing, with the time since when.
-Source: Kafka TransactionState.java.
+Dead and PrepareEpochFence are Kafka's states for operations in progress: no record has them, and requests
+never observe them here. Prepared is headrace's own: its record is an Ongoing one with the time of the
+preparation. Source: Kafka TransactionState.java.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ...protocol.errors import InvalidRecordError
 
 
 class TxnState(Enum):
-    """In the order of their numbers in records; the last one has that of Ongoing."""
+    """In the order of their numbers in records; the last one has the number of Ongoing."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -27,9 +27,9 @@ class TxnState(Enum):
 
 
 _ADDED = "partitions are added"
-_INITIALIZED = "a producer begins"
+_INITIALIZED = "InitProducerId"
 _EMPTY_ABORT = "aborted without partitions"
-_EXPIRED = "not used for long"
+_EXPIRED = "transactional.id.expiration.ms passed"
 _COMMITTED, _ABORTED = "committed", "aborted"
 
 TRANSITIONS: dict[TxnState, dict[TxnState, str]] = {
@@ -44,7 +44,7 @@ TRANSITIONS: dict[TxnState, dict[TxnState, str]] = {
         TxnState.PREPARED: "prepared",
         TxnState.PREPARE_COMMIT: _COMMITTED,
         TxnState.PREPARE_ABORT: _ABORTED,
-        TxnState.PREPARE_EPOCH_FENCE: "took too long, or a new producer begins",
+        TxnState.PREPARE_EPOCH_FENCE: "transaction timeout, or InitProducerId of a new producer",
     },
     TxnState.PREPARED: {TxnState.PREPARE_COMMIT: _COMMITTED, TxnState.PREPARE_ABORT: _ABORTED},
     TxnState.PREPARE_EPOCH_FENCE: {TxnState.PREPARE_ABORT: "in the same record"},
@@ -77,16 +77,17 @@ BY_NAME = {state.value: state for state in TxnState}
 
 
 def state_of(status: int, *, is_prepared: bool = False) -> TxnState:
-    """The state with this number. Errors: InvalidRecordError if no record can have it."""
+    """The state with this number. Errors: InvalidRecordError for a number that no record may have."""
     state = _BY_STATUS[status] if 0 <= status < len(_BY_STATUS) else None
     if is_prepared and state is TxnState.ONGOING:
         return TxnState.PREPARED
     if state not in _IN_RECORDS:
-        raise InvalidRecordError(f"a transaction in state {status}")
+        raise InvalidRecordError(f"unknown transaction state {status}")
     return state
 
 
 def status_after(before: TxnState, state: TxnState) -> int:
-    """The number of a state that follows. Errors: AssertionError if the table does not allow it: a bug."""
+    """The number of the next state. Errors: AssertionError if the table does not allow the transition: a
+    bug."""
     assert state in TRANSITIONS[before], f"{state.value} does not follow {before.value}"
     return _STATUS[state]

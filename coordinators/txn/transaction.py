@@ -1,9 +1,9 @@
-"""One transactional id: what each request makes of it, and what it may not.
+"""The value of one transactional id: which requests are valid, and the value after each.
 
-Every function gives what the id becomes and leaves what it is given alone. Epochs: a new producer, each end
-of a transaction (transaction version 2) and each fencing move it; who comes with an older one is fenced. The
-epoch 32,767 is never a producer's: with 32,766 a producer gets a new id next.
-Source: Kafka TransactionMetadata.java, TransactionCoordinator.scala; KIP-98, KIP-360, KIP-890.
+Functions return the new value and do not change their arguments. The producer epoch is incremented by a new
+producer, by each end of a transaction (transaction version 2) and by each fencing; a producer with an older
+epoch is fenced. Epoch 32,767 is reserved for fencing: after 32,766 a producer gets a new producer id. Source:
+Kafka TransactionMetadata.java, TransactionCoordinator.scala; KIP-98, KIP-360, KIP-890.
 """
 
 from __future__ import annotations
@@ -29,36 +29,34 @@ if TYPE_CHECKING:
 
     TakeId = Callable[[], int]
 
-Partition = tuple[str, int]  # topic and number
+Partition = tuple[str, int]  # topic and partition
 MAX_EPOCH = 2**15 - 1
 NO_TIME = -1
-_EPOCH_BUMPS = 2  # the transaction version in which each end moves the epoch
+_EPOCH_BUMPS = 2  # the transaction version in which each end increments the epoch
 _WITHOUT_BUMPS = 0
 
 
 class Transaction(NamedTuple):
-    """`last_epoch`: the epoch that a retried request may still come with. It is in no record: after a reload
-    such a retry is fenced, as Kafka does."""
+    """`last_epoch`: the previous epoch, which a retried request may still use. It is not in the record: after
+    a load such a retry is fenced, as in Kafka."""
 
     value: TransactionValue
     last_epoch: int = NO_EPOCH
 
     @property
     def state(self) -> TxnState:
-        """Where it is."""
         return state_of(self.value.status, is_prepared=self.value.prepared_ms != NO_TIME)
 
     @property
     def is_exhausted(self) -> bool:
-        """The producer id has no epoch left for another producer."""
+        """Whether the producer id has no epoch left for another producer."""
         return self.value.producer_epoch >= MAX_EPOCH - 1
 
     def partitions(self) -> list[Partition]:
-        """What is in it, sorted."""
+        """The partitions of the transaction, sorted."""
         return [(each.topic, number) for each in self.value.partitions or () for number in each.partitions]
 
     def has(self, partition: Partition) -> bool:
-        """Whether the partition is in it."""
         topic, number = partition
         return any(each.topic == topic and number in each.partitions for each in self.value.partitions or ())
 
@@ -78,8 +76,8 @@ def _moved(
 
 def _fenced(before: Transaction, epoch: int) -> ProducerFencedError:
     return ProducerFencedError(
-        "another producer has this transactional.id now, or the transaction timed out: epoch"
-        f" {epoch} is over, the id is at {before.value.producer_epoch}"
+        "another producer uses this transactional.id, or its transaction timed out: the request's epoch is"
+        f" {epoch}, the current one is {before.value.producer_epoch}"
     )
 
 
@@ -87,7 +85,7 @@ def _fenced(before: Transaction, epoch: int) -> ProducerFencedError:
 
 
 def created(request: InitProducerIdRequest, wall_ms: int, producer_id: int) -> Transaction:
-    """The first producer of an id."""
+    """The first value of a transactional id."""
     return Transaction(
         TransactionValue(
             producer_id=producer_id,
@@ -107,8 +105,9 @@ def created(request: InitProducerIdRequest, wall_ms: int, producer_id: int) -> T
 def initialized(
     before: Transaction, request: InitProducerIdRequest, wall_ms: int, take_id: TakeId
 ) -> Transaction:
-    """The next producer of an id, or after an error the same one again (KIP-360). While a transaction is
-    ongoing it is that transaction, aborted: its end comes first. One that is prepared is waited for.
+    """The value for the next producer, or after an error for the same producer (KIP-360). An ongoing
+    transaction is aborted first: the result is its abort. A prepared one is not aborted: the client has to
+    retry.
 
     Errors: ProducerFencedError, ConcurrentTransactionsError, InvalidRequestError, those of `take_id`.
     """
@@ -119,11 +118,11 @@ def initialized(
         is_known = expected[0] == value.producer_id
         is_retry = expected[0] == value.previous_producer_id and expected[1] >= MAX_EPOCH - 1
         if not is_known and not is_retry:
-            raise ProducerFencedError(f"producer id {expected[0]} is not the id's any more")
+            raise ProducerFencedError(f"producer id {expected[0]} no longer belongs to the transactional id")
     if before.state in ENDING:
-        raise ConcurrentTransactionsError("the transaction before is being ended")
+        raise ConcurrentTransactionsError("the previous transaction is still ending: retry")
     if before.state is TxnState.PREPARED:
-        raise ConcurrentTransactionsError("the transaction before is prepared: who has prepared it ends it")
+        raise ConcurrentTransactionsError("the previous transaction is prepared: only its driver may end it")
     if before.state is TxnState.ONGOING:
         if expected is not None and expected[1] != value.producer_epoch:
             raise _fenced(before, expected[1])
@@ -134,7 +133,7 @@ def initialized(
 def _expected(request: InitProducerIdRequest) -> tuple[int, int] | None:
     has_id, has_epoch = request.producer_id != NO_PRODUCER_ID, request.producer_epoch != NO_EPOCH
     if has_id != has_epoch:
-        raise InvalidRequestError("a producer id and an epoch come together")
+        raise InvalidRequestError("producer id and epoch must be given together")
     return (request.producer_id, request.producer_epoch) if has_id else None
 
 
@@ -150,7 +149,7 @@ def _next_producer(
     if expected_epoch in (None, epoch):
         last_epoch = NO_EPOCH if expected_epoch is None else epoch
         producer_id, epoch = (take_id(), 0) if before.is_exhausted else (producer_id, epoch + 1)
-    elif expected_epoch != last_epoch:  # else a retry of what was done: nothing moves
+    elif expected_epoch != last_epoch:  # otherwise it is a retry of the last request: the epoch stays
         raise _fenced(before, expected_epoch)
     return _moved(
         before,
@@ -170,7 +169,7 @@ def _next_producer(
 
 
 def check_producer(before: Transaction | None, producer_id: int, producer_epoch: int) -> Transaction:
-    """The one that is at this epoch and may go on.
+    """The value, if the producer is current and its transaction may continue.
 
     Errors: InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError,
     InvalidTxnStateError.
@@ -178,24 +177,27 @@ def check_producer(before: Transaction | None, producer_id: int, producer_epoch:
     if before is not None:
         _check_ended(before, producer_id, producer_epoch)
     if before is None or before.value.producer_id != producer_id:
-        raise InvalidProducerIdMappingError(f"producer id {producer_id} is not the id's")
+        raise InvalidProducerIdMappingError(
+            f"producer id {producer_id} does not belong to the transactional id"
+        )
     if before.value.producer_epoch != producer_epoch:
         raise _fenced(before, producer_epoch)
     if before.state in ENDING:
-        raise ConcurrentTransactionsError("the transaction before is being ended")
+        raise ConcurrentTransactionsError("the previous transaction is still ending: retry")
     if before.state is TxnState.PREPARED:
-        raise InvalidTxnStateError("the transaction is prepared: nothing joins it any more")
+        raise InvalidTxnStateError("the transaction is prepared: no partition can be added")
     return before
 
 
 def _check_ended(before: Transaction, producer_id: int, producer_epoch: int) -> None:
-    """Who was told that the transaction ends may come before it has. Errors: ConcurrentTransactionsError."""
+    """A producer whose EndTxn was answered may send requests before the markers are written. Errors:
+    ConcurrentTransactionsError."""
     if before.state in ENDING and next_producer(before) == (producer_id, producer_epoch):
-        raise ConcurrentTransactionsError("the transaction before is being ended")
+        raise ConcurrentTransactionsError("the previous transaction is still ending: retry")
 
 
 def with_partitions(before: Transaction, partitions: Iterable[Partition], wall_ms: int) -> Transaction | None:
-    """What was checked, with these partitions in its transaction; None if they are."""
+    """A checked value with these partitions added; None if it has them all."""
     is_ongoing = before.state is TxnState.ONGOING
     new = [partition for partition in partitions if not (is_ongoing and before.has(partition))]
     if is_ongoing and not new:
@@ -220,25 +222,29 @@ def with_partitions(before: Transaction, partitions: Iterable[Partition], wall_m
 
 
 def prepared(before: Transaction | None, request: PrepareTxnRequest, wall_ms: int) -> Transaction | None:
-    """An ongoing transaction that only an end with its producer id and epoch ends from here on; None if it is
-    prepared already.
+    """An ongoing transaction as Prepared: only EndTxn with its producer id and epoch ends it from here on.
+    None if it is prepared already.
 
     Errors: InvalidProducerIdMappingError, ProducerFencedError, InvalidTxnStateError.
     """
     if before is None or before.value.producer_id != request.producer_id:
-        raise InvalidProducerIdMappingError(f"producer id {request.producer_id} is not the id's")
+        raise InvalidProducerIdMappingError(
+            f"producer id {request.producer_id} does not belong to the transactional id"
+        )
     if before.value.producer_epoch != request.producer_epoch:
         raise _fenced(before, request.producer_epoch)
     if before.state is TxnState.PREPARED:
         return None
     if before.state is not TxnState.ONGOING:
-        raise InvalidTxnStateError(f"nothing is open: the id is {before.state.value}")
+        raise InvalidTxnStateError(
+            f"the transactional id has no ongoing transaction, its state is {before.state.value}"
+        )
     return _moved(before, TxnState.PREPARED, wall_ms, before.last_epoch, prepared_ms=wall_ms)
 
 
 def fenced(before: Transaction, wall_ms: int) -> Transaction:
-    """An ongoing transaction, aborted by the coordinator. The epoch moves by two: by one more than at an end
-    that the producer asked for, so that no retry of the producer can pass for that."""
+    """An ongoing transaction that the coordinator aborts. The epoch grows by two, one more than at an end by
+    the producer, so that no retry of the producer matches it."""
     last_epoch = min(before.value.producer_epoch + 1, MAX_EPOCH)
     return _moved(
         before,
@@ -253,7 +259,7 @@ def fenced(before: Transaction, wall_ms: int) -> Transaction:
 def ended(
     before: Transaction | None, request: EndTxnRequest, wall_ms: int, take_id: TakeId
 ) -> Transaction | None:
-    """The transaction with its decision; None for a retry of what is done.
+    """The transaction with its decision; None for a retry of a finished request.
 
     Errors: InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError,
     InvalidTxnStateError, those of `take_id`.
@@ -265,7 +271,7 @@ def ended(
     state, version = before.state, _EPOCH_BUMPS if request.bumps_epoch else _WITHOUT_BUMPS
     decision = TxnState.PREPARE_COMMIT if request.committed else TxnState.PREPARE_ABORT
     if state is decision:
-        raise ConcurrentTransactionsError("the transaction is being ended so")
+        raise ConcurrentTransactionsError("the transaction is ending with this decision: retry")
     if is_retry and state is _completed(decision):
         return None
     is_new = state in OPEN or (version == _EPOCH_BUMPS and not request.committed and not is_retry)
@@ -290,7 +296,7 @@ def ended(
 
 
 def _check_end(before: Transaction | None, request: EndTxnRequest) -> bool:
-    """Whether it is a retry of an end, to the transaction that the epoch names. Errors: as `ended`."""
+    """Whether it is a retry of an EndTxn for the transaction of its epoch. Errors: as `ended`."""
     value = None if before is None else before.value
     is_overflow = (
         value is not None
@@ -300,17 +306,20 @@ def _check_end(before: Transaction | None, request: EndTxnRequest) -> bool:
         and value.producer_epoch == 0
     )
     if before is None or value is None or (value.producer_id != request.producer_id and not is_overflow):
-        raise InvalidProducerIdMappingError(f"producer id {request.producer_id} is not the id's")
+        raise InvalidProducerIdMappingError(
+            f"producer id {request.producer_id} does not belong to the transactional id"
+        )
     is_current = value.producer_epoch == request.producer_epoch
     is_after = request.bumps_epoch and value.producer_epoch == request.producer_epoch + 1
     if not request.bumps_epoch:
-        is_valid, is_retry = is_current, True  # the same epoch names the next transaction too
+        # without epoch increments the next transaction has the same epoch
+        is_valid, is_retry = is_current, True
     else:
         is_retry = is_after or is_overflow
         if before.state in ENDING:
             is_valid = is_after
         elif before.state in COMPLETE:
-            # No producer has the last epoch: who was fenced there does not come back by a retry.
+            # The last epoch is not a producer's: a fenced producer cannot retry with it.
             is_valid = is_current or is_overflow or (is_after and value.producer_epoch < MAX_EPOCH)
         else:
             is_valid = is_current
@@ -325,7 +334,7 @@ def _completed(decision: TxnState) -> TxnState:
 
 
 def next_producer(transaction: Transaction) -> tuple[int, int]:
-    """The producer id and epoch of the transaction after this one."""
+    """Producer id and epoch of the next transaction."""
     value = transaction.value
     if value.next_producer_id != NO_PRODUCER_ID:
         return value.next_producer_id, 0
@@ -333,7 +342,7 @@ def next_producer(transaction: Transaction) -> tuple[int, int]:
 
 
 def completed(before: Transaction, wall_ms: int) -> Transaction:
-    """All markers of a decision are written."""
+    """The value after all markers are written."""
     producer_id, epoch = next_producer(before)
     return _moved(
         before,

@@ -1,4 +1,5 @@
-"""The number of transactional ids of a shard by state, and of the transactions that it has ended. Pure."""
+"""The number of transactional ids of a shard by state, and the number of transactions that it has ended.
+Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class TransactionStateCounts:
-    """Follows every record that is applied. Records of the load (before `is_loaded`) count in the states, and
-    not as transactions ended by this coordinator."""
+    """Counts from every applied record. Loaded records (before `is_loaded`) count by state, but not as
+    transactions ended by this coordinator."""
 
     def __init__(self) -> None:
         self.is_loaded = False
@@ -22,7 +23,7 @@ class TransactionStateCounts:
         self._ends: Counter[TxnState] = Counter()
 
     def changed(self, before: Transaction | None, after: Transaction | None) -> None:
-        """The state of one transactional id before and after a record; None where there is none."""
+        """The value of one transactional id before and after a record; None where it does not exist."""
         if before is not None:
             self._states[before.state] -= 1
         if after is not None:
@@ -31,7 +32,7 @@ class TransactionStateCounts:
                 self._ends[after.state] += 1
 
     def metrics(self) -> ShardMetrics:
-        """The counts as metrics. Kafka has no metrics of this kind, so the names are headrace's."""
+        """Kafka has no such metrics, so the names are headrace's."""
         return ShardMetrics(
             {f"NumTransactions{state.value}": self._states[state] for state in TxnState},
             {

@@ -45,7 +45,7 @@ from headrace.storage_node.configs.node_config import NodeConfig
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from headrace.coordinators.runtime.ports import Now, Stamp, Surroundings, Token
+    from headrace.coordinators.runtime.ports import Now, ProducerIdAndEpoch, ShardContext, Token
     from headrace.storage_node.embedded.contract import LogPiece
 
 TOPIC_ID = b"o" * 16
@@ -221,10 +221,10 @@ class Counter:
     next heartbeat of the group comes; DescribeGroups and ListGroups show the state.
     """
 
-    nothing = Record(OffsetCommitKey("", "", 0), None)
+    noop_record = Record(OffsetCommitKey("", "", 0), None)
 
-    def __init__(self, partition: int, around: Surroundings) -> None:
-        self.partition, self.around = partition, around
+    def __init__(self, partition: int, context: ShardContext) -> None:
+        self.partition, self.context = partition, context
         self.numbers: dict[str, int] = {}
         self.pending: dict[int, dict[str, int]] = {}
         self.ended: list[tuple[int, bool]] = []
@@ -239,9 +239,9 @@ class Counter:
         if api == registry.HEARTBEAT:
             return self._set(body, token)
         if api == registry.JOIN_GROUP:
-            self.around.timers.set(body.group_id, now.ms + 10, lambda _now: self._joined(token))
+            self.context.timers.set(body.group_id, now.ms + 10, lambda _now: self._joined(token))
         elif api == registry.SYNC_GROUP:
-            self.around.ask(2, registry.METADATA, body, 500, lambda said, _now: self._synced(token, said))
+            self.context.ask(2, registry.METADATA, body, 500, lambda said, _now: self._synced(token, said))
         elif api == registry.LEAVE_GROUP:
             self.parked[body.group_id] = token
         elif api == registry.DESCRIBE_GROUPS:
@@ -275,20 +275,22 @@ class Counter:
         outcome.answer(token, SyncGroupResponse(0, error_detail=repr(said)))
         return outcome
 
-    def replay(self, record: Record, offset: int, stamp: Stamp) -> None:
+    def replay(self, record: Record, offset: int, producer: ProducerIdAndEpoch) -> None:
         assert isinstance(record.key, OffsetCommitKey)
-        numbers = self.numbers if stamp.producer_id < 0 else self.pending.setdefault(stamp.producer_id, {})
+        numbers = (
+            self.numbers if producer.producer_id < 0 else self.pending.setdefault(producer.producer_id, {})
+        )
         if record.value is None:
             numbers.pop(record.key.group, None)
         else:
             numbers[record.key.group] = record.value.offset
             self.commits += self.is_loaded
 
-    def replay_marker(self, stamp: Stamp, *, is_commit: bool, offset: int) -> None:
+    def replay_marker(self, producer: ProducerIdAndEpoch, *, is_commit: bool, offset: int) -> None:
         self.ended.append((offset, is_commit))
         if is_commit:
-            self.numbers.update(self.pending.get(stamp.producer_id, {}))
-        self.pending.pop(stamp.producer_id, None)
+            self.numbers.update(self.pending.get(producer.producer_id, {}))
+        self.pending.pop(producer.producer_id, None)
 
     def on_loaded(self, now: Now) -> Outcome:
         self.is_loaded = True
@@ -323,8 +325,8 @@ class CoordinatorRig:
         self.shards: list[Any] = []
         self.image_with(partitions)
 
-        def make_shard(partition: int, around: Surroundings) -> Any:
-            self.shards.append(make(partition, around))
+        def make_shard(partition: int, context: ShardContext) -> Any:
+            self.shards.append(make(partition, context))
             return self.shards[-1]
 
         self.all = Coordinators(self.host, {CONSUMER_OFFSETS: make_shard}, CODEC)  # type: ignore[arg-type]

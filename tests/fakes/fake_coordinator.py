@@ -11,7 +11,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from headrace.coordinators.group.shard import GroupShard
-from headrace.coordinators.runtime.ports import NO_STAMP, Now, Outcome, Record
+from headrace.coordinators.runtime.ports import NO_PRODUCER, Now, Outcome, Record
 from headrace.protocol import errors
 from headrace.protocol.messages import groups
 from headrace.protocol.messages.registry import ALL_APIS
@@ -163,7 +163,7 @@ class FakeCoordinator:
         if self._shard is None:
             self._shard = GroupShard(0, self)  # type: ignore[arg-type]
             for offset, record in enumerate(self.group_log):
-                self._shard.replay(record, offset, NO_STAMP)
+                self._shard.replay(record, offset, NO_PRODUCER)
             self._decided(self._shard.on_loaded(self._now()))
         return self._shard
 
@@ -195,7 +195,7 @@ class FakeCoordinator:
     def _decided(self, outcome: Outcome) -> None:
         assert self._shard is not None
         for record in outcome.records:
-            self._shard.replay(record, len(self.group_log), outcome.stamp)
+            self._shard.replay(record, len(self.group_log), outcome.producer)
             self.group_log.append(record)
             key = record.key
             if type(key).__name__ == "OffsetCommitKey" and record.value is not None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.coordinators.group.shard import GroupShard
-from headrace.coordinators.runtime.failures import as_seen
-from headrace.coordinators.runtime.ports import Now, Outcome, Record, Stamp
+from headrace.coordinators.runtime.client_errors import client_error
+from headrace.coordinators.runtime.ports import Now, Outcome, ProducerIdAndEpoch, Record
 from headrace.protocol.errors import KafkaError, NotCoordinatorError
 from headrace.protocol.messages import groups as m
 from headrace.protocol.messages import registry
@@ -71,7 +71,7 @@ class Asked:
 class Entry(NamedTuple):
     """One record of the log, as bytes; without them the marker of a transaction."""
 
-    stamp: Stamp
+    producer: ProducerIdAndEpoch
     data: tuple[bytes, bytes | None] | None
     is_commit: bool = False
 
@@ -208,9 +208,9 @@ class GroupRig:
         for token, body in held:
             token.deliver(body)
 
-    def end_transaction(self, stamp: Stamp, *, is_commit: bool) -> None:
+    def end_transaction(self, producer: ProducerIdAndEpoch, *, is_commit: bool) -> None:
         """A marker is appended."""
-        entry = Entry(stamp, None, is_commit)
+        entry = Entry(producer, None, is_commit)
         self.log.append(entry)
         self._replay(entry, len(self.log) - 1)
 
@@ -231,7 +231,7 @@ class GroupRig:
             self._refuse(outcome, self.refuses, asker)
             return
         for record in outcome.records:
-            entry = Entry(outcome.stamp, encode_record(*record))
+            entry = Entry(outcome.producer, encode_record(*record))
             self.log.append(entry)
             self._replay(entry, len(self.log) - 1)
         if self.is_committing:
@@ -251,15 +251,15 @@ class GroupRig:
         heard = {answer.token for answer in told.answers}
         for token in dict.fromkeys(unheard):
             if token not in heard:
-                token.deliver(as_seen(error))
+                token.deliver(client_error(error))
 
     def _replay(self, entry: Entry, offset: int) -> None:
         if entry.data is None:
-            self.shard.replay_marker(entry.stamp, is_commit=entry.is_commit, offset=offset)
+            self.shard.replay_marker(entry.producer, is_commit=entry.is_commit, offset=offset)
             return
         record = decode_record(*entry.data)
         assert record is not None
-        self.shard.replay(Record(*record), offset, entry.stamp)
+        self.shard.replay(Record(*record), offset, entry.producer)
 
     # --- requests of members -----------------------------------------------------------------------------
 
@@ -314,7 +314,7 @@ class GroupRig:
     def txn_commit_offset(
         self,
         offset: int,
-        stamp: Stamp,
+        producer: ProducerIdAndEpoch,
         group: str = "g",
         tp: tuple[str, int] = ("t", 0),
         **more: Any,
@@ -322,7 +322,7 @@ class GroupRig:
         """Without asking whether the transaction has the partition, unless told otherwise."""
         more = {"adds_partition": False, **more}
         offsets = (m.CommittedOffset(*tp, offset),)
-        body = TxnOffsetCommitRequest("txn", group, *stamp, offsets, **more)
+        body = TxnOffsetCommitRequest("txn", group, *producer, offsets, **more)
         return self.request(registry.TXN_OFFSET_COMMIT, body)
 
     def offsets(self, group: str = "g", *, require_stable: bool = False) -> dict[tuple[str, int], int]:

@@ -11,7 +11,7 @@ import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.coordinators.runtime.ports import NO_STAMP, Now, Outcome, Record
+from headrace.coordinators.runtime.ports import NO_PRODUCER, Now, Outcome, Record
 from headrace.coordinators.txn.shard import TransactionShard
 from headrace.protocol.errors import (
     CoordinatorLoadInProgressError,
@@ -216,7 +216,7 @@ class TxnRig:
     def _replay(self, offset: int) -> None:
         decoded = decode_record(*self.log[offset])
         assert decoded is not None
-        self.shard.replay(Record(*decoded), offset, NO_STAMP)
+        self.shard.replay(Record(*decoded), offset, NO_PRODUCER)
 
     def run(self, decide: Callable[[Now], Outcome], call: Call | None = None) -> None:
         """Decide, append, apply, answer."""
@@ -362,7 +362,7 @@ class TxnRig:
 
     def known(self, name: str = "a") -> Any:
         """The id, as the shard has it."""
-        return self.shard._known[name]
+        return self.shard._transactions[name]
 
     def state(self, name: str = "a") -> str:
         """Where the id is."""

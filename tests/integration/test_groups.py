@@ -247,6 +247,6 @@ def test_why_there_is_no_coordinator() -> None:
         topic = topic_of(cluster, "t", 1)
         with (
             cluster.consumer(group="g", default_api_timeout_ms=6_000) as consumer,
-            pytest.raises(errors.ApiTimeoutError, match=r"__consumer_offsets cannot be made: .*replica"),
+            pytest.raises(errors.ApiTimeoutError, match=r"creating __consumer_offsets failed: .*replica"),
         ):
             consumer.commit({TopicPartition(topic, 0): 1})

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from group_rig import Entry, GroupRig
-from headrace.coordinators.runtime.ports import NO_PRODUCER_ID, NO_STAMP, Stamp
+from headrace.coordinators.runtime.ports import NO_PRODUCER, NO_PRODUCER_ID, ProducerIdAndEpoch
 from headrace.protocol.messages import groups as m
 from headrace.protocol.messages import registry
 from headrace.protocol.records.coordinator_records import decode_record
@@ -34,15 +34,15 @@ def naive(log: list[Entry]) -> Offsets:
         for end, marker in enumerate(log)
         if marker.data is None and marker.is_commit
         for place in range(end)
-        if log[place].stamp.producer_id == marker.stamp.producer_id
+        if log[place].producer.producer_id == marker.producer.producer_id
         and not any(
-            each.data is None and each.stamp.producer_id == marker.stamp.producer_id
+            each.data is None and each.producer.producer_id == marker.producer.producer_id
             for each in log[place:end]
         )
     }
     found: Offsets = {}
     for place, entry in enumerate(log):
-        if entry.data is None or (entry.stamp != NO_STAMP and place not in committed):
+        if entry.data is None or (entry.producer != NO_PRODUCER and place not in committed):
             continue
         record = decode_record(*entry.data)
         assert record is not None
@@ -62,17 +62,17 @@ def compacted(log: list[Entry]) -> list[Entry]:
     open_places: dict[int, list[int]] = {}
     for place, entry in enumerate(log):
         if entry.data is None:
-            ended = open_places.pop(entry.stamp.producer_id, [])
+            ended = open_places.pop(entry.producer.producer_id, [])
             aborted.update(() if entry.is_commit else ended)
-        elif entry.stamp.producer_id != NO_PRODUCER_ID:
-            open_places.setdefault(entry.stamp.producer_id, []).append(place)
+        elif entry.producer.producer_id != NO_PRODUCER_ID:
+            open_places.setdefault(entry.producer.producer_id, []).append(place)
     last: dict[bytes, int] = {
         entry.data[0]: place
         for place, entry in enumerate(log)
         if entry.data is not None and place not in aborted
     }
     kept = set(last.values())
-    empty = Entry(NO_STAMP, None)
+    empty = Entry(NO_PRODUCER, None)
     return [entry if entry.data is None or place in kept else empty for place, entry in enumerate(log)]
 
 
@@ -85,9 +85,9 @@ def take(rig: GroupRig, step: tuple[Any, ...], number: int) -> None:
         case ("commit", group, topic):
             rig.commit_offset(number, group=group, tp=(topic, 0))
         case ("txn", group, topic, producer):
-            rig.txn_commit_offset(number, Stamp(producer, 0), group, tp=(topic, 0))
+            rig.txn_commit_offset(number, ProducerIdAndEpoch(producer, 0), group, tp=(topic, 0))
         case ("end", producer, is_commit):
-            rig.end_transaction(Stamp(producer, 0), is_commit=is_commit)
+            rig.end_transaction(ProducerIdAndEpoch(producer, 0), is_commit=is_commit)
         case ("delete", group, topic):
             topics = (m.TopicNamePartitions(topic, (0,)),)
             rig.request(registry.OFFSET_DELETE, m.OffsetDeleteRequest(group, topics))
@@ -106,7 +106,7 @@ def test_offsets_are_those_of_the_log(steps: list[tuple[Any, ...]]) -> None:
         take(rig, step, number)
         assert shown(rig) == naive(rig.log)
     for producer in (8, 9):
-        rig.end_transaction(Stamp(producer, 0), is_commit=True)
+        rig.end_transaction(ProducerIdAndEpoch(producer, 0), is_commit=True)
     assert not any(code < -1 for group in "gh" for code in rig.offsets(group, require_stable=True).values())
     before = shown(rig)
     assert before == naive(rig.log)

@@ -38,8 +38,8 @@ class Cluster:
         self._sessions = 1_000
 
     def _guest(self, host: Any) -> Any:
-        def make(partition: int, around: Any) -> Any:
-            self.shards[host.node_id] = Counter(partition, around)
+        def make(partition: int, context: Any) -> Any:
+            self.shards[host.node_id] = Counter(partition, context)
             return self.shards[host.node_id]
 
         return Coordinators(host, {CONSUMER_OFFSETS: make}, CODEC)

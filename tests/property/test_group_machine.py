@@ -36,7 +36,7 @@ class Client:
     member_id: str = ""
     generation: int = -1
     join: m.JoinGroupResponse | None = None  # its generation
-    has_synced: bool = False
+    on_sync: bool = False
     protocols: tuple[m.GroupProtocol, ...] = PROTOCOLS[0]
     waits_for: Asked | None = None
     hear: Callable[[Any], None] | None = None
@@ -88,7 +88,7 @@ class GroupMachine(RuleBasedStateMachine):
         else:
             assert client.member_id in ("", body.member_id)
             client.member_id, client.generation, client.join = body.member_id, body.generation_id, body
-            client.has_synced = False
+            client.on_sync = False
 
     def ask_join(self, client: Client, protocols: tuple[m.GroupProtocol, ...]) -> None:
         client.join, client.protocols = None, protocols
@@ -111,7 +111,7 @@ class GroupMachine(RuleBasedStateMachine):
             self.forget(client)
         elif code == 27:
             client.join = None
-        client.has_synced = not code
+        client.on_sync = not code
         if code or not body.assignment:
             return
         who = client.instance_id or client.member_id
@@ -170,7 +170,7 @@ class GroupMachine(RuleBasedStateMachine):
     def goes_on(self, client: Client) -> None:
         if client.join is None:
             self.ask_join(client, client.protocols)
-        elif not client.has_synced:
+        elif not client.on_sync:
             self.ask_sync(client)
         else:
             beat = self.ask_heartbeat(client)

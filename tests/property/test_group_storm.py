@@ -14,7 +14,7 @@ import pytest
 from headrace.coordinators.group.classic_states import ClassicState
 from headrace.coordinators.group.consumer_group import ConsumerGroup
 from headrace.coordinators.group.shard import GroupShard
-from headrace.coordinators.runtime.ports import Record, Stamp
+from headrace.coordinators.runtime.ports import ProducerIdAndEpoch, Record
 from headrace.protocol.consumer_protocol import (
     Assignment,
     Subscription,
@@ -159,9 +159,9 @@ class Storm:
         )
 
     def commit_in_transaction(self, group_id: str) -> None:
-        stamp = Stamp(self.random.randint(1, 3), 0)
+        producer = ProducerIdAndEpoch(self.random.randint(1, 3), 0)
         who = {"generation_id": self.epoch(group_id), "member_id": self.member()}
-        self.rig.txn_commit_offset(self.random.randint(0, 9), stamp, group_id, self.place(), **who)
+        self.rig.txn_commit_offset(self.random.randint(0, 9), producer, group_id, self.place(), **who)
 
     def administrate(self, group_id: str) -> None:
         self.rig.describe(group_id, "none")
@@ -180,7 +180,9 @@ class Storm:
         if what == "reload":
             rig.reload()
         elif what == "marker":
-            rig.end_transaction(Stamp(self.random.randint(1, 3), 0), is_commit=self.one_of(True, False))
+            rig.end_transaction(
+                ProducerIdAndEpoch(self.random.randint(1, 3), 0), is_commit=self.one_of(True, False)
+            )
         elif what == "topics":
             rig.set_topics(**{name: self.random.randint(1, 4) for name in self.some(TOPICS, 1)})
         elif what == "disk":
@@ -202,11 +204,11 @@ class Storm:
         shard, other = self.rig.shard, GroupShard(3, _Surroundings(self.rig))  # type: ignore[arg-type]
         for offset, entry in enumerate(self.rig.log):
             if entry.data is None:
-                other.replay_marker(entry.stamp, is_commit=entry.is_commit, offset=offset)
+                other.replay_marker(entry.producer, is_commit=entry.is_commit, offset=offset)
                 continue
             record = decode_record(*entry.data)
             assert record is not None
-            other.replay(Record(*record), offset, entry.stamp)
+            other.replay(Record(*record), offset, entry.producer)
         assert shard.groups.keys() == other.groups.keys()
         assert list(shard.store.committed()) == list(other.store.committed())
         for group_id, group in shard.groups.items():
@@ -221,7 +223,7 @@ class Storm:
     def end(self) -> None:
         self.rig.refuses = None
         for producer_id in (1, 2, 3):
-            self.rig.end_transaction(Stamp(producer_id, 0), is_commit=True)
+            self.rig.end_transaction(ProducerIdAndEpoch(producer_id, 0), is_commit=True)
         self.rig.advance(LONG_MS)
         assert not self.rig.shard.groups
         assert not [token for token in self.rig.asked if token.waits]

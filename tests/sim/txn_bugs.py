@@ -14,7 +14,7 @@ from headrace.coordinators.group.offset_commits import OffsetCommits
 from headrace.coordinators.group.offset_fetches import OffsetFetches
 from headrace.coordinators.group.offset_store import OffsetStore
 from headrace.coordinators.runtime.hosted_shard import HostedShard
-from headrace.coordinators.runtime.ports import NO_STAMP, Outcome
+from headrace.coordinators.runtime.ports import NO_PRODUCER, Outcome
 from headrace.coordinators.txn import shard as txn_shard
 from headrace.coordinators.txn import transaction
 from headrace.coordinators.txn.markers import Markers
@@ -68,7 +68,7 @@ def counts_offsets_at_once(patch: pytest.MonkeyPatch) -> None:
     def replay(
         self: OffsetStore, record: Any, offset: int, _stamp: Any, replay: Any = OffsetStore.replay
     ) -> None:
-        replay(self, record, offset, NO_STAMP)
+        replay(self, record, offset, NO_PRODUCER)
 
     patch.setattr(OffsetStore, "replay", replay)
 
@@ -146,7 +146,7 @@ def forgets_what_is_open(patch: pytest.MonkeyPatch) -> None:
 
     def on_loaded(self: TransactionShard, now: Any, on_loaded: Any = TransactionShard.on_loaded) -> Outcome:
         for name in list(self._deadlines):
-            del self._known[name], self._deadlines[name]
+            del self._transactions[name], self._deadlines[name]
         return on_loaded(self, now)  # type: ignore[no-any-return]
 
     patch.setattr(TransactionShard, "on_loaded", on_loaded)

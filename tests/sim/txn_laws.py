@@ -213,9 +213,9 @@ class Groups:
                 data = list(buffers(log, log.log_start_offset, log.log_end_offset))
                 for item in digest(data, CODEC.decode).replayed:
                     if item.record is None:
-                        again.replay_marker(item.stamp, is_commit=item.is_commit, offset=item.offset)
+                        again.replay_marker(item.producer, is_commit=item.is_commit, offset=item.offset)
                     else:
-                        again.replay(item.record, item.offset, item.stamp)
+                        again.replay(item.record, item.offset, item.producer)
                 here, there = _state_of(hosted._shard), _state_of(again)
                 assert here == there, f"CoordinatorState: {hosted.name} has {here}, its log {there}"
                 marks = self._cluster.rules.marks
@@ -245,7 +245,7 @@ def _check_group(group: ConsumerGroup) -> None:
 def _state_of(shard: Any) -> dict[Any, Any]:
     """What a coordinator's answers rest on: transactions, or offsets and the names of groups."""
     if isinstance(shard, TransactionShard):
-        return {name: transaction.value for name, transaction in shard._known.items()}
+        return {name: transaction.value for name, transaction in shard._transactions.items()}
     offsets = {group: dict(found) for group, found in shard.store._committed.items() if found}
     held = {producer: each.offsets for producer, each in shard.store._transactions.items()}
     return {"offsets": offsets, "held": held, "groups": sorted(shard.groups)} if offsets else {}

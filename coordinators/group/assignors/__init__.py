@@ -1,4 +1,4 @@
-"""Server-side assignors of the new group protocol: pure functions over members and topics."""
+"""Server-side assignors of the consumer protocol: pure functions over members and topics."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What assignors take and give.
+"""Input and output types of assignors.
 
-Partitions of a member: topic id -> its partitions, sorted, never empty. An assignor gets the members by id
-with what each reads, and the partition count of every topic that exists, and gives every member its
-partitions. It is a function of its arguments alone: the same members give the same assignment in every
-process. Source: Kafka's api/assignor package (GroupSpec, MemberSubscription, SubscribedTopicDescriber).
+The partitions of a member: topic id -> sorted partitions, never empty. An assignor gets the members by id
+with their subscriptions and the partition count of every existing topic, and returns the partitions of every
+member. It is a function of its arguments alone: the same members get the same assignment in every process.
+Source: Kafka's api/assignor package (GroupSpec, MemberSubscription, SubscribedTopicDescriber).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ Partitions = Mapping[bytes, tuple[int, ...]]
 
 
 class MemberSpec(NamedTuple):
-    """One member: topics that it reads, by id, and the target that it has now. Topics that do not exist are
-    not among `subscribed`; equal subscriptions may be the same object, which saves comparing them."""
+    """One member: the ids of its subscribed topics and its current target. `subscribed` holds existing topics
+    only; members with equal subscriptions may share one object, which saves comparing them."""
 
     subscribed: frozenset[bytes]
     target: Partitions
@@ -27,7 +27,7 @@ Assignor = Callable[[Mapping[str, MemberSpec], Mapping[bytes, int]], dict[str, P
 
 
 def by_subscription(members: Mapping[str, MemberSpec]) -> dict[frozenset[bytes], list[str]]:
-    """Member ids by what they read, each list sorted; most groups have one entry."""
+    """Sorted member ids by subscription; most groups have one entry."""
     found: dict[frozenset[bytes], list[str]] = {}
     for member_id in sorted(members):
         found.setdefault(members[member_id].subscribed, []).append(member_id)

@@ -1,9 +1,9 @@
-"""Range: of every topic, each member gets one run of neighbouring partitions.
+"""Range: each member gets one run of consecutive partitions of every topic.
 
-Members stand in one order, static ones first by instance id, then the others by member id; topics with equal
-partition counts and equal readers are therefore cut alike, so that partition n of one is with partition n of
-the other. That order, not the assignment before, makes it sticky: a static member that returns under another
-member id finds its old place. Source: Kafka RangeAssignor.java.
+Members are ordered: static members by instance id, then the others by member id. Topics with equal partition
+counts and equal subscribers are therefore divided alike, so that partition n of one topic is on the same
+member as partition n of the other. Stickiness comes from that order, not from the previous assignment: a
+static member that returns under another member id gets its old partitions. Source: Kafka RangeAssignor.java.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def assign_ranges(members: Mapping[str, MemberSpec], topics: Mapping[bytes, int]) -> dict[str, Partitions]:
-    """Runs of neighbours; the first members get one partition more where it does not come out even."""
+    """Consecutive runs; if the count does not divide evenly, the first members get one partition more."""
     ordered = sorted(members, key=lambda member_id: _place(member_id, members[member_id]))
     given: dict[str, dict[bytes, tuple[int, ...]]] = {member_id: {} for member_id in ordered}
     readers: dict[bytes, list[str]] = {}

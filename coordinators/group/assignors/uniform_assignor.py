@@ -1,11 +1,13 @@
-"""Uniform: every member gets as many partitions as every other, and keeps what it has as far as that allows.
+"""Uniform: partition counts of members differ as little as possible, and members keep their partitions where
+that allows.
 
-When all members read the same topics, quotas do it: everybody gets the whole part, and the rest goes first to
-those that already have more, so the number of partitions that move is the least possible. When they do not,
-partitions are kept, then given to the reader with the fewest, then moved from one reader of a topic to
-another while that makes their counts more equal; partitions that are new to their member move first.
+If all members subscribe to the same topics, each gets a quota: the quotient of partitions and members; the
+remainder goes first to members that already have more than the quotient, so that the fewest partitions move.
+Otherwise partitions stay with their owners, free ones go to the subscriber with the fewest partitions, and
+partitions then move between subscribers of a topic while that makes their counts more equal; partitions that
+are new to their member move first.
 
-Racks play no part, as in Kafka 4: they only move the group epoch (metadata hash). Source: Kafka
+Racks are not considered, as in Kafka 4: they change only the group epoch (metadata hash). Source: Kafka
 UniformHomogeneousAssignmentBuilder.java, UniformHeterogeneousAssignmentBuilder.java; KIP-848.
 """
 
@@ -21,12 +23,12 @@ if TYPE_CHECKING:
 
     from .model import MemberSpec, Partitions
 
-    Held = dict[bytes, list[int]]  # topic id -> partitions in any order
+    PartitionLists = dict[bytes, list[int]]  # topic id -> partitions in any order
 
 
 def assign_uniformly(members: Mapping[str, MemberSpec], topics: Mapping[bytes, int]) -> dict[str, Partitions]:
-    """Counts differ by at most one among members that read the same topics; with different topics, no
-    partition can move to a reader that has two fewer than its owner."""
+    """Members with the same topics differ by at most one partition; with different topics, no partition can
+    move to a subscriber that has at least two partitions fewer than its owner."""
     alike = by_subscription(members)
     if len(alike) == 1:
         [(subscribed, member_ids)] = alike.items()
@@ -40,16 +42,17 @@ def _assign_alike(
     subscribed: list[bytes],
     topics: Mapping[bytes, int],
 ) -> dict[str, Partitions]:
-    """Quotas for members that all read `subscribed`."""
+    """Quotas for members that all subscribe to `subscribed`."""
     kept = {member_id: _kept(members[member_id]) for member_id in member_ids}
     free = _drop_strays(kept, subscribed, topics)
     counts = {member_id: sum(map(len, held.values())) for member_id, held in kept.items()}
     total = sum(topics[topic] for topic in subscribed)
     each, more = divmod(total, len(member_ids))
-    # Order: who has more than the whole part keeps it, as long as there is a rest; then the first by id
+    # Order: members above the quotient keep one partition more while the remainder lasts, then the first by
+    # id
     larger = sorted(member_ids, key=lambda member_id: counts[member_id] <= each)[:more]
     quotas = dict.fromkeys(member_ids, each) | dict.fromkeys(larger, each + 1)
-    changed: dict[str, Held] = {}
+    changed: dict[str, PartitionLists] = {}
     for member_id in member_ids:
         surplus = counts[member_id] - quotas[member_id]
         if surplus > 0:
@@ -71,7 +74,7 @@ def _assign_alike(
 
 
 def _kept(member: MemberSpec) -> Partitions:
-    """What the member has of topics that it reads."""
+    """The member's current partitions of subscribed topics."""
     if member.target.keys() <= member.subscribed:
         return member.target
     return {topic: each for topic, each in member.target.items() if topic in member.subscribed}
@@ -80,8 +83,8 @@ def _kept(member: MemberSpec) -> Partitions:
 def _drop_strays(
     kept: dict[str, Partitions], subscribed: list[bytes], topics: Mapping[bytes, int]
 ) -> list[tuple[bytes, int]]:
-    """Take out of `kept` what does not exist, or what two members claim (the first keeps it); what nobody has
-    is given."""
+    """Remove from `kept` partitions that do not exist and second claims to one partition (the first member
+    keeps it); return all partitions without an owner."""
     taken: dict[bytes, set[int]] = {topic: set() for topic in subscribed}
     for member_id, held in kept.items():
         for topic, partitions in held.items():
@@ -113,8 +116,8 @@ def _without_strays(kept: dict[str, Partitions], member_id: str, topics: Mapping
     return cleaned
 
 
-def _take(held: Held, count: int) -> list[tuple[bytes, int]]:
-    """Take `count` partitions out of `held`: the last of the last topics."""
+def _take(held: PartitionLists, count: int) -> list[tuple[bytes, int]]:
+    """Remove `count` partitions from `held`: the last ones of the last topics."""
     taken: list[tuple[bytes, int]] = []
     for topic in sorted(held, reverse=True):
         partitions = held[topic]
@@ -125,12 +128,12 @@ def _take(held: Held, count: int) -> list[tuple[bytes, int]]:
     return taken
 
 
-def _in_order(held: Held) -> Partitions:
+def _in_order(held: PartitionLists) -> Partitions:
     return {topic: tuple(sorted(partitions)) for topic, partitions in sorted(held.items()) if partitions}
 
 
 class _Balance:
-    """Members that read different topics."""
+    """The assignment of members with different subscriptions."""
 
     def __init__(
         self,
@@ -149,7 +152,8 @@ class _Balance:
         self._now: dict[bytes, dict[str, set[int]]] = {topic: {} for topic in self._readers}
         self._free: dict[bytes, list[int]] = {}
         self._keep(members, topics)
-        # Order: topics that few can read, in proportion, are given out first, so that the others even it out
+        # Order: topics with the fewest subscribers per partition go first, so that later topics even out the
+        # counts
         ratios = {topic: topics[topic] / len(readers) for topic, readers in self._readers.items()}
         self._order = sorted(
             self._readers, key=lambda topic: (-ratios[topic], len(self._readers[topic]), topic)
@@ -168,7 +172,7 @@ class _Balance:
         self._free = {topic: sorted(partitions) for topic, partitions in free.items()}
 
     def assign(self) -> dict[str, Partitions]:
-        """Give out what is free, then even out until nothing can be gained."""
+        """Assign free partitions, then move partitions until no move makes the counts more equal."""
         for topic in self._order:
             self._give(topic)
         moved = True
@@ -193,7 +197,8 @@ class _Balance:
             heappush(fewest, (count + 1, member_id))
 
     def _even_out(self, topic: bytes) -> bool:
-        """Move partitions of one topic from readers with many to readers with few; True if any was moved."""
+        """Move partitions of one topic from subscribers with many to subscribers with few; True if any
+        moved."""
         held = self._now[topic]
         counts = self._counts
         most = [(-counts[member_id], member_id) for member_id in sorted(held) if held[member_id]]
@@ -204,11 +209,11 @@ class _Balance:
         while most:
             many, giver = most[0]
             few, taker = fewest[0]
-            if counts[taker] != few:  # it has given since
+            if counts[taker] != few:  # stale entry: the member has given a partition away since
                 heappop(fewest)
                 heappush(fewest, (counts[taker], taker))
                 continue
-            if -many != counts[giver]:  # it has taken or given since
+            if -many != counts[giver]:  # stale entry: the member's count has changed since
                 heappop(most)
                 if held[giver]:
                     heappush(most, (-counts[giver], giver))
@@ -226,7 +231,7 @@ class _Balance:
         return moved
 
     def _move(self, topic: bytes, giver: str, taker: str) -> None:
-        """One partition; best one that was the taker's, else one that was not the giver's."""
+        """Move one partition: preferably one that `taker` owned before, else one that is new to `giver`."""
         held, old = self._now[topic], self._old[topic]
         mine = held[giver]
         back = mine & old.get(taker, set())

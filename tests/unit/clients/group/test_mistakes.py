@@ -111,8 +111,8 @@ def test_a_topic_that_does_not_exist_is_told_once(
 @pytest.mark.parametrize(
     ("protocol", "error", "why"),
     [
-        ("classic", FencedInstanceIdError, "another consumer with group.instance.id 'a' has taken over"),
-        ("consumer", UnreleasedInstanceIdError, "close that one first"),
+        ("classic", FencedInstanceIdError, "group.instance.id 'a' now belongs to another consumer"),
+        ("consumer", UnreleasedInstanceIdError, "close that member"),
     ],
 )
 def test_two_consumers_with_one_instance_id(

@@ -101,7 +101,7 @@ def test_other_requests_are_refused() -> None:
 def test_what_is_counted() -> None:
     """Under Kafka's names; groups by type and state, and offsets, as they are now."""
     rig = several()
-    assert rig.shard.facts.by_name() == {
+    assert rig.shard.counters.by_name() == {
         "offset-commit-count": 1,
         "offset-expiration-count": 0,
         "offset-deletion-count": 0,

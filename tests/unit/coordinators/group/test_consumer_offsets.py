@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from group_rig import GroupRig
-from headrace.coordinators.runtime.ports import Stamp
+from headrace.coordinators.runtime.ports import ProducerIdAndEpoch
 from headrace.protocol.errors import (
     GroupSubscribedToTopicError,
     IllegalGenerationError,
@@ -59,7 +59,7 @@ def test_producers_hear_of_generations_only() -> None:
     """TxnOffsetCommit knows no epochs."""
     rig, epoch = joined(transaction_partition_verification_enable=False)
     given = {"member_id": MEMBER, "generation_id": epoch + 1}
-    assert rig.txn_commit_offset(5, Stamp(9, 0), **given).code == IllegalGenerationError.code
+    assert rig.txn_commit_offset(5, ProducerIdAndEpoch(9, 0), **given).code == IllegalGenerationError.code
 
 
 def test_offsets_expire_by_their_commits_but_those_that_are_read() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from group_rig import GroupRig, topic_image
-from headrace.coordinators.group.expiry import MAX_LOOKS, MAX_TOMBSTONES, PAUSE_MS, WRITE_PAUSE_MS
-from headrace.coordinators.runtime.ports import Stamp
+from headrace.coordinators.group.expiry import MAX_CHECKS, MAX_TOMBSTONES, PAUSE_MS, WRITE_PAUSE_MS
+from headrace.coordinators.runtime.ports import ProducerIdAndEpoch
 from headrace.protocol.consumer_protocol import Subscription, encode_subscription
 from headrace.protocol.errors import NotEnoughReplicasError
 from headrace.protocol.messages import groups as m
@@ -81,7 +81,7 @@ def test_offsets_of_topics_that_a_live_group_reads_no_more_expire() -> None:
     keep_alive(rig, member, 1, 110)
     assert rig.offsets() == {("t", 0): 1}
     assert "g" in rig.shard.groups
-    assert rig.shard.facts.offset_expirations == 1
+    assert rig.shard.counters.offset_expirations == 1
 
 
 def test_of_consumers_that_cannot_be_read_nothing_expires() -> None:
@@ -183,12 +183,12 @@ def test_offsets_that_a_transaction_is_about_to_replace_stay() -> None:
     """So does their group, and one that has nothing but such."""
     rig = rig_of(transaction_partition_verification_enable=False)
     rig.commit_offset(1)
-    rig.txn_commit_offset(2, Stamp(9, 0))
-    rig.txn_commit_offset(2, Stamp(9, 0), group="h")
+    rig.txn_commit_offset(2, ProducerIdAndEpoch(9, 0))
+    rig.txn_commit_offset(2, ProducerIdAndEpoch(9, 0), group="h")
     rig.advance(200 * MINUTE)
     assert rig.offsets() == {("t", 0): 1}
     assert set(rig.shard.groups) == {"g", "h"}
-    rig.end_transaction(Stamp(9, 0), is_commit=False)
+    rig.end_transaction(ProducerIdAndEpoch(9, 0), is_commit=False)
     rig.advance(CHECK_MS)
     assert not rig.shard.groups
 
@@ -215,11 +215,11 @@ def test_offsets_of_a_deleted_topic_are_deleted_at_once() -> None:
     (member,) = rig.stable_group(**reading("t"))
     for topic in "tu":
         rig.commit_offset(1, member, 1, tp=(topic, 0))
-    rig.txn_commit_offset(2, Stamp(9, 0), group="h")
+    rig.txn_commit_offset(2, ProducerIdAndEpoch(9, 0), group="h")
     rig.change_topics(topic_image("u", 2))
     rig.advance(0)
     assert rig.offsets() == {("u", 0): 1}
-    rig.end_transaction(Stamp(9, 0), is_commit=True)
+    rig.end_transaction(ProducerIdAndEpoch(9, 0), is_commit=True)
     assert rig.offsets("h") == {}
 
 
@@ -283,25 +283,25 @@ def test_no_batch_becomes_too_large() -> None:
 def test_a_look_at_many_groups_takes_many_turns() -> None:
     """Others are answered in between."""
     rig = rig_of()
-    for number in range(MAX_LOOKS // 2):
+    for number in range(MAX_CHECKS // 2):
         rig.commit_offset(1, group=f"g{number}")
     rig.commit_offset(1, group="last", retention_time_ms=0)
     rig.advance(CHECK_MS)
     assert "last" in rig.shard.groups
     rig.advance(PAUSE_MS)
     assert "last" not in rig.shard.groups
-    assert len(rig.shard.groups) == MAX_LOOKS // 2
+    assert len(rig.shard.groups) == MAX_CHECKS // 2
 
 
 def test_a_topic_of_the_same_name_keeps_what_is_committed_for_it() -> None:
     """A transaction holds an offset of the one that was deleted, or the other way round."""
     rig = rig_of(transaction_partition_verification_enable=False)
-    rig.txn_commit_offset(1, Stamp(9, 0))
+    rig.txn_commit_offset(1, ProducerIdAndEpoch(9, 0))
     rig.commit_offset(1, group="h")
     rig.change_topics(topic_image("t", 9))
     rig.commit_offset(2)
-    rig.txn_commit_offset(2, Stamp(9, 0), group="h")
+    rig.txn_commit_offset(2, ProducerIdAndEpoch(9, 0), group="h")
     rig.advance(0)
     assert rig.offsets() == {("t", 0): 2}
-    rig.end_transaction(Stamp(9, 0), is_commit=True)
+    rig.end_transaction(ProducerIdAndEpoch(9, 0), is_commit=True)
     assert rig.offsets("h") == {("t", 0): 2}

@@ -144,7 +144,7 @@ def test_one_bad_offset_does_not_spoil_the_others() -> None:
     answer = rig.request(registry.OFFSET_COMMIT, body).answer
     assert [each.error_code for each in answer.results] == [UnknownTopicOrPartitionError.code, 0, 0]
     assert rig.offsets() == {("t", 1): 5, ("u", 1): 5}
-    assert rig.shard.facts.offset_commits == 2
+    assert rig.shard.counters.offset_commits == 2
 
 
 def test_what_was_committed_comes_back_whole() -> None:
@@ -230,9 +230,9 @@ def test_an_admin_deletes_offsets_of_a_group_without_members() -> None:
     assert len(rig.log) == length + 1
     rig.reload()
     assert rig.offsets() == {("u", 0): 6}
-    assert rig.shard.facts.offset_deletions == 0
+    assert rig.shard.counters.offset_deletions == 0
     assert delete(rig, ("u", 0)).error_code == 0
-    assert rig.shard.facts.offset_deletions == 1
+    assert rig.shard.counters.offset_deletions == 1
 
 
 def test_offsets_of_topics_that_members_read_stay() -> None:

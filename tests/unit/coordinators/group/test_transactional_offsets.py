@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from group_rig import GroupRig, topic_image
-from headrace.coordinators.runtime.ports import Stamp
+from headrace.coordinators.runtime.ports import ProducerIdAndEpoch
 from headrace.protocol.coordinator_ids import partition_of_id
 from headrace.protocol.errors import (
     ConcurrentTransactionsError,
@@ -34,7 +34,7 @@ from headrace.protocol.model import CONSUMER_OFFSETS, NO_NODE, TRANSACTION_STATE
 if TYPE_CHECKING:
     from group_rig import Asked
 
-P, Q = Stamp(9, 0), Stamp(10, 3)
+P, Q = ProducerIdAndEpoch(9, 0), ProducerIdAndEpoch(10, 3)
 UNSTABLE = {("t", 0): -UnstableOffsetCommitError.code}
 
 
@@ -163,11 +163,14 @@ def test_they_may_while_the_group_completes_a_rebalance() -> None:
     assert error_of(rig.txn_commit_offset(5, P, member_id=member_id, generation_id=1)) == 0
 
 
-@pytest.mark.parametrize("stamp", [(-1, -1), (-1, 5), (1 << 63, 0), (9, -1), (9, 1 << 15)])
-def test_who_is_no_producer_commits_nothing(stamp: tuple[int, int]) -> None:
+@pytest.mark.parametrize("producer", [(-1, -1), (-1, 5), (1 << 63, 0), (9, -1), (9, 1 << 15)])
+def test_who_is_no_producer_commits_nothing(producer: tuple[int, int]) -> None:
     """Without a producer it would count at once; what no batch can name would end the node."""
     rig = trusting()
-    assert error_of(rig.txn_commit_offset(1, Stamp(*stamp))) == InvalidProducerIdMappingError.code
+    assert (
+        error_of(rig.txn_commit_offset(1, ProducerIdAndEpoch(*producer)))
+        == InvalidProducerIdMappingError.code
+    )
     assert rig.offsets() == {}
 
 
@@ -204,7 +207,7 @@ def test_first_the_partition_is_added_to_the_transaction() -> None:
     assert not asked.verify_only
     rig.reply(agreed())
     assert error_of(waiting) == 0
-    assert rig.log[0].stamp == P
+    assert rig.log[0].producer == P
     assert error_of(rig.txn_commit_offset(6, P, adds_partition=True)) == 0
     assert not rig.sent
 
@@ -221,7 +224,7 @@ def test_the_next_transaction_is_asked_about_again() -> None:
     rig = asking()
     rig.txn_commit_offset(5, P, adds_partition=True)
     rig.reply(agreed())
-    rig.txn_commit_offset(5, Stamp(9, 1), adds_partition=True)
+    rig.txn_commit_offset(5, ProducerIdAndEpoch(9, 1), adds_partition=True)
     assert len(rig.sent) == 1
     rig.sent.clear()
     rig.end_transaction(P, is_commit=True)

@@ -48,7 +48,7 @@ def test_what_says_nothing_changes_nothing(rig: CoordinatorRig) -> None:
     rig.describe("g")
     (record,) = active_codec().decode(rig.host.logs[0].batches[-1])
     key, value = decode_record(record.key, record.value)  # type: ignore[misc]
-    assert (key, value) == rig.shard.nothing
+    assert (key, value) == rig.shard.noop_record
     assert rig.shard.numbers == {"g": 5}
 
 

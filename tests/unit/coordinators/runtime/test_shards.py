@@ -8,7 +8,7 @@ import pytest
 from coordinator_rig import CoordinatorRig, Counter, batch_of, marker_of
 from headrace.coordinators.runtime import hosted_shard
 from headrace.coordinators.runtime.hosted_shard import RecordCodec
-from headrace.coordinators.runtime.ports import Outcome, Record, Stamp
+from headrace.coordinators.runtime.ports import Outcome, ProducerIdAndEpoch, Record
 from headrace.protocol.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
@@ -72,7 +72,7 @@ def test_a_log_is_replayed_piece_by_piece() -> None:
     rig.host.finish_read()
     assert rig.shard.is_loaded
     assert rig.shard.numbers == {"g": 3, "h1": 1, "h2": 1, "h3": 1}
-    assert rig.host.news == ["__consumer_offsets-0 is coordinated here: 9 records read in 0 ms"]
+    assert rig.host.news == ["__consumer_offsets-0: coordinator loaded, 9 records in 0 ms"]
 
 
 def test_a_long_piece_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,9 @@ def test_records_of_unknown_types_are_skipped_and_told() -> None:
     rig.lead()
     rig.load()
     assert rig.shard.numbers == {"g": 1}
-    assert rig.host.notes == ["__consumer_offsets-0: 1 records of types that are not known here were skipped"]
+    assert rig.host.notes == [
+        "__consumer_offsets-0: skipped 1 records of unknown types, written by a newer version"
+    ]
 
 
 def test_a_damaged_log_fails_the_shard_alone() -> None:
@@ -127,7 +129,8 @@ def test_a_damaged_log_fails_the_shard_alone() -> None:
     assert isinstance(answer, CoordinatorNotAvailableError)
     assert "wrong CRC" in answer.detail
     assert rig.host.notes == [
-        "no coordinator: __consumer_offsets-0 cannot be read: the batch at offset 0: a wrong CRC"
+        "coordinator unavailable until the next leader epoch: loading __consumer_offsets-0 failed: the"
+        " batch at offset 0: a wrong CRC"
     ]
     rig.all.followed(rig.host.image, None)
     assert rig.shard.seen == []
@@ -148,7 +151,7 @@ def test_bytes_that_have_changed_on_the_disk_are_not_believed() -> None:
     rig.lead()
     rig.load()
     assert isinstance(rig.set(1).answer, CoordinatorNotAvailableError)
-    assert "offset 0: CRC" in rig.host.notes[0]
+    assert "offset 0 is corrupt: CRC" in rig.host.notes[0]
 
 
 def test_a_record_that_cannot_be_decoded_names_its_offset() -> None:
@@ -173,14 +176,14 @@ def test_a_record_that_the_codec_chokes_on_ends_nothing_else(monkeypatch: pytest
     rig.lead()
     rig.load()
     assert isinstance(rig.set(1).answer, CoordinatorNotAvailableError)
-    assert "offset 0: ZeroDivisionError" in rig.host.notes[0]
+    assert "offset 0 cannot be decoded: ZeroDivisionError" in rig.host.notes[0]
 
 
 def test_a_record_that_a_shard_chokes_on_ends_nothing_else() -> None:
     """Else it would end every node that leads the partition, one after the other."""
 
     class Choking(Counter):
-        def replay(self, record: Record, offset: int, stamp: Stamp) -> None:
+        def replay(self, record: Record, offset: int, producer: ProducerIdAndEpoch) -> None:
             raise RuntimeError("what is that?")
 
     rig = CoordinatorRig(make=Choking)
@@ -250,7 +253,7 @@ def test_a_stamp_makes_the_batch_part_of_a_transaction() -> None:
     class Stamped(Counter):
         def _set(self, body: Any, token: Any) -> Outcome:
             outcome = super()._set(body, token)
-            outcome.stamp = Stamp(11, 2)
+            outcome.producer = ProducerIdAndEpoch(11, 2)
             return outcome
 
     rig = CoordinatorRig(make=Stamped)
@@ -378,14 +381,16 @@ def test_records_that_no_batch_holds_are_refused(rig: CoordinatorRig) -> None:
     assert rig.shard.numbers == {}
 
 
-@pytest.mark.parametrize("stamp", [Stamp(11, 1 << 15), Stamp(1 << 63, 0), Stamp(-1, 2)])
-def test_a_stamp_that_no_batch_can_have_is_refused(stamp: Stamp) -> None:
+@pytest.mark.parametrize(
+    "producer", [ProducerIdAndEpoch(11, 1 << 15), ProducerIdAndEpoch(1 << 63, 0), ProducerIdAndEpoch(-1, 2)]
+)
+def test_a_stamp_that_no_batch_can_have_is_refused(producer: ProducerIdAndEpoch) -> None:
     """As a record that cannot be encoded."""
 
     class Stamped(Counter):
         def _set(self, body: Any, token: Any) -> Outcome:
             outcome = super()._set(body, token)
-            outcome.stamp = stamp
+            outcome.producer = producer
             return outcome
 
     rig = CoordinatorRig(make=Stamped)
@@ -426,7 +431,7 @@ def test_timers_decide_in_their_time(rig: CoordinatorRig) -> None:
 def test_a_timer_that_another_cancels_is_not_fired(rig: CoordinatorRig) -> None:
     """Both are due in the same moment."""
     fired = []
-    timers = rig.shard.around.timers
+    timers = rig.shard.context.timers
 
     def first(now: Any) -> Outcome:
         fired.append("first")

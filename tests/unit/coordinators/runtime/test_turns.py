@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from coordinator_rig import CoordinatorRig, Counter, Peer, Request, batch_of
-from headrace.coordinators.runtime.ports import Outcome, Stamp
+from headrace.coordinators.runtime.ports import Outcome, ProducerIdAndEpoch
 from headrace.protocol.errors import (
     CoordinatorNotAvailableError,
     InvalidRequestError,
@@ -114,7 +114,7 @@ def test_an_append_that_fails_against_all_signs_makes_the_shard_anew(
     rig.load()
     assert rig.shard.numbers == {"g": 1}
     assert rig.set(4).answer == HeartbeatResponse(0, "4")
-    assert "is read anew" in rig.host.notes[0]
+    assert "loading the coordinator again" in rig.host.notes[0]
 
 
 def test_batches_of_transactions_stand_alone() -> None:
@@ -124,7 +124,7 @@ def test_batches_of_transactions_stand_alone() -> None:
         def handle(self, api: Any, body: Any, token: Any, now: Any) -> Outcome:
             outcome = super().handle(api, body, token, now)
             if body.member_id == "in a transaction":
-                outcome.stamp = Stamp(7, 0)
+                outcome.producer = ProducerIdAndEpoch(7, 0)
             return outcome
 
     rig = CoordinatorRig(make=Stamping)

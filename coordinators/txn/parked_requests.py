@@ -1,8 +1,8 @@
-"""Requests for the next transaction of an id whose last one is still being ended.
+"""Requests that wait until the previous transaction of their transactional id has ended.
 
-Kafka answers them CONCURRENT_TRANSACTIONS, and clients and leaders come again after a pause, longer than an
-end takes. Here a few wait for the end, and hear that only when it takes long.
-Bound: MAX_HELD for each id that is being ended, HOLD_MS.
+Kafka answers them with CONCURRENT_TRANSACTIONS, and clients and leaders retry after a pause that is longer
+than the end of a transaction takes. Here a few requests wait for the end, and get that error only when it
+takes long. Bound: MAX_PARKED per transactional id that is ending, PARK_MS.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from ...protocol.messages.envelope import Api
     from ..runtime.ports import Token
 
-MAX_HELD = 4
-HOLD_MS = 1_000
+MAX_PARKED = 4
+PARK_MS = 1_000
 
 
-class HeldRequest(NamedTuple):
-    """One request, as it came; `refusal` is its answer when it has waited for too long."""
+class ParkedRequest(NamedTuple):
+    """One request; `refusal` is its response after PARK_MS."""
 
     api: Api
     body: Any
@@ -28,37 +28,36 @@ class HeldRequest(NamedTuple):
     refusal: Any
 
 
-class Held:
-    """By transactional id, in the order in which they came."""
+class ParkedRequests:
+    """Parked requests by transactional id, in the order of arrival."""
 
     def __init__(self) -> None:
-        self._requests: dict[str, list[HeldRequest]] = {}
+        self._requests: dict[str, list[ParkedRequest]] = {}
 
     def __contains__(self, name: str) -> bool:
         return name in self._requests
 
-    def add(self, name: str, request: HeldRequest) -> bool:
-        """Whether there is room."""
+    def add(self, name: str, request: ParkedRequest) -> bool:
+        """Add the request; False if MAX_PARKED requests wait."""
         requests = self._requests.setdefault(name, [])
-        if len(requests) == MAX_HELD:
+        if len(requests) == MAX_PARKED:
             return False
         requests.append(request)
         return True
 
-    def pop(self, name: str) -> HeldRequest:
-        """The first of an id."""
+    def pop(self, name: str) -> ParkedRequest:
+        """Remove the oldest request of an id."""
         requests = self._requests[name]
         request = requests.pop(0)
         if not requests:
             del self._requests[name]
         return request
 
-    def pop_all(self, name: str) -> list[HeldRequest]:
-        """All of an id."""
+    def pop_all(self, name: str) -> list[ParkedRequest]:
         return self._requests.pop(name, [])
 
     def forget(self, session: int) -> None:
-        """A connection is gone."""
+        """Drop the requests of a closed connection."""
         for name in list(self._requests):
             left = [each for each in self._requests[name] if each.token.session != session]
             if left:
@@ -67,5 +66,4 @@ class Held:
                 del self._requests[name]
 
     def tokens(self) -> Iterator[Token]:
-        """All that wait."""
         return (request.token for requests in self._requests.values() for request in requests)

@@ -1,4 +1,4 @@
-"""What a group shard counts, under the names of Kafka's group-coordinator-metrics. Pure."""
+"""Counters of a group shard, under the names of Kafka's group-coordinator-metrics. Pure."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class GroupFacts:
-    """Counters since the shard was loaded; each goes only up."""
+class GroupCounters:
+    """Counters since the shard was loaded; they only increase."""
 
     offset_commits: int = 0  # offsets, not requests
     offset_expirations: int = 0
     offset_deletions: int = 0
     completed_rebalances: int = 0  # of classic groups
-    consumer_rebalances: int = 0  # of groups of the new protocol: their epochs that were begun
+    consumer_rebalances: int = 0  # group epochs of consumer-protocol groups
 
     def by_name(self) -> dict[str, int]:
-        """Kafka's metric names with their values."""
+        """Values by Kafka's metric name."""
         return {
             "offset-commit-count": self.offset_commits,
             "offset-expiration-count": self.offset_expirations,

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from .rebalances import Rebalances
 
 
-class Leaving:
-    """Members that live, and members that go, of classic groups."""
+class LeaveGroupHandler:
+    """Heartbeats and departures of members of classic groups."""
 
     def __init__(self, rebalances: Rebalances) -> None:
         self._rebalances = rebalances
 
     def heartbeat(self, group: ClassicGroup, body: HeartbeatRequest, token: Token, now: Now) -> Outcome:
-        """The member lives; while the group rebalances it is to join again."""
+        """Renew the session; REBALANCE_IN_PROGRESS while the group waits for JoinGroup."""
         member = group.check_member(body.member_id, body.group_instance_id)
         group.check_generation(body.generation_id)
         self._rebalances.begin_session(group, member, now)
@@ -36,7 +36,7 @@ class Leaving:
         return outcome
 
     def leave(self, group: ClassicGroup, body: LeaveGroupRequest, token: Token, now: Now) -> Outcome:
-        """Take the members out, each for itself; then the others rebalance once."""
+        """Remove the members, each with a result of its own, then rebalance once."""
         outcome = Outcome()
         left = tuple(
             LeftMember(each.member_id, each.group_instance_id, self._remove(group, each, outcome))
@@ -46,12 +46,12 @@ class Leaving:
             if group.state is ClassicState.PREPARING_REBALANCE:
                 self._rebalances.complete_if_all_joined(group, now, outcome)
             else:
-                self._rebalances.go_on_without(group, now, outcome)
+                self._rebalances.on_member_removed(group, now, outcome)
         outcome.answer(token, LeaveGroupResponse(0, left))
         return outcome
 
     def _remove(self, group: ClassicGroup, leaving: LeavingMember, outcome: Outcome) -> int:
-        """The error code. Without a member id an admin takes out whoever has the instance id."""
+        """The error code. An admin removes a static member by instance id, without a member id."""
         member_id = leaving.member_id
         if not member_id:
             member_id = group.static_members.get(leaving.group_instance_id or "", "")

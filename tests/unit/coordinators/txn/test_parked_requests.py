@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from headrace.coordinators.txn.held import HOLD_MS, MAX_HELD
+from headrace.coordinators.txn.parked_requests import MAX_PARKED, PARK_MS
 from headrace.protocol.errors import (
     ConcurrentTransactionsError,
     InvalidTxnStateError,
@@ -82,7 +82,7 @@ def test_a_new_producer_waits_and_fences(rig: TxnRig) -> None:
 def test_it_does_not_wait_for_long(rig: TxnRig) -> None:
     """A partition may be without a leader for hours; each gets an answer of its own kind."""
     calls = [add(rig), rig.init(), rig.add_offsets(NEXT)]
-    rig.pass_time(HOLD_MS)
+    rig.pass_time(PARK_MS)
     assert calls[0].answer.transactions[0].error_code == CONCURRENT
     assert [call.code for call in calls[1:]] == [CONCURRENT] * 2
     rig.settle()
@@ -92,17 +92,17 @@ def test_it_does_not_wait_for_long(rig: TxnRig) -> None:
 
 def test_few_wait(rig: TxnRig) -> None:
     """The rest come again."""
-    calls = [rig.init() for _ in range(MAX_HELD + 2)]
-    assert [len(call.answers) for call in calls] == [0] * MAX_HELD + [1, 1]
+    calls = [rig.init() for _ in range(MAX_PARKED + 2)]
+    assert [len(call.answers) for call in calls] == [0] * MAX_PARKED + [1, 1]
     rig.settle()
-    assert len({call.answer.producer_epoch for call in calls[:MAX_HELD] if call.code == 0}) >= 1
+    assert len({call.answer.producer_epoch for call in calls[:MAX_PARKED] if call.code == 0}) >= 1
     assert all(call.code in (0, CONCURRENT) for call in calls)
 
 
 def test_several_wait_on_when_one_of_them_begins_what_is_ended_again(rig: TxnRig) -> None:
     """They are not asked over and over meanwhile."""
     added = add(rig)
-    calls = [rig.init() for _ in range(MAX_HELD - 1)]
+    calls = [rig.init() for _ in range(MAX_PARKED - 1)]
     rig.deliver()
     rig.pass_time(10)
     assert added.answer.transactions[0].error_code == 0

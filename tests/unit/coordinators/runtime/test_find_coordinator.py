@@ -86,7 +86,9 @@ def test_why_a_topic_cannot_be_made_is_told() -> None:
         find(rig, "a")
         rig.host.asked.pop()[4](CreateTopicsResponse((fault,)))
     assert "3 replicas on 1 node" in find(rig, "a").coordinators[0].error_detail
-    assert rig.host.notes == ["__consumer_offsets cannot be made: 3 replicas on 1 node"]
+    assert rig.host.notes == [
+        "creating internal topic __consumer_offsets failed, it is retried: 3 replicas on 1 node"
+    ]
     rig.host.asked.pop()[4](NetworkError("no controller"))
     assert "no controller" in find(rig, "a").coordinators[0].error_detail
 

@@ -6,7 +6,7 @@ import pytest
 from group_rig import START_MS, GroupRig
 from headrace.coordinators.group.classic_group import ClassicGroup
 from headrace.coordinators.group.classic_states import ClassicState
-from headrace.coordinators.group.joining import MAX_METADATA_BYTES, MAX_PENDING_JOINS, MAX_PROTOCOLS
+from headrace.coordinators.group.join_group import MAX_METADATA_BYTES, MAX_PENDING_JOINS, MAX_PROTOCOLS
 from headrace.coordinators.group.rebalances import NEW_MEMBER_JOIN_TIMEOUT_MS
 from headrace.protocol.errors import (
     GroupMaxSizeReachedError,

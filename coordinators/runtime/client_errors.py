@@ -1,4 +1,5 @@
-"""What clients see of errors of a coordinator's log. Source: Kafka CoordinatorOperationExceptionHelper."""
+"""Translates errors of a coordinator's log for its clients. Source: Kafka
+CoordinatorOperationExceptionHelper."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ _AS_SEEN: dict[type[KafkaError], type[KafkaError]] = {
 }
 
 
-def as_seen(error: KafkaError) -> KafkaError:
-    """The error that a client gets for one of the log."""
+def client_error(error: KafkaError) -> KafkaError:
+    """The error that a client gets for an append error."""
     for kind, seen in _AS_SEEN.items():
         if isinstance(error, kind):
             return seen(error.detail)

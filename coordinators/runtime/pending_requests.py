@@ -1,4 +1,4 @@
-"""Requests that wait for shards: tokens, and answers that are put together of several shards' parts. Pure."""
+"""Waiting requests of shards, and responses that are merged from several shards. Pure."""
 
 from __future__ import annotations
 
@@ -12,50 +12,47 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ...protocol.transport.replies import Incoming, Replies
-    from .routing import Everywhere, Many
+    from .routing import AllShards, ManyKeys
 
 
-class Waiting:
-    """A request, or its part for one shard. Fulfils Token.
+class PendingRequest:
+    """A waiting request, or its part for one shard. Implements Token.
 
-    Invariant: `deliver` is called once; it leaves `is_open` False.
+    Invariant: `deliver` is called once; it sets `is_open` to False.
     """
 
     __slots__ = ("_among", "_deliver", "_on_closed", "_peer", "is_open")
 
     def __init__(
-        self, request: Incoming, deliver: Callable[[Any], None], on_closed: Callable[[Waiting], None]
+        self, request: Incoming, deliver: Callable[[Any], None], on_closed: Callable[[PendingRequest], None]
     ) -> None:
-        """`deliver` gets a response body or a KafkaError; None: nobody is there any more. `on_closed` is
+        """`deliver` gets a response body, a KafkaError, or None if the connection is closed. `on_closed` is
         called before it."""
         self.is_open = True
         self._peer = request.peer
         self._deliver = deliver
         self._on_closed = on_closed
-        self._among: dict[Waiting, None] | None = None
+        self._among: dict[PendingRequest, None] | None = None
 
     @property
     def session(self) -> int:
-        """The connection that it came over."""
         return self._peer.session
 
     @property
     def client_id(self) -> str:
-        """What the client called itself in the handshake."""
         return self._peer.client_id
 
     @property
     def client_host(self) -> str:
-        """Where the connection comes from."""
         return self._peer.address.rpartition(":")[0]
 
-    def wait_in(self, among: dict[Waiting, None]) -> None:
-        """It is one of these until it is answered."""
+    def wait_in(self, among: dict[PendingRequest, None]) -> None:
+        """Be a member of `among` until the response is sent."""
         self._among = among
         among[self] = None
 
     def deliver(self, body: Any) -> None:
-        """Answer it; nothing happens if it was answered before."""
+        """Send the response; ignored if one was sent before."""
         if self.is_open:
             self.is_open = False
             if self._among is not None:
@@ -64,8 +61,8 @@ class Waiting:
             self._deliver(body)
 
 
-def answer_to(request: Incoming, replies: Replies) -> Callable[[Any], None]:
-    """How a request gets its one answer: a body, an error, or None for nobody."""
+def responder_of(request: Incoming, replies: Replies) -> Callable[[Any], None]:
+    """The function that sends the request's response: a body, an error, or None for a closed connection."""
 
     def deliver(body: Any) -> None:
         if body is None:
@@ -78,27 +75,27 @@ def answer_to(request: Incoming, replies: Replies) -> Callable[[Any], None]:
     return deliver
 
 
-class ManyAnswers:
-    """The answer to a request that names several ids: item by item, in the order of the request."""
+class MultiKeyResponse:
+    """The response to a request with several ids: one result per item, in the order of the request."""
 
-    def __init__(self, request: Incoming, route: Many, items: Sequence[Any], replies: Replies) -> None:
+    def __init__(self, request: Incoming, route: ManyKeys, items: Sequence[Any], replies: Replies) -> None:
         self._request = request
         self._route = route
         self._items = items
         self._answers: list[Any] = [None] * len(items)
         self._left = len(items)
-        self._is_gone = False
-        self._deliver = answer_to(request, replies)
+        self._topic_was_deleted = False
+        self._deliver = responder_of(request, replies)
 
     def part(self, positions: Sequence[int]) -> Any:
-        """The request that asks for these items alone."""
+        """The request for these items alone."""
         items = tuple(self._items[position] for position in positions)
         return msgspec.structs.replace(self._request.body, **{self._route.items: items})
 
     def fill(self, positions: Sequence[int], body: Any) -> None:
-        """The part's answer: a response with as many answers, an error for all of them, or None."""
+        """Take the response to one part: as many results, one error for all its items, or None."""
         if body is None:
-            self._is_gone = True
+            self._topic_was_deleted = True
         elif isinstance(body, KafkaError):
             for position in positions:
                 self._answers[position] = self._route.failed(self._items[position], body)
@@ -109,31 +106,31 @@ class ManyAnswers:
         self.finish_if_whole()
 
     def finish_if_whole(self) -> None:
-        """Answer, if nothing is missing any more."""
+        """Send the response once all parts have arrived."""
         if self._left == 0:
             self._left = -1
             response = self._request.api.response(**{self._route.answers: tuple(self._answers)})
-            self._deliver(None if self._is_gone else response)
+            self._deliver(None if self._topic_was_deleted else response)
 
 
-class AllAnswers:
-    """The answer to a request that every shard of the node is asked."""
+class MergedResponse:
+    """The merged response to a request that goes to every shard of the node."""
 
-    def __init__(self, request: Incoming, route: Everywhere, shards: int, replies: Replies) -> None:
+    def __init__(self, request: Incoming, route: AllShards, shards: int, replies: Replies) -> None:
         self._route = route
         self._bodies: list[Any] = []
         self._left = shards
         self._error_code = 0
         self._detail = ""
-        self._is_gone = False
-        self._deliver = answer_to(request, replies)
+        self._topic_was_deleted = False
+        self._deliver = responder_of(request, replies)
         self._finish_if_whole()
 
     def fill(self, body: Any) -> None:
-        """One shard's response, error, or None."""
+        """Take one shard's response, error, or None."""
         self._left -= 1
         if body is None:
-            self._is_gone = True
+            self._topic_was_deleted = True
         elif isinstance(body, KafkaError):
             self._note(body.code, body.detail)
         else:
@@ -148,4 +145,4 @@ class AllAnswers:
     def _finish_if_whole(self) -> None:
         if self._left == 0:
             merged = self._route.merged(self._bodies, self._error_code, self._detail)
-            self._deliver(None if self._is_gone else merged)
+            self._deliver(None if self._topic_was_deleted else merged)

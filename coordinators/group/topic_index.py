@@ -1,8 +1,8 @@
-"""What groups need to know of topics, taken from the metadata image once and kept until it changes.
+"""Topic ids, names, partition counts and hashes for groups, derived once per metadata image.
 
-The hash of a topic covers its id, name, partition count and the racks of each partition's replicas; the hash
-of a group covers those of all topics that its members read. It is in the log, so it must come out alike in
-every process. Source: Kafka coordinator/group/Utils.java computeTopicHash, computeGroupHash (other hash
+The hash of a topic covers its id, name, partition count and the racks of each partition's replicas; the
+metadata hash of a group covers all subscribed topics. It is in the log, so every process must compute the
+same value. Source: Kafka coordinator/group/Utils.java computeTopicHash, computeGroupHash (with another hash
 function).
 """
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 NO_TOPICS_HASH = 0
 
 
-class TopicFacts:
-    """Names, ids, counts and hashes of the topics of one image at a time."""
+class TopicIndex:
+    """Lookups over the topics of one image at a time."""
 
     def __init__(self) -> None:
         self._image: MetadataImage | None = None
@@ -30,7 +30,7 @@ class TopicFacts:
         self._hashes: dict[str, tuple[TopicImage, bytes]] = {}
 
     def look_at(self, image: MetadataImage) -> None:
-        """From now on answer by `image`."""
+        """Switch to another image."""
         if image is self._image:
             return
         self._image = image
@@ -44,34 +44,33 @@ class TopicFacts:
             }
 
     def ids_of(self, names: Iterable[str]) -> frozenset[bytes]:
-        """The ids of those that exist."""
+        """The ids of those topics that exist."""
         topics = self._topics
         return frozenset(topics[name].topic_id for name in names if name in topics)
 
     def id_of(self, name: str) -> bytes | None:
-        """None: there is no such topic."""
+        """None: the topic does not exist."""
         topic = self._topics.get(name)
         return None if topic is None else topic.topic_id
 
     def partition_counts(self, ids: Iterable[bytes]) -> dict[bytes, int]:
-        """Of topics that exist."""
+        """Partition counts of existing topics."""
         image = self._image
         assert image is not None
         return {each: len(image.topics[image.topic_names[each]].partitions) for each in ids}
 
     def name_of(self, topic_id: bytes) -> str | None:
-        """None: it does not exist any more."""
+        """None: the topic does not exist any more."""
         image = self._image
         assert image is not None
         return image.topic_names.get(topic_id)
 
     @property
     def names(self) -> Iterable[str]:
-        """Of all topics."""
         return self._topics.keys()
 
     def hash_of(self, names: Iterable[str]) -> int:
-        """64 bits with a sign; NO_TOPICS_HASH if none of them exists."""
+        """Signed 64 bits; NO_TOPICS_HASH if none of the topics exists."""
         topics = self._topics
         parts = [self._topic_hash(topics[name]) for name in sorted(names) if name in topics]
         if not parts:

@@ -41,7 +41,7 @@ def test_followers_wait_for_the_leader() -> None:
     leading = rig.sync(first, 1, assignments={first: b"1", second: b"2"})
     assert [each.answer.assignment for each in (leading, *waiting)] == [b"1", b"2", b""]
     assert group_of(rig).state is ClassicState.STABLE
-    assert rig.shard.facts.by_name()["group-completed-rebalance-count"] == 1
+    assert rig.shard.counters.by_name()["group-completed-rebalance-count"] == 1
 
 
 def test_nobody_gets_an_assignment_that_is_not_committed() -> None:

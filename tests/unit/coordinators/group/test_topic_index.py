@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.coordinators.group.topic_facts import NO_TOPICS_HASH, TopicFacts
+from headrace.coordinators.group.topic_index import NO_TOPICS_HASH, TopicIndex
 from headrace.protocol.metadata.image import (
     BrokerRegistration,
     MetadataImage,
@@ -28,7 +28,7 @@ def _topic(name: str, number: int, *replicas: tuple[int, ...], leader_epoch: int
 
 
 def _hash(image: MetadataImage, *names: str) -> int:
-    facts = TopicFacts()
+    facts = TopicIndex()
     facts.look_at(image)
     return facts.hash_of(names)
 
@@ -43,7 +43,7 @@ def test_hash_is_the_same_in_every_process() -> None:
 
 def test_hash_covers_what_assignments_depend_on() -> None:
     """Ids, counts and racks; not who leads."""
-    facts = TopicFacts()
+    facts = TopicIndex()
     hashes = []
     for image in (
         _image(_topic("a", 1, (1,)), one="north"),
@@ -61,7 +61,7 @@ def test_hash_covers_what_assignments_depend_on() -> None:
 
 def test_names_and_ids() -> None:
     """Both ways, and nothing for what is not there."""
-    facts = TopicFacts()
+    facts = TopicIndex()
     facts.look_at(_image(_topic("a", 1, (1,), (1,))))
     assert facts.ids_of(["a", "b"]) == {bytes([1]) * 16}
     assert facts.id_of("a") == bytes([1]) * 16

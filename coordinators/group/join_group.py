@@ -1,7 +1,7 @@
-"""JoinGroup of the classic protocol: who may become a member, and whether the group rebalances for it. Pure.
+"""JoinGroup of the classic protocol: validation, new and returning members, rebalances. Pure.
 
 Source: Kafka GroupMetadataManager.java (classicGroupJoin...), KIP-345 (static members), KIP-394 (member ids),
-KIP-814 (a leader that comes back skips assigning).
+KIP-814 (a returning leader skips the assignment).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ...protocol.errors import (
     UnknownMemberIdError,
 )
 from ...runtime.config import MAX_INT
-from ..runtime.failures import as_seen
+from ..runtime.client_errors import client_error
 from ..runtime.ports import Outcome
 from ..runtime.routing import MAX_ID_LENGTH
 from .classic_group import ClassicGroup
 from .classic_member import ClassicMember
 from .classic_states import ClassicState
 from .group import fenced_instance
-from .rebalances import answer_join_error, answer_sync_error, join_error, join_response, wait_with_join
+from .rebalances import answer_join_error, answer_sync_error, join_error, join_response, park_join
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
     from ...protocol.errors import KafkaError
     from ...protocol.messages.groups import JoinGroupRequest
     from ...storage_node.configs.coordinator_config import CoordinatorConfig
-    from ..runtime.ports import Now, Surroundings, Token
+    from ..runtime.ports import Now, ShardContext, Token
     from .group import Group
     from .member_ids import MemberIds
     from .rebalances import Rebalances
 
 _S = ClassicState
-# Bound: each id that was given away takes memory for a session timeout, and costs the asker nothing.
+# Bound: each pending member id takes memory for a session timeout, at no cost for the client.
 MAX_PENDING_JOINS = 10_000
-# Bounds: of one member, which is kept before a record has to hold it; a batch of the log takes 1 MiB, if its
-# max.message.bytes was not raised, for all members together.
+# Bounds of one member's data: the records of all members together must fit into one batch of
+# max.message.bytes (default 1 MiB).
 MAX_PROTOCOLS = 100
 MAX_METADATA_BYTES = 1024 * 1024
 
 
 class _Join(NamedTuple):
-    """One request that may be decided, and what is decided on it."""
+    """A validated request and its outcome so far."""
 
     group: ClassicGroup
     body: JoinGroupRequest
@@ -57,53 +57,57 @@ class _Join(NamedTuple):
     outcome: Outcome
 
 
-class Joining:
-    """JoinGroup, to classic groups and to groups that it makes."""
+class JoinGroupHandler:
+    """Handles JoinGroup for classic groups and creates new ones."""
 
     def __init__(
-        self, groups: dict[str, Group], around: Surroundings, rebalances: Rebalances, ids: MemberIds
+        self, groups: dict[str, Group], context: ShardContext, rebalances: Rebalances, ids: MemberIds
     ) -> None:
         self._groups = groups
-        self._around = around
+        self._context = context
         self._rebalances = rebalances
         self._ids = ids
-        self._founding: dict[str, ClassicGroup] = {}  # made by a request whose records are not applied yet
+        self._new_groups: dict[
+            str, ClassicGroup
+        ] = {}  # created by requests whose records are not applied yet
 
     def join(self, body: JoinGroupRequest, token: Token, now: Now) -> Outcome:
-        """Answered when the group has rebalanced, or at once if it need not."""
-        check_join(body, token, self._around.config.now)
+        """The response waits until the rebalance completes, unless no rebalance is needed."""
+        check_join(body, token, self._context.config.now)
         before = self._groups.get(body.group_id)
         group = before if isinstance(before, ClassicGroup) else ClassicGroup(body.group_id, now.wall_ms)
         if group is not before and before is not None and not before.is_empty:
-            raise InconsistentGroupProtocolError(f"the members of {body.group_id} speak the new protocol")
+            raise InconsistentGroupProtocolError(f"group {body.group_id!r} uses the consumer protocol")
         if group is not before and body.member_id:
-            raise UnknownMemberIdError(f"there is no group {body.group_id}")
+            raise UnknownMemberIdError(f"group {body.group_id!r} does not exist")
         join = _Join(group, body, token, now, Outcome())
         if not self._has_room(group, body):
             self._refuse(join)
             return join.outcome
         if not group.supports(body.protocol_type, body.protocols):
-            raise InconsistentGroupProtocolError(f"{body.group_id} shares no assignor with the member")
+            raise InconsistentGroupProtocolError(
+                f"group {body.group_id!r} and the member have no assignor in common"
+            )
         if group is not before:
-            self._found(join, before)
+            self._create_group(join, before)
         if body.member_id:
             self._join_known(join)
         else:
             self._join_new(join)
         return join.outcome
 
-    def founded(self, group_id: str) -> ClassicGroup | None:
-        """The group that a request has made, once: its first record is in the log."""
-        return self._founding.pop(group_id, None)
+    def take_new_group(self, group_id: str) -> ClassicGroup | None:
+        """Remove and return the new group: its first record is being applied."""
+        return self._new_groups.pop(group_id, None)
 
     def _has_room(self, group: ClassicGroup, body: JoinGroupRequest) -> bool:
-        """While the group rebalances those count that have joined already, so that the last ones are turned
-        away if the limit was lowered. A static member that comes back is none more."""
+        """Whether group.max.size allows this member. During a rebalance only joined members count, so that a
+        lowered limit rejects the last ones. A returning static member replaces itself."""
         if not body.member_id and len(group.pending_joins) >= MAX_PENDING_JOINS:
             return False
         if group.is_empty:
             return True
-        limit = self._around.config.now.group_max_size
+        limit = self._context.config.now.group_max_size
         member = group.members.get(
             body.member_id or group.static_members.get(body.group_instance_id or "", "")
         )
@@ -113,33 +117,36 @@ class Joining:
 
     def _refuse(self, join: _Join) -> None:
         group, body, token, now, outcome = join
-        full = GroupMaxSizeReachedError(f"{body.group_id} has {group.member_count} members")
+        full = GroupMaxSizeReachedError(
+            f"group {body.group_id!r} has {group.member_count} members, the most that group.max.size allows"
+        )
         outcome.answer(token, join_error(full))
         member = group.members.get(body.member_id)
         if member is not None:
             self._rebalances.remove(group, member, outcome)
             self._rebalances.complete_if_all_joined(group, now, outcome)
 
-    def _found(self, join: _Join, before: Group | None) -> None:
-        """The group is there once its first record is; one of the other protocol, which is empty, goes."""
+    def _create_group(self, join: _Join, before: Group | None) -> None:
+        """Create the group; it exists once its first record is applied. An empty consumer-protocol group is
+        replaced."""
         group, token, outcome = join.group, join.token, join.outcome
         outcome.records += before.tombstones() if before is not None else []
         outcome.records.append(group.as_record({}))
-        self._founding[group.group_id] = group
+        self._new_groups[group.group_id] = group
 
         def failed(error: KafkaError, now: Now) -> Outcome:
             del now
-            del self._founding[group.group_id]
+            del self._new_groups[group.group_id]
             self._rebalances.forget(group)
-            return _told(token, error)
+            return _error_outcome(token, error)
 
         outcome.on_failed = failed
 
-    # --- who is not known --------------------------------------------------------------------------------
+    # --- new members ----------------------------------------------------------------------------------------
 
     def _join_new(self, join: _Join) -> None:
-        """A dynamic member is given an id, and joins with it: else one whose answer was lost would leave a
-        member behind with each attempt."""
+        """Return a member id to a dynamic member, which rejoins with it: a client that retries after a lost
+        response must not leave a member behind."""
         group, body, token, now, outcome = join
         instance_id = body.group_instance_id
         member_id = self._ids.new(instance_id or body.client_id or token.client_id, now)
@@ -148,7 +155,7 @@ class Joining:
         elif instance_id is None and body.requires_member_id:
             group.pending_joins.add(member_id)
             self._rebalances.expect(group.group_id, member_id, body.session_timeout_ms, now)
-            again = MemberIdRequiredError("join again with this member id")
+            again = MemberIdRequiredError("rejoin with this member id")
             outcome.answer(token, join_error(again, member_id))
         else:
             self._add(join, member_id)
@@ -170,15 +177,18 @@ class Joining:
             group.member_was_added = True
         group.add(member, body.protocol_type)
         self._rebalances.begin_session(group, member, now)
-        self._rebalances.prepare_or_complete(group, now, outcome)
+        self._rebalances.prepare_or_complete_rebalance(group, now, outcome)
 
-    # --- who is known ------------------------------------------------------------------------------------
+    # --- known members --------------------------------------------------------------------------------------
 
     def _join_known(self, join: _Join) -> None:
         group, body, token, now, outcome = join
         if body.member_id in group.pending_joins:
             if body.group_instance_id is not None:
-                raise InvalidRequestError("a member with an instance id is given no member id to join with")
+                raise InvalidRequestError(
+                    f"member id {body.member_id!r} was issued to a dynamic member, the request has an"
+                    " instance id"
+                )
             self._add(join, body.member_id)
             return
         member = group.check_member(body.member_id, body.group_instance_id)
@@ -186,14 +196,14 @@ class Joining:
             outcome.answer(token, join_response(group, member))
             return
         _update(member, body)
-        wait_with_join(member, token, outcome)
-        self._rebalances.prepare_or_complete(group, now, outcome)
+        park_join(member, token, outcome)
+        self._rebalances.prepare_or_complete_rebalance(group, now, outcome)
 
-    # --- static members that come back -------------------------------------------------------------------
+    # --- returning static members ---------------------------------------------------------------------------
 
     def _replace(self, join: _Join, member: ClassicMember, new_id: str) -> None:
-        """The member goes on under a new id, which fences who had the old one. In a stable group it keeps its
-        assignment, without a rebalance, as long as the assignor stays the same."""
+        """Replace the member's id, which fences the client with the old id. In a stable group the member
+        keeps its assignment without a rebalance if the assignor stays the same."""
         group, body, token, now, outcome = join
         before = replace(member)
         fenced = fenced_instance(body.group_instance_id, new_id)
@@ -211,14 +221,14 @@ class Joining:
             return
         member.joining = token
         if group.state is _S.COMPLETING_REBALANCE:
-            self._rebalances.prepare(group, now, outcome)  # the leader assigns to the old id
+            self._rebalances.prepare(group, now, outcome)  # the leader's assignment is for the old member id
         else:
-            self._rebalances.prepare_or_complete(group, now, outcome)
+            self._rebalances.prepare_or_complete_rebalance(group, now, outcome)
 
     def _undo_replacing(
         self, join: _Join, member: ClassicMember, before: ClassicMember
     ) -> Callable[[KafkaError, Now], Outcome]:
-        """It is not in the log: who had the place still has it."""
+        """Undo `_replace`: the append failed, so the old member id stays valid."""
         group = join.group
 
         def failed(error: KafkaError, now: Now) -> Outcome:
@@ -228,14 +238,14 @@ class Joining:
             member.rebalance_timeout_ms = before.rebalance_timeout_ms
             member.session_timeout_ms = before.session_timeout_ms
             self._rebalances.begin_session(group, member, now)
-            return _told(join.token, error)
+            return _error_outcome(join.token, error)
 
         return failed
 
 
 def _need_not_rebalance(group: ClassicGroup, member: ClassicMember, body: JoinGroupRequest) -> bool:
-    """It wants what it wanted before: its answer was lost, and the generation is still good. A leader of a
-    stable group that joins again has seen topics change, and is to assign anew."""
+    """The subscription is unchanged and the generation valid: the last response was lost. A leader that
+    rejoins a stable group has seen topic changes and must assign again."""
     if group.state not in (_S.STABLE, _S.COMPLETING_REBALANCE) or member.protocols != body.protocols:
         return False
     return group.state is _S.COMPLETING_REBALANCE or group.leader != member.member_id
@@ -247,27 +257,32 @@ def _update(member: ClassicMember, body: JoinGroupRequest) -> None:
     member.session_timeout_ms = body.session_timeout_ms
 
 
-def _told(token: Token, error: KafkaError) -> Outcome:
-    """The request could not be written."""
+def _error_outcome(token: Token, error: KafkaError) -> Outcome:
+    """The response if the append fails."""
     outcome = Outcome()
-    outcome.answer(token, as_seen(error))
+    outcome.answer(token, client_error(error))
     return outcome
 
 
 def check_join(body: JoinGroupRequest, token: Token, config: CoordinatorConfig) -> None:
-    """What a record can hold, of groups of either protocol: what it cannot would stop the whole group.
+    """Check the request of either protocol against session timeouts and record sizes: an oversized member
+    would block every append of the group.
 
     Errors: InvalidSessionTimeoutError, InvalidRequestError.
     """
     low, high = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
     if not low <= body.session_timeout_ms <= high:
-        raise InvalidSessionTimeoutError(f"{body.session_timeout_ms} ms is not within {low}..{high} ms")
+        raise InvalidSessionTimeoutError(
+            f"session timeout {body.session_timeout_ms} ms is not within {low}..{high} ms"
+        )
     if not 0 <= body.rebalance_timeout_ms <= MAX_INT:
-        raise InvalidRequestError(f"a rebalance timeout of {body.rebalance_timeout_ms} ms")
+        raise InvalidRequestError(f"rebalance timeout {body.rebalance_timeout_ms} ms is invalid")
     if len(body.protocols) > MAX_PROTOCOLS:
         raise InvalidRequestError(f"{len(body.protocols)} assignors, at most {MAX_PROTOCOLS} are allowed")
     if sum(len(each.metadata) for each in body.protocols) > MAX_METADATA_BYTES:
-        raise InvalidRequestError(f"more than {MAX_METADATA_BYTES} bytes for the assignors of one member")
+        raise InvalidRequestError(
+            f"the subscriptions of one member have more than {MAX_METADATA_BYTES} bytes"
+        )
     names = (
         body.member_id,
         body.group_instance_id or "",
@@ -277,4 +292,6 @@ def check_join(body: JoinGroupRequest, token: Token, config: CoordinatorConfig) 
         *(each.name for each in body.protocols),
     )
     if max(map(len, names)) > MAX_ID_LENGTH:
-        raise InvalidRequestError(f"a name of a member has at most {MAX_ID_LENGTH} characters")
+        raise InvalidRequestError(
+            f"member ids, client ids and assignor names have at most {MAX_ID_LENGTH} characters"
+        )

@@ -1,4 +1,4 @@
-"""FindCoordinator: who leads the partition of an id, and the internal topics, made when first wanted.
+"""FindCoordinator: the leader of an id's partition; creates the internal topic on first use.
 
 Pure. Source: Kafka KafkaApis.handleFindCoordinatorRequest, AutoTopicCreationManager.scala.
 """
@@ -35,27 +35,31 @@ _TOPICS = {GROUP_KEY: CONSUMER_OFFSETS, TRANSACTION_KEY: TRANSACTION_STATE}
 CREATE_TIMEOUT_MS = 30_000
 
 
-class Finder:
-    """Answers for one node.
+class CoordinatorFinder:
+    """FindCoordinator of one node.
 
-    Bound: one attempt to make a topic is under way at a time.
+    Bound: one CreateTopics request per internal topic is in flight.
     """
 
     def __init__(self, host: GuestHost) -> None:
         self._host = host
         self._making: set[str] = set()
-        self._faults: dict[str, str] = {}  # of the last attempts
+        self._faults: dict[str, str] = {}  # topic -> error of the last attempt
 
     def answer(self, body: FindCoordinatorRequest, max_keys: int) -> FindCoordinatorResponse:
-        """Key by key. Errors: InvalidRequestError for the whole request."""
+        """A coordinator or an error for each key. Errors: InvalidRequestError for the whole request."""
         topic = _TOPICS.get(body.key_type)
         if topic is None:
-            raise InvalidRequestError(f"key type {body.key_type}, only 0 (groups) and 1 (transactions) exist")
+            raise InvalidRequestError(
+                f"key type {body.key_type} is unknown: use 0 (group) or 1 (transaction)"
+            )
         if len(body.keys) > max_keys:
-            raise InvalidRequestError(f"{len(body.keys)} keys, at most {max_keys} are allowed")
-        return FindCoordinatorResponse(tuple(self._found(topic, key) for key in body.keys))
+            raise InvalidRequestError(
+                f"the request has {len(body.keys)} keys, at most {max_keys} are allowed"
+            )
+        return FindCoordinatorResponse(tuple(self._create_group(topic, key) for key in body.keys))
 
-    def _found(self, topic: str, key: str) -> Coordinator:
+    def _create_group(self, topic: str, key: str) -> Coordinator:
         try:
             check_key(topic, key, may_be_empty=topic == CONSUMER_OFFSETS)
             return self._coordinator(topic, key)
@@ -63,20 +67,20 @@ class Finder:
             return Coordinator(error.code, key[:100], error_detail=error.detail)
 
     def _coordinator(self, topic: str, key: str) -> Coordinator:
-        """Errors: CoordinatorNotAvailableError, after which it is worth to ask again."""
+        """Errors: CoordinatorNotAvailableError, which is retriable."""
         image = self._host.image
         found = image.topics.get(topic)
         if found is None:
             self._make(topic)
             fault = self._faults.get(topic)
             raise CoordinatorNotAvailableError(
-                f"{topic} cannot be made: {fault}" if fault else f"{topic} is being made"
+                f"creating {topic} failed: {fault}" if fault else f"{topic} is being created: retry"
             )
         partition = partition_of_id(key, len(found.partitions))
         leader = found.partitions[partition].leader
         broker = image.brokers.get(leader)
         if broker is None or broker.is_fenced:
-            raise CoordinatorNotAvailableError(f"nobody leads {topic}-{partition} now")
+            raise CoordinatorNotAvailableError(f"{topic}-{partition} has no leader: retry")
         return Coordinator(0, key, broker.node_id, broker.host, broker.port)
 
     def _make(self, topic: str) -> None:
@@ -101,12 +105,14 @@ class Finder:
             is_there = created.error_code in (0, TopicAlreadyExistsError.code)
             fault = "" if is_there else created.error_detail or f"error {created.error_code}"
         if fault and self._faults.get(topic) != fault:
-            self._host.note(logging.WARNING, f"{topic} cannot be made: {fault}")
+            self._host.note(
+                logging.WARNING, f"creating internal topic {topic} failed, it is retried: {fault}"
+            )
         self._faults[topic] = fault
 
 
 def new_topic(topic: str, config: CoordinatorConfig) -> NewTopicSpec:
-    """How an internal topic is made."""
+    """The CreateTopics entry of an internal topic."""
     configs = {"cleanup.policy": "compact", "compression.type": "producer"}
     if topic == CONSUMER_OFFSETS:
         configs["segment.bytes"] = str(config.offsets_topic_segment_bytes)

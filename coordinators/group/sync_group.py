@@ -1,4 +1,5 @@
-"""SyncGroup of the classic protocol: the leader brings assignments, the log keeps them, all get theirs. Pure.
+"""SyncGroup of the classic protocol: the leader's assignments are appended, then every member gets its own.
+Pure.
 
 Source: Kafka GroupMetadataManager.java (classicGroupSync...).
 """
@@ -11,7 +12,7 @@ from ...protocol.errors import InconsistentGroupProtocolError, RebalanceInProgre
 from ...protocol.messages.groups import SyncGroupResponse
 from ..runtime.ports import Outcome
 from .classic_states import ClassicState
-from .rebalances import wait_with_sync
+from .rebalances import park_sync
 
 if TYPE_CHECKING:
     from ...protocol.errors import KafkaError
@@ -21,26 +22,26 @@ if TYPE_CHECKING:
     from .rebalances import Rebalances
 
 
-class Syncing:
-    """SyncGroup, to classic groups."""
+class SyncGroupHandler:
+    """Handles SyncGroup for classic groups."""
 
     def __init__(self, rebalances: Rebalances) -> None:
         self._rebalances = rebalances
 
     def sync(self, group: ClassicGroup, body: SyncGroupRequest, token: Token, now: Now) -> Outcome:
-        """A follower waits until the leader's assignments are in the log."""
+        """A follower's request waits until the leader's assignments are in the log."""
         member = group.check_member(body.member_id, body.group_instance_id)
         group.check_generation(body.generation_id)
         _check_same(body.protocol_type, group.protocol_type)
         _check_same(body.protocol_name, group.protocol)
         if group.state is ClassicState.PREPARING_REBALANCE:
-            raise RebalanceInProgressError(f"{group.group_id} rebalances: join again")
+            raise RebalanceInProgressError(f"group {group.group_id!r} is rebalancing: rejoin")
         outcome = Outcome()
-        self._rebalances.has_synced(group, member)
+        self._rebalances.on_sync(group, member)
         if group.state is ClassicState.STABLE:
             outcome.answer(token, _response(group, member.assignment))
             return outcome
-        wait_with_sync(member, token, outcome)
+        park_sync(member, token, outcome)
         if group.leader == member.member_id:
             self._take_assignments(group, body, now, outcome)
         return outcome
@@ -48,7 +49,8 @@ class Syncing:
     def _take_assignments(
         self, group: ClassicGroup, body: SyncGroupRequest, now: Now, outcome: Outcome
     ) -> None:
-        """Who is given nothing holds nothing. The group is stable once the record is applied."""
+        """Append the assignments; members without one get an empty assignment. The group is stable once the
+        record is applied."""
         assignments = {each.member_id: each.assignment for each in body.assignments}
         outcome.records.append(group.as_record(assignments))
         for member in group.members.values():
@@ -59,7 +61,7 @@ class Syncing:
         generation = group.generation
 
         def failed(error: KafkaError, then: Now) -> Outcome:
-            """All who were to be answered get the error; the group rebalances anew."""
+            """Answer all waiting requests with the error, and rebalance again."""
             del error
             refused = Outcome()
             if group.state is ClassicState.COMPLETING_REBALANCE and group.generation == generation:
@@ -71,7 +73,7 @@ class Syncing:
 
 def _check_same(given: str | None, held: str | None) -> None:
     if given is not None and held is not None and given != held:
-        raise InconsistentGroupProtocolError(f"the group uses {held}, not {given}")
+        raise InconsistentGroupProtocolError(f"the group uses {held!r}, the request says {given!r}")
 
 
 def _response(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
