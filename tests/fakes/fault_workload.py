@@ -1,322 +1,277 @@
-"""Producers and consumers of both kinds on a real local cluster while servers are killed and topics change.
+"""Producers and consumers on a cluster under faults: a history of what they did and saw, and the longest
+pause between two acknowledgements.
 
-Everything random comes from one seed; what the threads make of it is up to the machine. Every record carries
-its value twice more, in its key and in a header, so that mixed-up records show.
+Producers write to all partitions with acks=all and retry until they are stopped; consumers read all along.
+`finish` stops them, reads everything once more, and has the history checked. Each record carries its value
+in its key or a header too, so that records that are mixed up show. The producers are idempotent, as they are
+by default: a record that is there twice is an anomaly. `random_workload.py` has clients with random settings.
 """
 
 from __future__ import annotations
 
-import asyncio
+import itertools
 import threading
 import time
 import traceback
-from collections import defaultdict
-from random import Random
-from typing import TYPE_CHECKING, Any
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import headrace
-from headrace import NewTopic, TopicPartition, errors
-from history import History, Process
+from headrace import TopicPartition, errors
+from history import History, Outcome, Process, error_name
+from waiting import PATIENCE_S, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-STEADY, VOLATILE = "steady", "volatile"
-# A record that is not acknowledged, or not read, this long after the last fault has stalled.
-PATIENCE_S = 120.0
-NOT_WRITTEN = (
-    errors.MessageTooLargeError,
-    errors.BufferExhaustedError,
-    errors.UnknownTopicOrPartitionError,
-    errors.ApiTimeoutError,
-)
-COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+UNACKED = 200  # records that one producer may have under way; beyond it there is nothing to learn
+ROUND = 5
+ROUND_S = 0.01  # between rounds: a few hundred records per second and producer
+
+
+class Cluster(Protocol):
+    """What a workload needs: addresses, clients of its own, and what to print when it fails."""
+
+    bootstrap: Any
+    clients: Any
+
+    def evidence(self) -> str:
+        """Logs and states of the servers."""
+
+
+@dataclass(frozen=True)
+class Ack:
+    """One acknowledged record, when the client learnt of it."""
+
+    at_s: float
+    partition: int
 
 
 class Workload:
-    """One run: `run` plays it, `history` is what happened, `complaints` what no history can show."""
+    """`start` it, make trouble, `finish` it. Producer N and consumer N are "client-N" of the network."""
 
-    def __init__(self, seed: int, fault_s: float) -> None:
-        self.history = History()
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        *,
+        producers: int = 2,
+        consumers: int = 1,
+        **producer_options: Any,
+    ) -> None:
+        self.history = History(lambda: time.monotonic_ns() // 1_000_000)
         self.complaints: list[str] = []
-        self.faults: list[str] = []
-        self._fault_s = fault_s
-        self._random = Random(seed)
-        self._stop_sending, self._stop_reading = threading.Event(), threading.Event()
-        self._ends: dict[TopicPartition, int] | None = None
-        self._partitions = 4
-
-    def run(self) -> None:
-        """Warm up, faults, heal, read to the end."""
-        with headrace.local(nodes=3) as cluster, headrace.connect(cluster.bootstrap) as clients:
-            topics = [NewTopic(STEADY, partitions=self._partitions), NewTopic(VOLATILE)]
-            clients.admin().create_topics(*topics).raise_for_errors()
-            senders = [self._thread(self._send_sync, clients, number) for number in range(3)]
-            senders += [self._thread(self._send_async, cluster.bootstrap, number) for number in range(2)]
-            readers = [
-                self._thread(self._read_polling, clients),
-                self._thread(self._read_iterating, clients),
-                self._thread(self._read_async, cluster.bootstrap),
-                self._thread(self._on_the_volatile, clients),
-            ]
-            try:
-                self._make_trouble(cluster, clients)
-            except BaseException:
-                self._stop_reading.set()  # they give up soon
-                raise
-            finally:
-                self._stop_sending.set()
-            self._join(senders, "a producer")
-            self._note_ends(clients)
-            self._stop_reading.set()
-            self._join(readers, "a consumer")
-            self._read_all(clients)
-
-    # --- faults -------------------------------------------------------------------------------------------
-
-    def _make_trouble(self, cluster: Any, clients: Any) -> None:
-        random, ends_at = self._random, time.monotonic() + self._fault_s
-        kinds = [self._kill, self._kill_for_long, self._restart, self._controller, self._grow, self._recreate]
-        while time.monotonic() < ends_at:
-            threading.Event().wait(random.uniform(0.1, 0.8))
-            kind = random.choice(kinds)
-            self.faults.append(kind.__name__)
-            kind(cluster, clients)
-
-    def _kill(self, cluster: Any, clients: Any) -> None:
-        index = self._random.randrange(3)
-        cluster.kill_node(index)
-        cluster.restart_node(index)
-
-    def _kill_for_long(self, cluster: Any, clients: Any) -> None:
-        """Long enough to be fenced; sometimes the controller goes away meanwhile."""
-        index = self._random.randrange(3)
-        cluster.kill_node(index)
-        threading.Event().wait(self._random.uniform(0.5, 2.0))
-        if self._random.random() < 0.3:
-            cluster.restart_controller()
-        cluster.restart_node(index)
-
-    def _restart(self, cluster: Any, clients: Any) -> None:
-        cluster.restart_node(self._random.randrange(3))
-
-    def _controller(self, cluster: Any, clients: Any) -> None:
-        cluster.restart_controller()
-
-    def _grow(self, cluster: Any, clients: Any) -> None:
-        if self._partitions < 7:
-            self._partitions += 1
-            with clients.admin() as admin:
-                admin.create_partitions({STEADY: self._partitions}).raise_for_errors()
-
-    def _recreate(self, cluster: Any, clients: Any) -> None:
-        with clients.admin() as admin:
-            admin.delete_topics(VOLATILE).raise_for_errors()
-            admin.create_topics(NewTopic(VOLATILE)).raise_for_errors()
-
-    # --- producers ----------------------------------------------------------------------------------------
-
-    def _config(self, random: Random, number: int) -> tuple[dict[str, Any], bool]:
-        """(settings of a producer, whether its retries may write a record twice)."""
-        acks = ("all", "1", "0", "all", "1")[number % 5]
-        retries = 0 if number == 1 else 2**31 - 1
-        config = {
-            "acks": acks,
-            "retries": retries,
-            "compression_type": random.choice(COMPRESSIONS),
-            "linger_ms": random.choice([0, 1, 20]),
-            "batch_size": random.choice([200, 2000, 65_536]),
-            "request_timeout_ms": 5000,
-            "buffer_memory": random.choice([10_000, 1 << 25]),
+        self.acks: list[Ack] = []
+        self.errors: Counter[str] = Counter()  # of records that were given up, by name
+        self.topic = topic
+        self._cluster = cluster
+        self._options = {
+            "acks": "all",
+            "linger_ms": 1,
+            "request_timeout_ms": 3_000,
+            "socket_connection_setup_timeout_ms": 2_000,
+            **producer_options,
         }
-        return config, acks == "1" and bool(retries)  # with acks=all it is idempotent
+        self._counts = (producers, consumers)
+        self._partitions = 0
+        self._stop_sending, self._stop_reading = threading.Event(), threading.Event()
+        self._may_send = threading.Event()
+        self._under_way = self._resting = 0
+        self._counting = threading.Lock()
+        self._ends: dict[TopicPartition, int] = {}
+        self._senders: list[threading.Thread] = []
+        self._readers: list[threading.Thread] = []
 
-    def _send_sync(self, random: Random, clients: Any, number: int) -> None:
-        """Two threads on one producer, each a process of its own."""
-        config, may_repeat = self._config(random, number)
-        producer = clients.producer(**config)
-        halves = [
-            self._thread(self._send_half, producer, f"sync-{number}-{half}", may_repeat) for half in (0, 1)
+    # --- for scenarios ------------------------------------------------------------------------------------
+
+    def start(self, warm_up: int = 100) -> Workload:
+        """Begin, and go on until some records were acknowledged."""
+        with self._cluster.clients.admin() as admin:
+            self._partitions = len(admin.describe_topics(self.topic)[self.topic].partitions)
+        producers, consumers = self._counts
+        self._may_send.set()
+        self._senders = [self._thread(self._produce, number) for number in range(producers)]
+        self._readers = [self._thread(self._consume, producers + number) for number in range(consumers)]
+        self.more(warm_up)
+        return self
+
+    def more(self, count: int = 100, patience_s: float = PATIENCE_S) -> None:
+        """Until every partition had this many more records acknowledged, all together."""
+        before = len(self.acks)
+
+        def is_so() -> bool:
+            new = self.acks[before:]
+            return len(new) >= count and len({ack.partition for ack in new}) == self._partitions
+
+        what = f"{count} more records are acknowledged, in every partition"
+        wait_for(is_so, what, patience_s, evidence=self._cluster.evidence)
+
+    def rest(self) -> None:
+        """Send nothing any more, until `go_on`; all that was sent has been answered."""
+        self._may_send.clear()
+        # a round that has begun is noticed by what it sends
+        wait_for(lambda: self._under_way == 0 and self._resting == self._counts[0], "all producers rest")
+
+    def go_on(self) -> None:
+        """Send again."""
+        self._may_send.set()
+
+    def acked_since(self, begun_s: float) -> int:
+        """`progress_during_fault`: records acknowledged from this moment on."""
+        return sum(ack.at_s >= begun_s for ack in self.acks)
+
+    def longest_pause_s(self, begun_s: float, until_s: float, partition: int | None = None) -> float:
+        """The longest time between two moments in which no record was acknowledged."""
+        times = [
+            ack.at_s
+            for ack in list(self.acks)
+            if begun_s <= ack.at_s <= until_s and partition in (None, ack.partition)
         ]
-        self._join(halves, f"half of producer {number}")
-        producer.flush(PATIENCE_S)
-        self._check_account(f"sync-{number}", producer.metrics())
-        producer.close()
+        edges = [begun_s, *times, until_s]
+        return max(after - before for before, after in itertools.pairwise(edges))
 
-    def _send_half(self, random: Random, producer: Any, name: str, may_repeat: bool) -> None:
-        process, pending = self.history.process(name), []
-        number = 0
-        while not self._stop_sending.is_set():
-            for _ in range(random.randrange(1, 40)):
-                value, partition = b"%s/%d" % (name.encode(), number), random.choice([None, 0, 1, 2, 3])
-                number += 1
-                try:
-                    future = producer.send(STEADY, **_record(random, value), partition=partition)
-                except NOT_WRITTEN:
-                    continue
-                key = f"{STEADY}-{future.delivery.partition}"
-                pending.append((process.send(key, value, may_repeat=may_repeat), future))
-            threading.Event().wait(random.choice([0, 0.001, 0.02]))
-        for send, future in pending:
-            metadata, error = future.outcome(PATIENCE_S)
-            _settle(send, metadata.offset, error)
+    def finish(self) -> None:
+        """Stop, read everything, and check. Fails with what was found."""
+        self.read_to_the_end()
+        assert self.history.anomalies() == {}, self._story()
 
-    def _send_async(self, random: Random, bootstrap: str, number: int) -> None:
-        asyncio.run(self._send_on_loop(random, bootstrap, number))
+    def read_to_the_end(self) -> None:
+        """Stop and read everything, once more at last. Fails when that cannot be done."""
+        self._stop_sending.set()
+        self._may_send.set()
+        self._join(self._senders, "a producer")
+        self._note_ends()
+        self._stop_reading.set()
+        self._join(self._readers, "a consumer")
+        self._read_all()
+        assert self.complaints == [], self._story()
 
-    async def _send_on_loop(self, random: Random, bootstrap: str, number: int) -> None:
-        name = f"async-{number}"
-        process, pending = self.history.process(name), []
-        config, may_repeat = self._config(random, number + 3)
-        async with headrace.aio.AsyncProducer(bootstrap, **config) as producer:
+    @property
+    def acked(self) -> int:
+        """Records whose producers were told that they are safe."""
+        return sum(send.outcome is Outcome.OK for process in self.history.processes for send in process.sends)
+
+    @property
+    def unknown(self) -> int:
+        """Records of which nobody knows."""
+        return sum(
+            send.outcome is Outcome.INFO for process in self.history.processes for send in process.sends
+        )
+
+    @property
+    def lost(self) -> int:
+        """Acknowledged records that the last, full reading did not find."""
+        found = {value for poll in self.history.processes[-1].polls for _, value in poll.reads}
+        sends = [send for process in self.history.processes for send in process.sends]
+        return sum(send.outcome is Outcome.OK and send.value not in found for send in sends)
+
+    def _story(self) -> str:
+        found = {name: texts[:5] for name, texts in self.history.anomalies().items()}
+        return f"{found}\n{self.complaints}\n{self.errors}\n{self._cluster.evidence()}"
+
+    # --- clients ------------------------------------------------------------------------------------------
+
+    def _produce(self, number: int) -> None:
+        name = f"producer-{number}"
+        process, room = self.history.process(name), threading.Semaphore(UNACKED)
+        options = {"client_id": f"client-{number}", **self._options}
+        with headrace.Producer(self._cluster.bootstrap, **options) as producer:
             sequence = 0
-            while not self._stop_sending.is_set():
-                for _ in range(random.randrange(1, 40)):
-                    value, partition = b"%s/%d" % (name.encode(), sequence), random.randrange(4)
-                    sequence += 1
-                    send = process.send(f"{STEADY}-{partition}", value, may_repeat=may_repeat)
-                    try:
-                        future = producer.send(STEADY, **_record(random, value), partition=partition)
-                    except errors.BufferExhaustedError:
-                        send.fail()
-                    else:
-                        pending.append((send, future))
-                await producer.drain()
-                await asyncio.sleep(random.choice([0, 0.001, 0.02]))
-            async with asyncio.timeout(PATIENCE_S):
-                await asyncio.gather(*(future for _, future in pending), return_exceptions=True)
-            for send, future in pending:
-                error = future.exception()
-                _settle(send, -1 if error is not None else future.result().offset, error)
-            self._check_account(name, producer.metrics())
-
-    def _check_account(self, name: str, metrics: dict[str, float]) -> None:
-        if metrics["buffer-available-bytes"] != metrics["buffer-total-bytes"]:
-            self.complaints.append(f"{name} leaks buffer: {metrics}")
-        if metrics["batches-pending"] or metrics["waiting-threads"]:
-            self.complaints.append(f"{name} left something behind: {metrics}")
-
-    # --- consumers ----------------------------------------------------------------------------------------
-
-    def _read_polling(self, random: Random, clients: Any) -> None:
-        process = self.history.process("polling")
-        config = {"max_partition_fetch_bytes": 2000, "fetch_max_bytes": 10_000}
-        with clients.consumer(STEADY, auto_offset_reset="earliest", **config) as consumer:
-            ends_at = 0.0
-            while not self._is_at_end(consumer.assignment(), consumer.position):
-                ends_at = self._deadline(ends_at)
-                _note(process, consumer.poll(0.1, random.choice([1, 7, 500])))
-                assigned = consumer.assignment()
-                tp, dice = random.choice(assigned), random.random()
-                if dice < 0.02 and not self._stop_reading.is_set():
-                    consumer.seek(tp, random.randrange(1 + (consumer.position(tp) or 0)))
-                    process.move(_key(tp))
-                elif dice < 0.05:
-                    consumer.pause(*random.sample(assigned, 2))
-                elif dice < 0.15 or self._stop_reading.is_set():
-                    consumer.resume()
-
-    def _read_iterating(self, random: Random, clients: Any) -> None:
-        process = self.history.process("iterating")
-        with clients.consumer(STEADY, auto_offset_reset="earliest", iter_timeout=0.2) as consumer:
-            ends_at = 0.0
-            while not self._is_at_end(consumer.assignment(), consumer.position):
-                ends_at = self._deadline(ends_at)
-                for record in consumer:
-                    _note(process, [record])
-                    if random.random() < 0.0003 and not self._stop_reading.is_set():
-                        tp = TopicPartition(record.topic, record.partition)
-                        consumer.seek_to_beginning(tp)
-                        process.move(_key(tp))
-                    elif random.random() < 0.0005:
+            while not self._stop_sending.wait(ROUND_S):
+                self._rest_if_asked()
+                for _ in range(ROUND):
+                    if not room.acquire(timeout=0.1):
                         break
+                    value = b"%s/%d" % (name.encode(), sequence)
+                    self._send(producer, process, room, value, sequence % self._partitions)
+                    sequence += 1
+            producer.flush(PATIENCE_S)
 
-    def _read_async(self, random: Random, bootstrap: str) -> None:
-        asyncio.run(self._read_on_loop(random, bootstrap))
+    def _rest_if_asked(self) -> None:
+        if not self._may_send.is_set():
+            self._count(resting=1)
+            self._may_send.wait()
+            self._count(resting=-1)
 
-    async def _read_on_loop(self, random: Random, bootstrap: str) -> None:
-        process = self.history.process("async-reader")
-        async with headrace.aio.AsyncConsumer(bootstrap=bootstrap, auto_offset_reset="earliest") as consumer:
-            await consumer.assign(TopicPartition(STEADY, partition) for partition in range(4))
+    def _count(self, *, under_way: int = 0, resting: int = 0) -> None:
+        with self._counting:
+            self._under_way += under_way
+            self._resting += resting
+
+    def _send(
+        self, producer: Any, process: Process, room: threading.Semaphore, value: bytes, partition: int
+    ) -> None:
+        send = process.send(f"{self.topic}-{partition}", value, may_repeat=not producer.config.is_idempotent)
+
+        def done(future: Any) -> None:
+            metadata, error = future.outcome(0)
+            send.ended(error, metadata.offset)
+            if error is None:
+                self.acks.append(Ack(time.monotonic(), partition))
+            else:
+                self.errors[error_name(error)] += 1
+            self._count(under_way=-1)
+            room.release()
+
+        self._count(under_way=1)
+        try:
+            record = {"value": value, "headers": [("value", value)]}
+            producer.send(self.topic, **record, partition=partition).add_done_callback(done)
+        except errors.HeadraceError as error:
+            send.ended(error)
+            self.errors[error_name(error)] += 1
+            self._count(under_way=-1)
+            room.release()
+
+    def _consume(self, number: int) -> None:
+        process = self.history.process(f"consumer-{number}")
+        options = {"client_id": f"client-{number}", "request_timeout_ms": 3_000}
+        with headrace.Consumer(
+            self.topic, bootstrap=self._cluster.bootstrap, auto_offset_reset="earliest", **options
+        ) as consumer:
             ends_at = 0.0
-            while True:
-                assigned = await consumer.assignment()
-                positions = {tp: await consumer.position(tp, PATIENCE_S) for tp in assigned}
-                if self._is_at_end(assigned, positions.__getitem__):
-                    return
+            while not self._has_read_all(consumer):
                 ends_at = self._deadline(ends_at)
-                for _ in range(random.randrange(1, 30)):
-                    _note(process, await consumer.poll(0.05, random.choice([1, 100, 5000])))
-                tp = random.choice(assigned)
-                if random.random() < 0.1 and not self._stop_reading.is_set():
-                    await consumer.seek(tp, random.randrange(1 + positions[tp]))
-                    process.move(_key(tp))
-
-    def _on_the_volatile(self, random: Random, clients: Any) -> None:
-        """A topic that comes and goes: the clients outlive it, and see nothing that was not sent."""
-        sent, number = set(), 0
-        producer = clients.producer(acks=1, delivery_timeout_ms=20_000, request_timeout_ms=5000)
-        with clients.consumer(VOLATILE, auto_offset_reset="earliest") as consumer:
-            while not self._stop_reading.is_set():
-                value = b"v%d" % number
-                sent.add(value)
-                number += 1
-                producer.send(VOLATILE, value)
-                self._see(sent, consumer.poll(0.02))
-            last = b"v-last"
-            sent.add(last)
-            producer.send(VOLATILE, last).result(PATIENCE_S)
-            ends_at = 0.0
-            while last not in self._see(sent, consumer.poll(0.2)):
-                ends_at = self._deadline(ends_at)
-        producer.close()
-
-    def _see(self, sent: set[bytes], records: list[Any]) -> set[bytes]:
-        seen = {record.value for record in records}
-        self.complaints += [f"{value!r} was never sent" for value in seen - sent]
-        return seen
+                note(process, consumer.poll(0.1))
 
     # --- the end ------------------------------------------------------------------------------------------
 
-    def _note_ends(self, clients: Any) -> None:
-        tps = [TopicPartition(STEADY, partition) for partition in range(self._partitions)]
-        with clients.consumer(STEADY) as consumer:
+    def _note_ends(self) -> None:
+        tps = [TopicPartition(self.topic, partition) for partition in range(self._partitions)]
+        with self._cluster.clients.consumer(self.topic) as consumer:
             self._ends = consumer.end_offsets(*tps, timeout=PATIENCE_S)
 
-    def _is_at_end(self, assigned: Any, position: Callable[[TopicPartition], int]) -> bool:
-        """Whether everything was read, once it is known where that ends."""
-        if not self._stop_reading.is_set() or self._ends is None:
+    def _has_read_all(self, consumer: Any) -> bool:
+        """Whether a consumer of all partitions is at their ends, once it is known where they end."""
+        if not self._stop_reading.is_set() or not self._ends.keys() <= set(consumer.assignment()):
             return False
-        is_all = len(assigned) in (4, self._partitions)
-        return is_all and all(position(tp) >= self._ends[tp] for tp in assigned)
+        return all(consumer.position(tp, PATIENCE_S) >= end for tp, end in self._ends.items())
 
     def _deadline(self, ends_at: float) -> float:
-        """Fails when it is past; starts counting once there is an end to reach."""
+        """When a consumer must have read everything, 0.0 while it need not. Fails when that is past."""
         if not self._stop_reading.is_set():
             return 0.0
         now = time.monotonic()
-        assert not ends_at or now < ends_at, "the reader has stalled"
+        assert not ends_at or now < ends_at, f"the consumer has stalled\n{self._cluster.evidence()}"
         return ends_at or now + PATIENCE_S
 
-    def _read_all(self, clients: Any) -> None:
+    def _read_all(self) -> None:
         process = self.history.process("final")
-        assert self._ends is not None
-        with clients.consumer(STEADY, auto_offset_reset="earliest") as consumer:
-            ends_at = time.monotonic() + PATIENCE_S
-            while any(consumer.position(tp) < end for tp, end in self._ends.items()):
-                assert time.monotonic() < ends_at, "the last reader has stalled"
-                _note(process, consumer.poll(0.2, 10_000))
+        with self._cluster.clients.consumer(self.topic, auto_offset_reset="earliest") as consumer:
+            ends_at = 0.0
+            while not self._has_read_all(consumer):
+                ends_at = self._deadline(ends_at)
+                note(process, consumer.poll(0.2, 10_000))
 
     # --- threads ------------------------------------------------------------------------------------------
 
     def _thread(self, work: Callable[..., None], *arguments: Any) -> threading.Thread:
-        random = Random(self._random.random())
-
         def run() -> None:
             try:
-                work(random, *arguments)
+                work(*arguments)
             except Exception:  # noqa: BLE001 - whatever it is, it belongs into the report
-                self.complaints.append(f"{work.__name__}: {traceback.format_exc()}")
+                self.complaints.append(f"{work.__name__} {arguments}: {traceback.format_exc()}")
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
@@ -330,33 +285,14 @@ class Workload:
                 self.complaints.append(f"{name} has stalled")
 
 
-def _record(random: Random, value: bytes) -> dict[str, Any]:
-    return {
-        "value": value + b" " * random.choice([0, 0, 0, 50, 700]),
-        "key": None if random.random() < 0.5 else value,
-        "headers": [("value", value)],
-    }
-
-
-def _key(tp: TopicPartition) -> str:
-    return f"{tp.topic}-{tp.partition}"
-
-
-def _note(process: Process, records: list[Any]) -> None:
-    """Take what one poll returned into the history."""
+def note(process: Process, records: list[Any]) -> None:
+    """Take what one poll returned into the history. A record whose key or header is not its value is another
+    record than any that was sent."""
     by_key: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
     for record in records:
         value = record.value.rstrip(b" ")
-        is_whole = record.key in (None, value) and tuple(record.headers) == (("value", value),)
-        name = f"{record.topic}-{record.partition}"
-        by_key[name].append((record.offset, value if is_whole else b"mixed up: " + value))
+        is_whole = record.key in (None, value) and tuple(record.headers) in ((), (("value", value),))
+        read = (record.offset, value if is_whole else b"mixed up: " + value)
+        by_key[f"{record.topic}-{record.partition}"].append(read)
     for key, reads in by_key.items():
         process.poll(key, reads)
-
-
-def _settle(send: Any, offset: int, error: BaseException | None) -> None:
-    if error is None:
-        if offset >= 0:
-            send.ok(offset)  # else acks=0: nobody knows
-    elif isinstance(error, NOT_WRITTEN):
-        send.fail()

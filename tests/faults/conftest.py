@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from fault_cluster import FaultCluster
-    from workload import Workload
+    from fault_workload import Workload
 
 FIGURES = "faults"
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import headrace
 import pytest
+from fault_workload import Workload
 from kafka_load import KafkaLoad, Librdkafka, LibrdkafkaTransactions
-from workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fault_workload import Workload
 from headrace.protocol.errors import (
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
@@ -22,7 +23,6 @@ from headrace.protocol.messages.control import (
 )
 from proxy import between
 from waiting import PATIENCE_S
-from workload import Workload
 
 if TYPE_CHECKING:
     from fault_cluster import FaultCluster, Server

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fault_cluster import SESSION_S, hold
+from fault_workload import Workload
 from proxy import Way, between, toward
-from workload import Workload
 
 if TYPE_CHECKING:
     from fault_cluster import FaultCluster

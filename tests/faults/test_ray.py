@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from fault_cluster import hold
+from fault_workload import Workload
 from headrace_command import Headrace
 from ray_machines import RayMachines, kill_process
-from workload import Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import headrace
 import pytest
 from fault_cluster import SESSION_S, hold
+from fault_workload import Workload
 from headrace import TopicPartition, errors
 from proxy import Way
 from waiting import PATIENCE_S
-from workload import Workload
 
 if TYPE_CHECKING:
     from fault_cluster import FaultCluster

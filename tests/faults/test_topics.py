@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import headrace
 import pytest
 from fault_cluster import hold
+from fault_workload import Workload
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import (
     AlterPartitionReassignmentsRequest,
@@ -18,7 +19,6 @@ from headrace.protocol.messages.control import (
     TopicPartitions,
 )
 from proxy import between
-from workload import Workload
 
 if TYPE_CHECKING:
     from fault_cluster import FaultCluster

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import headrace
 import pytest
+from fault_workload import note
 from headrace import TopicPartition, errors
 from headrace.protocol.coordinator_ids import partition_of_id
 from history import History, Op, outcome_of_abort
 from proxy import Way
 from waiting import PATIENCE_S, wait_for
-from workload import note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import pages
-import pytest
 from headrace.benchmarks.cells import GROUPS
 from headrace.clients.config import ENVIRONMENT_PREFIX, ClientConfigs
 from headrace.services.cli.main import cli
@@ -129,15 +128,16 @@ def test_the_tables_for_other_clients_name_what_those_clients_have() -> None:
     assert not [name for name in ours if name not in code() and name.rpartition(".")[2] not in code()]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in {*FOREIGN_PAGES, MIGRATING}])
-def test_every_name_exists(page: str) -> None:
+def test_every_name_exists() -> None:
     """Each word of a page that is set as code stands in the code: keys, options, fields, functions."""
-    groups = {group.id for group in GROUPS}
+    known = FOREIGN | {group.id for group in GROUPS}
     missing = {
-        word
+        (page, word)
+        for page in PAGES
+        if page not in {*FOREIGN_PAGES, MIGRATING}
         for span in spans(page)
         for word in re.findall(r"[A-Za-z_](?:[\w.\-]*\w)?", span)
-        if word not in code() and word not in FOREIGN | groups and word.rpartition(".")[2] not in code()
+        if word not in code() and word not in known and word.rpartition(".")[2] not in code()
     }
     assert not missing
 
@@ -148,21 +148,21 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_every_link_leads_somewhere(page: str) -> None:
+def test_every_link_leads_somewhere() -> None:
     """Relative links lead to files, their anchors to headings."""
-    targets = re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", text_of(page))
-    folder = (ROOT / page).parent
-    local = [(folder / to if to else ROOT / page, anchor) for to, anchor in targets if "://" not in to]
-    assert not [path for path, _ in local if not path.exists()]
-    assert not [(path.name, anchor) for path, anchor in local if anchor and anchor not in anchors(path)]
+    for page in PAGES:
+        targets = re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", text_of(page))
+        folder = (ROOT / page).parent
+        local = [(folder / to if to else ROOT / page, anchor) for to, anchor in targets if "://" not in to]
+        assert not [path for path, _ in local if not path.exists()], page
+        missing = [(path.name, anchor) for path, anchor in local if anchor and anchor not in anchors(path)]
+        assert not missing, page
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_every_make_target_exists(page: str) -> None:
+def test_every_make_target_exists() -> None:
     """And the variables that it is given."""
     makefile = (ROOT / "Makefile").read_text()
-    for call in command_lines(page, "make"):
+    for call in (call for page in PAGES for call in command_lines(page, "make")):
         for word in shlex.split(call, comments=True):
             name, is_variable, _ = word.partition("=")
             if is_variable:
@@ -171,10 +171,9 @@ def test_every_make_target_exists(page: str) -> None:
                 assert re.search(rf"^{re.escape(name)}:", makefile, re.MULTILINE), call
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_every_command_takes_what_is_shown_with_it(page: str) -> None:
+def test_every_command_takes_what_is_shown_with_it() -> None:
     """`headrace …`: the command and its long options."""
-    for call in command_lines(page, "headrace"):
+    for call in (call for page in PAGES for call in command_lines(page, "headrace")):
         if f"headrace {call}" in CELLS or call in ("…", "..."):
             continue
         words = shlex.split(call, comments=True)

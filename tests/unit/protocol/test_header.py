@@ -56,11 +56,11 @@ def test_facts_derived_from_the_fields() -> None:
     assert FIELDS._replace(attributes=0x40).delete_horizon_ms == 1000
 
 
-@pytest.mark.parametrize("length", range(HEADER_BYTES))
-def test_a_short_buffer_is_corrupt(length: int) -> None:
+def test_a_short_buffer_is_corrupt() -> None:
     """Cut at every byte of the header: an error, never a crash or a guess."""
-    with pytest.raises(CorruptMessageError):
-        read_batch_header(packed(FIELDS)[:length])
+    for length in range(HEADER_BYTES):
+        with pytest.raises(CorruptMessageError):
+            read_batch_header(packed(FIELDS)[:length])
 
 
 @pytest.mark.parametrize("magic", [0, 1, 3, -1])

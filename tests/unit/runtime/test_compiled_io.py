@@ -18,10 +18,9 @@ ROOT = Path(__file__).parents[3]
 MODULE = "headrace.storage_node.log.roll_rules"
 
 
-@pytest.mark.parametrize("name", sorted(HOT_MODULES))
-def test_hot_modules_exist(name: str) -> None:
-    """One that was moved would never be compiled again, and nobody would see it."""
-    assert source_of(name).is_file()
+def test_hot_modules_exist() -> None:
+    """A module that has moved is named by its new place: else it would run as Python, slower."""
+    assert not [name for name in HOT_MODULES if not source_of(name).is_file()]
 
 
 def test_only_a_build_of_the_very_source_is_found(tmp_path: Path) -> None:

@@ -44,16 +44,16 @@ def test_hostile_headers_give_a_wire_error(name: str) -> None:
         wire.decode_response_header(HOSTILE[name])
 
 
-@pytest.mark.parametrize("api", ALL_APIS, ids=lambda api: api.name)
 @pytest.mark.parametrize("name", [name for name in HOSTILE if name not in ("deep nesting", "bad utf-8")])
-def test_hostile_bodies_are_refused_or_decoded_into_the_declared_type(api: object, name: str) -> None:
+def test_hostile_bodies_are_refused_or_decoded_into_the_declared_type(name: str) -> None:
     """The same bytes as the body of every request: a WireError, or a value of exactly that request's type."""
-    served = wire.served_apis([api])[api.key]  # type: ignore[attr-defined, list-item]
-    try:
-        body = wire.decode_body(served.decode, HOSTILE[name], 1000, "body")
-    except wire.WireError:
-        return
-    assert type(body) is api.request  # type: ignore[attr-defined]
+    for api in ALL_APIS:
+        served = wire.served_apis([api])[api.key]
+        try:
+            body = wire.decode_body(served.decode, HOSTILE[name], 1000, "body")
+        except wire.WireError:
+            continue
+        assert type(body) is api.request, api.name
 
 
 def test_surplus_fields_that_nest_too_deep_are_refused() -> None:

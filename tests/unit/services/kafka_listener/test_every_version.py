@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 # kio cannot read the time -1 (no transaction is under way, no token), which Kafka's clients expect; the tests
 # with real clients read it.
 UNREADABLE = {38, 39, 40, 65}
-VERSIONS = [(api, version) for api in SERVED.values() for version in range(api.low, api.high + 1)]
-NAMES = [f"{api.name}-v{version}" for api, version in VERSIONS]
+every_api = pytest.mark.parametrize("api", SERVED.values(), ids=[api.name for api in SERVED.values()])
+
+
+def versions_of(api: KafkaApi) -> range:
+    """The versions of an api that are served."""
+    return range(api.low, api.high + 1)
 
 
 def call_of(api: KafkaApi, version: int, plane: FakePlane, **values: Any) -> Call:
@@ -31,9 +35,14 @@ def call_of(api: KafkaApi, version: int, plane: FakePlane, **values: Any) -> Cal
     return plane.call(api, version, example_request(api.key, version, **values))
 
 
-@pytest.mark.parametrize(("api", "version"), VERSIONS, ids=NAMES)
-def test_requests_are_read_whole(api: KafkaApi, version: int) -> None:
-    """What one side writes the other reads, header included; and no piece of it goes for a whole one."""
+@every_api
+def test_requests_are_read_whole(api: KafkaApi) -> None:
+    """What a client writes is read, header included, and a request that is cut anywhere is refused."""
+    for version in versions_of(api):
+        check_read_whole(api, version)
+
+
+def check_read_whole(api: KafkaApi, version: int) -> None:
     asked = example_request(api.key, version)
     frame = memoryview(request_frame(api.key, version, asked))
     shape = layout(api.key, version)
@@ -47,9 +56,14 @@ def test_requests_are_read_whole(api: KafkaApi, version: int) -> None:
             decoded(shape, frame[:end], start)
 
 
-@pytest.mark.parametrize(("api", "version"), VERSIONS, ids=NAMES)
-def test_a_failure_of_the_whole_can_be_told(api: KafkaApi, version: int) -> None:
-    """Whatever the version, with the code somewhere in it."""
+@every_api
+def test_every_response_can_carry_an_error(api: KafkaApi) -> None:
+    """The response to a request that fails as a whole has the error code somewhere in it."""
+    for version in versions_of(api):
+        check_error(api, version)
+
+
+def check_error(api: KafkaApi, version: int) -> None:
     plane = FakePlane(MetadataImage())
     call = call_of(api, version, plane)
     call.answer(api.failed(call, 89, "too much"))
@@ -64,14 +78,15 @@ def test_a_failure_of_the_whole_can_be_told(api: KafkaApi, version: int) -> None
         assert told_instead(api.key, version).get(89, 89) in codes(answer)
 
 
-@pytest.mark.parametrize(("api", "version"), VERSIONS, ids=NAMES)
-def test_a_handler_asks_or_answers(api: KafkaApi, version: int) -> None:
+@every_api
+def test_handler_forwards_or_answers(api: KafkaApi) -> None:
     """No version of a request breaks its handler, even on a node that knows no topic."""
-    plane = FakePlane(MetadataImage())
-    call_of(api, version, plane).start()
-    assert len(plane.asked) + len(plane.sent) + plane.is_hung_up == 1
-    for sent in plane.sent if api.key not in UNREADABLE else ():
-        answer_of(api.key, version, sent[4:])
+    for version in versions_of(api):
+        plane = FakePlane(MetadataImage())
+        call_of(api, version, plane).start()
+        assert len(plane.asked) + len(plane.sent) + plane.is_hung_up == 1, version
+        for sent in plane.sent if api.key not in UNREADABLE else ():
+            answer_of(api.key, version, sent[4:])
 
 
 def codes(answer: Any) -> set[int]:
