@@ -20,13 +20,13 @@ from ..protocol.metadata.records import ConfigRecord, FormatRecord
 from ..protocol.metadata.replay import replay
 from ..runtime.config import SECOND
 from ..runtime.stalls import LONG_STALL_MS
-from .state import leaders, reassignments
-from .state.brokers import Brokers
+from .state import draining, heartbeats, leaders, reassignments, registration
 from .state.client_quotas import decide_quotas, describe_quotas
 from .state.config_rules import ConfigSizes, live_config
 from .state.configs import MIN_ISR, Configs
 from .state.decision import Decision
 from .state.features import decide_features
+from .state.fencing import Fencing
 from .state.heartbeat_delays import HeartbeatDelays
 from .state.in_sync import decide_alter_partition
 from .state.laws import check_image
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from ..protocol.metadata.records import MetadataRecord
     from ..runtime.random_source import RandomSource
     from .config import ControllerConfig
+    from .state.cluster_state import ClusterState
     from .state.mutation_quotas import Charge
-    from .state.standing import Standing
 
     _Decide = Callable[[Any, int], Decision]  # of a request at a time in ms
 
@@ -73,8 +73,8 @@ class Controller:
         self._config = live_config(config, image)
         self._balance_due_ms = now_ms + self._balance_interval_ms
         self._unclean_due_ms = now_ms + self._config.unclean_leader_election_interval_ms
-        self._brokers = Brokers(self._config, self.sessions)
-        self.notes = self._brokers.notes
+        fencing = self._fencing = Fencing(self._config, self.sessions)
+        self.notes = fencing.notes
         self._sizes = ConfigSizes(image, config.max_config_bytes)
         self._topics = Topics(self._config, randomness, self._sizes, self.sessions.cordoned)
         self._configs = Configs(config, self._sizes)
@@ -82,22 +82,20 @@ class Controller:
         self._decide: dict[type, _Decide] = {
             control.BrokerRegistrationRequest: _answered(
                 control.BrokerRegistrationResponse,
-                lambda r, now_ms: self._brokers.decide_registration(self.image, r, now_ms),
+                lambda r, now_ms: registration.decide_registration(fencing, self.image, r, now_ms),
             ),
             control.BrokerHeartbeatRequest: _answered(
                 control.BrokerHeartbeatResponse,
-                lambda r, now_ms: self._brokers.decide_heartbeat(self.image, r, now_ms),
+                lambda r, now_ms: heartbeats.decide_heartbeat(fencing, self.image, r, now_ms),
             ),
             control.UnregisterBrokerRequest: _answered(
                 control.UnregisterBrokerResponse,
-                lambda r, _: self._brokers.decide_unregistration(self.image, r),
+                lambda r, _: registration.decide_unregistration(fencing, self.image, r),
             ),
             control.CreateTopicsRequest: self._charged(self._topics.decide_create),
             control.DeleteTopicsRequest: self._charged(self._topics.decide_delete),
             control.CreatePartitionsRequest: self._charged(self._topics.decide_grow),
-            control.IncrementalAlterConfigsRequest: lambda r, _: self._configs.decide_alter(
-                self._standing, r
-            ),
+            control.IncrementalAlterConfigsRequest: lambda r, _: self._configs.decide_alter(self._cluster, r),
             control.DescribeConfigsRequest: lambda r, _: self._configs.describe(self.image, r),
             control.ListConfigResourcesRequest: (lambda r, _: self._configs.list_resources(self.image, r)),
             quotas.DescribeClientQuotasRequest: (lambda r, _: describe_quotas(self.image, r)),
@@ -106,26 +104,26 @@ class Controller:
             control.AlterPartitionRequest: _answered(
                 control.AlterPartitionResponse,
                 lambda r, _: decide_alter_partition(
-                    self._standing, r, self._config.max_partitions_per_request
+                    self._cluster, r, self._config.max_partitions_per_request
                 ),
             ),
             control.ElectLeadersRequest: _answered(
                 control.ElectLeadersResponse,
                 lambda r, _: leaders.decide_elect_leaders(
-                    self._standing, r, self._config.max_partitions_per_request
+                    self._cluster, r, self._config.max_partitions_per_request
                 ),
             ),
             control.AlterPartitionReassignmentsRequest: _answered(
                 control.AlterPartitionReassignmentsResponse,
                 lambda r, _: reassignments.decide_reassign(
-                    self._standing, r, self._config.max_partitions_per_request
+                    self._cluster, r, self._config.max_partitions_per_request
                 ),
             ),
             control.ListPartitionReassignmentsRequest: (
                 lambda r, _: reassignments.list_reassignments(self.image, r)
             ),
             control.DrainNodeRequest: _answered(
-                control.DrainNodeResponse, lambda r, _: self._brokers.decide_drain(self.image, r)
+                control.DrainNodeResponse, lambda r, _: draining.decide_drain(fencing, self.image, r)
             ),
             AllocateProducerIdsRequest: _answered(
                 AllocateProducerIdsResponse, lambda r, _: decide_allocate(self.image, r)
@@ -154,7 +152,7 @@ class Controller:
         again until there are none."""
         return (
             self._decide_elr_config()
-            or self._brokers.decide_expiry(self.image, now_ms)
+            or self._fencing.decide_expiry(self.image, now_ms)
             or self.decide_balance(now_ms)
             or self.decide_unclean(now_ms)
         )
@@ -168,18 +166,18 @@ class Controller:
     def note_ended(self, incarnation_ids: Set[bytes]) -> None:
         """These processes of nodes have ended, says who supervises them: `decide_expiry` fences what they
         registered, and nothing that was registered by others, under the same node ids or not."""
-        self._brokers.note_ended(self.image, incarnation_ids)
+        self._fencing.note_ended(self.image, incarnation_ids)
 
     def note_disconnected(self, node_id: int, broker_epoch: int, now_ms: int) -> None:
         """The connection on which a registered node sent its heartbeats has ended."""
-        self._brokers.note_disconnected(self.image, node_id, broker_epoch, now_ms)
+        self._fencing.note_disconnected(self.image, node_id, broker_epoch, now_ms)
 
     def decide_balance(self, now_ms: int) -> tuple[MetadataRecord, ...]:
         """Bring preferred leaders back, if that is due: at most MAX_ELECTIONS now, the rest a tick later."""
         if not self._config.auto_leader_rebalance_enable or now_ms < self._balance_due_ms:
             return ()
         percentage = self._config.leader_imbalance_per_broker_percentage
-        elections = leaders.decide_balance(self._standing, percentage)
+        elections = leaders.decide_balance(self._cluster, percentage)
         records, wait_ms = self._bounded(elections, self._balance_interval_ms)
         self._balance_due_ms = now_ms + wait_ms
         if records:
@@ -191,7 +189,7 @@ class Controller:
         `decide_balance` is."""
         if now_ms < self._unclean_due_ms:
             return ()
-        elections = leaders.decide_unclean(self._standing)
+        elections = leaders.decide_unclean(self._cluster)
         records, wait_ms = self._bounded(elections, self._config.unclean_leader_election_interval_ms)
         self._unclean_due_ms = now_ms + wait_ms
         return records
@@ -224,15 +222,15 @@ class Controller:
 
     def _reconfigure(self) -> None:
         """Act by the cluster's configs; what comes at intervals comes as soon as the new ones say."""
-        self._config = self._brokers.config = self._topics.config = live_config(self._own, self.image)
+        self._config = self._fencing.config = self._topics.config = live_config(self._own, self.image)
         now_ms = self._last_tick_ms
         self._balance_due_ms = min(self._balance_due_ms, now_ms + self._balance_interval_ms)
         unclean_ms = self._config.unclean_leader_election_interval_ms
         self._unclean_due_ms = min(self._unclean_due_ms, now_ms + unclean_ms)
 
     @property
-    def _standing(self) -> Standing:
-        return self._brokers.standing(self.image)
+    def _cluster(self) -> ClusterState:
+        return self._fencing.cluster(self.image)
 
     @property
     def _balance_interval_ms(self) -> int:

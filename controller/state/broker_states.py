@@ -1,7 +1,7 @@
-"""The states of a node id, as the controller holds them, and the records that move it between them. Pure.
+"""The states of a node id at the controller, and the records that change them. Pure.
 
-The table decides: `move` makes the record of the state that the table gives, and nothing else makes one, but
-for a drain that is noted at a fenced node. Source: Kafka ClusterControlManager.java and
+All such records are made here, by `move`, from the table; the one exception is `shutdown_flag` of a fenced
+node. Source: Kafka ClusterControlManager.java and
 BrokerHeartbeatManager.java.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class BrokerState(Enum):
-    """What the controller holds of a node id."""
+    """The state of a node id."""
 
     UNREGISTERED = "unregistered"
     FENCED = "fenced"
@@ -32,13 +32,13 @@ class BrokerState(Enum):
 
 
 class BrokerEvent(Enum):
-    """What may move a node from one state to another."""
+    """Events that change the state of a node."""
 
     REGISTERED = "registered"
     CAUGHT_UP = "caught up with the metadata log"
     CAUGHT_UP_DRAINED = "caught up, still drained"
     SHUTDOWN_BEGUN = "asked to shut down, or drained"
-    RESUMED = "drain taken back"
+    RESUMED = "drain ended"
     FENCED = "fenced: session expired, requested by the node, shut down, or registered again"
     UNREGISTERED = "removed for good"
 
@@ -63,7 +63,7 @@ TRANSITIONS: dict[BrokerState, dict[BrokerEvent, BrokerState]] = {
 
 
 def state_of(image: MetadataImage, node_id: int) -> BrokerState:
-    """The state that the image gives a node id."""
+    """The state of a node id in the image."""
     broker = image.brokers.get(node_id)
     return BrokerState.UNREGISTERED if broker is None else _state_of(broker)
 
@@ -75,13 +75,13 @@ def _state_of(broker: BrokerRegistration) -> BrokerState:
 
 
 def next_state(state: BrokerState, event: BrokerEvent) -> BrokerState:
-    """Where `event` leads from `state`. Errors: AssertionError if the table does not allow it: a bug."""
+    """The state after `event`. Errors: AssertionError if the table does not allow it."""
     assert event in TRANSITIONS[state], f"{event} is not possible in state {state}"
     return TRANSITIONS[state][event]
 
 
 def move(broker: BrokerRegistration, event: BrokerEvent) -> MetadataRecord:
-    """The record by which `event` brings a registered node into its next state. Errors: as `next_state`."""
+    """The record of `event` for a registered node. Errors: as `next_state`."""
     before = _state_of(broker)
     after = next_state(before, event)
     node_id, epoch = broker.node_id, broker.broker_epoch
@@ -93,3 +93,17 @@ def move(broker: BrokerRegistration, event: BrokerEvent) -> MetadataRecord:
         return UnfenceBrokerRecord(node_id, epoch)
     is_leaving = after is BrokerState.SHUTTING_DOWN
     return BrokerRegistrationChangeRecord(node_id, epoch, in_controlled_shutdown=is_leaving)
+
+
+def shutdown_flag(broker: BrokerRegistration, *, in_controlled_shutdown: bool) -> list[MetadataRecord]:
+    """The record that begins or ends a controlled shutdown or drain, if that changes anything."""
+    if broker.in_controlled_shutdown == in_controlled_shutdown:
+        return []
+    if not broker.is_fenced:
+        return [move(broker, BrokerEvent.SHUTDOWN_BEGUN if in_controlled_shutdown else BrokerEvent.RESUMED)]
+    # The node stays fenced; the flag decides between CAUGHT_UP and CAUGHT_UP_DRAINED later.
+    return [
+        BrokerRegistrationChangeRecord(
+            broker.node_id, broker.broker_epoch, in_controlled_shutdown=in_controlled_shutdown
+        )
+    ]

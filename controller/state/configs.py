@@ -47,13 +47,13 @@ from ...runtime.config import text_of
 from ...storage_node.configs.config_entries import Describer, existing
 from .config_rules import TOPIC_KEYS, ConfigSizes, Inheritance, Keys, keys_of, live_config
 from .decision import Decision
-from .partition_changes import Wish, change_partition
+from .partition_changes import Target, change_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..config import ControllerConfig
-    from .standing import Standing
+    from .cluster_state import ClusterState
 
 MIN_ISR = "min.insync.replicas"
 MAX_CHANGES = 200  # Bound: changes of one resource; several times the keys that exist
@@ -122,9 +122,9 @@ class Configs:
     own: ControllerConfig
     sizes: ConfigSizes
 
-    def decide_alter(self, standing: Standing, request: IncrementalAlterConfigsRequest) -> Decision:
+    def decide_alter(self, cluster: ClusterState, request: IncrementalAlterConfigsRequest) -> Decision:
         """Each resource succeeds or fails as a whole and on its own; those before it count for the next."""
-        image = standing.image
+        image = cluster.image
         self._check_count(len(request.resources))
         records: list[MetadataRecord] = []
         results = []
@@ -140,7 +140,7 @@ class Configs:
                 results.append(ItemError(alter.resource.name))
                 records.extend(made)
         records.extend(
-            _min_isr_changes(standing, [each for each in records if isinstance(each, ConfigRecord)])
+            _min_isr_changes(cluster, [each for each in records if isinstance(each, ConfigRecord)])
         )
         if request.validate_only:
             records.clear()
@@ -200,19 +200,19 @@ class Configs:
             raise InvalidRequestError(f"{count} resources in one request, at most {limit}")
 
 
-def _min_isr_changes(standing: Standing, changed: list[ConfigRecord]) -> Iterator[PartitionChangeRecord]:
+def _min_isr_changes(cluster: ClusterState, changed: list[ConfigRecord]) -> Iterator[PartitionChangeRecord]:
     """What a new min.insync.replicas changes of the partitions that it holds for."""
     values = {
         (each.resource_type, each.resource_name): each.value for each in changed if each.name == MIN_ISR
     }
     if not values:
         return
-    image = standing.image
-    cluster = values.get(CLUSTER_DEFAULT, image.configs.get(CLUSTER_DEFAULT, {}).get(MIN_ISR))
+    image = cluster.image
+    default = values.get(CLUSTER_DEFAULT, image.configs.get(CLUSTER_DEFAULT, {}).get(MIN_ISR))
     for topic in image.topics.values():
         key = (TOPIC_RESOURCE, topic.name)
         own = values.get(key, image.configs.get(key, {}).get(MIN_ISR))
-        before, after = standing.min_isr(topic.name), int(own or cluster or 1)
+        before, after = cluster.min_isr(topic.name), int(own or default or 1)
         for number, partition in enumerate(topic.partitions):
             record = None
             count = len(partition.replicas)
@@ -221,8 +221,8 @@ def _min_isr_changes(standing: Standing, changed: list[ConfigRecord]) -> Iterato
                 # the ISR. It would go on acknowledging by the old value what those it drops do not have.
                 record = PartitionChangeRecord(topic.topic_id, number)
             elif after < before and partition.elr:
-                rules = standing.rules(topic, number)._replace(min_isr=after)
-                record = change_partition(topic.topic_id, number, partition, Wish(), rules)
+                rules = cluster.rules(topic, number)._replace(min_isr=after)
+                record = change_partition(topic.topic_id, number, partition, Target(), rules)
             if record is not None:
                 yield record
 

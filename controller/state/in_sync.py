@@ -31,25 +31,25 @@ from ...protocol.messages.control import (
 )
 from ...protocol.metadata.image import RECOVERED, RECOVERING
 from ...protocol.metadata.replay import changed_partition
+from .cluster_state import check_broker_epoch
 from .decision import Decision
 from .elections import drain, offline, reassignment
-from .partition_changes import Wish, change_partition
-from .standing import check_broker_epoch
+from .partition_changes import Target, change_partition
 
 if TYPE_CHECKING:
     from ...protocol.metadata.image import MetadataImage, PartitionRegistration, TopicImage
     from ...protocol.metadata.records import PartitionChangeRecord
-    from .standing import Standing
+    from .cluster_state import ClusterState
 
 UNCHECKED_EPOCH = -1
 
 
 def decide_alter_partition(
-    standing: Standing, request: AlterPartitionRequest, max_partitions: int
+    cluster: ClusterState, request: AlterPartitionRequest, max_partitions: int
 ) -> Decision:
     """Each partition succeeds or fails on its own. Errors of the whole request: StaleBrokerEpochError,
     InvalidRequestError."""
-    image = standing.image
+    image = cluster.image
     check_broker_epoch(image, request.node_id, request.broker_epoch)
     if len(request.partitions) > max_partitions:
         raise InvalidRequestError(
@@ -63,11 +63,11 @@ def decide_alter_partition(
             if counts[item.topic_id, item.partition] > 1:
                 raise InvalidRequestError("the partition is named twice in one request")
             topic = _topic(image, item)
-            _check(standing, topic.partitions[item.partition], request.node_id, item)
+            _check(cluster, topic.partitions[item.partition], request.node_id, item)
         except KafkaError as error:
             results.append(_refused(image, item, error))
         else:
-            result, record = _altered(standing, topic, request.node_id, item)
+            result, record = _altered(cluster, topic, request.node_id, item)
             results.append(result)
             if record is not None:
                 records.append(record)
@@ -85,7 +85,7 @@ def _topic(image: MetadataImage, item: AlterPartitionItem) -> TopicImage:
 
 
 def _check(
-    standing: Standing, partition: PartitionRegistration, node_id: int, item: AlterPartitionItem
+    cluster: ClusterState, partition: PartitionRegistration, node_id: int, item: AlterPartitionItem
 ) -> None:
     _check_versions(partition, node_id, item)
     isr = [member for member, _ in item.isr]
@@ -101,8 +101,8 @@ def _check(
         if partition.leader_recovery_state == RECOVERED:
             raise InvalidRequestError("a leader that has recovered does not begin to recover")
     for member, broker_epoch in item.isr:
-        _check_eligible(standing.image, partition, member, broker_epoch)
-    joining = standing.full_nodes((item.topic_id, item.partition)) & {*isr} - {*partition.isr}
+        _check_eligible(cluster.image, partition, member, broker_epoch)
+    joining = cluster.full_nodes((item.topic_id, item.partition)) & {*isr} - {*partition.isr}
     if joining:
         raise IneligibleReplicaError(f"the disks of nodes {sorted(joining)} are full")
 
@@ -142,17 +142,17 @@ def _check_eligible(
 
 
 def _altered(
-    standing: Standing, topic: TopicImage, node_id: int, item: AlterPartitionItem
+    cluster: ClusterState, topic: TopicImage, node_id: int, item: AlterPartitionItem
 ) -> tuple[AlteredPartition, PartitionChangeRecord | None]:
     partition = topic.partitions[item.partition]
     isr = tuple(sorted(member for member, _ in item.isr))
-    rules = standing.rules(topic, item.partition)
+    rules = cluster.rules(topic, item.partition)
     strategy = reassignment if partition.adding_replicas or partition.removing_replicas else offline
-    if node_id not in standing.active:
+    if node_id not in cluster.active:
         isr = tuple(member for member in isr if member != node_id) or isr
         strategy = drain
-    wish = Wish(isr=isr, recovery_state=item.leader_recovery_state, elect=strategy)
-    record = change_partition(topic.topic_id, item.partition, partition, wish, rules)
+    target = Target(isr=isr, recovery_state=item.leader_recovery_state, elect=strategy)
+    record = change_partition(topic.topic_id, item.partition, partition, target, rules)
     after = partition if record is None else changed_partition(partition, record)
     if after.leader == node_id:
         return _described(item, after), record

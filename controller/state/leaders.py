@@ -23,14 +23,14 @@ from ...protocol.messages.control import ElectLeadersRequest, ElectLeadersRespon
 from ...protocol.model import MAX_TOPIC_NAME_LENGTH, NO_NODE
 from .decision import Decision
 from .elections import preferred, unclean
-from .partition_changes import Wish
+from .partition_changes import Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...protocol.metadata.image import MetadataImage, TopicImage
     from ...protocol.metadata.records import PartitionChangeRecord
-    from .standing import Standing
+    from .cluster_state import ClusterState
 
 MAX_ELECTIONS = 1000  # Bound: elections of one step of time, as in Kafka; the next step does more
 
@@ -42,11 +42,13 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
-def decide_elect_leaders(standing: Standing, request: ElectLeadersRequest, max_partitions: int) -> Decision:
+def decide_elect_leaders(
+    cluster: ClusterState, request: ElectLeadersRequest, max_partitions: int
+) -> Decision:
     """Each partition succeeds or fails on its own. Errors of the whole request: InvalidRequestError."""
     if request.election_type not in tuple(ElectionType):
         raise InvalidRequestError(f"election type {request.election_type}")
-    asked = _asked(standing.image, request, max_partitions)
+    asked = _asked(cluster.image, request, max_partitions)
     records: list[PartitionChangeRecord] = []
     results = []
     seen: set[tuple[str, int]] = set()
@@ -55,7 +57,7 @@ def decide_elect_leaders(standing: Standing, request: ElectLeadersRequest, max_p
             if (name, number) in seen:
                 raise InvalidRequestError("the partition is named twice in one request")
             seen.add((name, number))
-            records.append(_elect(standing, name, number, request.election_type))
+            records.append(_elect(cluster, name, number, request.election_type))
         except ElectionNotNeededError as error:
             if request.topics is not None:
                 results.append(PartitionError(name, number, error.code, str(error)))
@@ -63,31 +65,31 @@ def decide_elect_leaders(standing: Standing, request: ElectLeadersRequest, max_p
             results.append(PartitionError(name[:MAX_TOPIC_NAME_LENGTH], number, error.code, str(error)))
         else:
             results.append(PartitionError(name, number))
-    offset = standing.image.offset + len(records)
+    offset = cluster.image.offset + len(records)
     return Decision(tuple(records), ElectLeadersResponse(0, "", tuple(results), offset))
 
 
-def decide_balance(standing: Standing, percentage: int) -> Iterator[PartitionChangeRecord]:
+def decide_balance(cluster: ClusterState, percentage: int) -> Iterator[PartitionChangeRecord]:
     """Bring preferred leaders back to nodes that lead too few of what prefers them."""
-    due = _imbalanced_nodes(standing, percentage)
+    due = _imbalanced_nodes(cluster, percentage)
     if not due:
         return
-    for topic in standing.image.topics.values():
+    for topic in cluster.image.topics.values():
         for number, partition in enumerate(topic.partitions):
             if partition.replicas[0] in due and partition.leader != partition.replicas[0]:
-                record = _preferred(standing, topic, number)
+                record = _preferred(cluster, topic, number)
                 if record is not None:
                     yield record
 
 
-def decide_unclean(standing: Standing) -> Iterator[PartitionChangeRecord]:
+def decide_unclean(cluster: ClusterState) -> Iterator[PartitionChangeRecord]:
     """Leaders for leaderless partitions whose topics would rather lose records than wait."""
-    for topic in standing.image.topics.values():
-        if not standing.is_unclean_allowed(topic.name):
+    for topic in cluster.image.topics.values():
+        if not cluster.is_unclean_allowed(topic.name):
             continue
         for number, partition in enumerate(topic.partitions):
             if partition.leader == NO_NODE:
-                record = standing.change(topic, number, Wish(elect=unclean))
+                record = cluster.change(topic, number, Target(elect=unclean))
                 if record is not None and record.leader is not None:
                     yield record
 
@@ -101,15 +103,15 @@ def _asked(image: MetadataImage, request: ElectLeadersRequest, max_partitions: i
     return [(topic.topic, number) for topic in request.topics for number in topic.partitions]
 
 
-def _elect(standing: Standing, name: str, number: int, election_type: int) -> PartitionChangeRecord:
-    topic = standing.image.topics.get(name)
+def _elect(cluster: ClusterState, name: str, number: int, election_type: int) -> PartitionChangeRecord:
+    topic = cluster.image.topics.get(name)
     if topic is None or not 0 <= number < len(topic.partitions):
         raise UnknownTopicOrPartitionError(f"there is no partition {number} of topic {name[:249]!r}")
     partition = topic.partitions[number]
     if election_type == ElectionType.PREFERRED:
         if partition.leader == partition.replicas[0]:
             raise ElectionNotNeededError(f"node {partition.leader} leads already")
-        record = _preferred(standing, topic, number)
+        record = _preferred(cluster, topic, number)
         if record is None:
             raise PreferredLeaderNotAvailableError(
                 f"node {partition.replicas[0]} is not in sync or not active"
@@ -117,27 +119,27 @@ def _elect(standing: Standing, name: str, number: int, election_type: int) -> Pa
         return record
     if partition.leader != NO_NODE:
         raise ElectionNotNeededError(f"node {partition.leader} leads")
-    record = standing.change(topic, number, Wish(elect=unclean))
+    record = cluster.change(topic, number, Target(elect=unclean))
     if record is None or record.leader is None:
         raise EligibleLeadersNotAvailableError(f"none of {partition.replicas} is active")
     return record
 
 
-def _preferred(standing: Standing, topic: TopicImage, number: int) -> PartitionChangeRecord | None:
-    record = standing.change(topic, number, Wish(elect=preferred))
+def _preferred(cluster: ClusterState, topic: TopicImage, number: int) -> PartitionChangeRecord | None:
+    record = cluster.change(topic, number, Target(elect=preferred))
     first = topic.partitions[number].replicas[0]
     return record if record is not None and record.leader == first else None
 
 
-def _imbalanced_nodes(standing: Standing, percentage: int) -> frozenset[int]:
+def _imbalanced_nodes(cluster: ClusterState, percentage: int) -> frozenset[int]:
     preferring: Counter[int] = Counter()
     elsewhere: Counter[int] = Counter()
-    for topic in standing.image.topics.values():
+    for topic in cluster.image.topics.values():
         for partition in topic.partitions:
             preferring[partition.replicas[0]] += 1
             elsewhere[partition.replicas[0]] += partition.leader != partition.replicas[0]
     return frozenset(
         node_id
         for node_id, count in elsewhere.items()
-        if node_id in standing.active and count * 100 > percentage * preferring[node_id]
+        if node_id in cluster.active and count * 100 > percentage * preferring[node_id]
     )

@@ -1,7 +1,7 @@
-"""What happens to storage nodes, in words for the controller's log. Pure: the shell writes the lines.
+"""Log lines of the controller about storage nodes. Pure: the shell writes them.
 
-Each note names the node, its broker epoch, the reason, and how many leaderships move and where.
-Bound: notes that the shell has not taken; a simulation never takes them.
+Each names the node, its broker epoch, the reason, and how many leaderships move to which nodes.
+Bound: the newest MAX_NOTES lines are kept until the shell takes them; a simulation never does.
 """
 
 from __future__ import annotations
@@ -17,53 +17,53 @@ if TYPE_CHECKING:
 
     from ...protocol.metadata.image import BrokerRegistration, MetadataImage
     from ...protocol.metadata.records import MetadataRecord
-    from .sessions import Silence
+    from .sessions import SessionExpiry
 
 MAX_NOTES = 1_000
 
 
 class Note(NamedTuple):
-    """A line of the log; `is_warning` if an operator should see it without looking for it."""
+    """One line, at level WARNING or INFO."""
 
     text: str
     is_warning: bool = False
 
 
 class NodeNotes:
-    """The notes since the shell last took them, in order."""
+    """The lines that the shell has not written yet, in order."""
 
     def __init__(self) -> None:
         self._notes: deque[Note] = deque(maxlen=MAX_NOTES)
 
     def take(self) -> tuple[Note, ...]:
-        """All of them; they are not given again."""
+        """Remove and return all lines."""
         notes = tuple(self._notes)
         self._notes.clear()
         return notes
 
     def say(self, text: str, *, is_warning: bool = False) -> None:
-        """Note something that moves no leadership."""
+        """Add a line as it is."""
         self._notes.append(Note(text, is_warning))
 
     def moved(
         self,
         image: MetadataImage,
-        what: str,
+        event: str,
         records: Sequence[MetadataRecord],
         *,
         is_warning: bool = False,
     ) -> None:
-        """Note what happens to a node, and what `records`, which follow `image`, move because of it."""
-        self._notes.append(Note(f"{what}; {leader_moves(image, records)}", is_warning))
+        """Add a line about `event` and the leaderships that `records`, decided on `image`, move."""
+        self._notes.append(Note(f"{event}; {leader_moves(image, records)}", is_warning))
 
 
 def named(broker: BrokerRegistration) -> str:
-    """The node as every note names it."""
+    """The node's id and broker epoch, for a line."""
     return f"node {broker.node_id} (broker epoch {broker.broker_epoch})"
 
 
 def leader_moves(image: MetadataImage, records: Sequence[MetadataRecord]) -> str:
-    """How many partitions get another leader by `records`, by the new leader."""
+    """The numbers of partitions that `records` give another leader, by the new leader."""
     moves: Counter[int] = Counter()
     for record in records:
         if isinstance(record, PartitionChangeRecord) and record.leader is not None:
@@ -77,12 +77,12 @@ def leader_moves(image: MetadataImage, records: Sequence[MetadataRecord]) -> str
     return text + (f"; {leaderless} partitions are left without a leader" if leaderless else "")
 
 
-def why_silent(silence: Silence) -> str:
-    """Why a session has run out."""
-    heard = f"last heartbeat {silence.silent_ms} ms ago"
-    if silence.is_reported_dead:
-        return f"its process has ended, as Ray reports; {heard}"
-    if silence.silent_ms < silence.timeout_ms:
-        return f"its connection ended {silence.gone_ms} ms ago and no heartbeat came since; {heard}"
-    late = f"its heartbeats of the last minute were up to {silence.longest_late_ms} ms late"
-    return f"session timeout: {heard}, expected within {silence.timeout_ms} ms ({late})"
+def why_expired(expiry: SessionExpiry) -> str:
+    """The reason of an expired session, for a line."""
+    last = f"last heartbeat {expiry.silent_ms} ms ago"
+    if expiry.is_reported_dead:
+        return f"Ray reported the end of its process; {last}"
+    if expiry.silent_ms < expiry.timeout_ms:
+        return f"its connection closed {expiry.disconnected_ms} ms ago, no heartbeat since; {last}"
+    late = f"its heartbeats of the last minute were up to {expiry.max_lateness_ms} ms late"
+    return f"session timeout of {expiry.timeout_ms} ms: {last} ({late})"

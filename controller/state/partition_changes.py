@@ -1,8 +1,8 @@
-"""What one partition becomes: from the ISR and replicas that it shall have to the record of the change. Pure.
+"""Builds the record that changes one partition, from its target ISR and target replicas. Pure.
 
-The order is Kafka's: a reassignment that can complete does; the ELR takes up who leaves the ISR; a leader is
-elected by a named strategy; ISR, ELR and the last known leader follow from who was elected. Invariants of the
-outcome: see `check_partition`.
+The steps are Kafka's: complete the reassignment if its target is in sync; keep replicas that leave an ISR
+below min.insync.replicas in the ELR; elect a leader by a strategy; derive ISR, ELR and the last known leader
+from the election. `check_partition` asserts the invariants of the result.
 Source: Kafka PartitionChangeBuilder.java, PartitionReassignmentReplicas.java, KIP-455, KIP-966.
 """
 
@@ -25,29 +25,29 @@ Nodes = tuple[int, ...]
 
 
 class Rules(NamedTuple):
-    """What holds for a partition while it is changed."""
+    """Conditions of a change that are not part of the partition's registration."""
 
     candidates: Set[int]  # the nodes that may lead it
-    min_isr: int = 1  # min.insync.replicas; more than the partition's replicas count as all of them
+    min_isr: int = 1  # min.insync.replicas, not bounded by the number of replicas
     is_last_leader_allowed: bool = True  # unclean.recovery.strategy=Balanced
-    avoided: Set[int] = frozenset()  # the nodes whose disk is full
+    avoided: Set[int] = frozenset()  # nodes whose replica has no free space
 
 
-class Wish(NamedTuple):
-    """What shall change. None leaves a fact as it is."""
+class Target(NamedTuple):
+    """The target of a change. None leaves a field as it is."""
 
     isr: Nodes | None = None
     replicas: Nodes | None = None
     adding: Nodes | None = None
     removing: Nodes | None = None
     recovery_state: int | None = None
-    lossy: frozenset[int] = frozenset()  # replicas that may have lost records: never in the ELR
+    lossy: frozenset[int] = frozenset()  # replicas that may have lost records: they leave the ELR
     elect: Callable[[Ballot], Elected] = offline
 
 
 @dataclass(slots=True)
-class _Target:
-    """The partition under construction; each step changes it in place."""
+class _Draft:
+    """The partition while it is changed, in place, by the steps."""
 
     isr: Nodes
     replicas: Nodes
@@ -60,138 +60,136 @@ class _Target:
 
 
 def change_partition(
-    topic_id: bytes, number: int, partition: PartitionRegistration, wish: Wish, rules: Rules
+    topic_id: bytes, number: int, partition: PartitionRegistration, target: Target, rules: Rules
 ) -> PartitionChangeRecord | None:
-    """The record that brings what is wished, with everything that follows from it; None if nothing
-    changes."""
-    target = _wished(partition, wish)
-    _complete(target)
-    _set_elr(partition, target, wish, rules)
-    _elect(partition, target, wish, rules)
-    _remember_leader(partition, target)
-    return _record(topic_id, number, partition, target)
+    """The record that brings the partition to `target`, with all derived fields; None if nothing changes."""
+    draft = _draft(partition, target)
+    _complete(draft)
+    _set_elr(partition, draft, target, rules)
+    _elect(partition, draft, target, rules)
+    _remember_leader(partition, draft)
+    return _record(topic_id, number, partition, draft)
 
 
 def completed_isr(isr: Nodes, replicas: Nodes, removing: Nodes) -> Nodes | None:
     """The ISR after a reassignment, or None while a replica of its target is not in sync."""
     kept = tuple(node for node in isr if node not in removing)
-    wanted = [node for node in replicas if node not in removing]
-    return kept if wanted and all(node in kept for node in wanted) else None
+    target = [node for node in replicas if node not in removing]
+    return kept if target and all(node in kept for node in target) else None
 
 
 def check_partition(partition: PartitionRegistration) -> None:
-    """Assert the laws of one partition, as far as it alone shows them."""
+    """Assert the invariants of one partition that need nothing else of the image."""
     replicas, isr, elr = set(partition.replicas), set(partition.isr), set(partition.elr)
     assert len(replicas) == len(partition.replicas) > 0, "replicas are distinct nodes"
     assert len(isr) == len(partition.isr), "ISR members are distinct"
     assert isr <= replicas, "the ISR is part of the replicas"
     assert elr <= replicas, "the ELR is part of the replicas"
     assert not isr & elr, "a node is in the ISR or in the ELR, not in both"
-    assert set(partition.last_known_elr) <= replicas, "the last leader is a replica"
-    assert set(partition.adding_replicas) <= replicas, "what is added is held already"
-    assert set(partition.removing_replicas) <= replicas, "what is removed is still held"
+    assert set(partition.last_known_elr) <= replicas, "the last known leader is a replica"
+    assert set(partition.adding_replicas) <= replicas, "adding replicas are replicas"
+    assert set(partition.removing_replicas) <= replicas, "removing replicas are replicas"
     assert not set(partition.adding_replicas) & set(partition.removing_replicas)
-    assert set(partition.removing_replicas) < replicas, "a reassignment leaves somebody"
-    assert isr or elr or partition.last_known_elr, "somebody is known to have been in sync"
+    assert set(partition.removing_replicas) < replicas, "a reassignment keeps at least one replica"
+    assert isr or elr or partition.last_known_elr, "ISR, ELR or last known leader is not empty"
     if partition.leader != NO_NODE:
-        assert partition.leader in isr, "the leader is in sync with itself"
-        assert not partition.last_known_elr, "the last leader is of interest only while there is none"
+        assert partition.leader in isr, "the leader is in the ISR"
+        assert not partition.last_known_elr, "a partition with a leader has no last known leader"
     assert partition.leader_recovery_state in (RECOVERED, RECOVERING)
 
 
-def _wished(partition: PartitionRegistration, wish: Wish) -> _Target:
-    return _Target(
-        isr=_or(wish.isr, partition.isr),
-        replicas=_or(wish.replicas, partition.replicas),
-        adding=_or(wish.adding, partition.adding_replicas),
-        removing=_or(wish.removing, partition.removing_replicas),
+def _draft(partition: PartitionRegistration, target: Target) -> _Draft:
+    return _Draft(
+        isr=_or(target.isr, partition.isr),
+        replicas=_or(target.replicas, partition.replicas),
+        adding=_or(target.adding, partition.adding_replicas),
+        removing=_or(target.removing, partition.removing_replicas),
         elr=partition.elr,
         last_known=partition.last_known_elr,
         recovery_state=(
-            partition.leader_recovery_state if wish.recovery_state is None else wish.recovery_state
+            partition.leader_recovery_state if target.recovery_state is None else target.recovery_state
         ),
         leader=partition.leader,
     )
 
 
-def _or(wished: Nodes | None, current: Nodes) -> Nodes:
-    return current if wished is None else wished
+def _or(target: Nodes | None, current: Nodes) -> Nodes:
+    return current if target is None else target
 
 
-def _complete(target: _Target) -> None:
-    """The reassignment completes in the same step in which the last replica of its target is in sync."""
-    if not target.adding and not target.removing:
+def _complete(draft: _Draft) -> None:
+    """Complete the reassignment if every replica of its target is in sync."""
+    if not draft.adding and not draft.removing:
         return
-    isr = completed_isr(target.isr, target.replicas, target.removing)
+    isr = completed_isr(draft.isr, draft.replicas, draft.removing)
     if isr is not None:
-        target.replicas = tuple(node for node in target.replicas if node not in target.removing)
-        target.isr, target.adding, target.removing = isr, (), ()
+        draft.replicas = tuple(node for node in draft.replicas if node not in draft.removing)
+        draft.isr, draft.adding, draft.removing = isr, (), ()
 
 
-def _set_elr(partition: PartitionRegistration, target: _Target, wish: Wish, rules: Rules) -> None:
-    """While the ISR is below min ISR the high watermark stands still, so who was in it at that point has
-    every record that was acknowledged, and stays eligible; from min ISR on only the ISR has."""
-    if len(target.isr) >= effective_min_isr(rules.min_isr, len(target.replicas)):
-        target.elr = ()
+def _set_elr(partition: PartitionRegistration, draft: _Draft, target: Target, rules: Rules) -> None:
+    """While the ISR is below min ISR the high watermark does not advance, so that replicas which leave the
+    ISR have every acknowledged record and stay eligible. From min ISR on only the ISR has them."""
+    if len(draft.isr) >= effective_min_isr(rules.min_isr, len(draft.replicas)):
+        draft.elr = ()
         return
-    known = {*partition.elr, *partition.isr}.intersection(target.replicas)
-    target.elr = tuple(sorted(known.difference(target.isr, wish.lossy)))
+    known = {*partition.elr, *partition.isr}.intersection(draft.replicas)
+    draft.elr = tuple(sorted(known.difference(draft.isr, target.lossy)))
 
 
-def _elect(partition: PartitionRegistration, target: _Target, wish: Wish, rules: Rules) -> None:
+def _elect(partition: PartitionRegistration, draft: _Draft, target: Target, rules: Rules) -> None:
     last = partition.last_known_elr if rules.is_last_leader_allowed else ()
-    last_leader = last[0] if len(last) == 1 and last[0] in target.replicas else NO_NODE
+    last_leader = last[0] if len(last) == 1 and last[0] in draft.replicas else NO_NODE
     ballot = Ballot(
-        target.replicas,
-        target.isr,
-        target.elr,
+        draft.replicas,
+        draft.isr,
+        draft.elr,
         partition.leader,
         rules.candidates,
         last_leader,
         rules.avoided,
     )
-    target.leader, is_clean = wish.elect(ballot)
-    if target.leader == NO_NODE or target.leader in target.isr:
+    draft.leader, is_clean = target.elect(ballot)
+    if draft.leader == NO_NODE or draft.leader in draft.isr:
         return
-    target.isr = (target.leader,)
+    draft.isr = (draft.leader,)
     if is_clean:
-        # The new ISR may reach min ISR at once, and then the ELR is over; or it is smaller than the wished
-        # one.
-        _set_elr(partition, target, wish, rules)
+        # The new ISR may be smaller than the target ISR, or reach min ISR, which empties the ELR.
+        _set_elr(partition, draft, target, rules)
     else:
-        target.elr, target.recovery_state = (), RECOVERING
+        draft.elr, draft.recovery_state = (), RECOVERING
 
 
-def _remember_leader(partition: PartitionRegistration, target: _Target) -> None:
-    """Who led last is remembered from the moment the ISR is empty until somebody leads again."""
-    if target.leader != NO_NODE:
-        target.last_known = ()
+def _remember_leader(partition: PartitionRegistration, draft: _Draft) -> None:
+    """Keep the last known leader from when the ISR is empty until the next election."""
+    if draft.leader != NO_NODE:
+        draft.last_known = ()
         return
-    target.last_known = tuple(node for node in target.last_known if node in target.replicas)
-    if target.isr or target.last_known:
+    draft.last_known = tuple(node for node in draft.last_known if node in draft.replicas)
+    if draft.isr or draft.last_known:
         return
-    # A partition that lost its leader while its last ISR member stayed in the ISR: an older log has such.
+    # Older metadata logs have partitions without a leader whose last ISR member stayed in the ISR.
     last = partition.leader if partition.leader != NO_NODE or len(partition.isr) != 1 else partition.isr[0]
-    target.last_known = (last,) if last in target.replicas else ()
+    draft.last_known = (last,) if last in draft.replicas else ()
 
 
 def _record(
-    topic_id: bytes, number: int, partition: PartitionRegistration, target: _Target
+    topic_id: bytes, number: int, partition: PartitionRegistration, draft: _Draft
 ) -> PartitionChangeRecord | None:
-    # A replica that goes must learn that its part is over even if the leader stays: the leader epoch rises.
-    is_bumped = target.leader != partition.leader or not set(partition.replicas) <= set(target.replicas)
+    # The leader epoch rises also when a replica is removed, so that the removed replica is fenced.
+    is_bumped = draft.leader != partition.leader or not set(partition.replicas) <= set(draft.replicas)
     record = PartitionChangeRecord(
         topic_id=topic_id,
         partition=number,
-        leader=target.leader if is_bumped else None,
-        isr=_changed(tuple(sorted(target.isr)), partition.isr),
-        replicas=_changed(target.replicas, partition.replicas),
-        adding_replicas=_changed(target.adding, partition.adding_replicas),
-        removing_replicas=_changed(target.removing, partition.removing_replicas),
-        elr=_changed(target.elr, partition.elr),
-        last_known_elr=_changed(target.last_known, partition.last_known_elr),
+        leader=draft.leader if is_bumped else None,
+        isr=_changed(tuple(sorted(draft.isr)), partition.isr),
+        replicas=_changed(draft.replicas, partition.replicas),
+        adding_replicas=_changed(draft.adding, partition.adding_replicas),
+        removing_replicas=_changed(draft.removing, partition.removing_replicas),
+        elr=_changed(draft.elr, partition.elr),
+        last_known_elr=_changed(draft.last_known, partition.last_known_elr),
         leader_recovery_state=(
-            None if target.recovery_state == partition.leader_recovery_state else target.recovery_state
+            None if draft.recovery_state == partition.leader_recovery_state else draft.recovery_state
         ),
     )
     return None if record == PartitionChangeRecord(topic_id, number) else record

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from ...protocol.errors import UnknownServerError
 from ...protocol.messages.transactions import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ...protocol.metadata.records import ProducerIdsRecord
+from .cluster_state import check_broker_epoch
 from .decision import Decision
-from .standing import check_broker_epoch
 
 if TYPE_CHECKING:
     from ...protocol.metadata.image import MetadataImage

@@ -30,13 +30,13 @@ from ...protocol.messages.control import (
 from ...protocol.model import MAX_TOPIC_NAME_LENGTH
 from .decision import Decision
 from .elections import reassignment, unclean
-from .partition_changes import Wish
+from .partition_changes import Target
 from .placement import check_not_cordoned
 
 if TYPE_CHECKING:
     from ...protocol.metadata.image import MetadataImage, PartitionRegistration, TopicImage
     from ...protocol.metadata.records import PartitionChangeRecord
-    from .standing import Standing
+    from .cluster_state import ClusterState
 
 MAX_REPLICATION_FACTOR = 32_767  # Kafka's: a signed short
 
@@ -44,7 +44,7 @@ Nodes = tuple[int, ...]
 
 
 def decide_reassign(
-    standing: Standing, request: AlterPartitionReassignmentsRequest, max_partitions: int
+    cluster: ClusterState, request: AlterPartitionReassignmentsRequest, max_partitions: int
 ) -> Decision:
     """Each partition succeeds or fails on its own. Errors of the whole request: InvalidRequestError."""
     count = sum(len(topic.partitions) for topic in request.topics)
@@ -60,18 +60,18 @@ def decide_reassign(
                 if (name, number) in seen:
                     raise InvalidRequestError("the partition is named twice in one request")
                 seen.add((name, number))
-                topic = _topic(standing.image, name, number)
+                topic = _topic(cluster.image, name, number)
                 if item.replicas is None:
-                    record = _cancelled(standing, topic, number)
+                    record = _cancelled(cluster, topic, number)
                 else:
                     allow = request.allow_replication_factor_change
-                    record = _started(standing, topic, number, item.replicas, allow_factor_change=allow)
+                    record = _started(cluster, topic, number, item.replicas, allow_factor_change=allow)
             except KafkaError as error:
                 results.append(PartitionError(name[:MAX_TOPIC_NAME_LENGTH], number, error.code, str(error)))
             else:
                 results.append(PartitionError(name, number))
                 records.extend(() if record is None else (record,))
-    offset = standing.image.offset + len(records)
+    offset = cluster.image.offset + len(records)
     reply = AlterPartitionReassignmentsResponse(0, "", tuple(results), offset)
     return Decision(tuple(records), reply)
 
@@ -110,26 +110,26 @@ def _topic(image: MetadataImage, name: str, number: int) -> TopicImage:
 
 
 def _started(
-    standing: Standing, topic: TopicImage, number: int, target: Nodes, *, allow_factor_change: bool
+    cluster: ClusterState, topic: TopicImage, number: int, target: Nodes, *, allow_factor_change: bool
 ) -> PartitionChangeRecord | None:
     partition = topic.partitions[number]
-    _check_target(standing.image, target)
+    _check_target(cluster.image, target)
     # Counted from what the partition had before a reassignment that this one replaces.
     factor = len(partition.replicas) - len(partition.removing_replicas)
     if not allow_factor_change and len(target) != factor:
         raise InvalidReplicationFactorError(
             f"the replication factor would change from {factor} to {len(target)}"
         )
-    check_not_cordoned(standing.cordoned, _without(target, partition.replicas))
+    check_not_cordoned(cluster.cordoned, _without(target, partition.replicas))
     original = _without(partition.replicas, partition.adding_replicas)
     removing = _without(partition.replicas, target)
-    wish = Wish(
+    change = Target(
         replicas=target + removing,
         adding=tuple(sorted(_without(target, original))),
         removing=removing,
         elect=reassignment,
     )
-    return standing.change(topic, number, wish)
+    return cluster.change(topic, number, change)
 
 
 def _check_target(image: MetadataImage, target: Nodes) -> None:
@@ -142,7 +142,7 @@ def _check_target(image: MetadataImage, target: Nodes) -> None:
         raise InvalidReplicaAssignmentError(f"node {unknown[0]} is not registered")
 
 
-def _cancelled(standing: Standing, topic: TopicImage, number: int) -> PartitionChangeRecord | None:
+def _cancelled(cluster: ClusterState, topic: TopicImage, number: int) -> PartitionChangeRecord | None:
     partition = topic.partitions[number]
     if not is_reassigning(partition):
         raise NoReassignmentInProgressError(
@@ -156,14 +156,14 @@ def _cancelled(standing: Standing, topic: TopicImage, number: int) -> PartitionC
     known = isr + _without(partition.elr, added)
     if known or (not partition.isr and _without(partition.last_known_elr, added)):
         strategy = reassignment
-    elif standing.is_unclean_allowed(topic.name) and standing.rules(topic, number).candidates & set(replicas):
+    elif cluster.is_unclean_allowed(topic.name) and cluster.rules(topic, number).candidates & set(replicas):
         strategy = unclean
     else:
         raise InvalidReplicaAssignmentError(
             f"only the added replicas {added} are in sync: cancelling would need an unclean election"
         )
-    wish = Wish(isr=isr, replicas=replicas, adding=(), removing=(), elect=strategy)
-    return standing.change(topic, number, wish)
+    target = Target(isr=isr, replicas=replicas, adding=(), removing=(), elect=strategy)
+    return cluster.change(topic, number, target)
 
 
 def _without(nodes: Nodes, others: Nodes) -> Nodes:

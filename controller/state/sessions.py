@@ -1,5 +1,5 @@
-"""When storage nodes were heard, and what they reported. Soft state: lost with the process, rebuilt by
-waiting. Pure."""
+"""Sessions of storage nodes, extended by heartbeats, and the reports that heartbeats carry. Soft state: a new
+active controller starts without it. Pure."""
 
 from __future__ import annotations
 
@@ -11,162 +11,164 @@ if TYPE_CHECKING:
     from .heartbeat_delays import HeartbeatDelays
 
 
-class Silence(NamedTuple):
-    """Why a session has run out. All in ms; -1 for what did not happen."""
+class SessionExpiry(NamedTuple):
+    """Why a session has expired. All in ms; -1 for what did not happen."""
 
-    silent_ms: int  # since the last heartbeat, without the time in which the controller stood still
-    timeout_ms: int  # how long it may have been
-    longest_late_ms: int  # the largest lateness of a heartbeat in the last minute
-    gone_ms: int = -1  # since the connection of the heartbeats ended
-    is_reported_dead: bool = False  # by what supervises the process
+    silent_ms: int  # since the last heartbeat, without the time in which the controller was stalled
+    timeout_ms: int  # the session timeout of the node
+    max_lateness_ms: int  # the largest lateness of a heartbeat in the last minute
+    disconnected_ms: int = -1  # since the connection of the heartbeats closed
+    is_reported_dead: bool = False  # by the supervisor of the process
 
 
 class Sessions:
-    """Live sessions by node id. Bound: at most one per registered node (the caller forgets the others).
+    """Sessions by node id. Bound: one per registered node (the caller forgets those of other nodes).
 
-    Invariant: a node that sent a heartbeat within the floor (`broker.session.timeout.ms`) is live, unless its
-    process was reported dead.
+    Invariant: a node that sent a heartbeat within the last `broker.session.timeout.ms` (the floor) is live,
+    unless its process was reported dead.
     """
 
     def __init__(self, delays: HeartbeatDelays) -> None:
         self._delays = delays
         self._last_contact_ms: dict[int, int] = {}
-        self._given_ms: dict[int, int] = {}  # by `extend`, since the node's last heartbeat
-        self._gone_ms: dict[int, int] = {}  # when the connection of the node's heartbeats ended
+        self._extension_ms: dict[int, int] = {}  # by `extend`, since the node's last heartbeat
+        self._disconnected_at_ms: dict[int, int] = {}  # when the connection of the heartbeats closed
         self._dead: set[int] = set()  # nodes whose process was reported dead
-        self._without_heartbeat: set[int] = set()  # the last contact was a registration, or is assumed
-        self._fenced_ms: dict[int, int] = {}  # last contact of nodes whose session ran out
-        self._seen: dict[int, int] = {}  # the metadata offset that each node has applied
+        # Nodes whose last contact was a registration, or the start of this controller.
+        self._without_heartbeat: set[int] = set()
+        self._expired_contact_ms: dict[int, int] = {}  # last contact of nodes whose session expired
+        self._applied: dict[int, int] = {}  # the metadata offset that each node has applied
         self._shutdown_offsets: dict[int, int] = {}
-        self.cordoned: set[int] = set()  # nodes all of whose log dirs that work are cordoned
-        # (topic id, partition) by node: those without room for records
+        self.cordoned: set[int] = set()  # nodes whose online log dirs are all cordoned
+        # (topic id, partition) by node: replicas in log dirs without free space
         self.full_replicas: dict[int, frozenset[tuple[bytes, int]]] = {}
 
     def touch(self, node_id: int, now_ms: int, metadata_offset: int = -1) -> None:
-        """A heartbeat of the node came, which has applied the metadata up to `metadata_offset`."""
-        last_ms = self._last_contact_ms.get(node_id, self._fenced_ms.pop(node_id, None))
+        """A heartbeat was received; the node has applied the metadata up to `metadata_offset`."""
+        last_ms = self._last_contact_ms.get(node_id, self._expired_contact_ms.pop(node_id, None))
         if last_ms is not None and node_id not in self._without_heartbeat:
-            self._delays.heard(node_id, max(0, now_ms - last_ms), now_ms)
+            self._delays.record(node_id, max(0, now_ms - last_ms), now_ms)
         self._without_heartbeat.discard(node_id)
         self._contact(node_id, now_ms, metadata_offset)
 
     def register(self, node_id: int, now_ms: int) -> None:
-        """The node registered. Its first heartbeat follows the metadata, in its own time, and is not late."""
+        """The node registered. Its first heartbeat waits for the metadata and does not count as late."""
         self._without_heartbeat.add(node_id)
         self._contact(node_id, now_ms, -1)
 
     def _contact(self, node_id: int, now_ms: int, metadata_offset: int) -> None:
         self._last_contact_ms[node_id] = now_ms
-        self._given_ms.pop(node_id, None)
-        if self._gone_ms.get(node_id, now_ms) <= now_ms:  # else it came before its connection ended
-            self._gone_ms.pop(node_id, None)
+        self._extension_ms.pop(node_id, None)
+        # A heartbeat may be older than the end of its connection: it waited at the controller.
+        if self._disconnected_at_ms.get(node_id, now_ms) <= now_ms:
+            self._disconnected_at_ms.pop(node_id, None)
         self._dead.discard(node_id)
-        self._seen[node_id] = max(metadata_offset, self._seen.get(node_id, -1))
+        self._applied[node_id] = max(metadata_offset, self._applied.get(node_id, -1))
 
     def end(self, node_id: int) -> None:
-        """The node's process was reported dead: its session has run out. Does nothing if there is none."""
+        """The node's process was reported dead: expire its session, if there is one."""
         if node_id in self._last_contact_ms:
             self._dead.add(node_id)
 
     def disconnected(self, node_id: int, now_ms: int) -> None:
-        """The connection on which the node's heartbeats came has ended. A live node connects again and sends
-        one within the floor, however late its heartbeats were before."""
+        """The connection of the node's heartbeats closed. A live node reconnects and sends one within the
+        floor, however late its heartbeats were before."""
         if node_id in self._last_contact_ms:
-            self._gone_ms[node_id] = now_ms
+            self._disconnected_at_ms[node_id] = now_ms
 
     def note_full(self, node_id: int, keys: Iterable[tuple[bytes, int]]) -> None:
-        """The node has no room for records in these partitions, and in all others it has."""
+        """Replace the set of the node's replicas in log dirs without free space."""
         self.full_replicas.pop(node_id, None)
         if full := frozenset(keys):
             self.full_replicas[node_id] = full
 
     def forget(self, node_id: int) -> None:
-        """The session is over, and nothing of the process counts any more; does nothing if there is none."""
+        """Drop the session, if there is one, and the lateness of the process's heartbeats."""
         self._end_session(node_id)
-        self._fenced_ms.pop(node_id, None)
+        self._expired_contact_ms.pop(node_id, None)
         self._delays.forget(node_id)
 
-    def run_out(self, node_id: int) -> None:
-        """The session is over because the node was silent. If the process lives after all, how late its next
-        heartbeat is counts: it is given longer from then on."""
+    def expire(self, node_id: int) -> None:
+        """Drop the expired session. If the process is alive, the lateness of its next heartbeat counts, so
+        that its next session is longer."""
         last_ms = self._last_contact_ms.get(node_id)
-        was_heard = node_id not in self._dead and node_id not in self._without_heartbeat
+        had_heartbeat = node_id not in self._dead and node_id not in self._without_heartbeat
         self._end_session(node_id)
-        if last_ms is not None and was_heard:
-            self._fenced_ms[node_id] = last_ms
+        if last_ms is not None and had_heartbeat:
+            self._expired_contact_ms[node_id] = last_ms
 
-    def lowest_seen(self, node_ids: Iterable[int]) -> int:
-        """The metadata offset that all these nodes, at least one, have applied; -1: one was not heard yet."""
-        return min(self._seen.get(node_id, -1) for node_id in node_ids)
+    def lowest_applied(self, node_ids: Iterable[int]) -> int:
+        """The metadata offset that each of these nodes has applied; -1 if one has sent no heartbeat yet."""
+        return min(self._applied.get(node_id, -1) for node_id in node_ids)
 
     def shutdown_offset(self, node_id: int, offset: int, *, is_moved: bool) -> int:
-        """What the others must have seen before the node may end: the first `offset` asked with, or a later
-        one if more was moved off the node."""
+        """The offset that the other nodes must have applied before the node may shut down: the first `offset`
+        passed, or a later one after more partitions were moved off the node."""
         if is_moved:
             self._shutdown_offsets[node_id] = offset
         return self._shutdown_offsets.setdefault(node_id, offset)
 
     def is_live(self, node_id: int, now_ms: int) -> bool:
-        """Whether the node sent a heartbeat within the floor: its process is not replaced by another."""
+        """Whether the node sent a heartbeat within the floor, so that no other process may take its id."""
         last_ms = self._last_contact_ms.get(node_id)
         return last_ms is not None and node_id not in self._dead and now_ms - last_ms < self._delays.floor_ms
 
     def expired(self, now_ms: int) -> list[int]:
-        """Nodes whose session has run out, sorted."""
+        """The nodes whose session has expired, sorted."""
         return sorted(
-            node_id for node_id in self._last_contact_ms if self.silence(node_id, now_ms) is not None
+            node_id for node_id in self._last_contact_ms if self.expiry(node_id, now_ms) is not None
         )
 
-    def silence(self, node_id: int, now_ms: int) -> Silence | None:
-        """Why the node's session has run out; None if it has not, or if there is none."""
-        last_ms, gone_at_ms = self._last_contact_ms.get(node_id), self._gone_ms.get(node_id)
+    def expiry(self, node_id: int, now_ms: int) -> SessionExpiry | None:
+        """Why the node's session has expired; None if it has not, or if there is none."""
+        last_ms, closed_ms = self._last_contact_ms.get(node_id), self._disconnected_at_ms.get(node_id)
         if last_ms is None or self.is_live(node_id, now_ms):
             return None
         delays = self._delays
-        found = Silence(
+        expiry = SessionExpiry(
             now_ms - last_ms,
             delays.timeout_ms(node_id, now_ms),
             delays.longest_ms(node_id, now_ms),
-            -1 if gone_at_ms is None else now_ms - gone_at_ms,
+            -1 if closed_ms is None else now_ms - closed_ms,
             node_id in self._dead,
         )
-        is_over = found.silent_ms >= found.timeout_ms or found.gone_ms >= delays.floor_ms
-        return found if is_over or found.is_reported_dead else None
+        has_expired = expiry.silent_ms >= expiry.timeout_ms or expiry.disconnected_ms >= delays.floor_ms
+        return expiry if has_expired or expiry.is_reported_dead else None
 
     def timeout_ms(self, node_id: int, now_ms: int) -> int:
-        """How long the node may be silent now."""
+        """The session timeout of the node."""
         return self._delays.timeout_ms(node_id, now_ms)
 
     def extend(self, lost_ms: int) -> None:
-        """Move all deadlines: the controller stood still, and could receive nothing. Bound: a node that sends
-        nothing between such times gets them for one session timeout; a controller that is always late would
-        never miss it."""
+        """Extend all sessions by the time in which the controller was stalled and received nothing. Bound: a
+        node that sends nothing is given one session timeout in all, or a controller that stalls again and
+        again would never fence it."""
         for node_id in self._last_contact_ms:
-            given_ms = self._given_ms.get(node_id, 0)
-            if given_ms < self._delays.floor_ms:
+            extension_ms = self._extension_ms.get(node_id, 0)
+            if extension_ms < self._delays.floor_ms:
                 self._last_contact_ms[node_id] += lost_ms
-                self._given_ms[node_id] = given_ms + lost_ms
-                if node_id in self._gone_ms:
-                    self._gone_ms[node_id] += lost_ms
+                self._extension_ms[node_id] = extension_ms + lost_ms
+                if node_id in self._disconnected_at_ms:
+                    self._disconnected_at_ms[node_id] += lost_ms
 
     def restart(self, node_ids: Iterable[int], now_ms: int) -> None:
-        """Begin with these nodes, each as if heard now."""
+        """Start a session for each of these nodes."""
         self._last_contact_ms = dict.fromkeys(node_ids, now_ms)
         self._without_heartbeat = set(self._last_contact_ms)
-        self._given_ms.clear()
+        self._extension_ms.clear()
 
     def __len__(self) -> int:
         return len(self._last_contact_ms)
 
     def _end_session(self, node_id: int) -> None:
-        for facts in (
+        for by_node in (
             self._last_contact_ms,
-            self._given_ms,
-            self._gone_ms,
-            self._seen,
+            self._extension_ms,
+            self._disconnected_at_ms,
+            self._applied,
             self._shutdown_offsets,
             self.full_replicas,
         ):
-            facts.pop(node_id, None)
+            by_node.pop(node_id, None)
         for nodes in (self.cordoned, self._dead, self._without_heartbeat):
             nodes.discard(node_id)

@@ -45,12 +45,12 @@ from ...protocol.metadata.records import (
 )
 from ...protocol.model import MAX_TOPIC_NAME_LENGTH, topic_metric_name, topic_name_fault
 from ...storage_node.log.names import METADATA_TOPIC
+from .cluster_state import active_nodes
 from .config_rules import ConfigSizes, Inheritance, checked_configs
 from .decision import Decision
 from .mutation_quotas import FREE, Charge
 from .placement import UsableNode, check_not_cordoned, place
 from .reassignments import MAX_REPLICATION_FACTOR
-from .standing import active_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Set

@@ -1,4 +1,5 @@
-"""A controller's core driven by hand: decide, apply, check, with the time and the randomness of the test."""
+"""The controller core without a shell: decide, apply and check, with the clock and random source of the
+test."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def incarnation(number: int) -> bytes:
 
 
 class Driver:
-    """One core with a clock. `ask` is what the shell does with a request, without a disk."""
+    """One core with a clock. `ask` does what the shell does with a request, without a disk."""
 
     def __init__(self, seed: int = 0, **config: Any) -> None:
         self.config = ControllerConfig.of({"metadata.log.dir": "/m", **config})
@@ -45,11 +46,11 @@ class Driver:
 
     @property
     def image(self) -> MetadataImage:
-        """What is decided by now."""
+        """The image with all decisions."""
         return self.core.image
 
     def take(self, records: Any) -> None:
-        """Apply records at the end of the history."""
+        """Apply records at the end of the log."""
         if records:
             self.core.apply(self.image.offset + 1, records)
             self.records.extend(records)
@@ -62,7 +63,7 @@ class Driver:
         return decision.reply
 
     def wait(self, ms: int) -> None:
-        """Let time pass in small steps, so that silent nodes are fenced."""
+        """Advance the clock in small steps and fence nodes whose session expires."""
         for _ in range(0, ms, 10):
             self.now_ms += 10
             self.core.tick(self.now_ms)
@@ -70,7 +71,7 @@ class Driver:
             self.take(records)
 
     def restart(self) -> None:
-        """A new process over the same history."""
+        """Replace the core by one that replays the log."""
         from headrace.protocol.metadata.replay import replay
 
         image, _ = replay(MetadataImage(), 0, self.records)
@@ -78,7 +79,7 @@ class Driver:
         self.core = Controller(self.config, random.Random(1), image, self.now_ms)
 
     def register(self, node_id: int, process: int | None = None, **facts: Any) -> Any:
-        """Register a node; its process is numbered like the node unless said."""
+        """Register a node; `process` is the number of its incarnation, by default the node id."""
         defaults: dict[str, Any] = {
             "node_id": node_id,
             "cluster_id": "",
@@ -88,21 +89,20 @@ class Driver:
         }
         return self.ask(BrokerRegistrationRequest(**(defaults | facts)))
 
-    def beat(self, node_id: int, **facts: Any) -> Any:
+    def heartbeat(self, node_id: int, **facts: Any) -> Any:
         """A heartbeat of a node that has applied all metadata."""
         broker = self.image.brokers[node_id]
         defaults = {"broker_epoch": broker.broker_epoch, "metadata_offset": self.image.offset}
         return self.ask(BrokerHeartbeatRequest(node_id=node_id, **(defaults | facts)))
 
     def join(self, *node_ids: int, **facts: Any) -> None:
-        """Register nodes and let them catch up."""
+        """Register nodes and unfence them."""
         for node_id in node_ids:
             assert self.register(node_id, **facts).error_code == 0
-            assert not self.beat(node_id).is_fenced
+            assert not self.heartbeat(node_id).is_fenced
 
     def alter_partition(self, topic: str, number: int, isr: Any, **facts: Any) -> Any:
-        """The leader proposes an ISR; the one answer. `facts` overrule what a leader that knows everything
-        says."""
+        """The leader proposes an ISR. `facts` replace fields of the request of an up-to-date leader."""
         partition = self.partitions(topic)[number]
         node_id = facts.pop("node_id", partition.leader)
         sender = self.image.brokers.get(node_id)
@@ -124,7 +124,7 @@ class Driver:
         return reply if reply.error_code else reply.partitions[0]
 
     def reassign(self, topic: str, number: int, replicas: Any, **facts: Any) -> int:
-        """Move one partition (None cancels); the error code."""
+        """Reassign one partition (None cancels); the error code."""
         item = ReassignablePartition(number, replicas)
         request = AlterPartitionReassignmentsRequest((ReassignableTopic(topic, (item,)),), **facts)
         reply = self.ask(request)
@@ -136,15 +136,15 @@ class Driver:
         return [result.error_code for result in reply.results]
 
     def fence(self, *node_ids: int) -> None:
-        """Nodes are gone at once, as if their sessions had run out."""
+        """Fence nodes and end their sessions."""
         for node_id in node_ids:
-            assert self.beat(node_id, want_fence=True, want_shutdown=True).is_fenced
+            assert self.heartbeat(node_id, want_fence=True, want_shutdown=True).is_fenced
 
     def come_back(self, node_id: int, process: int, *, is_clean: bool, **facts: Any) -> None:
-        """A fenced node is started anew, having ended in order or not, and catches up."""
+        """A new process of a fenced node registers, after a clean shutdown or not, and is unfenced."""
         previous = self.image.brokers[node_id].broker_epoch if is_clean else -1
         assert self.register(node_id, process, previous_broker_epoch=previous, **facts).error_code == 0
-        assert not self.beat(node_id).is_fenced
+        assert not self.heartbeat(node_id).is_fenced
 
     def configure(self, topic: str, **values: str) -> None:
         """Set configs of a topic ("" for the cluster), named with underscores."""
@@ -160,7 +160,7 @@ class Driver:
         assert self.create(name, assignments=assignments, configs=dotted).error_code == 0
 
     def create(self, name: str, **spec: Any) -> Any:
-        """Create one topic; its part of the answer."""
+        """Create one topic; its result."""
         return self.ask(CreateTopicsRequest((NewTopicSpec(name, **spec),))).topics[0]
 
     def partitions(self, name: str) -> Any:

@@ -88,11 +88,11 @@ class Cluster(RuleBasedStateMachine):
     @rule(
         node=NODES, what=st.sampled_from(["", "", "", "want_fence", "want_shutdown"]), back=st.integers(0, 9)
     )
-    def beat(self, node: int, what: str, back: int) -> None:
+    def heartbeat(self, node: int, what: str, back: int) -> None:
         """A heartbeat, of a node that knows everything or is a little behind."""
         if node in self.driver.image.brokers:
             offset = max(-1, self.driver.image.offset - back)
-            self.driver.beat(node, metadata_offset=offset, **({what: True} if what else {}))
+            self.driver.heartbeat(node, metadata_offset=offset, **({what: True} if what else {}))
 
     @rule(node=NODES, keys=st.sets(st.tuples(TOPICS, NUMBERS), max_size=3))
     def break_disk(self, node: int, keys: set[tuple[str, int]]) -> None:
@@ -100,7 +100,7 @@ class Cluster(RuleBasedStateMachine):
         topics = self.driver.image.topics
         broken = tuple(sorted((topics[name].topic_id, number) for name, number in keys if name in topics))
         if node in self.driver.image.brokers:
-            self.driver.beat(node, offline_replicas=broken)
+            self.driver.heartbeat(node, offline_replicas=broken)
 
     @rule(node=NODES, epoch=st.integers(-1, 60))
     def stranger(self, node: int, epoch: int) -> None:
@@ -112,7 +112,7 @@ class Cluster(RuleBasedStateMachine):
         """Time passes; nodes that stay silent for long are fenced, the others come back or go on."""
         for _ in range(0, ms, 800):
             for node in sorted(set(self.driver.image.brokers) - silent):
-                self.driver.beat(node)
+                self.driver.heartbeat(node)
             self.driver.wait(min(ms, 800))
 
     @rule(node=NODES, is_clean=st.booleans(), lost=LOST)
@@ -121,7 +121,7 @@ class Cluster(RuleBasedStateMachine):
         if node in self.driver.image.brokers:
             self.driver.fence(node)
             self.start(node, is_clean, 1, lost)
-            self.driver.beat(node)
+            self.driver.heartbeat(node)
 
     @rule(node=st.sets(NODES, min_size=1, max_size=4))
     def power_cut(self, node: set[int]) -> None:
@@ -134,7 +134,7 @@ class Cluster(RuleBasedStateMachine):
         self.driver.now_ms += 300_000
         for node, broker in self.driver.image.brokers.items():
             if not broker.is_fenced:
-                self.driver.beat(node)
+                self.driver.heartbeat(node)
         self.driver.wait(20)
 
     @rule(node=NODES, is_drained=st.booleans())

@@ -53,7 +53,7 @@ def _do(driver: Driver, kind: str, *facts) -> None:
         driver.register(facts[0], process=facts[1])
     elif kind == "beat":
         if facts[0] in driver.image.brokers:
-            driver.beat(facts[0], **({facts[1]: True} if facts[1] else {}))
+            driver.heartbeat(facts[0], **({facts[1]: True} if facts[1] else {}))
     elif kind == "stale":
         driver.ask(BrokerHeartbeatRequest(facts[0], facts[1], facts[1]))
     elif kind == "create":

@@ -35,7 +35,7 @@ class Naive:
         if self.is_over:
             return False
         is_silent = now_ms - self.heard_ms[-1] >= self.timeout_ms(now_ms)
-        return is_silent or (self.gone_ms is not None and now_ms - self.gone_ms >= FLOOR_MS)
+        return is_silent or (self.disconnected_ms is not None and now_ms - self.disconnected_ms >= FLOOR_MS)
 
 
 EVENTS = st.lists(
@@ -61,10 +61,10 @@ def test_detector_equals_the_naive_one(events: list[tuple[int, str, int]]) -> No
         if event == "heartbeat":
             sessions.touch(node, now_ms)
             own.heard_ms.append(now_ms)
-            own.is_over, own.gone_ms = False, None
+            own.is_over, own.disconnected_ms = False, None
         elif event == "disconnect":
             sessions.disconnected(node, now_ms)
-            own.gone_ms = now_ms
+            own.disconnected_ms = now_ms
         elif event == "restart":
             sessions.forget(node)
             naive[node] = Naive()
@@ -72,7 +72,7 @@ def test_detector_equals_the_naive_one(events: list[tuple[int, str, int]]) -> No
             expired = [each for each in NODES if naive[each].is_expired(now_ms)]
             assert sessions.expired(now_ms) == expired
             for each in expired:
-                sessions.run_out(each)
+                sessions.expire(each)
                 naive[each].is_over = True
         for each in NODES:
             assert sessions.timeout_ms(each, now_ms) == naive[each].timeout_ms(now_ms)

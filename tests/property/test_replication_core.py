@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from headrace.controller.state import brokers, elections, in_sync, partition_changes, standing
+from headrace.controller.state import (
+    cluster_state,
+    elections,
+    fencing,
+    in_sync,
+    leader_and_isr,
+    partition_changes,
+    registration,
+)
 from headrace.controller.state.elections import Elected
 from headrace.protocol.metadata import replay
 from headrace.protocol.metadata.image import RECOVERED
@@ -68,9 +76,9 @@ def leaving_nodes_may_stay(self, node_id):
     return self
 
 
-def every_end_is_clean(self, image, before, _request):
+def every_end_is_clean(self, image, before, _previous_epoch, _lost):
     """A restart is never a reason to doubt a node's log."""
-    return self._fencing(image, before, "it is registered again")
+    return self.fence(image, before, "it is registered again")
 
 
 def no_log_is_cut(_image, _request):
@@ -103,7 +111,7 @@ REAL_RECORD = partition_changes._record
 REAL_CHANGED = replay.changed_partition
 
 MUTATIONS = {
-    "elect-anybody": (standing, "offline", elect_anybody),
+    "elect-anybody": (leader_and_isr, "offline", elect_anybody),
     "forget-the-elr": (partition_changes, "_set_elr", forget_the_elr),
     "elr-keeps-the-lossy": (partition_changes, "_set_elr", elr_keeps_the_lossy),
     "elr-never-ends": (partition_changes, "_set_elr", elr_never_ends),
@@ -113,15 +121,15 @@ MUTATIONS = {
     "no-bump-on-removal": (partition_changes, "_record", no_bump_on_removal),
     "everybody-is-eligible": (in_sync, "_check_eligible", everybody_is_eligible),
     "versions-are-not-checked": (in_sync, "_check_versions", versions_are_not_checked),
-    "leaving-nodes-may-stay": (standing.Standing, "without", leaving_nodes_may_stay),
-    "every-end-is-clean": (brokers.Brokers, "_ended", every_end_is_clean),
-    "no-log-is-cut": (brokers, "lost_keys", no_log_is_cut),
-    "one-cut-log-is-all": (brokers, "lost_keys", one_cut_log_is_all),
+    "leaving-nodes-may-stay": (cluster_state.ClusterState, "without", leaving_nodes_may_stay),
+    "every-end-is-clean": (fencing.Fencing, "fence_replaced", every_end_is_clean),
+    "no-log-is-cut": (registration, "lost_keys", no_log_is_cut),
+    "one-cut-log-is-all": (registration, "lost_keys", one_cut_log_is_all),
     "no-partition-epoch": (replay, "changed_partition", no_partition_epoch),
     "nobody-comes-back": (
-        brokers,
+        fencing,
         "UNFENCED",
-        standing.UNFENCED._replace(concerns=nobody_comes_back),
+        leader_and_isr.UNFENCED._replace(affects=nobody_comes_back),
     ),
 }
 

@@ -14,8 +14,8 @@ from cluster_laws import split
 from crc32c import crc32c
 from headrace.clients.consumer import fetcher
 from headrace.controller.state import elections
-from headrace.controller.state.brokers import Brokers
-from headrace.controller.state.standing import Standing
+from headrace.controller.state.cluster_state import ClusterState
+from headrace.controller.state.fencing import Fencing
 from headrace.protocol.metadata import replay
 from headrace.protocol.metadata.records import NoOpRecord, PartitionChangeRecord
 from headrace.protocol.records.codec import active_codec
@@ -128,7 +128,7 @@ def begins_epochs_anew(patch: pytest.MonkeyPatch) -> None:
 
 def takes_a_lossy_node_for_a_sound_one(patch: pytest.MonkeyPatch) -> None:
     """A node that did not end in order stays in ISR and ELR (before KIP-966)."""
-    patch.setattr(Brokers, "_ended", lambda self, image, before, _epoch: self._fencing(image, before, ""))
+    patch.setattr(Fencing, "fence_replaced", lambda self, image, before, *_: self.fence(image, before, ""))
 
 
 def trusts_a_log_that_was_cut(patch: pytest.MonkeyPatch) -> None:
@@ -143,7 +143,7 @@ def elects_anybody(patch: pytest.MonkeyPatch) -> None:
 
 def elects_uncleanly_everywhere(patch: pytest.MonkeyPatch) -> None:
     """Also topics that would rather stay without a leader get any."""
-    patch.setattr(Standing, "is_unclean_allowed", lambda *_: True)
+    patch.setattr(ClusterState, "is_unclean_allowed", lambda *_: True)
 
 
 def elects_another_than_the_last(patch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ def does_not_adapt(patch: pytest.MonkeyPatch) -> None:
 
 def forgets_who_it_fenced(patch: pytest.MonkeyPatch) -> None:
     """The lateness that fenced a node does not count when it is back."""
-    patch.setattr(Sessions, "run_out", Sessions.forget)
+    patch.setattr(Sessions, "expire", Sessions.forget)
 
 
 def ignores_ended_connections(patch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ def test_gauges_of_a_cluster_with_one_node_down() -> None:
     driver = Driver()
     driver.join(1, 2)
     driver.create("t", num_partitions=4)
-    driver.beat(2, want_fence=True)
+    driver.heartbeat(2, want_fence=True)
     facts = controller_metrics(driver.image, ElectionCounts(), is_active=True)
     assert facts == {
         "ActiveControllerCount": 1,

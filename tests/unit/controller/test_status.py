@@ -16,7 +16,7 @@ def test_what_is_wrong_can_be_seen() -> None:
     driver = Driver()
     driver.join(1, 2)
     driver.create("t", num_partitions=4)
-    driver.beat(2, want_fence=True)
+    driver.heartbeat(2, want_fence=True)
     facts = describe(
         driver.config,
         driver.image,

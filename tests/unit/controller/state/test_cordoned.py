@@ -1,4 +1,4 @@
-"""Nodes all of whose log dirs are cordoned get no new replicas (KIP-1066); what they have stays."""
+"""Nodes whose log dirs are all cordoned get no new replicas (KIP-1066) and keep those that they have."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def driver() -> Driver:
 
 
 def cordon(driver: Driver, node: int, count: int = 2, **facts) -> None:
-    driver.beat(node, cordoned_log_dirs=DISKS[node][:count], **facts)
+    driver.heartbeat(node, cordoned_log_dirs=DISKS[node][:count], **facts)
 
 
-def test_placement_passes_over_a_cordoned_node(driver: Driver) -> None:
-    """New topics and new partitions; with one dir left, or the cordon taken back, it is there again."""
+def test_placement_avoids_a_cordoned_node(driver: Driver) -> None:
+    """New topics and new partitions; a node with one usable log dir gets replicas."""
     cordon(driver, 1)
     driver.create("u", num_partitions=6, replication_factor=2)
     assert {node for part in driver.partitions("u") for node in part.replicas} == {2, 3}
@@ -39,28 +39,28 @@ def test_placement_passes_over_a_cordoned_node(driver: Driver) -> None:
     assert driver.create("w", replication_factor=3).error_code == 0
 
 
-def test_a_dir_that_is_offline_does_not_count(driver: Driver) -> None:
-    """One cordoned, the other one failed: nothing is left."""
+def test_an_offline_log_dir_is_not_usable(driver: Driver) -> None:
+    """One log dir is cordoned, the other one offline."""
     cordon(driver, 1, count=1, offline_log_dirs=DISKS[1][1:])
     assert driver.create("u", replication_factor=3).error_code == InvalidReplicationFactorError.code
 
 
 def test_explicit_assignments_are_refused(driver: Driver) -> None:
-    """Of new topics, of new partitions, and of reassignments that would add a replica there."""
+    """In new topics, new partitions and reassignments that add a replica."""
     cordon(driver, 1)
     refused = driver.create("u", assignments=(ReplicaAssignment(0, (2, 1)),))
     assert refused.error_code == IneligibleReplicaError.code
     growth = PartitionGrowth("t", 2, (ReplicaAssignment(1, (1, 2, 3)),))
     assert driver.ask(CreatePartitionsRequest((growth,))).results[0].error_code == refused.error_code
-    assert driver.reassign("t", 0, (1, 2)) == 0, "it is there already"
+    assert driver.reassign("t", 0, (1, 2)) == 0, "the node has a replica"
     driver.place("u", (2,))
     assert driver.reassign("u", 0, (1,)) == refused.error_code
     assert driver.reassign("u", 0, (3,)) == 0
 
 
-def test_a_node_that_comes_back_tells_it_anew(driver: Driver) -> None:
-    """What was said before is of the process before."""
+def test_the_next_heartbeat_after_fencing_replaces_the_report(driver: Driver) -> None:
+    """Cordoned log dirs are soft state of a session."""
     cordon(driver, 1)
     driver.fence(1)
-    driver.beat(1)
+    driver.heartbeat(1)
     assert driver.create("u", replication_factor=3).error_code == 0

@@ -17,8 +17,8 @@ def test_a_broker_epoch_from_the_future_is_as_wrong_as_an_old_one() -> None:
     driver.join(1)
     epoch = driver.image.brokers[1].broker_epoch
     for wrong in (epoch - 1, epoch + 1):
-        assert driver.beat(1, broker_epoch=wrong).error_code == StaleBrokerEpochError.code
-    assert driver.beat(1, broker_epoch=epoch).error_code == 0
+        assert driver.heartbeat(1, broker_epoch=wrong).error_code == StaleBrokerEpochError.code
+    assert driver.heartbeat(1, broker_epoch=epoch).error_code == 0
 
 
 def test_the_next_id_to_be_generated_cannot_be_claimed() -> None:

@@ -40,9 +40,9 @@ def test_below_min_isr_who_leaves_stays_eligible() -> None:
     assert facts(driver) == (3, (3,), (2,), ())
     driver.fence(3)
     assert facts(driver) == (-1, (), (2, 3), (3,))
-    driver.beat(1)
+    driver.heartbeat(1)
     assert facts(driver)[0] == -1, "1 left while min ISR was kept: it may miss records"
-    driver.beat(2)
+    driver.heartbeat(2)
     assert facts(driver) == (2, (2,), (3,), ()), "an eligible one is as good as one in sync"
 
 
@@ -50,7 +50,7 @@ def test_the_elr_ends_when_min_isr_is_reached() -> None:
     """From then on the high watermark moves without those who are away."""
     driver = a_cluster()
     driver.fence(1, 2)
-    driver.beat(1)
+    driver.heartbeat(1)
     assert driver.alter_partition("t", 0, (1, 3)).error_code == 0
     assert facts(driver) == (3, (1, 3), (), ())
 
@@ -62,7 +62,7 @@ def test_an_elr_of_several_ends_with_an_isr_that_is_enough_alone() -> None:
     driver.fence(1, 2, 3)
     driver.configure("t", min_insync_replicas="1")
     assert facts(driver)[2] == (2, 3)
-    driver.beat(3)
+    driver.heartbeat(3)
     assert facts(driver) == (3, (3,), (), ())
 
 
@@ -78,7 +78,7 @@ def test_more_min_isr_than_replicas_counts_as_all() -> None:
     driver = a_cluster(min_isr=3, replicas=(1, 2))
     driver.fence(2)
     assert facts(driver) == (1, (1,), (2,), ())
-    driver.beat(2)
+    driver.heartbeat(2)
     assert driver.alter_partition("t", 0, (1, 2)).error_code == 0
     assert facts(driver) == (1, (1, 2), (), ())
 
@@ -190,7 +190,7 @@ def test_all_restarted_and_lost_records_the_last_leader_leads() -> None:
     assert facts(driver) == (-1, (), (3,), (3,))
     assert driver.register(3, 33).error_code == 0
     assert facts(driver) == (-1, (), (), (3,)), "1 and 2 are active, but were not the last leader"
-    driver.beat(3)
+    driver.heartbeat(3)
     assert facts(driver) == (3, (3,), (), ())
     assert driver.partitions("t")[0].leader_recovery_state == 1
 
@@ -220,10 +220,10 @@ def test_with_min_isr_of_one_only_the_last_one_is_eligible() -> None:
     driver = a_cluster(min_isr=1)
     driver.fence(1, 2, 3)
     assert facts(driver) == (-1, (), (3,), (3,))
-    driver.beat(1)
-    driver.beat(2)
+    driver.heartbeat(1)
+    driver.heartbeat(2)
     assert facts(driver)[0] == -1
-    driver.beat(3)
+    driver.heartbeat(3)
     assert facts(driver)[0] == 3
 
 
@@ -280,23 +280,23 @@ def test_a_broken_disk_is_like_being_away_for_its_partitions_only() -> None:
     driver = a_cluster()
     driver.place("u", (1, 2), (1, 2), min_insync_replicas="2")
     broken = ((driver.image.topics["u"].topic_id, 1),)
-    driver.beat(1, offline_replicas=broken)
+    driver.heartbeat(1, offline_replicas=broken)
     assert [(p.leader, p.elr) for p in driver.partitions("u")] == [(1, ()), (2, (1,))]
     driver.fence(2)
     assert driver.partitions("u")[1].leader == -1, "1 is eligible and active, but its disk is not"
-    driver.beat(1, offline_replicas=broken)
+    driver.heartbeat(1, offline_replicas=broken)
     assert driver.partitions("u")[1].leader == -1
-    driver.beat(1)
+    driver.heartbeat(1)
     assert driver.partitions("u")[1].leader == 1
 
 
 def test_a_disk_that_came_back_while_the_controller_was_restarted() -> None:
     """The new controller never knew that it was broken, so nothing seems to have changed."""
     driver = a_cluster(replicas=(1,), min_isr=1)
-    driver.beat(1, offline_replicas=((driver.image.topics["t"].topic_id, 0),))
+    driver.heartbeat(1, offline_replicas=((driver.image.topics["t"].topic_id, 0),))
     assert facts(driver)[0] == -1
     driver.restart()
-    driver.beat(1)
+    driver.heartbeat(1)
     assert facts(driver)[0] == 1
 
 
@@ -305,23 +305,23 @@ def test_what_lies_on_broken_disks_is_in_the_metadata() -> None:
     it, and nobody leads there. The node's next process tells anew."""
     driver = a_cluster(replicas=(1,), min_isr=1)
     broken = ((driver.image.topics["t"].topic_id, 0),)
-    driver.beat(1, offline_replicas=broken * 2)
+    driver.heartbeat(1, offline_replicas=broken * 2)
     assert driver.image.brokers[1].offline_replicas == broken
     offset = driver.image.offset
-    driver.beat(1, offline_replicas=broken)
+    driver.heartbeat(1, offline_replicas=broken)
     assert driver.image.offset == offset
     driver.restart()
     assert facts(driver)[0] == -1
-    driver.beat(1, want_fence=True, offline_replicas=broken)
+    driver.heartbeat(1, want_fence=True, offline_replicas=broken)
     assert driver.image.brokers[1].is_fenced
-    driver.beat(1, offline_replicas=broken)
+    driver.heartbeat(1, offline_replicas=broken)
     assert (driver.image.brokers[1].is_fenced, facts(driver)[0]) == (False, -1)
     driver.fence(1)
     driver.register(1, 77, previous_broker_epoch=driver.image.brokers[1].broker_epoch)
     assert driver.image.brokers[1].offline_replicas == ()
-    driver.beat(1, offline_replicas=broken)
+    driver.heartbeat(1, offline_replicas=broken)
     assert (driver.image.brokers[1].offline_replicas, facts(driver)[0]) == (broken, -1)
-    driver.beat(1)
+    driver.heartbeat(1)
     assert (driver.image.brokers[1].offline_replicas, facts(driver)[0]) == ((), 1)
 
 
@@ -330,8 +330,8 @@ def test_a_node_without_any_disk_is_fenced() -> None:
     driver = Driver()
     disks = (b"a" * 16, b"b" * 16)
     driver.join(1, log_dir_ids=disks)
-    assert not driver.beat(1, offline_log_dirs=(disks[0], b"c" * 16)).is_fenced
-    assert driver.beat(1, offline_log_dirs=disks).is_fenced
+    assert not driver.heartbeat(1, offline_log_dirs=(disks[0], b"c" * 16)).is_fenced
+    assert driver.heartbeat(1, offline_log_dirs=disks).is_fenced
 
 
 def test_an_older_log_with_a_fenced_node_in_the_isr() -> None:
@@ -355,7 +355,7 @@ def test_an_older_log_with_a_fenced_node_in_the_isr() -> None:
 
 def full(driver: Driver, node: int, topic: str = "t", partition: int = 0) -> None:
     """The node has no room for records of the partition."""
-    driver.beat(node, full_replicas=((driver.image.topics[topic].topic_id, partition),))
+    driver.heartbeat(node, full_replicas=((driver.image.topics[topic].topic_id, partition),))
 
 
 def test_a_full_disk_hands_over_and_leaves_the_isr_where_producers_can_go_on() -> None:
@@ -366,7 +366,7 @@ def test_a_full_disk_hands_over_and_leaves_the_isr_where_producers_can_go_on() -
     refused = driver.alter_partition("t", 0, (1, 2, 3))
     assert refused.error_code == IneligibleReplicaError.code
     assert "full" in refused.error_detail
-    driver.beat(1)
+    driver.heartbeat(1)
     assert driver.alter_partition("t", 0, (1, 2, 3)).error_code == 0
     assert facts(driver)[0] == 2
 
@@ -403,7 +403,7 @@ def test_who_has_room_is_elected_before_who_has_not() -> None:
     driver.fence(1)
     full(driver, 2)
     assert facts(driver)[0] == 2
-    driver.beat(1)
+    driver.heartbeat(1)
     assert driver.alter_partition("t", 0, (1, 2, 3)).error_code == 0
     full(driver, 2)
     assert facts(driver)[:2] == (1, (1, 3)), "relieved as soon as others are enough"

@@ -62,7 +62,7 @@ def test_a_wrong_notice_heals_with_the_next_heartbeat() -> None:
     driver = driver_of_three()
     epoch = driver.image.brokers[1].broker_epoch
     notice(driver, 1)
-    assert not driver.beat(1).is_fenced
+    assert not driver.heartbeat(1).is_fenced
     assert state_of(driver.image, 1) is BrokerState.ACTIVE
     assert driver.image.brokers[1].broker_epoch == epoch
 
@@ -80,5 +80,5 @@ def test_what_was_heard_after_the_notice_counts() -> None:
     """A word between the notice and the look at the sessions: the process lives."""
     driver = driver_of_three()
     driver.core.note_ended({incarnation(1)})
-    driver.beat(1)
+    driver.heartbeat(1)
     assert driver.core.decide_expiry(driver.now_ms) == ()

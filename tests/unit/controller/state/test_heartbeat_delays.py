@@ -9,7 +9,7 @@ def test_heartbeats_in_time_leave_the_floor() -> None:
     """Jitter of a third of what the floor leaves changes nothing: a quiet machine fences as fast as ever."""
     delays = HeartbeatDelays(300, 1_500, 9_000)
     for number in range(100):
-        delays.heard(1, 300 + 4 * (number % 100), 300 * number)
+        delays.record(1, 300 + 4 * (number % 100), 300 * number)
         assert delays.timeout_ms(1, 300 * number) == 1_500
     assert delays.longest_ms(1, 30_000) == 396
 
@@ -17,9 +17,9 @@ def test_heartbeats_in_time_leave_the_floor() -> None:
 def test_the_largest_lateness_counts_three_times_for_a_minute() -> None:
     """A heartbeat that was a second late: 300 + 3 * 1000 ms, until a minute is over."""
     delays = HeartbeatDelays(300, 1_500, 9_000)
-    delays.heard(1, 1_300, 0)
+    delays.record(1, 1_300, 0)
     for at_ms in range(300, WINDOW_MS * 11 // 12, 300):
-        delays.heard(1, 300, at_ms)
+        delays.record(1, 300, at_ms)
         assert delays.timeout_ms(1, at_ms) == 3_300
     assert delays.timeout_ms(1, WINDOW_MS) == 1_500
 
@@ -27,23 +27,23 @@ def test_the_largest_lateness_counts_three_times_for_a_minute() -> None:
 def test_the_ceiling_bounds_it_and_an_outage_does_not_count() -> None:
     """4 s late would be 12.3 s; 20 s of silence are no lateness that a timeout could have covered."""
     delays = HeartbeatDelays(300, 1_500, 9_000)
-    delays.heard(1, 4_300, 0)
+    delays.record(1, 4_300, 0)
     assert delays.timeout_ms(1, 0) == 9_000
-    delays.heard(2, 20_000, 0)
+    delays.record(2, 20_000, 0)
     assert delays.timeout_ms(2, 0) == 1_500
 
 
 def test_a_ceiling_up_to_the_floor_makes_the_timeout_constant() -> None:
     """As Kafka's is."""
     delays = HeartbeatDelays(2_000, 9_000, 1)
-    delays.heard(1, 8_999, 0)
+    delays.record(1, 8_999, 0)
     assert delays.timeout_ms(1, 0) == 9_000
 
 
 def test_nodes_are_told_apart_and_forgotten() -> None:
     """Lateness is of one process of one node."""
     delays = HeartbeatDelays(300, 1_500, 9_000)
-    delays.heard(1, 2_300, 0)
+    delays.record(1, 2_300, 0)
     assert delays.timeout_ms(2, 0) == 1_500
     delays.forget(1)
     delays.forget(1)

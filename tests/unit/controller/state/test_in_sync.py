@@ -26,7 +26,7 @@ def driver() -> Driver:
     driver.join(1, 2, 3, 4)
     driver.place("t", (1, 2, 3))
     driver.fence(1)
-    driver.beat(1)
+    driver.heartbeat(1)
     assert not driver.alter_partition("t", 0, (1, 2, 3)).error_code
     assert driver.elect(0, "t", 0) == [0]
     return driver
@@ -108,14 +108,14 @@ def test_a_fenced_replica_does_not_join(driver) -> None:
     driver.fence(3)
     assert partition(driver).isr == (1, 2)
     assert driver.alter_partition("t", 0, (1, 2, 3)).error_code == IneligibleReplicaError.code
-    driver.beat(3)
+    driver.heartbeat(3)
     assert driver.alter_partition("t", 0, (1, 2, 3)).error_code == 0
 
 
 def test_a_replica_that_shuts_down_does_not_join(driver) -> None:
     """It was taken out a moment ago, and must not slip in again before it ends."""
     driver.place("u", (3, 1))
-    assert not driver.beat(3, want_shutdown=True).should_shutdown
+    assert not driver.heartbeat(3, want_shutdown=True).should_shutdown
     assert partition(driver).isr == (1, 2)
     assert driver.alter_partition("t", 0, (1, 2, 3)).error_code == IneligibleReplicaError.code
 
@@ -163,7 +163,7 @@ def test_recovery_ends_when_the_leader_says_so() -> None:
     driver.fence(1)
     assert driver.elect(1, "t", 0) == [0]
     assert (partition(driver).leader, partition(driver).leader_recovery_state) == (2, 1)
-    driver.beat(1)
+    driver.heartbeat(1)
     grown = driver.alter_partition("t", 0, (1, 2), leader_recovery_state=1)
     assert grown.error_code == InvalidRequestError.code
     assert driver.alter_partition("t", 0, (2,), leader_recovery_state=1).error_code == 0

@@ -29,7 +29,7 @@ def a_cluster(partitions: int = 1, **config) -> Driver:
 def bounce(driver: Driver, *back: int) -> None:
     """Node 1 goes and comes; it is in sync again for the partitions `back`, and 2 leads all."""
     driver.fence(1)
-    driver.beat(1)
+    driver.heartbeat(1)
     for number in back:
         assert driver.alter_partition("t", number, (1, 2)).error_code == 0
 
@@ -43,7 +43,7 @@ def later(driver: Driver, ms: int = BALANCE_MS) -> None:
     driver.now_ms += ms
     for node_id, broker in driver.image.brokers.items():
         if not broker.is_fenced:
-            driver.beat(node_id)
+            driver.heartbeat(node_id)
     driver.wait(10)
 
 
@@ -141,7 +141,7 @@ def test_balance_goes_in_steps(monkeypatch) -> None:
     driver.now_ms += BALANCE_MS
     for expected in (3, 6, 7):
         for node_id in (1, 2):
-            driver.beat(node_id)
+            driver.heartbeat(node_id)
         driver.take(driver.core.decide_balance(driver.now_ms))
         assert led(driver).count(1) == expected
         assert driver.core.decide_balance(driver.now_ms) == (), "one step at a time"

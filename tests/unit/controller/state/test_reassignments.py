@@ -132,7 +132,7 @@ def test_cancel_may_fall_back_to_the_elr(driver) -> None:
     assert driver.reassign("t", 0, None) == 0
     p = driver.partitions("t")[0]
     assert (p.replicas, p.leader, p.isr, p.elr) == ((1, 2, 3), -1, (), (1,))
-    driver.beat(1)
+    driver.heartbeat(1)
     assert driver.partitions("t")[0].leader == 1
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.controller.state.heartbeat_delays import HeartbeatDelays
-from headrace.controller.state.sessions import Sessions, Silence
+from headrace.controller.state.sessions import SessionExpiry, Sessions
 
 
 def sessions_of(floor_ms: int = 100, ceiling_ms: int = 100, interval_ms: int = 20) -> Sessions:
     return Sessions(HeartbeatDelays(interval_ms, floor_ms, ceiling_ms))
 
 
-def silence_of(sessions: Sessions, node_id: int, now_ms: int) -> Silence:
-    silence = sessions.silence(node_id, now_ms)
-    assert silence is not None
-    return silence
+def expiry_of(sessions: Sessions, node_id: int, now_ms: int) -> SessionExpiry:
+    expiry = sessions.expiry(node_id, now_ms)
+    assert expiry is not None
+    return expiry
 
 
 def test_a_session_lives_for_the_timeout() -> None:
@@ -39,7 +39,7 @@ def test_expired_ones_come_sorted_and_stay_until_forgotten() -> None:
     assert sessions.expired(100) == [1, 3]
     sessions.forget(1)
     sessions.forget(9)
-    sessions.run_out(9)
+    sessions.expire(9)
     assert sessions.expired(100) == [3]
     assert len(sessions) == 2
 
@@ -81,7 +81,7 @@ def test_a_session_of_a_dead_process_stays_over_until_a_heartbeat() -> None:
     sessions.end(2)
     sessions.extend(10_000)
     assert sessions.expired(1_000) == [1]
-    assert silence_of(sessions, 1, 11_000).is_reported_dead
+    assert expiry_of(sessions, 1, 11_000).is_reported_dead
     assert len(sessions) == 1
     sessions.touch(1, 1_001)
     assert sessions.is_live(1, 1_100)
@@ -106,7 +106,7 @@ def test_a_node_with_late_heartbeats_gets_a_longer_session() -> None:
     assert sessions.timeout_ms(2, last_ms) == 100
     assert sessions.expired(last_ms + 199) == [2]
     assert sessions.expired(last_ms + 200) == [1, 2]
-    assert silence_of(sessions, 1, last_ms + 200) == Silence(200, 200, 60)
+    assert expiry_of(sessions, 1, last_ms + 200) == SessionExpiry(200, 200, 60)
     bounded = sessions_of(ceiling_ms=150)
     assert bounded.timeout_ms(1, busy(bounded)) == 150
 
@@ -128,7 +128,7 @@ def test_the_end_of_the_connection_brings_the_floor_back() -> None:
     sessions.disconnected(9, last_ms + 10)
     assert not sessions.expired(last_ms + 109)
     assert sessions.expired(last_ms + 110) == [1]
-    assert silence_of(sessions, 1, last_ms + 110).gone_ms == 100
+    assert expiry_of(sessions, 1, last_ms + 110).disconnected_ms == 100
     sessions.touch(1, last_ms + 110)
     assert not sessions.expired(last_ms + 110)
 
@@ -158,7 +158,7 @@ def test_a_heartbeat_that_came_before_the_end_of_its_connection_does_not_undo_it
     sessions.touch(1, last_ms + 10)
     assert not sessions.expired(last_ms + 119)
     assert sessions.expired(last_ms + 120) == [1]
-    assert silence_of(sessions, 1, last_ms + 120).gone_ms == 100
+    assert expiry_of(sessions, 1, last_ms + 120).disconnected_ms == 100
 
 
 def test_a_node_that_was_fenced_wrongly_is_given_longer() -> None:
@@ -166,7 +166,7 @@ def test_a_node_that_was_fenced_wrongly_is_given_longer() -> None:
     sessions = sessions_of(ceiling_ms=500)
     sessions.touch(1, 0)
     assert sessions.expired(100) == [1]
-    sessions.run_out(1)
+    sessions.expire(1)
     assert not sessions.expired(100)
     sessions.touch(1, 130)
     assert sessions.timeout_ms(1, 130) == 20 + 3 * 110
@@ -188,7 +188,7 @@ def test_another_process_begins_without_the_delays_of_the_one_before() -> None:
     """What a dead process did says nothing of the next; nor does the silence between them."""
     sessions = sessions_of(ceiling_ms=500)
     last_ms = busy(sessions)
-    sessions.run_out(1)
+    sessions.expire(1)
     sessions.forget(1)
     sessions.touch(1, last_ms + 300)
     assert sessions.timeout_ms(1, last_ms + 300) == 100

@@ -161,8 +161,8 @@ def test_fenced_nodes_get_nothing(driver) -> None:
     """Node 1 falls silent; with no node left, topics cannot be placed at all."""
     for _ in range(4):
         driver.wait(400)
-        driver.beat(2)
-        driver.beat(3)
+        driver.heartbeat(2)
+        driver.heartbeat(3)
     driver.create("t", num_partitions=8)
     assert {p.leader for p in driver.partitions("t")} == {2, 3}
     assert driver.create("u", assignments=assignments((1,))).error_code == InvalidReplicaAssignmentError.code
