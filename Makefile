@@ -101,8 +101,9 @@ imports: $(STAMP) ## the import contracts
 
 check: lint types imports test ## what CI runs
 
-docs: $(STAMP) ## write the reference pages docs/CONFIG.md, ERRORS.md, PROTOCOL.md, STATES.md
+docs: $(STAMP) ## write what is made from code: docs/CONFIG.md, ERRORS.md, PROTOCOL.md, STATES.md, clients/sync
 	$(BIN)/python -m headrace.services.reference
+	$(BIN)/python -m headrace.services.sync_clients
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) .venv-spark35 .venv-spark4 .typecheck build examples/kafka_clients/*/build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

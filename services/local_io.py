@@ -12,12 +12,11 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakSet
 
 from ..clients.losses_io import log_loss, raise_first
-from ..clients.producer.partitioner import murmur2_sticky
-from ..clients.serdes import bytes_
+from ..clients.sync.cluster_io import ClientFactory
 from ..controller.config import ControllerConfig
 from ..controller.controller_io import ControllerServer
 from ..controller.quorum.voter_changes import MAX_VOTERS
@@ -31,27 +30,14 @@ from .kafka_listener.assembly import new_kafka_listener
 from .server_config import of_node, scaled, split_config
 
 if TYPE_CHECKING:
-    import re
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from types import TracebackType
-    from typing import Unpack
 
-    from ..clients.consumer.incoming import OnDeserializeError
-    from ..clients.consumer.interceptors import SomeConsumerInterceptor
-    from ..clients.group.assignors import Assignor
-    from ..clients.group.listeners import SomeListener
-    from ..clients.options import AdminOptions, ConsumerOptions, ProducerOptions
-    from ..clients.producer.outgoing_io import SomeProducerInterceptor
-    from ..clients.producer.partitioner import Partitioner
-    from ..clients.records import K, V
-    from ..clients.serdes import Deserializer, Serializer
     from ..clients.sync.admin_io import Admin
     from ..clients.sync.consumer_io import Consumer
     from ..clients.sync.producer_io import Producer
     from ..runtime.files.file_layer import Files
     from ..storage_node.links.leader_search_io import ControllerLocator
-
-    C = TypeVar("C", Producer[Any, Any], Consumer[Any, Any], Admin)
 
 log = logging.getLogger("headrace.local")
 
@@ -59,10 +45,8 @@ START_TIMEOUT_S = 30.0
 CLIENTS_TIMEOUT_S = 10.0  # as at the exit of a process
 STOP_TIMEOUT_S = 30.0
 
-_BYTES: Any = bytes_
 
-
-class LocalCluster:
+class LocalCluster(ClientFactory):
     """A running cluster in this process; use it as a context manager, or call `close`."""
 
     def __init__(
@@ -101,69 +85,6 @@ class LocalCluster:
         """host:port of every storage node for Kafka's own clients; needs the config key `listeners`."""
         self._raise_if_over()
         return self._cores.kafka_bootstrap()
-
-    def producer(
-        self,
-        *,
-        key: Serializer[K] = _BYTES,
-        value: Serializer[V] = _BYTES,
-        partitioner: Partitioner = murmur2_sticky,
-        interceptors: Iterable[SomeProducerInterceptor] = (),
-        config: Mapping[str, Any] | None = None,
-        **options: Unpack[ProducerOptions],
-    ) -> Producer[K, V]:
-        """A producer of this cluster; arguments as of `Producer`."""
-        from ..clients.sync.producer_io import Producer
-
-        made = Producer(
-            self.bootstrap,
-            key=key,
-            value=value,
-            partitioner=partitioner,
-            interceptors=interceptors,
-            config=config,
-            **options,
-        )
-        return self._kept(made)
-
-    def consumer(
-        self,
-        *topics: str,
-        key: Deserializer[K] = _BYTES,
-        value: Deserializer[V] = _BYTES,
-        iter_timeout: float | None = None,
-        on_deserialize_error: OnDeserializeError = "raise",
-        pattern: str | re.Pattern[str] | None = None,
-        listener: SomeListener | None = None,
-        assignors: Iterable[str | Assignor] | None = None,
-        interceptors: Iterable[SomeConsumerInterceptor] = (),
-        config: Mapping[str, Any] | None = None,
-        **options: Unpack[ConsumerOptions],
-    ) -> Consumer[K, V]:
-        """A consumer of this cluster; arguments as of `Consumer`."""
-        from ..clients.sync.consumer_io import Consumer
-
-        made = Consumer(
-            *topics,
-            bootstrap=self.bootstrap,
-            key=key,
-            value=value,
-            iter_timeout=iter_timeout,
-            on_deserialize_error=on_deserialize_error,
-            pattern=pattern,
-            listener=listener,
-            assignors=assignors,
-            interceptors=interceptors,
-            config=config,
-            **options,
-        )
-        return self._kept(made)
-
-    def admin(self, *, config: Mapping[str, Any] | None = None, **options: Unpack[AdminOptions]) -> Admin:
-        """An admin client of this cluster; arguments as of `Admin`."""
-        from ..clients.sync.admin_io import Admin
-
-        return self._kept(Admin(self.bootstrap, config=config, **options))
 
     def restart_node(self, index: int) -> None:
         """Stop storage node `index` (from 0) cleanly, unless it was killed; start it over the same files."""
@@ -227,9 +148,11 @@ class LocalCluster:
         if self._cores.failure is not None:
             raise self._cores.failure
 
-    def _kept(self, client: C) -> C:
+    def _target(self) -> str:
+        return self.bootstrap
+
+    def _made(self, client: Producer[Any, Any] | Consumer[Any, Any] | Admin) -> None:
         self._clients.add(client)
-        return client
 
     def _close_clients(self) -> list[BaseException]:
         """Their errors. Order: before the servers, which have to answer what is flushed and committed."""

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...protocol.errors import ClosedError
 from ..admin.admin_io import AdminEngine
 from ..admin.configs_io import resources_of
+from ..cluster.async_cluster_io import AsyncClusterIo
+from ..cluster.attach_io import attach
 from ..cluster.network import Address
 from ..config import AdminConfig
-from .cluster_io import attach_async
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping, Sequence
@@ -46,16 +47,17 @@ if TYPE_CHECKING:
         TransactionDescription,
         TransactionListing,
     )
+    from ..cluster.async_cluster_io import AsyncSharedCluster
     from ..group.group_metadata import OffsetAndMetadata
     from ..options import AdminOptions
     from ..records import OffsetAndTimestamp, TimestampLike
-    from .cluster_io import AsyncCluster
 
 T = TypeVar("T")
 
 
 class AsyncAdmin:
-    """Creates, describes, alters and deletes what a cluster holds; belongs to one event loop.
+    """Describes and changes topics, configs, groups and transactions, nodes and controllers of a cluster.
+    Belongs to one event loop.
 
     Plural calls return `Results`: per item a value or an error. `timeout` is in seconds, None takes
     default.api.timeout.ms. `bootstrap` is as for `AsyncProducer`; other keyword arguments are keys of
@@ -64,15 +66,15 @@ class AsyncAdmin:
 
     def __init__(
         self,
-        bootstrap: str | Iterable[str] | AsyncCluster | None = None,
+        bootstrap: str | Iterable[str] | AsyncSharedCluster | None = None,
         *,
         config: Mapping[str, Any] | None = None,
         **options: Unpack[AdminOptions],
     ) -> None:
-        self._cluster, self.config, self._owns_cluster = attach_async(bootstrap, AdminConfig, config, options)
-        self._made: AdminEngine | None = None
+        self._io, self.config = attach(AsyncClusterIo, bootstrap, AdminConfig, config, options)
         self._is_closed = False
-        self._cluster.add(self)
+        with self._io.opening(self):
+            self._holder = self._io.engine(lambda hub: AdminEngine(hub, self.config))
 
     async def create_topics(
         self,
@@ -441,16 +443,15 @@ class AsyncAdmin:
         return await self._run(self._engine.transactions.abort_prepared(transactional_ids, timeout=timeout))
 
     async def close(self, timeout: float | None = None) -> None:
-        """End."""
+        """Close the connections that are not shared; a second call does nothing."""
         if self._is_closed:
             return
+        self._io.check_may_block()
         self._is_closed = True
-        self._cluster.remove(self)
-        if self._owns_cluster:
-            await self._cluster.close()
+        await self._io.leave(self)
 
     def forked(self) -> None:
-        """This process is a forked child: every further call fails with ClosedError."""
+        """Make every further call raise ClosedError: this process is a forked child."""
         self._is_closed = True
 
     async def __aenter__(self) -> Self:
@@ -463,13 +464,10 @@ class AsyncAdmin:
 
     @property
     def _engine(self) -> AdminEngine:
-        hub = self._cluster.hub  # raises on another event loop than the first
-        if self._made is None:
-            self._made = AdminEngine(hub, self.config)
-        return self._made
+        return self._holder.get()
 
     async def _run(self, work: Coroutine[Any, Any, T]) -> T:
         if self._is_closed:
             work.close()
             raise ClosedError("the admin client was closed")
-        return await work
+        return await self._io.call(work)

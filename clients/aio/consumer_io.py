@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
+import asyncio  # async only
+import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 from ...protocol.errors import ApiTimeoutError, ClosedError, ConfigError, WakeupError
 from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ..cluster.async_cluster_io import AsyncClusterIo
+from ..cluster.attach_io import attach
 from ..config import ConsumerConfig
 from ..consumer.consumer_io import ConsumerEngine, limited_warning
 from ..consumer.incoming import (
@@ -24,8 +27,7 @@ from ..group.membership_io import CLOSE_TIMEOUT_S
 from ..group.subscription import first_subscription
 from ..records import K, OffsetAndTimestamp, Record, V, timestamp_to_ms
 from ..serdes import bytes_
-from .cluster_io import attach_async
-from .group_io import AsyncGroupFace
+from .group_io import AsyncGroupConsumer
 
 if TYPE_CHECKING:
     import re
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
     from ...protocol.model import TopicPartition
     from ..arrow.reading import Reading
+    from ..cluster.async_cluster_io import AsyncSharedCluster
+    from ..cluster.hub_io import Hub
     from ..consumer.incoming import OnDeserializeError, SomePartitions
     from ..consumer.interceptors import SomeConsumerInterceptor
     from ..group.assignors import Assignor
@@ -44,18 +48,26 @@ if TYPE_CHECKING:
     from ..options import ConsumerOptions
     from ..records import TimestampLike
     from ..serdes import Deserializer
-    from .cluster_io import AsyncCluster
 
 _BYTES: Any = bytes_
 
 
-class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
-    """Reads records on one event loop. Arguments and methods are those of `Consumer`, to be awaited."""
+class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
+    """Reads records. Belongs to one task at a time; only `wakeup` may be called by others.
+
+    With topics it reads all their partitions, later ones too; with a `group` it shares them with the other
+    members, as after `subscribe`. Without topics it reads those given to `assign`. `bootstrap` is as for
+    `AsyncProducer`. `iter_timeout` ends an iteration after that many seconds without a record. `assignors`
+    are those of partition.assignment.strategy, by name, or the user's own; `interceptors` as in
+    `ConsumerInterceptor`. Other keyword arguments are keys of ConsumerConfig.
+
+    With enable.auto.commit a record counts as finished when the next one (or the next batch) is requested.
+    """
 
     def __init__(
         self,
         *topics: str,
-        bootstrap: str | Iterable[str] | AsyncCluster | None = None,
+        bootstrap: str | Iterable[str] | AsyncSharedCluster | None = None,
         key: Deserializer[K] = _BYTES,
         value: Deserializer[V] = _BYTES,
         iter_timeout: float | None = None,
@@ -69,73 +81,77 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
     ) -> None:
         super().__init__()
         wanted = checked_topics(topics)
-        self._loads, self._on_bad = (
-            loads_of(key, value),
-            bad_record_action(on_deserialize_error, limited_warning()),
-        )
-        self._iter_timeout, self._interceptors = iter_timeout, Interceptors(interceptors)
-        attached = attach_async(bootstrap, ConsumerConfig, config, options)
-        self._cluster, self.config, self._owns_cluster = attached
+        loads, on_bad = loads_of(key, value), bad_record_action(on_deserialize_error, limited_warning())
+        seeing, own = Interceptors(interceptors), None if assignors is None else tuple(assignors)
+        self._iter_timeout = iter_timeout
+        self._io, self.config = attach(AsyncClusterIo, bootstrap, ConsumerConfig, config, options)
         self._topics = () if self.config.group else wanted
-        self._assignors = None if assignors is None else tuple(assignors)
-        self._first = first_subscription(self.config, wanted, pattern, listener)  # made with the engine
-        self._callbacks = Callbacks(listener, awaits=True)
-        self._made: ConsumerEngine | None = None
-        self._news = asyncio.Event()
         self._is_closed = False
-        self._cluster.add(self)
+        with self._io.opening(self):
+            first = first_subscription(self.config, wanted, pattern, listener)
+            self._callbacks = Callbacks(listener, awaits=not self._io.is_threaded)
+
+            def make_engine(hub: Hub) -> ConsumerEngine:
+                engine = ConsumerEngine(
+                    *(hub, self.config, self._topics, loads, on_bad),
+                    is_threaded=self._io.is_threaded,
+                    assignors=own,
+                    interceptors=seeing,
+                )
+                if first is not None and engine.group is not None:
+                    engine.group.subscribe(first)
+                return engine
+
+            self._holder = self._io.engine(make_engine)
 
     # --- records ----------------------------------------------------------------------------------------
 
     async def poll(self, timeout: float = 0, max_records: int | None = None) -> list[Record[K, V]]:
-        """Records, at most `max_records` (default max.poll.records), as soon as any are there.
+        """Records, at most `max_records` (default max.poll.records), as soon as there are any.
 
-        Empty after `timeout` seconds. Errors: as `Consumer.poll`.
+        Empty after `timeout` seconds. Errors: WakeupError after `wakeup`; SerializationError, NoOffsetError,
+        OffsetOutOfRangeError, CorruptMessageError, each with partition and offset; what ends the membership
+        in the group, FencedInstanceIdError first of all; ClosedError.
         """
         engine, most = self._engine, self._most(max_records)
-        ends_at = self._now() + timeout
+        ends_at = self._io.now_s() + timeout
         while True:
             may_take = await self._serve(self._left(ends_at))
-            self._news.clear()
             records = engine.take(most) if may_take else []
             if records:
                 return records  # Order: before the next call, see `handed_out`
             left_s = self._left(ends_at)
-            if engine.take_wakeup():
+            if await engine.async_wait(left_s):
                 raise WakeupError
             if left_s <= 0:
-                await asyncio.sleep(0)  # a loop of empty polls must not starve the others
                 return records
-            await self._wait(left_s)
 
     async def __aiter__(self) -> AsyncIterator[Record[K, V]]:
         """Record by record; waits for more. Ends after `wakeup`, or `iter_timeout` without a record."""
         engine, timeout = self._engine, self._iter_timeout
-        self._engine.check_reading()
-        ends_at = None if timeout is None else self._now() + timeout
+        engine.check_reading()
+        ends_at = None if timeout is None else self._io.now_s() + timeout
         while True:
             may_take = await self._serve(None if ends_at is None else self._left(ends_at))
-            self._news.clear()
             chunk = engine.head() if may_take else None
             if chunk is None:
                 left_s = None if ends_at is None else self._left(ends_at)
-                if (left_s is not None and left_s <= 0) or engine.take_wakeup():
+                if (left_s is not None and left_s <= 0) or await engine.async_wait(left_s):
                     return
-                await self._wait(left_s)
                 continue
             first = chunk.index
             try:
                 while chunk.is_active and chunk.index < chunk.ready and not engine.attention:
                     record = chunk.records[chunk.index]
-                    chunk.index += 1  # before the yield: whoever asks there for the position gets the next
+                    chunk.index += 1  # before the yield: `position` there is that of the next record
                     yield record
             finally:
                 engine.settle(chunk, chunk.index - first)
             engine.asked()
             if engine.take_wakeup():
                 return
-            await asyncio.sleep(0)  # let the loop fetch ahead, and others run, between batches
-            ends_at = None if timeout is None else self._now() + timeout
+            await asyncio.sleep(0)  # async only: between batches the loop fetches ahead, and runs other tasks
+            ends_at = None if timeout is None else self._io.now_s() + timeout
 
     async def batches(
         self, max_records: int = 500, timeout: float = 1.0
@@ -164,7 +180,10 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
     ) -> AsyncIterator[pyarrow.RecordBatch]:
         """Arrow record batches in the layout of `headrace.ARROW_SCHEMA`, each with at least one row.
 
-        As `Consumer.arrow_batches`.
+        A batch is returned when it has `max_rows` rows, or `timeout` seconds after its first row; earlier
+        only when the bytes of one column reach 16 MB. `columns` names the columns to decode, in their order.
+        Keys and values are bytes, whatever deserialisers the consumer has. Ends like the iteration over
+        records. Errors: as `poll`; ImportError without pyarrow.
         """
         from ..arrow.reading import Reading
 
@@ -181,21 +200,24 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
         group = self._engine.group
         if self._topics or (group is not None and group.subscription is not None):
             raise ConfigError("this consumer reads its topics; make one without topics to assign")
-        old = self._engine.assigned()
-        self._engine.assign(named_partitions(tps) or ())
-        self._engine.watch_assigned(old)
+        await self._io.run(self._engine.assign, named_partitions(tps) or ())
 
     async def assignment(self, timeout: float | None = None) -> tuple[TopicPartition, ...]:
-        """The partitions that are read; waits until those of its topics are known, but not for its group."""
+        """The partitions that are read; waits until those of its topics are known, but not for its group.
+
+        Errors: UnknownTopicOrPartitionError, ApiTimeoutError.
+        """
         await self._discover(timeout)
         return self._engine.assignment()
 
     async def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
-        """The offset of the next record to be handed out; looks it up if need be."""
-        ends_at = self._now() + self._timeout_s(timeout)
+        """The offset of the next record that `poll` returns; looks it up if need be.
+
+        Errors: NoOffsetError under auto.offset.reset=none, ApiTimeoutError, ConfigError when not assigned.
+        """
+        ends_at = self._io.now_s() + self._timeout_s(timeout)
         await self._discover(timeout)
         while True:
-            self._news.clear()
             position, error = self._engine.state_of(tp, lambda state: (state.next_position(), state.error))
             if position is not None:
                 return position
@@ -204,7 +226,7 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
             left_s = self._left(ends_at)
             if left_s <= 0:
                 raise ApiTimeoutError(f"no position for {tp} in time")
-            await self._wait(left_s)
+            await self._engine.async_wait_for_change(left_s)
 
     async def seek(self, tp: TopicPartition, offset: int) -> None:
         """Go on with this offset. Errors: ConfigError when not assigned, ValueError when negative."""
@@ -235,7 +257,7 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
         await self._discover(None)
         wanted = await self._named(tps)
         self._engine.change(lambda fetcher: fetcher.resume(wanted))
-        self._news.set()
+        self._engine.notify()  # async only: another task may wait for records
 
     def paused(self) -> tuple[TopicPartition, ...]:
         """The partitions that are paused."""
@@ -246,28 +268,22 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
     # --- facts ------------------------------------------------------------------------------------------
 
     async def beginning_offsets(
-        self,
-        *tps: SomePartitions,
-        timeout: float | None = None,
+        self, *tps: SomePartitions, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """The first offset of each partition (all that are read by default)."""
         return await self._edges(EARLIEST_TIMESTAMP, tps, timeout)
 
     async def end_offsets(
-        self,
-        *tps: SomePartitions,
-        timeout: float | None = None,
+        self, *tps: SomePartitions, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
         """The offset behind the last readable record of each partition (all that are read by default)."""
         return await self._edges(LATEST_TIMESTAMP, tps, timeout)
 
     async def offsets_for_times(
-        self,
-        wanted: Mapping[TopicPartition, TimestampLike],
-        timeout: float | None = None,
+        self, wanted: Mapping[TopicPartition, TimestampLike], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each time; None where there is none that new."""
-        found = await self._engine.offsets(timestamps_of(wanted), self._deadline_ms(timeout))
+        found = await self._offsets(timestamps_of(wanted), self._deadline_ms(timeout))
         return {tp: value if value.offset >= 0 else None for tp, value in found.items()}
 
     def lag(self) -> dict[TopicPartition, int | None]:
@@ -281,40 +297,45 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
     # --- life -------------------------------------------------------------------------------------------
 
     def wakeup(self) -> None:
-        """End the `poll` (by WakeupError) or iteration that is going on, or else the next one; on the same
-        loop."""
+        """End the `poll` that is going on, by WakeupError, or the iteration, or else the next one. A signal
+        handler or any task may call it."""
         self._engine.wakeup()
 
     async def close(self, timeout: float | None = None, *, leave: bool | None = None) -> None:
-        """End. Finished work is committed, and the group is told: as `Consumer.close`."""
+        """Commit finished work (auto-commit), leave the group and close, within `timeout` seconds (30 by
+        default). `leave` says whether the coordinator assigns the partitions to other members at once; by
+        default those of a static member wait for its return (KIP-1092)."""
         if self._is_closed:
             return
+        self._io.check_may_block()
+        self._is_closed = True
         try:
-            if self._made is not None:
+            if self._holder.made is not None:
                 if timeout is None:
                     timeout = min(CLOSE_TIMEOUT_S, self._timeout_s(None))
                 await self._leave("the consumer was closed", leave, timeout)
         except ClosedError:
-            pass  # it ended itself before
+            pass  # the connections were closed before
         finally:
-            self._is_closed = True
             await self._end()
 
     async def _end(self) -> None:
-        self._cluster.remove(self)
-        if self._made is not None:
-            self._made.fail(ClosedError("the consumer was closed"))
-        if self._owns_cluster:
-            await self._cluster.close()
+        try:
+            if self._holder.made is not None:
+                error = ClosedError("the consumer was closed")
+                with contextlib.suppress(ClosedError):
+                    await self._io.run(self._holder.made.fail, error)
+        finally:
+            await self._io.leave(self)
 
     def forked(self) -> None:
-        """This process is a forked child: every further call fails with ClosedError."""
+        """Make every further call raise ClosedError: this process is a forked child."""
         self._is_closed = True
-        if self._made is not None:
-            self._made.forked()
+        if self._holder.made is not None:
+            self._holder.made.forked()
 
     async def __aenter__(self) -> Self:
-        self._engine.lag()  # starts it on this loop
+        assert self._engine is not None  # made on this loop
         return self
 
     async def __aexit__(
@@ -326,40 +347,13 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
 
     @property
     def _engine(self) -> ConsumerEngine:
-        if self._is_closed:
+        if self._is_closed and self._holder.made is None:
             raise ClosedError("the consumer was closed")
-        hub = self._cluster.hub  # raises on another event loop than the first
-        if self._made is None:
-            self._made = ConsumerEngine(
-                *(hub, self.config, self._topics, self._loads, self._on_bad),
-                is_threaded=False,
-                assignors=self._assignors,
-                interceptors=self._interceptors,
-            )
-            self._made.add_listener(self._news.set)
-            if self._first is not None:
-                self._group.subscribe(self._first)
-        return self._made
-
-    def _now(self) -> float:
-        return self._cluster.hub.now_ms() / 1000
+        return self._holder.get()
 
     def _left(self, ends_at: float) -> float:
-        # whole ms, as the clock has: a wait for less would end before the clock moves, again and again
-        return round(ends_at - self._now(), 3)
-
-    async def _wait(self, timeout_s: float | None) -> None:
-        engine = self._engine
-        if engine.attention:
-            return
-        engine.is_waiting = True
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._news.wait()
-        except TimeoutError:
-            return
-        finally:
-            engine.is_waiting = False
+        # whole ms, as the clock of the hub has: a shorter wait would end before the clock moves
+        return round(ends_at - self._io.now_s(), 3)
 
     async def _read_arrow(self, reading: Reading) -> AsyncIterator[pyarrow.RecordBatch]:
         engine = self._engine
@@ -376,15 +370,14 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
                 yield batch
             if is_over or engine.take_wakeup():
                 return
-            await asyncio.sleep(0)  # let the loop fetch ahead, and others run, between batches
+            await asyncio.sleep(0)  # async only: as between batches of records
 
     async def _fill(self, fill: Callable[[], tuple[int, bool]], timeout_s: float) -> bool:
         """Fill a list or a table up, step by step; True when the iteration ends with it."""
         engine, idle_s = self._engine, self._iter_timeout
-        ends_at = None if idle_s is None else self._now() + idle_s
+        ends_at = None if idle_s is None else self._io.now_s() + idle_s
         count = 0
         while True:
-            self._news.clear()
             is_first = not count
             if engine.attention and count:
                 return False  # what is there is handed out before the group changes anything
@@ -394,13 +387,12 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
             if is_ready:
                 return False
             if is_first and count:
-                ends_at = self._now() + timeout_s
+                ends_at = self._io.now_s() + timeout_s
             left_s = None if ends_at is None else self._left(ends_at)
             if left_s is not None and left_s <= 0:
                 return not count
-            if engine.take_wakeup():
+            if await engine.async_wait(left_s):
                 return True
-            await self._wait(left_s)
 
     def _most(self, max_records: int | None) -> int:
         self._engine.check_reading()
@@ -413,11 +405,11 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
         return self.config.api_timeout_ms / 1000 if timeout is None else timeout
 
     def _deadline_ms(self, timeout: float | None) -> int:
-        return self._cluster.hub.now_ms() + int(self._timeout_s(timeout) * 1000)
+        return self._io.hub.now_ms() + int(self._timeout_s(timeout) * 1000)
 
     async def _discover(self, timeout: float | None) -> None:
         if not self._engine.is_discovered():
-            await self._engine.discover(self._deadline_ms(timeout))
+            await self._io.call(self._engine.discover(self._deadline_ms(timeout)))
 
     async def _named(
         self, tps: tuple[SomePartitions, ...], timeout: float | None = None
@@ -430,13 +422,15 @@ class AsyncConsumer(AsyncGroupFace[K, V], Generic[K, V]):
         for tp in await self._named(tps):
             self._engine.change(lambda fetcher, tp=tp: fetcher.seek(tp, None, timestamp))  # type: ignore[misc]
 
+    async def _offsets(
+        self, wanted: Mapping[TopicPartition, int], deadline_ms: int
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        return await self._io.call(self._engine.offsets(wanted, deadline_ms))
+
     async def _edges(
-        self,
-        timestamp: int,
-        tps: tuple[SomePartitions, ...],
-        timeout: float | None,
+        self, timestamp: int, tps: tuple[SomePartitions, ...], timeout: float | None
     ) -> dict[TopicPartition, int]:
         deadline_ms = self._deadline_ms(timeout)
         wanted = await self._named(tps, timeout)
-        found = await self._engine.offsets(dict.fromkeys(wanted, timestamp), deadline_ms)
+        found = await self._offsets(dict.fromkeys(wanted, timestamp), deadline_ms)
         return {tp: value.offset for tp, value in found.items()}

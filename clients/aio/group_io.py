@@ -1,8 +1,8 @@
-"""The asyncio consumer's face of its group: subscriptions, rebalances, commits."""
+"""The asyncio consumer in its group: subscriptions, rebalance callbacks, commits."""
 
 from __future__ import annotations
 
-import inspect
+from functools import partial
 from typing import TYPE_CHECKING, Generic
 
 from ...protocol.errors import ConfigError, HeadraceError
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from ...protocol.model import TopicPartition
+    from ..cluster.async_cluster_io import AsyncClusterIo
     from ..config import ConsumerConfig
     from ..consumer.consumer_io import ConsumerEngine
     from ..consumer.incoming import SomePartitions
@@ -31,9 +32,10 @@ if TYPE_CHECKING:
     Committed = dict[TopicPartition, OffsetAndMetadata]
 
 
-class AsyncGroupFace(Generic[K, V]):
-    """The part of `AsyncConsumer` that has to do with its group. As the sync one, to be awaited."""
+class AsyncGroupConsumer(Generic[K, V]):
+    """The part of `AsyncConsumer` that needs a group."""
 
+    _io: AsyncClusterIo
     config: ConsumerConfig
 
     def __init__(self) -> None:
@@ -52,37 +54,40 @@ class AsyncGroupFace(Generic[K, V]):
         on_revoked: RebalanceCallback | None = None,
         on_lost: RebalanceCallback | None = None,
     ) -> None:
-        """Share these topics, or all that match a pattern as a whole, with the other members of the group.
+        """Read these topics, or all that match a pattern as a whole, together with the other members of the
+        group. It replaces the previous subscription.
 
-        As `Consumer.subscribe`; callbacks may be coroutine functions, and are awaited in the task that reads.
+        Under the new protocol the coordinator matches a pattern that is text, by the rules of RE2; a compiled
+        pattern is matched by the client. The listener, or single functions, are called with (consumer,
+        partitions) inside `poll` or an iteration. Coroutine functions are awaited there. Errors: ConfigError
+        without a group, after `assign`, or for a bad pattern.
         """
         group = self._group
         if self._engine.assigned():
             raise ConfigError("this consumer has partitions by `assign`; `unsubscribe` first")
         wanted = checked_subscription(topics, pattern, internal=not self.config.exclude_internal_topics)
-        self._callbacks = Callbacks(
-            listener, awaits=True, on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost
-        )
-        group.subscribe(wanted)
+        single = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
+        self._callbacks = Callbacks(listener, awaits=not self._io.is_threaded, **single)
+        await self._io.run(group.subscribe, wanted)
 
     async def unsubscribe(self) -> None:
-        """Read nothing any more, and leave the group; finished work is committed first (auto-commit)."""
+        """Stop reading and leave the group; finished work is committed first (auto-commit)."""
         await self._leave("unsubscribed", None, None)
-        if old := self._engine.assigned():
-            self._engine.assign(())
-            self._engine.watch_assigned(old)
+        if self._engine.assigned():
+            await self._io.run(self._engine.assign, ())
 
     def subscription(self) -> tuple[str, ...]:
         """The topics of the subscription; of a pattern those that match now."""
         return self._group.topics()
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is in its group, as transactions name it."""
+        """Group id, member id and generation, as `send_offsets_to_transaction` takes them."""
         return self._group.metadata
 
-    def enforce_rebalance(self, reason: str = "") -> None:
-        """Have the group share out anew although nothing asks for it (KIP-568). Errors: as the sync one."""
-        self._group.enforce_rebalance(reason or "the user asked for it")
+    async def enforce_rebalance(self, reason: str = "") -> None:
+        """Ask the group for a rebalance that nothing else causes (KIP-568). Errors: ConfigError under the new
+        protocol, where the coordinator alone decides."""
+        await self._io.run(self._group.enforce_rebalance, reason or "the user asked for it")
 
     # --- commits ----------------------------------------------------------------------------------------
 
@@ -92,8 +97,15 @@ class AsyncGroupFace(Generic[K, V]):
         *,
         timeout: float | None = None,
     ) -> Committed:
-        """Commit: everything handed out so far, or up to a record, ... As `Consumer.commit`."""
-        return await self._group.commit(offsets_to_commit(what), self._deadline_ms(timeout))
+        """Commit, and wait for the coordinator: all records returned so far, or up to a record (inclusive),
+        or up to the last of some records of each partition, or offsets by partition. Gives the offsets.
+
+        It waits through rebalances that leave the partitions here. Errors: CommitFailedError when a partition
+        is no longer assigned to this member, FencedInstanceIdError, ApiTimeoutError, ConfigError without a
+        group.
+        """
+        offsets = offsets_to_commit(what)
+        return await self._io.call(self._group.commit(offsets, self._deadline_ms(timeout)))
 
     def commit_async(
         self,
@@ -101,42 +113,47 @@ class AsyncGroupFace(Generic[K, V]):
         *,
         callback: Callable[[Committed | None, HeadraceError | None], None] | None = None,
     ) -> asyncio.Future[Committed]:
-        """`commit` without waiting; a later commit never loses to an earlier one.
+        """`commit` without waiting; an earlier commit never overwrites a later one.
 
-        `callback` gets (offsets, None) or (None, error).
+        `callback` is called with (offsets, None) or (None, error), by the event loop
+        of the consumer.
         """
-        told = self._group.commit(offsets_to_commit(what), self._deadline_ms(None))
+        offsets = offsets_to_commit(what)
+        if offsets is None:
+            offsets = self.handed_out()
+        begin = partial(self._group.start_commit, offsets, self._deadline_ms(None))
+        outcome = self._io.start(begin)
 
-        def settled(done: asyncio.Future[Committed]) -> None:
+        def on_done(done: asyncio.Future[Committed]) -> None:
             if callback is not None and not done.cancelled():
                 error = done.exception()
                 callback(None if error else done.result(), error)  # type: ignore[arg-type]
 
-        told.add_done_callback(settled)
-        return told
+        outcome.add_done_callback(on_done)
+        return outcome
 
     def offsets_for_transaction(
         self, what: Record[K, V] | Iterable[Record[K, V]] | Offsets | None = None
     ) -> tuple[Offsets, GroupMetadata]:
-        """What `Producer.send_offsets_to_transaction` takes, for `what` as in `commit`. From now on offsets
-        are left to transactions: auto-commit ends. Errors: ConfigError without a group; TypeError,
-        ValueError."""
+        """The arguments of `AsyncProducer.send_offsets_to_transaction`, for `what` as in `commit`. It ends
+        auto-commit: from now on transactions commit the offsets. Errors: ConfigError without a group;
+        TypeError, ValueError."""
         group, offsets = self._group, offsets_to_commit(what)
         group.auto_commits = False
         return self.handed_out() if offsets is None else offsets, group.metadata
 
     def handed_out(self) -> Committed:
-        """The next offset of each partition behind what was handed out: what `commit()` commits."""
+        """The offset after the last returned record of each partition: what `commit()` commits."""
         return {tp: offset for tp, (_, offset) in self._engine.positions(finished=False).items()}
 
     async def committed(
         self, *tps: SomePartitions, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed for partitions (by default those that are read); None for nothing."""
+        """The committed offsets of partitions (by default those that are read); None without a commit."""
         group = self._group
         named = named_partitions(tps)
         wanted = self._engine.assignment() if named is None else named
-        return await group.committed(wanted, self._deadline_ms(timeout))
+        return await self._io.call(group.committed(wanted, self._deadline_ms(timeout)))
 
     # --- inside -----------------------------------------------------------------------------------------
 
@@ -154,33 +171,31 @@ class AsyncGroupFace(Generic[K, V]):
         return self._engine.group
 
     async def _serve(self, left_s: float | None = None) -> bool:
-        """What the group has for the user's side to do; for the commit before a revocation it waits `left_s`
-        at most, and False says that it is not over: nothing may be handed out. Errors: what the user must
-        hear, or its callbacks raise."""
+        """Call the rebalance callbacks that are due. It waits up to `left_s` for the commit before a
+        revocation; False when that commit is still in flight: no record may be returned. Errors: what ended
+        the membership, and those of the callbacks."""
         if self._is_serving:
             raise HeadraceError("a rebalance callback cannot ask for records")
         engine = self._engine
         if engine.attention:
-            engine.asked()  # the user is back: what it had is finished, and committed before it goes
+            engine.asked()  # its records are finished, and committed before the revocation
         while engine.attention:
-            work = await self._group.begin(left_s)
+            work = await self._io.call(self._group.begin(left_s))
             if work is None:
                 return not self._group.is_committing
             try:
-                await self._tell(work)
+                await self._call_back(work)
             finally:
-                self._group.done()
+                await self._io.run(self._group.done)
         return True
 
-    async def _tell(self, work: Work) -> None:
+    async def _call_back(self, work: Work) -> None:
         callback = self._callbacks.get(work.kind.value)
         if callback is None:
             return
         self._is_serving = True
         try:
-            told = callback(self, work.partitions)
-            if inspect.isawaitable(told):
-                await told
+            await self._io.call_user(callback, self, work.partitions)
         finally:
             self._is_serving = False
 
@@ -189,11 +204,11 @@ class AsyncGroupFace(Generic[K, V]):
         if group is None:
             return
         deadline_ms = self._deadline_ms(timeout)
-        work = await group.leaving(deadline_ms)
+        work = await self._io.call(group.leaving(deadline_ms))
         try:
             if work is not None:
-                await self._tell(work)
+                await self._call_back(work)
         finally:
             if leave is None:
                 leave = not self.config.group_instance_id
-            await group.unsubscribe(leave=leave, reason=reason, deadline_ms=deadline_ms)
+            await self._io.call(group.unsubscribe(leave=leave, reason=reason, deadline_ms=deadline_ms))

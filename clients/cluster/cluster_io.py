@@ -1,7 +1,8 @@
-"""What the synchronous clients stand on: one IO thread per cluster, with the shared hub on its loop.
+"""The IO thread of synchronous clients: one per cluster, with the shared hub on its event loop.
 
-Fork-safe: in a forked child every client answers with ClosedError, since its thread stayed behind. At exit
-of the interpreter clients that were left open are flushed and closed.
+In a forked child every call of a client raises ClosedError, because the thread exists in the parent alone. At
+exit of the interpreter the clients that were left open are flushed and closed. `async_cluster_io.py` has the
+same interface for asyncio clients: the sources of both kinds of clients are the same (ADR 29).
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
+import contextlib
 import logging
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ...protocol.errors import ApiTimeoutError, ClosedError, HeadraceError
 from ...runtime.loop_thread_io import LoopThread
@@ -24,8 +26,9 @@ from .environment_io import environment
 from .hub_io import Hub, MakeHub, zmq_hub
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 
+E = TypeVar("E")
 T = TypeVar("T")
 
 log = logging.getLogger("headrace.client")
@@ -43,23 +46,34 @@ class SyncClient(Protocol):
         """Flush and stop."""
 
     def forked(self) -> None:
-        """This process is a forked child: nothing works any more."""
+        """Make every further call raise ClosedError: this process is a forked child."""
+
+
+class SharedCluster:
+    """A cluster whose connections several clients share."""
+
+    io: ClusterIo
 
 
 class ClusterIo:
-    """The IO thread, its hub, and the clients on it."""
+    """The IO thread, its hub, and the clients on it. With `is_owned` it was started for one client, and ends
+    with that one."""
+
+    is_threaded = True  # whether clients are called on another thread than that of their loop
 
     def __init__(
         self,
         bootstrap: str | Iterable[str] | None,
         values: Mapping[str, Any],
         make_hub: MakeHub = zmq_hub,
+        *,
+        is_owned: bool = False,
     ) -> None:
-        self.values, self._make_hub = dict(values), make_hub
+        self.values, self._make_hub, self._is_owned = dict(values), make_hub, is_owned
         self.config = resolve(ConnectionConfig, values, environment())
         self.bootstrap = explicit_bootstrap(bootstrap, environment())
         if self.bootstrap is None:
-            resolve_bootstrap(None)  # fails here, in the caller's hands, when there is no cluster at all
+            resolve_bootstrap(None)  # raises in the constructor when there is no cluster at all
         else:
             parse_addresses(self.bootstrap)
         self._clients: dict[SyncClient, None] = {}
@@ -84,8 +98,25 @@ class ClusterIo:
 
     @property
     def failure(self) -> HeadraceError | None:
-        """Why nothing works any more; None while it does."""
+        """The error of every further call; None while the IO thread runs."""
         return self._failure
+
+    def engine(self, make: Callable[[Hub], E]) -> EngineHolder[E]:
+        """Make the engine of a client on the IO thread. Errors: those of `make`."""
+        return EngineHolder(self.run(lambda: make(self.hub)))
+
+    def run(self, function: Callable[..., T], *args: Any) -> T:
+        """Call a plain function on the IO thread and wait for its result. Errors: as `call`."""
+        return self.call(_result_of(function, args))
+
+    def start(self, begin: Callable[[], asyncio.Future[T]]) -> concurrent.futures.Future[T]:
+        """Call `begin` on the IO thread, without waiting; gives the outcome of the future it returns.
+
+        Calls of `start`, `run` and `call` begin in their order. Errors: ClosedError.
+        """
+        if self._failure is not None:
+            raise self._failure
+        return self._thread.submit(_outcome_of(begin))
 
     def call(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Run a coroutine on the IO thread and wait for its result.
@@ -128,13 +159,36 @@ class ClusterIo:
         """Run a plain callback on the IO thread soon."""
         self._thread.wake(callback)
 
+    @staticmethod
+    def call_user(function: Callable[..., Any], *args: Any) -> None:
+        """Call a function of the user in the caller's thread."""
+        function(*args)
+
+    @staticmethod
+    def now_s() -> float:
+        """The monotonic clock of timeouts in the caller's thread."""
+        return time.monotonic()
+
+    @contextlib.contextmanager
+    def opening(self, client: SyncClient) -> Iterator[None]:
+        """Around the constructor of a client: `add` it. When it fails, an owned cluster is closed."""
+        try:
+            yield
+        except BaseException:
+            if self._is_owned:
+                self.close()
+            raise
+        self.add(client)
+
     def add(self, client: SyncClient) -> None:
         """Register a client, to be closed with the cluster."""
         self._clients[client] = None
 
-    def remove(self, client: SyncClient) -> None:
-        """Forget a closed client."""
+    def leave(self, client: SyncClient) -> None:
+        """Forget a closed client; an owned cluster ends with it."""
         self._clients.pop(client, None)
+        if self._is_owned:
+            self.close()
 
     def close(self, timeout_s: float | None = None) -> None:
         """Close all clients, flushing the producers, then the connections and the thread.
@@ -160,7 +214,7 @@ class ClusterIo:
         raise_first(errors)
 
     def forked(self) -> None:
-        """In a forked child."""
+        """Make every call raise ClosedError, in a forked child."""
         self._failure = ClosedError("this client belongs to the parent process; make a new one after fork")
         for client in self._clients:
             client.forked()
@@ -179,6 +233,26 @@ class ClusterIo:
         if failure is not None and self._failure is None:
             self._failure = ClosedError(f"the client's IO thread ended: {failure!r}")
             log.critical("the client's IO thread ended: %r", failure, exc_info=failure)
+
+
+class EngineHolder(Generic[E]):
+    """The engine of a synchronous client."""
+
+    def __init__(self, made: E) -> None:
+        self.made: E | None = made
+
+    def get(self) -> E:
+        """The engine."""
+        assert self.made is not None, "made in the constructor"
+        return self.made
+
+
+async def _result_of(function: Callable[..., T], args: tuple[Any, ...]) -> T:
+    return function(*args)
+
+
+async def _outcome_of(begin: Callable[[], asyncio.Future[T]]) -> T:
+    return await begin()
 
 
 _open: set[ClusterIo] = set()

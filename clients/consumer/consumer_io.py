@@ -5,6 +5,7 @@ Both faces of the consumer, sync and asyncio, stand on this one.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections import deque
@@ -42,7 +43,6 @@ from .requests import READ_COMMITTED, READ_UNCOMMITTED, FetchLimits, stakes_of
 from .whole_topics import WholeTopics
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Iterable, Mapping
 
     from ...protocol.errors import KafkaError
@@ -118,7 +118,7 @@ class ConsumerEngine(HandingOut):
         )
         self._lock = threading.Lock()
         self._news = threading.Condition(self._lock)
-        self._listeners: list[Callable[[], None]] = []
+        self._task_news = asyncio.Event()  # `_news` for a task that waits on the loop
         self._assigned: tuple[TopicPartition, ...] = ()
         self.is_waiting = False  # the user waits for news
         self._wake_is_sent = False
@@ -147,7 +147,9 @@ class ConsumerEngine(HandingOut):
     # --- any thread -------------------------------------------------------------------------------------
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait in the user's thread for news; True when woken by `wakeup`, False for everything else."""
+        """Wait in the user's thread for records, an error or work of the group; True after `wakeup`."""
+        if timeout_s is not None and timeout_s <= 0:
+            return self.take_wakeup()
         with self._news:
             if not self._wakeups and self._failure is None and not self._has_news():
                 self.is_waiting = True
@@ -155,17 +157,45 @@ class ConsumerEngine(HandingOut):
                 self.is_waiting = False
         return self.take_wakeup()
 
+    async def async_wait(self, timeout_s: float | None) -> bool:
+        """`wait` in a task on the loop; other tasks run at least once."""
+        has_time = timeout_s is None or timeout_s > 0
+        if has_time and not self._wakeups and self._failure is None and not self._has_news():
+            self.is_waiting = True
+            try:
+                await self.async_wait_for_change(timeout_s)
+            finally:
+                self.is_waiting = False
+        else:
+            await asyncio.sleep(0)
+        return self.take_wakeup()
+
     def wait_for_change(self, timeout_s: float) -> None:
-        """Wait in the user's thread for the next answer, at most `timeout_s`."""
+        """Wait in the user's thread for the next response, at most `timeout_s`."""
         with self._news:
-            # Bound: a short wait, because the change may have come before we waited.
+            # Bound: a short wait, because the response may have come before it began.
             self._news.wait(min(max(timeout_s, 0), 0.05))
+
+    async def async_wait_for_change(self, timeout_s: float | None) -> None:
+        """`wait_for_change` in a task on the loop."""
+        self._task_news.clear()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._task_news.wait()
+        except TimeoutError:
+            return
 
     def wakeup(self) -> None:
         """End the wait that is going on, or else the next one, early. Takes no lock: a signal handler may
         call it in a thread that holds ours."""
         self._wakeups.append(None)
-        self._wake_loop(self._tell_wakeup)
+        self._wake_loop(self.notify)
+
+    def notify(self) -> None:
+        """End the wait that is going on; its caller looks for records again. On the loop."""
+        with self._news:
+            self._news.notify_all()
+        self._task_news.set()
 
     def take_wakeup(self) -> bool:
         """Whether `wakeup` was called since the last look."""
@@ -176,11 +206,12 @@ class ConsumerEngine(HandingOut):
         return True
 
     def assign(self, tps: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions; those that were read before go on where they are.
+        """Read exactly these partitions; those that were read before keep their positions. On the loop.
 
         Errors: TypeError for what is no partition.
         """
         wanted = checked_partitions(tps)
+        old = self._assigned
         with self._lock:
             self._check()
             for tp in [tp for tp in self._fetcher.states if tp not in wanted]:
@@ -191,6 +222,8 @@ class ConsumerEngine(HandingOut):
             self._wake_if_needed()
         if self.group is not None:
             self.group.fetch_positions(wanted)
+        self._hub.metadata.watch({tp.topic for tp in wanted})
+        self._hub.metadata.unwatch({tp.topic for tp in old})
 
     def assignment(self) -> tuple[TopicPartition, ...]:
         """The partitions that are read, sorted."""
@@ -261,7 +294,7 @@ class ConsumerEngine(HandingOut):
             if attention:
                 self._news.notify_all()
         if attention:
-            self._tell()
+            self._task_news.set()
 
     def progress(self) -> tuple[Any, ...] | None:
         """What changes when the user asks for records; None while it waits for some."""
@@ -287,10 +320,6 @@ class ConsumerEngine(HandingOut):
         )
         return all_found(found)
 
-    def add_listener(self, listener: Callable[[], None]) -> None:
-        """Call on the loop whenever there may be records, errors or a wakeup."""
-        self._listeners.append(listener)
-
     def fail(self, reason: HeadraceError) -> None:
         """End now; everyone who waits hears `reason`."""
         with self._news:
@@ -307,12 +336,7 @@ class ConsumerEngine(HandingOut):
             self._hub.metadata.unwatch(self._topics.topics)
             self._hub.metadata.unwatch({tp.topic for tp in self._assigned})
         self._hub.leave(self)
-        self._tell()
-
-    def watch_assigned(self, old: Iterable[TopicPartition]) -> None:
-        """`assign` replaced `old`: keep the new topics in the metadata instead."""
-        self._hub.metadata.watch({tp.topic for tp in self._assigned})
-        self._hub.metadata.unwatch({tp.topic for tp in old})
+        self._task_news.set()
 
     def assigned(self) -> tuple[TopicPartition, ...]:
         """What the last `assign` said."""
@@ -352,7 +376,7 @@ class ConsumerEngine(HandingOut):
         if Notify() in effects:
             with self._news:
                 self._news.notify_all()
-            self._tell()
+            self._task_news.set()
 
     def _ask(self, sent: Request) -> None:
         hub, is_fetch = self._hub, isinstance(sent, SendFetch)
@@ -399,12 +423,3 @@ class ConsumerEngine(HandingOut):
         # Order: an interrupt in between sends it twice; the other way round it would never be sent.
         self._wake_loop(self._pump)
         self._wake_is_sent = True
-
-    def _tell_wakeup(self) -> None:
-        with self._news:
-            self._news.notify_all()
-        self._tell()
-
-    def _tell(self) -> None:
-        for listener in list(self._listeners):
-            listener()

@@ -16,30 +16,28 @@ from ...protocol.errors import (
     CoordinatorNotAvailableError,
     HeadraceError,
     KafkaError,
-    error_from_code,
 )
-from ...protocol.messages.groups import OffsetFetchGroup, OffsetFetchRequest, TopicNamePartitions
-from ...protocol.messages.registry import OFFSET_FETCH
-from ...protocol.model import TopicPartition
 from ...runtime.effect_performer import EffectPerformer, on
 from ...runtime.limited_log_io import LimitedLog
 from ..consumer.positions import await_start, start, start_failed, still_awaiting, versions
 from .assignors import Topic
 from .commits_io import Committer, Standing
+from .committed_io import CommittedOffsets
 from .coordinator_io import CoordinatorLink
 from .figures import GroupFigures
-from .group_metadata import GroupMetadata, OffsetAndMetadata
 from .member import Ask, Divide, Effect, Forget, MemberCore, Work, WorkKind
 from .states import MemberState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from ...protocol.model import TopicPartition
     from ..cluster.backoff import Backoff
     from ..cluster.hub_io import Hub
     from ..cluster.metadata import ClusterView
     from ..config import ConsumerConfig
     from ..consumer.consumer_io import ConsumerEngine
+    from .group_metadata import GroupMetadata, OffsetAndMetadata
     from .subscription import Subscription
 
     Committing = asyncio.Future[dict[TopicPartition, OffsetAndMetadata]]
@@ -63,6 +61,7 @@ class Membership:
         self._link = CoordinatorLink(
             hub, core.config.group_id, backoff, request_timeout_ms=config.request_timeout_ms
         )
+        self._committed = CommittedOffsets(hub, self._link, backoff, core.config.group_id)
         self._figures = GroupFigures()
         self._log = LimitedLog(log)
         self._committer = Committer(
@@ -233,7 +232,12 @@ class Membership:
 
     # --- commits ----------------------------------------------------------------------------------------
 
-    def commit(
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline_ms: int
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        return await self.start_commit(offsets, deadline_ms)
+
+    def start_commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline_ms: int
     ) -> Committing:
         """Commit these, None: all positions. Gives what was committed. Errors, in the future: see
@@ -251,45 +255,8 @@ class Membership:
     async def committed(
         self, tps: Iterable[TopicPartition], deadline_ms: int
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed; None where that is nothing. Errors: what no retry helps, or the last
-        error at the deadline."""
-        wanted: dict[str, list[int]] = {}
-        for tp in tps:
-            wanted.setdefault(tp.topic, []).append(tp.partition)
-        if not wanted:
-            return {}
-        topics = tuple(TopicNamePartitions(topic, tuple(parts)) for topic, parts in wanted.items())
-        failures = 0
-        while True:
-            try:
-                return await self._ask_committed(topics, deadline_ms)
-            except KafkaError as error:
-                failures += 1
-                wait_ms = self._backoff.wait_ms(failures)
-                if not error.retriable or self._hub.now_ms() + wait_ms >= deadline_ms:
-                    raise
-                await asyncio.sleep(wait_ms / 1000)
-
-    async def _ask_committed(
-        self, topics: tuple[TopicNamePartitions, ...], deadline_ms: int
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        group = OffsetFetchGroup(self._core.config.group_id, topics)
-        # Where a transaction is about to commit offsets, its end is waited for (KIP-447).
-        request = OffsetFetchRequest((group,), require_stable=True)
-        answer = await self._link.ask(OFFSET_FETCH, request, deadline_ms=deadline_ms)
-        (found,) = answer.groups
-        if found.error_code:
-            error = error_from_code(found.error_code, found.error_detail)
-            if error.refresh_metadata:
-                self._link.forget()
-            raise error
-        offsets: dict[TopicPartition, OffsetAndMetadata | None] = {}
-        for each in found.offsets:
-            if each.error_code:
-                raise error_from_code(each.error_code, f"{each.topic}-{each.partition}")
-            offset = OffsetAndMetadata(each.offset, each.metadata, each.leader_epoch)
-            offsets[TopicPartition(each.topic, each.partition)] = offset if each.offset >= 0 else None
-        return offsets
+        """See `CommittedOffsets.fetch`."""
+        return await self._committed.fetch(tps, deadline_ms)
 
     def fetch_positions(self, tps: Iterable[TopicPartition]) -> None:
         """Read these too, from where the group has committed."""
@@ -303,7 +270,7 @@ class Membership:
         while left:
             outcome: Any = None
             try:
-                outcome = await self.committed(left, self._hub.now_ms() + self.config.api_timeout_ms)
+                outcome = await self._committed.fetch(left, self._hub.now_ms() + self.config.api_timeout_ms)
             except HeadraceError as error:
                 outcome = error
             if self._is_closed:
@@ -345,7 +312,7 @@ class Membership:
             last = self._wished.get(tp)
             if last is None or last[0] < version or last[1] < offset.offset:
                 news[tp] = offset
-        return self.commit(news, deadline_ms) if news else None
+        return self.start_commit(news, deadline_ms) if news else None
 
     def _commit_ended(self, done: Committing, wished: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """What failed is no longer what was wished last, so that auto-commit tries it again."""

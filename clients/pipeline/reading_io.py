@@ -171,7 +171,6 @@ class _RangeReader:
             await self._view_as_planned()
             engine = ConsumerEngine(io.hub, config, (), (None, None), None, is_threaded=True)
             engine.assign([cut.tp])
-            engine.watch_assigned([])
             engine.change(self._begin)
             return engine
 

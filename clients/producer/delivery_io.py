@@ -12,7 +12,7 @@ import threading
 import time
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...protocol.errors import ApiTimeoutError, HeadraceError
 from ..records import RecordMetadata
@@ -21,6 +21,9 @@ from .per_record_io import compiled_twin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+# The counterpart of `RecordFuture` in asyncio producers.
+AsyncRecordFuture: TypeAlias = "asyncio.Future[RecordMetadata]"
 
 # Guards the rare moments of every delivery (waiting, callbacks, resolving); never held while calling out.
 _lock = threading.Lock()

@@ -1,3 +1,4 @@
+# Made by `python -m headrace.services.sync_clients` from clients/aio/admin_io.py: edit that file.
 """The synchronous admin client."""
 
 from __future__ import annotations
@@ -7,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...protocol.errors import ClosedError
 from ..admin.admin_io import AdminEngine
 from ..admin.configs_io import resources_of
+from ..cluster.attach_io import attach
+from ..cluster.cluster_io import ClusterIo
 from ..cluster.network import Address
 from ..config import AdminConfig
-from .attach_io import attach
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping, Sequence
@@ -46,35 +48,40 @@ if TYPE_CHECKING:
         TransactionDescription,
         TransactionListing,
     )
+    from ..cluster.cluster_io import SharedCluster
     from ..group.group_metadata import OffsetAndMetadata
     from ..options import AdminOptions
     from ..records import OffsetAndTimestamp, TimestampLike
-    from .cluster_io import Cluster
 
 T = TypeVar("T")
 
 
 class Admin:
-    """Creates, describes, alters and deletes what a cluster holds; thread-safe.
+    """Describes and changes topics, configs, groups and transactions, nodes and controllers of a cluster.
+    Thread-safe.
 
     Plural calls return `Results`: per item a value or an error. `timeout` is in seconds, None takes
-    default.api.timeout.ms. `bootstrap` is as for `Producer`; other keyword arguments are keys of AdminConfig.
+    default.api.timeout.ms. `bootstrap` is as for `Producer`; other keyword arguments are keys of
+    AdminConfig.
     """
 
     def __init__(
         self,
-        bootstrap: str | Iterable[str] | Cluster | None = None,
+        bootstrap: str | Iterable[str] | SharedCluster | None = None,
         *,
         config: Mapping[str, Any] | None = None,
         **options: Unpack[AdminOptions],
     ) -> None:
-        self._io, self.config, self._owns_cluster = attach(bootstrap, AdminConfig, config, options)
-        self._engine = AdminEngine(self._io.hub, self.config)
+        self._io, self.config = attach(ClusterIo, bootstrap, AdminConfig, config, options)
         self._is_closed = False
-        self._io.add(self)
+        with self._io.opening(self):
+            self._holder = self._io.engine(lambda hub: AdminEngine(hub, self.config))
 
     def create_topics(
-        self, *topics: NewTopic, validate_only: bool = False, timeout: float | None = None
+        self,
+        *topics: NewTopic,
+        validate_only: bool = False,
+        timeout: float | None = None,
     ) -> Results[str, CreatedTopicInfo]:
         """Create topics; with `validate_only` only say whether it could be done."""
         return self._run(self._engine.create_topics(topics, validate_only=validate_only, timeout=timeout))
@@ -87,12 +94,20 @@ class Admin:
         """All topics by name; the cluster's own too with `internal`."""
         return self._run(self._engine.list_topics(internal=internal, timeout=timeout))
 
-    def describe_topics(self, *names: str, timeout: float | None = None) -> Results[str, TopicDescription]:
+    def describe_topics(
+        self,
+        *names: str,
+        timeout: float | None = None,
+    ) -> Results[str, TopicDescription]:
         """Partitions, leaders and replicas of topics."""
         return self._run(self._engine.describe_topics(names, timeout=timeout))
 
     def create_partitions(
-        self, counts: Mapping[str, int], *, validate_only: bool = False, timeout: float | None = None
+        self,
+        counts: Mapping[str, int],
+        *,
+        validate_only: bool = False,
+        timeout: float | None = None,
     ) -> Results[str, None]:
         """Grow topics to a total number of partitions each."""
         return self._run(self._engine.create_partitions(counts, validate_only=validate_only, timeout=timeout))
@@ -237,7 +252,10 @@ class Admin:
         self._run(self._engine.quorum.remove_voter(voter_id, directory_id, timeout=timeout))
 
     def list_offsets(
-        self, wanted: Mapping[TopicPartition, OffsetSpec | TimestampLike], *, timeout: float | None = None
+        self,
+        wanted: Mapping[TopicPartition, OffsetSpec | TimestampLike],
+        *,
+        timeout: float | None = None,
     ) -> Results[TopicPartition, OffsetAndTimestamp]:
         """Per partition the EARLIEST or LATEST offset, that of MAX_TIMESTAMP, or the first at or after a time
         (ms or aware datetime; -1 when there is none)."""
@@ -398,17 +416,15 @@ class Admin:
         return self._run(self._engine.transactions.abort_prepared(transactional_ids, timeout=timeout))
 
     def close(self, timeout: float | None = None) -> None:
-        """End."""
+        """Close the connections that are not shared; a second call does nothing."""
         if self._is_closed:
             return
         self._io.check_may_block()
         self._is_closed = True
-        self._io.remove(self)
-        if self._owns_cluster:
-            self._io.close()
+        self._io.leave(self)
 
     def forked(self) -> None:
-        """This process is a forked child: every further call fails with ClosedError."""
+        """Make every further call raise ClosedError: this process is a forked child."""
         self._is_closed = True
 
     def __enter__(self) -> Self:
@@ -418,6 +434,10 @@ class Admin:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def _engine(self) -> AdminEngine:
+        return self._holder.get()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         if self._is_closed:

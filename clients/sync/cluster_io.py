@@ -1,10 +1,11 @@
-"""`connect`: one IO thread, one set of connections and one metadata cache for several clients."""
+# Made by `python -m headrace.services.sync_clients` from clients/aio/cluster_io.py: edit that file.
+"""The synchronous `connect`: one set of connections and one metadata cache for several clients."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..cluster.cluster_io import ClusterIo
+from ..cluster.cluster_io import ClusterIo, SharedCluster
 from ..cluster.hub_io import MakeHub, zmq_hub
 from ..config import ClientConfigs, given
 from ..losses_io import raise_unless
@@ -33,21 +34,15 @@ if TYPE_CHECKING:
 _BYTES: Any = bytes_
 
 
-class Cluster:
-    """A cluster to make clients from. Closing it closes them.
+class ClientFactory:
+    """Makes the clients of one cluster."""
 
-    `config` may hold keys of any client; they are the defaults of the clients made here.
-    """
+    def _target(self) -> str | SharedCluster:
+        """The `bootstrap` of the clients."""
+        raise NotImplementedError
 
-    def __init__(
-        self,
-        bootstrap: str | Iterable[str] | None = None,
-        *,
-        config: Mapping[str, Any] | None = None,
-        make_hub: MakeHub = zmq_hub,
-        **options: Unpack[ConnectionOptions],
-    ) -> None:
-        self.io = ClusterIo(bootstrap, given(config, options, ClientConfigs), make_hub)
+    def _made(self, client: Producer[Any, Any] | Consumer[Any, Any] | Admin) -> None:
+        """Called with each client."""
 
     def producer(
         self,
@@ -62,8 +57,8 @@ class Cluster:
         """A producer on this cluster; arguments as of `Producer`."""
         from .producer_io import Producer
 
-        return Producer(
-            self,
+        client = Producer(
+            self._target(),
             key=key,
             value=value,
             partitioner=partitioner,
@@ -71,6 +66,8 @@ class Cluster:
             config=config,
             **options,
         )
+        self._made(client)
+        return client
 
     def consumer(
         self,
@@ -89,9 +86,9 @@ class Cluster:
         """A consumer on this cluster; arguments as of `Consumer`."""
         from .consumer_io import Consumer
 
-        return Consumer(
+        client = Consumer(
             *topics,
-            bootstrap=self,
+            bootstrap=self._target(),
             key=key,
             value=value,
             iter_timeout=iter_timeout,
@@ -103,17 +100,41 @@ class Cluster:
             config=config,
             **options,
         )
+        self._made(client)
+        return client
 
     def admin(self, *, config: Mapping[str, Any] | None = None, **options: Unpack[AdminOptions]) -> Admin:
         """An admin client on this cluster; arguments as of `Admin`."""
         from .admin_io import Admin
 
-        return Admin(self, config=config, **options)
+        client = Admin(self._target(), config=config, **options)
+        self._made(client)
+        return client
+
+
+class Cluster(ClientFactory, SharedCluster):
+    """A cluster to make clients from; closing it closes them. Thread-safe.
+
+    `config` may hold keys of any client; they are the defaults of the clients made here.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | Iterable[str] | None = None,
+        *,
+        config: Mapping[str, Any] | None = None,
+        make_hub: MakeHub = zmq_hub,
+        **options: Unpack[ConnectionOptions],
+    ) -> None:
+        self.io = ClusterIo(bootstrap, given(config, options, ClientConfigs), make_hub)
+
+    def _target(self) -> SharedCluster:
+        return self
 
     def close(self, timeout: float | None = None) -> None:
         """Close all clients of this cluster, flushing producers, within `timeout` seconds.
 
-        Errors: the first of theirs, after everything is closed; the others are logged.
+        Errors: the first one of a client, after everything is closed; the others are logged.
         """
         self.io.close(timeout)
 

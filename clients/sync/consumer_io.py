@@ -1,14 +1,16 @@
+# Made by `python -m headrace.services.sync_clients` from clients/aio/consumer_io.py: edit that file.
 """The synchronous consumer."""
 
 from __future__ import annotations
 
 import contextlib
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 from ...protocol.errors import ApiTimeoutError, ClosedError, ConfigError, WakeupError
 from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ..cluster.attach_io import attach
+from ..cluster.cluster_io import ClusterIo
 from ..config import ConsumerConfig
 from ..consumer.consumer_io import ConsumerEngine, limited_warning
 from ..consumer.incoming import (
@@ -25,8 +27,7 @@ from ..group.membership_io import CLOSE_TIMEOUT_S
 from ..group.subscription import first_subscription
 from ..records import K, OffsetAndTimestamp, Record, V, timestamp_to_ms
 from ..serdes import bytes_
-from .attach_io import attach
-from .group_io import GroupFace
+from .group_io import GroupConsumer
 
 if TYPE_CHECKING:
     import re
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
     from ...protocol.model import TopicPartition
     from ..arrow.reading import Reading
+    from ..cluster.cluster_io import SharedCluster
+    from ..cluster.hub_io import Hub
     from ..consumer.incoming import OnDeserializeError, SomePartitions
     from ..consumer.interceptors import SomeConsumerInterceptor
     from ..group.assignors import Assignor
@@ -45,28 +48,26 @@ if TYPE_CHECKING:
     from ..options import ConsumerOptions
     from ..records import TimestampLike
     from ..serdes import Deserializer
-    from .cluster_io import Cluster
 
 _BYTES: Any = bytes_
 
 
-class Consumer(GroupFace[K, V], Generic[K, V]):
-    """Reads records. Belongs to one thread at a time; only `wakeup` may be called from others.
+class Consumer(GroupConsumer[K, V], Generic[K, V]):
+    """Reads records. Belongs to one thread at a time; only `wakeup` may be called by others.
 
     With topics it reads all their partitions, later ones too; with a `group` it shares them with the other
     members, as after `subscribe`. Without topics it reads those given to `assign`. `bootstrap` is as for
-    `Producer`. `iter_timeout` ends an iteration after that many seconds without a record. `assignors` are
-    those of partition.assignment.strategy, by name, or the user's own; `interceptors` as in
-    `ConsumerInterceptor`. Other keyword arguments are keys of
-    ConsumerConfig.
+    `Producer`. `iter_timeout` ends an iteration after that many seconds without a record. `assignors`
+    are those of partition.assignment.strategy, by name, or the user's own; `interceptors` as in
+    `ConsumerInterceptor`. Other keyword arguments are keys of ConsumerConfig.
 
-    With enable.auto.commit a record counts as finished when the next one (or the next batch) is asked for.
+    With enable.auto.commit a record counts as finished when the next one (or the next batch) is requested.
     """
 
     def __init__(
         self,
         *topics: str,
-        bootstrap: str | Iterable[str] | Cluster | None = None,
+        bootstrap: str | Iterable[str] | SharedCluster | None = None,
         key: Deserializer[K] = _BYTES,
         value: Deserializer[V] = _BYTES,
         iter_timeout: float | None = None,
@@ -81,65 +82,60 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
         super().__init__()
         wanted = checked_topics(topics)
         loads, on_bad = loads_of(key, value), bad_record_action(on_deserialize_error, limited_warning())
-        seeing = Interceptors(interceptors)
+        seeing, own = Interceptors(interceptors), None if assignors is None else tuple(assignors)
         self._iter_timeout = iter_timeout
-        self._io, self.config, self._owns_cluster = attach(bootstrap, ConsumerConfig, config, options)
+        self._io, self.config = attach(ClusterIo, bootstrap, ConsumerConfig, config, options)
         self._topics = () if self.config.group else wanted
         self._is_closed = False
-        try:
+        with self._io.opening(self):
             first = first_subscription(self.config, wanted, pattern, listener)
-            self._callbacks = Callbacks(listener)
+            self._callbacks = Callbacks(listener, awaits=not self._io.is_threaded)
 
-            async def make_engine() -> ConsumerEngine:
+            def make_engine(hub: Hub) -> ConsumerEngine:
                 engine = ConsumerEngine(
-                    *(self._io.hub, self.config, self._topics, loads, on_bad),
-                    is_threaded=True,
-                    assignors=assignors,
+                    *(hub, self.config, self._topics, loads, on_bad),
+                    is_threaded=self._io.is_threaded,
+                    assignors=own,
                     interceptors=seeing,
                 )
                 if first is not None and engine.group is not None:
                     engine.group.subscribe(first)
                 return engine
 
-            self._engine = self._io.call(make_engine())
-        except BaseException:
-            if self._owns_cluster:
-                self._io.close()
-            raise
-        self._io.add(self)
+            self._holder = self._io.engine(make_engine)
 
     # --- records ----------------------------------------------------------------------------------------
 
     def poll(self, timeout: float = 0, max_records: int | None = None) -> list[Record[K, V]]:
-        """Records, at most `max_records` (default max.poll.records), as soon as any are there.
+        """Records, at most `max_records` (default max.poll.records), as soon as there are any.
 
         Empty after `timeout` seconds. Errors: WakeupError after `wakeup`; SerializationError, NoOffsetError,
-        OffsetOutOfRangeError, CorruptMessageError, each says where; what ends the membership in the group,
-        FencedInstanceIdError first of all; ClosedError.
+        OffsetOutOfRangeError, CorruptMessageError, each with partition and offset; what ends the membership
+        in the group, FencedInstanceIdError first of all; ClosedError.
         """
-        most = self._most(max_records)
-        ends_at = time.monotonic() + timeout
+        engine, most = self._engine, self._most(max_records)
+        ends_at = self._io.now_s() + timeout
         while True:
-            may_take = self._serve(ends_at - time.monotonic())
-            records = self._engine.take(most) if may_take else []
+            may_take = self._serve(self._left(ends_at))
+            records = engine.take(most) if may_take else []
             if records:
                 return records  # Order: before the next call, see `handed_out`
-            left_s = ends_at - time.monotonic()
+            left_s = self._left(ends_at)
+            if engine.wait(left_s):
+                raise WakeupError
             if left_s <= 0:
                 return records
-            if self._engine.wait(left_s):
-                raise WakeupError
 
     def __iter__(self) -> Iterator[Record[K, V]]:
-        """Record by record; blocks for more. Ends after `wakeup`, or `iter_timeout` without a record."""
+        """Record by record; waits for more. Ends after `wakeup`, or `iter_timeout` without a record."""
         engine, timeout = self._engine, self._iter_timeout
-        self._engine.check_reading()
-        ends_at = None if timeout is None else time.monotonic() + timeout
+        engine.check_reading()
+        ends_at = None if timeout is None else self._io.now_s() + timeout
         while True:
-            left_s = None if ends_at is None else ends_at - time.monotonic()
-            chunk = engine.head() if self._serve(left_s) else None
+            may_take = self._serve(None if ends_at is None else self._left(ends_at))
+            chunk = engine.head() if may_take else None
             if chunk is None:
-                left_s = None if ends_at is None else ends_at - time.monotonic()
+                left_s = None if ends_at is None else self._left(ends_at)
                 if (left_s is not None and left_s <= 0) or engine.wait(left_s):
                     return
                 continue
@@ -147,14 +143,14 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
             try:
                 while chunk.is_active and chunk.index < chunk.ready and not engine.attention:
                     record = chunk.records[chunk.index]
-                    chunk.index += 1  # before the yield: whoever asks there for the position gets the next
+                    chunk.index += 1  # before the yield: `position` there is that of the next record
                     yield record
             finally:
                 engine.settle(chunk, chunk.index - first)
             engine.asked()
             if engine.take_wakeup():
                 return
-            ends_at = None if timeout is None else time.monotonic() + timeout
+            ends_at = None if timeout is None else self._io.now_s() + timeout
 
     def batches(self, max_records: int = 500, timeout: float = 1.0) -> Iterator[list[Record[K, V]]]:
         """Lists of records, each with at least one; at most `timeout` seconds pass while one fills up.
@@ -181,10 +177,10 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
     ) -> Iterator[pyarrow.RecordBatch]:
         """Arrow record batches in the layout of `headrace.ARROW_SCHEMA`, each with at least one row.
 
-        One is handed out when `max_rows` are there, or `timeout` seconds after its first row; earlier only
-        when the bytes of one column reach 16 MB. `columns` names those that are wanted, in that order; the
-        others are not decoded. Keys and values are bytes, whatever deserialisers the consumer has. Ends like
-        the iteration over records. Errors: as `poll`; ImportError without pyarrow.
+        A batch is returned when it has `max_rows` rows, or `timeout` seconds after its first row; earlier
+        only when the bytes of one column reach 16 MB. `columns` names the columns to decode, in their order.
+        Keys and values are bytes, whatever deserialisers the consumer has. Ends like the iteration over
+        records. Errors: as `poll`; ImportError without pyarrow.
         """
         from ..arrow.reading import Reading
 
@@ -201,13 +197,7 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
         group = self._engine.group
         if self._topics or (group is not None and group.subscription is not None):
             raise ConfigError("this consumer reads its topics; make one without topics to assign")
-        old, wanted = self._engine.assigned(), named_partitions(tps) or ()
-
-        async def assign_on_loop() -> None:
-            self._engine.assign(wanted)
-            self._engine.watch_assigned(old)
-
-        self._io.call(assign_on_loop())
+        self._io.run(self._engine.assign, named_partitions(tps) or ())
 
     def assignment(self, timeout: float | None = None) -> tuple[TopicPartition, ...]:
         """The partitions that are read; waits until those of its topics are known, but not for its group.
@@ -218,11 +208,11 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
         return self._engine.assignment()
 
     def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
-        """The offset of the next record to be handed out; looks it up if need be.
+        """The offset of the next record that `poll` returns; looks it up if need be.
 
         Errors: NoOffsetError under auto.offset.reset=none, ApiTimeoutError, ConfigError when not assigned.
         """
-        ends_at = time.monotonic() + self._timeout_s(timeout)
+        ends_at = self._io.now_s() + self._timeout_s(timeout)
         self._discover(timeout)
         while True:
             position, error = self._engine.state_of(tp, lambda state: (state.next_position(), state.error))
@@ -230,7 +220,7 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
                 return position
             if error is not None:
                 raise error
-            left_s = ends_at - time.monotonic()
+            left_s = self._left(ends_at)
             if left_s <= 0:
                 raise ApiTimeoutError(f"no position for {tp} in time")
             self._engine.wait_for_change(left_s)
@@ -287,7 +277,7 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
         self, wanted: Mapping[TopicPartition, TimestampLike], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each time; None where there is none that new."""
-        found = self._offsets(timestamps_of(wanted), timeout)
+        found = self._offsets(timestamps_of(wanted), self._deadline_ms(timeout))
         return {tp: value if value.offset >= 0 else None for tp, value in found.items()}
 
     def lag(self) -> dict[TopicPartition, int | None]:
@@ -301,40 +291,45 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
     # --- life -------------------------------------------------------------------------------------------
 
     def wakeup(self) -> None:
-        """End the `poll` (by WakeupError) or iteration that is going on, or else the next one; from any
-        thread."""
+        """End the `poll` that is going on, by WakeupError, or the iteration, or else the next one. A signal
+        handler or any thread may call it."""
         self._engine.wakeup()
 
     def close(self, timeout: float | None = None, *, leave: bool | None = None) -> None:
-        """End, within `timeout` seconds (30 by default). Finished work is committed (auto-commit), and the
-        group is told: `leave` says whether its partitions go to others at once; by default those of a static
-        member wait for it (KIP-1092)."""
+        """Commit finished work (auto-commit), leave the group and close, within `timeout` seconds (30 by
+        default). `leave` says whether the coordinator assigns the partitions to other members at once; by
+        default those of a static member wait for its return (KIP-1092)."""
         if self._is_closed:
             return
         self._io.check_may_block()
         self._is_closed = True
         try:
-            if timeout is None:
-                timeout = min(CLOSE_TIMEOUT_S, self._timeout_s(None))
-            self._leave("the consumer was closed", leave, timeout)
+            if self._holder.made is not None:
+                if timeout is None:
+                    timeout = min(CLOSE_TIMEOUT_S, self._timeout_s(None))
+                self._leave("the consumer was closed", leave, timeout)
         except ClosedError:
-            pass  # it ended itself before
+            pass  # the connections were closed before
         finally:
-            self._end_all()
+            self._end()
 
-    def _end_all(self) -> None:
-        self._io.remove(self)
-        with contextlib.suppress(ClosedError):
-            self._io.call(self._end())
-        if self._owns_cluster:
-            self._io.close()
+    def _end(self) -> None:
+        try:
+            if self._holder.made is not None:
+                error = ClosedError("the consumer was closed")
+                with contextlib.suppress(ClosedError):
+                    self._io.run(self._holder.made.fail, error)
+        finally:
+            self._io.leave(self)
 
     def forked(self) -> None:
-        """This process is a forked child: every further call fails with ClosedError."""
+        """Make every further call raise ClosedError: this process is a forked child."""
         self._is_closed = True
-        self._engine.forked()
+        if self._holder.made is not None:
+            self._holder.made.forked()
 
     def __enter__(self) -> Self:
+        assert self._engine is not None  # made on this loop
         return self
 
     def __exit__(
@@ -344,8 +339,15 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
 
     # --- inside -----------------------------------------------------------------------------------------
 
-    async def _end(self) -> None:
-        self._engine.fail(ClosedError("the consumer was closed"))
+    @property
+    def _engine(self) -> ConsumerEngine:
+        if self._is_closed and self._holder.made is None:
+            raise ClosedError("the consumer was closed")
+        return self._holder.get()
+
+    def _left(self, ends_at: float) -> float:
+        # whole ms, as the clock of the hub has: a shorter wait would end before the clock moves
+        return round(ends_at - self._io.now_s(), 3)
 
     def _read_arrow(self, reading: Reading) -> Iterator[pyarrow.RecordBatch]:
         engine = self._engine
@@ -366,20 +368,20 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
     def _fill(self, fill: Callable[[], tuple[int, bool]], timeout_s: float) -> bool:
         """Fill a list or a table up, step by step; True when the iteration ends with it."""
         engine, idle_s = self._engine, self._iter_timeout
-        ends_at = None if idle_s is None else time.monotonic() + idle_s
+        ends_at = None if idle_s is None else self._io.now_s() + idle_s
         count = 0
         while True:
             is_first = not count
             if engine.attention and count:
                 return False  # what is there is handed out before the group changes anything
-            if not self._serve(None if ends_at is None else ends_at - time.monotonic()):
+            if not self._serve(None if ends_at is None else self._left(ends_at)):
                 return True
             count, is_ready = fill()
             if is_ready:
                 return False
             if is_first and count:
-                ends_at = time.monotonic() + timeout_s
-            left_s = None if ends_at is None else ends_at - time.monotonic()
+                ends_at = self._io.now_s() + timeout_s
+            left_s = None if ends_at is None else self._left(ends_at)
             if left_s is not None and left_s <= 0:
                 return not count
             if engine.wait(left_s):
@@ -414,14 +416,14 @@ class Consumer(GroupFace[K, V], Generic[K, V]):
             self._engine.change(lambda fetcher, tp=tp: fetcher.seek(tp, None, timestamp))  # type: ignore[misc]
 
     def _offsets(
-        self, wanted: Mapping[TopicPartition, int], timeout: float | None
+        self, wanted: Mapping[TopicPartition, int], deadline_ms: int
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        return self._io.call(self._engine.offsets(wanted, self._deadline_ms(timeout)))
+        return self._io.call(self._engine.offsets(wanted, deadline_ms))
 
     def _edges(
         self, timestamp: int, tps: tuple[SomePartitions, ...], timeout: float | None
     ) -> dict[TopicPartition, int]:
-        ends_at = time.monotonic() + self._timeout_s(timeout)
+        deadline_ms = self._deadline_ms(timeout)
         wanted = self._named(tps, timeout)
-        found = self._offsets(dict.fromkeys(wanted, timestamp), max(ends_at - time.monotonic(), 0))
+        found = self._offsets(dict.fromkeys(wanted, timestamp), deadline_ms)
         return {tp: value.offset for tp, value in found.items()}

@@ -1,8 +1,9 @@
-"""The synchronous consumer's face of its group: subscriptions, rebalances, commits."""
+# Made by `python -m headrace.services.sync_clients` from clients/aio/group_io.py: edit that file.
+"""The synchronous consumer in its group: subscriptions, rebalance callbacks, commits."""
 
 from __future__ import annotations
 
-import concurrent.futures
+from functools import partial
 from typing import TYPE_CHECKING, Generic
 
 from ...protocol.errors import ConfigError, HeadraceError
@@ -13,7 +14,7 @@ from ..group.subscription import checked_subscription
 from ..records import K, V
 
 if TYPE_CHECKING:
-    import asyncio
+    import concurrent.futures
     import re
     from collections.abc import Callable, Iterable
 
@@ -32,10 +33,9 @@ if TYPE_CHECKING:
     Committed = dict[TopicPartition, OffsetAndMetadata]
 
 
-class GroupFace(Generic[K, V]):
-    """The part of `Consumer` that has to do with its group."""
+class GroupConsumer(Generic[K, V]):
+    """The part of `Consumer` that needs a group."""
 
-    _engine: ConsumerEngine
     _io: ClusterIo
     config: ConsumerConfig
 
@@ -55,53 +55,40 @@ class GroupFace(Generic[K, V]):
         on_revoked: RebalanceCallback | None = None,
         on_lost: RebalanceCallback | None = None,
     ) -> None:
-        """Share these topics, or all that match a pattern as a whole, with the other members of the group.
+        """Read these topics, or all that match a pattern as a whole, together with the other members of the
+        group. It replaces the previous subscription.
 
-        Under the new protocol coordinators match a pattern that is text, by RE2's rules; a compiled one is
-        matched here. It replaces the subscription before. Rebalances are told to the listener, or to single
-        functions, with (consumer, partitions), inside `poll` or an iteration. Errors: ConfigError without a
-        group, after `assign`, or for a bad pattern.
+        Under the new protocol the coordinator matches a pattern that is text, by the rules of RE2; a compiled
+        pattern is matched by the client. The listener, or single functions, are called with (consumer,
+        partitions) inside `poll` or an iteration. Coroutine functions are awaited there. Errors: ConfigError
+        without a group, after `assign`, or for a bad pattern.
         """
         group = self._group
         if self._engine.assigned():
             raise ConfigError("this consumer has partitions by `assign`; `unsubscribe` first")
         wanted = checked_subscription(topics, pattern, internal=not self.config.exclude_internal_topics)
-        self._callbacks = Callbacks(listener, on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost)
-
-        async def on_loop() -> None:
-            group.subscribe(wanted)
-
-        self._io.call(on_loop())
+        single = {"on_assigned": on_assigned, "on_revoked": on_revoked, "on_lost": on_lost}
+        self._callbacks = Callbacks(listener, awaits=not self._io.is_threaded, **single)
+        self._io.run(group.subscribe, wanted)
 
     def unsubscribe(self) -> None:
-        """Read nothing any more, and leave the group; finished work is committed first (auto-commit)."""
+        """Stop reading and leave the group; finished work is committed first (auto-commit)."""
         self._leave("unsubscribed", None, None)
         if self._engine.assigned():
-            old = self._engine.assigned()
-
-            async def on_loop() -> None:
-                self._engine.assign(())
-                self._engine.watch_assigned(old)
-
-            self._io.call(on_loop())
+            self._io.run(self._engine.assign, ())
 
     def subscription(self) -> tuple[str, ...]:
         """The topics of the subscription; of a pattern those that match now."""
         return self._group.topics()
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is in its group, as transactions name it."""
+        """Group id, member id and generation, as `send_offsets_to_transaction` takes them."""
         return self._group.metadata
 
     def enforce_rebalance(self, reason: str = "") -> None:
-        """Have the group share out anew although nothing asks for it (KIP-568). Errors: ConfigError under
-        the new protocol, where the coordinator alone decides."""
-        group = self._group
-
-        async def on_loop() -> None:
-            group.enforce_rebalance(reason or "the user asked for it")
-
-        self._io.call(on_loop())
+        """Ask the group for a rebalance that nothing else causes (KIP-568). Errors: ConfigError under the new
+        protocol, where the coordinator alone decides."""
+        self._io.run(self._group.enforce_rebalance, reason or "the user asked for it")
 
     # --- commits ----------------------------------------------------------------------------------------
 
@@ -111,19 +98,15 @@ class GroupFace(Generic[K, V]):
         *,
         timeout: float | None = None,
     ) -> Committed:
-        """Commit, and wait for it: everything handed out so far, or up to a record (inclusive), or the last
-        of some records of each partition, or offsets by partition. Gives what was committed.
+        """Commit, and wait for the coordinator: all records returned so far, or up to a record (inclusive),
+        or up to the last of some records of each partition, or offsets by partition. Gives the offsets.
 
         It waits through rebalances that leave the partitions here. Errors: CommitFailedError when a partition
-        is not this member's any more, FencedInstanceIdError, ApiTimeoutError, ConfigError without a group.
+        is no longer assigned to this member, FencedInstanceIdError, ApiTimeoutError, ConfigError without a
+        group.
         """
         offsets = offsets_to_commit(what)
-        group, deadline_ms = self._group, self._deadline_ms(timeout)
-
-        async def on_loop() -> Committed:
-            return await group.commit(offsets, deadline_ms)
-
-        return self._io.call(on_loop())
+        return self._io.call(self._group.commit(offsets, self._deadline_ms(timeout)))
 
     def commit_async(
         self,
@@ -131,59 +114,53 @@ class GroupFace(Generic[K, V]):
         *,
         callback: Callable[[Committed | None, HeadraceError | None], None] | None = None,
     ) -> concurrent.futures.Future[Committed]:
-        """`commit` without waiting; a later commit never loses to an earlier one.
+        """`commit` without waiting; an earlier commit never overwrites a later one.
 
-        `callback` gets (offsets, None) or (None, error), on the IO thread: it must not block, nor call this
-        consumer.
+        `callback` is called with (offsets, None) or (None, error), on the IO thread: it must
+        neither block nor call this consumer.
         """
         offsets = offsets_to_commit(what)
-        group, deadline_ms = self._group, self._deadline_ms(None)
         if offsets is None:
             offsets = self.handed_out()
-        told: concurrent.futures.Future[Committed] = concurrent.futures.Future()
-        told.set_running_or_notify_cancel()
+        begin = partial(self._group.start_commit, offsets, self._deadline_ms(None))
+        outcome = self._io.start(begin)
 
-        def settled(done: asyncio.Future[Committed]) -> None:
-            error = done.exception()
-            if error is None:
-                told.set_result(done.result())
-            else:
-                told.set_exception(error)
-            if callback is not None:
+        def on_done(done: concurrent.futures.Future[Committed]) -> None:
+            if callback is not None and not done.cancelled():
+                error = done.exception()
                 callback(None if error else done.result(), error)  # type: ignore[arg-type]
 
-        def on_loop() -> None:
-            try:
-                group.commit(offsets, deadline_ms).add_done_callback(settled)
-            except HeadraceError as error:  # it was closed meanwhile
-                told.set_exception(error)
-
-        self._io.wake(on_loop)
-        return told
+        outcome.add_done_callback(on_done)
+        return outcome
 
     def offsets_for_transaction(
         self, what: Record[K, V] | Iterable[Record[K, V]] | Offsets | None = None
     ) -> tuple[Offsets, GroupMetadata]:
-        """What `Producer.send_offsets_to_transaction` takes, for `what` as in `commit`. From now on offsets
-        are left to transactions: auto-commit ends. Errors: ConfigError without a group; TypeError,
-        ValueError."""
+        """The arguments of `Producer.send_offsets_to_transaction`, for `what` as in `commit`. It ends
+        auto-commit: from now on transactions commit the offsets. Errors: ConfigError without a group;
+        TypeError, ValueError."""
         group, offsets = self._group, offsets_to_commit(what)
         group.auto_commits = False
         return self.handed_out() if offsets is None else offsets, group.metadata
 
     def handed_out(self) -> Committed:
-        """The next offset of each partition behind what was handed out: what `commit()` commits."""
+        """The offset after the last returned record of each partition: what `commit()` commits."""
         return {tp: offset for tp, (_, offset) in self._engine.positions(finished=False).items()}
 
     def committed(
         self, *tps: SomePartitions, timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed for partitions (by default those that are read); None for nothing."""
+        """The committed offsets of partitions (by default those that are read); None without a commit."""
+        group = self._group
         named = named_partitions(tps)
         wanted = self._engine.assignment() if named is None else named
-        return self._io.call(self._group.committed(wanted, self._deadline_ms(timeout)))
+        return self._io.call(group.committed(wanted, self._deadline_ms(timeout)))
 
     # --- inside -----------------------------------------------------------------------------------------
+
+    @property
+    def _engine(self) -> ConsumerEngine:
+        raise NotImplementedError
 
     def _deadline_ms(self, timeout: float | None) -> int:
         raise NotImplementedError
@@ -195,34 +172,31 @@ class GroupFace(Generic[K, V]):
         return self._engine.group
 
     def _serve(self, left_s: float | None = None) -> bool:
-        """What the group has for the user's side to do; for the commit before a revocation it waits `left_s`
-        at most, and False says that it is not over: nothing may be handed out. Errors: what the user must
-        hear, or its callbacks raise."""
+        """Call the rebalance callbacks that are due. It waits up to `left_s` for the commit before a
+        revocation; False when that commit is still in flight: no record may be returned. Errors: what ended
+        the membership, and those of the callbacks."""
         if self._is_serving:
             raise HeadraceError("a rebalance callback cannot ask for records")
         engine = self._engine
         if engine.attention:
-            engine.asked()  # the user is back: what it had is finished, and committed before it goes
+            engine.asked()  # its records are finished, and committed before the revocation
         while engine.attention:
             work = self._io.call(self._group.begin(left_s))
             if work is None:
                 return not self._group.is_committing
             try:
-                self._tell(work)
+                self._call_back(work)
             finally:
-                self._io.call(self._done())
+                self._io.run(self._group.done)
         return True
 
-    async def _done(self) -> None:
-        self._group.done()
-
-    def _tell(self, work: Work) -> None:
+    def _call_back(self, work: Work) -> None:
         callback = self._callbacks.get(work.kind.value)
         if callback is None:
             return
         self._is_serving = True
         try:
-            callback(self, work.partitions)
+            self._io.call_user(callback, self, work.partitions)
         finally:
             self._is_serving = False
 
@@ -234,7 +208,7 @@ class GroupFace(Generic[K, V]):
         work = self._io.call(group.leaving(deadline_ms))
         try:
             if work is not None:
-                self._tell(work)
+                self._call_back(work)
         finally:
             if leave is None:
                 leave = not self.config.group_instance_id

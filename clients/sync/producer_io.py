@@ -15,6 +15,8 @@ from ...protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from ...runtime.clock_io import wall_ms
+from ..cluster.attach_io import attach
+from ..cluster.cluster_io import ClusterIo
 from ..config import ProducerConfig
 from ..losses_io import log_loss, raise_unless
 from ..producer.appending import NO_PARTITION, NO_ROOM, NO_TOPIC
@@ -24,8 +26,7 @@ from ..producer.partitioner import murmur2_sticky
 from ..producer.producer_io import ProducerEngine
 from ..records import K, PartitionInfo, ProducerRecord, RecordMetadata, V
 from ..serdes import bytes_
-from .attach_io import attach
-from .transaction_io import TransactionalCalls
+from .transaction_io import TransactionalProducer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,19 +34,20 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from ..arrow.sending_io import ArrowData, Need
-    from ..cluster.cluster_io import ClusterIo
+    from ..cluster.cluster_io import SharedCluster
+    from ..cluster.hub_io import Hub
     from ..options import ProducerOptions
     from ..producer.delivery_io import Delivery
     from ..producer.outgoing_io import Prepared, SomeProducerInterceptor
     from ..producer.partitioner import Partitioner
+    from ..producer.transactional_io import TransactionalHalf
     from ..records import HeadersLike, TimestampLike
     from ..serdes import Serializer
-    from .cluster_io import Cluster
 
 _BYTES: Any = bytes_
 
 
-class Producer(TransactionalCalls, Generic[K, V]):
+class Producer(TransactionalProducer[K, V], Generic[K, V]):
     """Sends records; thread-safe. One per process is enough; `close` it, or use it as a context manager.
 
     `bootstrap` is "host:port,..." or a `Cluster` to share; None takes HEADRACE_BOOTSTRAP or finds the
@@ -55,7 +57,7 @@ class Producer(TransactionalCalls, Generic[K, V]):
 
     def __init__(
         self,
-        bootstrap: str | Iterable[str] | Cluster | None = None,
+        bootstrap: str | Iterable[str] | SharedCluster | None = None,
         *,
         key: Serializer[K] = _BYTES,
         value: Serializer[V] = _BYTES,
@@ -64,15 +66,10 @@ class Producer(TransactionalCalls, Generic[K, V]):
         config: Mapping[str, Any] | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        io, self.config, self._owns_cluster = attach(bootstrap, ProducerConfig, config, options)
-        self._io: ClusterIo = io
-        try:
+        self._io, self.config = attach(ClusterIo, bootstrap, ProducerConfig, config, options)
+        with self._io.opening(self):
             self._outgoing = Outgoing(self.config, key, value, partitioner, interceptors, wall_ms)
-            self._engine: ProducerEngine = io.call(self._make_engine())
-        except BaseException:
-            if self._owns_cluster:
-                io.close()
-            raise
+            self._engine: ProducerEngine = self._io.engine(self._new_engine).get()
         self._append = self._engine.append
         self._max_block_s = self.config.max_block_ms / 1000
         self._is_closed = False
@@ -86,17 +83,20 @@ class Producer(TransactionalCalls, Generic[K, V]):
         send = self._engine.lanes.bind(send_any)
         if type(self).send is Producer.send:
             self.send = send  # type: ignore[method-assign]
-        io.add(self)
 
-    async def _make_engine(self) -> ProducerEngine:
+    def _new_engine(self, hub: Hub) -> ProducerEngine:
         outgoing = self._outgoing
-        return ProducerEngine(
-            self._io.hub,
-            self.config,
-            outgoing.partitioner,
-            self._io.thread_id,
-            is_plain=outgoing.is_plain and outgoing.wall_ms is wall_ms,
-        )
+        is_plain = outgoing.is_plain and outgoing.wall_ms is wall_ms
+        return ProducerEngine(hub, self.config, outgoing.partitioner, self._io.thread_id, is_plain=is_plain)
+
+    def _transactions(self) -> TransactionalHalf | None:
+        return self._engine.transactions
+
+    def _until_buffered(self) -> None:
+        """Nothing to wait for: `send` returns when the record is in a batch."""
+
+    def _drop_unbuffered(self) -> None:
+        """Nothing to drop."""
 
     def send(
         self,
@@ -288,17 +288,12 @@ class Producer(TransactionalCalls, Generic[K, V]):
 
     def _end(self, timeout: float | None) -> BaseException | None:
         """Everything without an outcome fails with ClosedError; what `close` raises."""
-        self._io.remove(self)
         try:
-            return self._io.call(self._end_on_loop(timeout))
+            return self._io.run(self._engine.end, {}, timeout)
         except ClosedError:  # the IO thread has ended, and every record with it
             return self._engine.losses.first()
         finally:
-            if self._owns_cluster:
-                self._io.close()
-
-    async def _end_on_loop(self, timeout: float | None) -> BaseException | None:
-        return self._engine.end({}, timeout)
+            self._io.leave(self)
 
     def _check_open(self) -> None:
         if self._is_closed:

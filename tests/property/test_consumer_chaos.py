@@ -128,7 +128,7 @@ class Play:
         if not self.is_written:
             return False
         parts = self.fake.topics["t"].partitions
-        cluster.hub.metadata.refresh_soon()
+        cluster.io.hub.metadata.refresh_soon()
         assigned = await consumer.assignment(60)
         if len(assigned) < len(parts):
             return False

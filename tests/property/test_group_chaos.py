@@ -117,8 +117,8 @@ class Member:
         """As SIGKILL: the group hears nothing."""
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
-        if self.consumer._made is not None:
-            self.consumer._made.fail(errors.ClosedError("killed"))
+        if self.consumer._holder.made is not None:
+            self.consumer._holder.made.fail(errors.ClosedError("killed"))
         self.consumer._is_closed = True
         self.watch.drop(self.name)
 

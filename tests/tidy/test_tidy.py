@@ -299,6 +299,14 @@ def test_the_reference_pages_are_current() -> None:
     assert (ROOT / "docs" / "STATES.md").read_text() == reference.states_page(), "run `make docs`"
 
 
+def test_the_synchronous_clients_are_current() -> None:
+    """clients/sync/ has what `make docs` makes of clients/aio/ now."""
+    from headrace.services.sync_clients import MODULES, sync_source
+
+    for name in MODULES:
+        assert (ROOT / "clients" / "sync" / f"{name}.py").read_text() == sync_source(name), "run `make docs`"
+
+
 def test_the_public_face_is_documented_and_typed() -> None:
     """`py.typed` ships, and what `headrace.__all__` names exists."""
     import headrace

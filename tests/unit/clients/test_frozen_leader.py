@@ -102,7 +102,7 @@ def test_a_move_does_not_double_what_the_old_leader_answers(play: Play) -> None:
                 return None
             loop = asyncio.get_running_loop()
             loop.call_later(0.4, fake.move_leader, "t", 0, 1)
-            loop.call_later(0.5, cluster.hub.metadata.refresh_soon)
+            loop.call_later(0.5, cluster.io.hub.metadata.refresh_soon)
             return None
 
         appended = fake._answer
@@ -116,7 +116,7 @@ def test_a_move_does_not_double_what_the_old_leader_answers(play: Play) -> None:
         fake._answer = late
         fake.rules.append(rule)
         await producer.send("t", b"x")
-        assert cluster.hub.metadata.view.leader_of("t", 0)[1:] == (1, 1)
+        assert cluster.io.hub.metadata.view.leader_of("t", 0)[1:] == (1, 1)
         assert fake.values("t") == [b"x"]
 
     play(scenario, nodes=2)
@@ -212,7 +212,7 @@ def test_connections_to_nodes_that_left_or_moved_are_closed(play: Play) -> None:
         fake.fenced.add(2)
         fake.addresses[1] = type(old[1])("elsewhere", 1)
         fake.metadata_offset += 1
-        await cluster.hub.metadata.refresh(round(now() * 1000) + 1000)
+        await cluster.io.hub.metadata.refresh(round(now() * 1000) + 1000)
         await asyncio.sleep(0.01)
         assert fake.dropped == [old[1]]
         await slow

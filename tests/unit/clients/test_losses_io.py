@@ -196,14 +196,14 @@ def test_a_cancellation_while_a_cluster_closes_logs_what_it_loses(
 
     async def scenario(fake: Any, cluster: AsyncCluster) -> None:
         fake.create("t")
-        cluster.add(interrupted := AsyncInterrupted(asyncio.CancelledError()))
+        cluster.io.add(interrupted := AsyncInterrupted(asyncio.CancelledError()))
         producer = cluster.producer()
         await producer.partitions_for("t")
         fake.stop_node(0)
         sent = producer.send("t", b"x")
         with pytest.raises(asyncio.CancelledError):
             await cluster.close()
-        cluster.remove(interrupted)
+        await cluster.io.leave(interrupted)
         assert "1 records were not acknowledged" in caplog.text
         assert isinstance(sent.exception(), ClosedError)
 

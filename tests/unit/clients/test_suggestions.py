@@ -73,7 +73,7 @@ def test_unknown_topic_without_a_near_one_and_without_an_answer(play: Play) -> N
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("payments")
-        metadata = cluster.hub.metadata
+        metadata = cluster.io.hub.metadata
         assert (await metadata.unknown_topic("ordres")).detail == "no topic 'ordres'"
         metadata._names = (0, frozenset())
         fake.freeze_node(0)
@@ -90,7 +90,7 @@ def test_many_unknown_topics_ask_for_the_names_once(play: Play) -> None:
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("orders")
         for _ in range(5):
-            await cluster.hub.metadata.unknown_topic("ordres")
+            await cluster.io.hub.metadata.unknown_topic("ordres")
         assert [request.topics for request in fake.requests("Metadata")].count(None) == 1
 
     play(scenario)

@@ -35,7 +35,7 @@ def test_many_stale_partitions_cause_one_request(play: Play) -> None:
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
-        metadata = cluster.hub.metadata
+        metadata = cluster.io.hub.metadata
         metadata.watch(["t"])
         await metadata.topic("t", now_ms() + 1000)
         before = len(fake.requests("Metadata"))
@@ -52,7 +52,7 @@ def test_metadata_is_refreshed_by_age(play: Play) -> None:
     """Every 2 s without anybody asking."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
-        cluster.hub.metadata.refresh_soon()
+        cluster.io.hub.metadata.refresh_soon()
         await asyncio.sleep(11)
         assert 5 <= len(fake.requests("Metadata")) <= 7
 
@@ -64,7 +64,7 @@ def test_a_dead_node_is_passed_over(play: Play) -> None:
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
-        metadata = cluster.hub.metadata
+        metadata = cluster.io.hub.metadata
         await metadata.refresh(now_ms() + 1000)
         fake.stop_node(0)
         fake.fail_next("Metadata", Fault(silent=True))
@@ -80,7 +80,7 @@ def test_nodes_that_hang_hide_nobody(play: Play, frozen: tuple[int, ...]) -> Non
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
-        metadata = cluster.hub.metadata
+        metadata = cluster.io.hub.metadata
         await metadata.refresh(now_ms() + 1000)
         for node_id in frozen:
             fake.freeze_node(node_id)
@@ -100,7 +100,7 @@ def test_a_hanging_cluster_is_asked_a_few_at_a_time(play: Play) -> None:
     """Bound: however many nodes there are."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
-        metadata = cluster.hub.metadata
+        metadata = cluster.io.hub.metadata
         await metadata.refresh(now_ms() + 1000)
         for node_id in range(10):
             fake.freeze_node(node_id)
@@ -117,7 +117,7 @@ def test_moved_nodes_are_found_through_the_bootstrap() -> None:
 
     async def scenario() -> None:
         async with AsyncCluster("node0:9000,node9:9009", make_hub=fake.make_hub) as cluster:
-            metadata = cluster.hub.metadata
+            metadata = cluster.io.hub.metadata
             await metadata.refresh(now_ms() + 1000)
             fake.addresses = {7: type(fake.addresses[0])("node9", 9009)}
             await metadata.refresh(now_ms() + 5000)
@@ -132,7 +132,7 @@ def test_waiting_ends_with_the_cause(play: Play) -> None:
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.stop_node(0)
         with pytest.raises(ApiTimeoutError, match="nobody listens at node0:9000"):
-            await cluster.hub.metadata.refresh(now_ms() + 3000)
+            await cluster.io.hub.metadata.refresh(now_ms() + 3000)
         assert 2.9 < asyncio.get_running_loop().time() - virtual_loop.START_S < 3.2
 
     play(scenario)
@@ -144,7 +144,7 @@ def test_what_waiting_cannot_mend_is_told_at_once(play: Play, fault: errors.Head
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.rules.append(lambda ask: Fault(error=fault) if isinstance(fault, errors.KafkaError) else None)
-        metadata = cluster.hub.metadata
+        metadata = cluster.io.hub.metadata
         if isinstance(fault, ConfigError):
             metadata._bootstrap = ":bad"
         with pytest.raises(type(fault)):
@@ -165,7 +165,7 @@ def test_a_cluster_that_never_answered_is_not_waited_for_long() -> None:
             with pytest.raises(
                 NoClusterError, match=r"at node0:9000, node1:9001, tried for 10 s .*nobody listens"
             ):
-                await cluster.hub.metadata.meet(10_000)
+                await cluster.io.hub.metadata.meet(10_000)
 
     virtual_loop.run(scenario())
     assert not fake.requests("Metadata")
@@ -176,12 +176,12 @@ def test_a_node_that_comes_up_meanwhile_is_met(play: Play) -> None:
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.stop_node(0)
-        meeting = asyncio.create_task(cluster.hub.metadata.meet(10_000))
+        meeting = asyncio.create_task(cluster.io.hub.metadata.meet(10_000))
         await asyncio.sleep(8)
         assert not meeting.done()
         fake.start_node(0)
         await meeting
-        assert sorted(cluster.hub.metadata.view.nodes) == [0]
+        assert sorted(cluster.io.hub.metadata.view.nodes) == [0]
 
     play(scenario)
 
@@ -191,10 +191,10 @@ def test_a_node_that_knows_nothing_yet_is_somebody(play: Play) -> None:
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.cluster_id = ""
-        await cluster.hub.metadata.meet(1000)
+        await cluster.io.hub.metadata.meet(1000)
         fake.stop_node(0)
         asked = len(fake.requests("Metadata"))
-        await cluster.hub.metadata.meet(1000)
+        await cluster.io.hub.metadata.meet(1000)
         assert asked == len(fake.requests("Metadata")) > 0
 
     play(scenario)
@@ -207,7 +207,7 @@ def test_closing_releases_who_waits() -> None:
 
     async def scenario() -> None:
         cluster = AsyncCluster("node0:9000", make_hub=fake.make_hub)
-        waiting = asyncio.create_task(cluster.hub.metadata.refresh(now_ms() + 60_000))
+        waiting = asyncio.create_task(cluster.io.hub.metadata.refresh(now_ms() + 60_000))
         await asyncio.sleep(0.5)
         await cluster.close()
         with pytest.raises(ClosedError):
@@ -221,7 +221,7 @@ def test_topics_are_watched_as_long_as_anybody_wants_them(play: Play) -> None:
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
-        metadata = cluster.hub.metadata
+        metadata = cluster.io.hub.metadata
         metadata.watch(["t"])
         metadata.watch(["t"])
         await metadata.topic("t", now_ms() + 1000)
@@ -240,7 +240,7 @@ def test_a_topic_that_is_no_text_is_refused_and_harms_nobody(play: Play) -> None
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
-        metadata = cluster.hub.metadata
+        metadata = cluster.io.hub.metadata
         for wrong in (None, b"t", 5):
             with pytest.raises(TypeError, match="by its name"):
                 metadata.watch(["t", wrong])
@@ -255,7 +255,7 @@ def test_a_node_that_knows_nothing_yet_is_passed_over(play: Play) -> None:
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 2)
-        metadata = cluster.hub.metadata
+        metadata = cluster.io.hub.metadata
         metadata.watch(["t"])
         await metadata.topic("t", now_ms() + 1000)
         answer = fake._metadata
@@ -274,7 +274,7 @@ def test_ask_any_tries_node_after_node(play: Play) -> None:
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
-        metadata = cluster.hub.metadata
+        metadata = cluster.io.hub.metadata
         await metadata.refresh(now_ms() + 1000)
         fake.fail_next("Metadata", Fault(lost_reply=True))
         fake.fail_next("Metadata", Fault(error=errors.ThrottlingQuotaExceededError("busy")))
@@ -299,7 +299,7 @@ def test_a_refresh_wanted_at_the_very_end_does_not_hold_up_the_close(turns: int,
 
     async def scenario() -> None:
         cluster = AsyncCluster("node0:9000", make_hub=fake.make_hub)
-        metadata = cluster.hub.metadata
+        metadata = cluster.io.hub.metadata
         if is_urgent:
             await metadata.refresh(now_ms() + 1000)  # it pauses now
         else:
@@ -317,7 +317,7 @@ def test_an_unknown_topic_is_named_even_when_the_time_is_short(play: Play) -> No
     """The nodes have said that it does not exist; the wait ends before the next refresh."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
-        metadata = cluster.hub.metadata
+        metadata = cluster.io.hub.metadata
         metadata.watch(["nope"])
         with pytest.raises(errors.UnknownTopicOrPartitionError, match="no topic 'nope'"):
             await metadata.topic("nope", now_ms() + 50)
@@ -333,7 +333,7 @@ def test_all_topics_are_known_while_somebody_wants_them(play: Play) -> None:
     """New and deleted ones too; of those that are watched by name it is said when they are missing."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
-        metadata = cluster.hub.metadata
+        metadata = cluster.io.hub.metadata
         fake.create("a")
         fake.create("b")
         metadata.watch(["a", "gone"])
@@ -360,7 +360,7 @@ def test_stale_node_list_is_hedged_to_bootstrap_and_earlier_nodes(bootstrap: str
 
     async def scenario() -> None:
         async with AsyncCluster(bootstrap, make_hub=fake.make_hub) as cluster:
-            metadata = cluster.hub.metadata
+            metadata = cluster.io.hub.metadata
             await metadata.refresh(now_ms() + 1000)
             fake.fenced = {1, 2}
             await metadata.refresh(now_ms() + 1000)
@@ -380,7 +380,7 @@ def test_request_to_any_node_moves_on_from_a_silent_one(play: Play) -> None:
     that the request may be executed twice."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
-        metadata = cluster.hub.metadata
+        metadata = cluster.io.hub.metadata
         await metadata.refresh(now_ms() + 1000)
         fake.freeze_node(0)
         fake.freeze_node(2)
@@ -405,7 +405,7 @@ def test_request_ends_at_its_deadline_while_a_resolver_blocks(play: Play) -> Non
     """The only node is gone, and the search for other addresses does not come back."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
-        metadata = cluster.hub.metadata
+        metadata = cluster.io.hub.metadata
         await metadata.refresh(now_ms() + 1000)
         fake.stop_node(0)
         found: asyncio.Future[tuple[Any, ...]] = asyncio.get_running_loop().create_future()

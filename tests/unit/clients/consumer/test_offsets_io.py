@@ -17,7 +17,7 @@ Play = Callable[..., Any]
 
 
 async def look_up(cluster: Any, wanted: dict[TopicPartition, int], timeout_ms: int = 5000) -> Any:
-    hub = cluster.hub
+    hub = cluster.io.hub
     return await list_offsets(
         hub,
         wanted,

@@ -139,3 +139,26 @@ def test_clients_of_one_cluster_share_the_time(play: Play) -> None:
         assert await closed(cluster, 6.0) <= 6.2
 
     play(scenario)
+
+
+@each_kind
+def test_a_callback_may_close_its_consumer(play: Play, kind: str) -> None:
+    """`on_revoked`, called by `close`, closes again: nothing happens, and it is called once."""
+
+    async def scenario(fake: Any, cluster: Any) -> None:
+        fake.create("t")
+        revoked = []
+
+        class Closing:
+            async def on_revoked(self, consumer: Any, tps: Any) -> None:
+                revoked.append(tps)
+                await consumer.close()
+
+        consumer = member(cluster, kind, listener=Closing())
+        while not consumer._engine.assignment():
+            await consumer.poll(0.1)
+        await consumer.close()
+        assert len(revoked) == 1
+        assert fake.group_members("g") == []
+
+    play(scenario)

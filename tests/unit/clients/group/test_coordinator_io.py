@@ -19,12 +19,12 @@ REQUEST = DescribeGroupsRequest(("g",))
 
 
 def link_of(cluster: Any) -> CoordinatorLink:
-    hub = cluster.hub
+    hub = cluster.io.hub
     return CoordinatorLink(hub, "g", Backoff(50, 50, hub.random), request_timeout_ms=1_000)
 
 
 async def ask(link: CoordinatorLink, cluster: Any, timeout_ms: int = 5_000) -> Any:
-    return await link.ask(DESCRIBE_GROUPS, REQUEST, deadline_ms=cluster.hub.now_ms() + timeout_ms)
+    return await link.ask(DESCRIBE_GROUPS, REQUEST, deadline_ms=cluster.io.hub.now_ms() + timeout_ms)
 
 
 def test_it_is_found_once_for_all_who_ask(play: Play) -> None:

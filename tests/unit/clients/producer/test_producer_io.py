@@ -490,7 +490,7 @@ def test_a_timer_that_fires_early_does_its_work(play: Play) -> None:
         fake.create("t")
         producer = cluster.producer(linger_ms=5)
         await producer.send("t", b"x")
-        producer._made._now_ms = lambda: 1_000_000
+        producer._engine._now_ms = lambda: 1_000_000
         await producer.send("t", b"y")
         assert fake.values("t") == [b"x", b"y"]
 

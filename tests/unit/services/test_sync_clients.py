@@ -1,0 +1,78 @@
+"""The rules that make a synchronous client of an asyncio one."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from headrace.services import sync_clients
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+SOURCE = '''"""The asyncio thing."""
+
+import asyncio
+
+from ..cluster.async_cluster_io import AsyncClusterIo
+
+
+class AsyncThing:
+    """Belongs to one event loop."""
+
+    async def __aenter__(self) -> None:
+        await asyncio.sleep(0)  # async only: other tasks run
+        async with self.lock:
+            await self._io.call(self.engine.async_wait())
+
+    def later(self) -> asyncio.Future[None]: ...
+'''
+SYNC = '''"""The synchronous thing."""
+
+import concurrent.futures
+
+from ..cluster.cluster_io import ClusterIo
+
+
+class Thing:
+    """Thread-safe."""
+
+    def __enter__(self) -> None:
+        with self.lock:
+            self._io.call(self.engine.wait())
+
+    def later(self) -> concurrent.futures.Future[None]: ...
+'''
+
+
+def test_words_are_replaced_and_marked_lines_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keywords, class names, special methods, futures; behind a line that names the source."""
+    monkeypatch.setattr(sync_clients, "CLIENTS", tmp_path)
+    for folder in ("aio", "sync"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "aio" / "thing_io.py").write_text(SOURCE)
+    header, text = sync_clients.sync_source("thing_io").split("\n", 1)
+    assert "clients/aio/thing_io.py" in header
+    assert text == SYNC
+
+
+def test_no_rule_is_idle() -> None:
+    """Each replacement is needed by a source: a rule without use is a sentence that was reworded."""
+
+    text = "".join((sync_clients.CLIENTS / "aio" / f"{name}.py").read_text() for name in sync_clients.MODULES)
+    assert [pattern for pattern, _ in sync_clients.REPLACEMENTS if not re.search(pattern, text)] == []
+
+
+def test_no_trace_of_asyncio_is_left() -> None:
+    """No coroutine, and no name of the other side, docstrings included."""
+    for name in sync_clients.MODULES:
+        text = sync_clients.sync_source(name).split("\n", 1)[1]
+        kinds = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
+        assert not [node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)], name
+        assert "Async" not in text, name
+        assert "event loop" not in text, name
