@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, NamedTuple
 
 import batch_bytes as by_hand
@@ -12,7 +13,7 @@ from headrace.protocol.errors import (
     UnsupportedCompressionTypeError,
 )
 from headrace.protocol.records import settings as limits
-from headrace.protocol.records.codec import pick_codec
+from headrace.protocol.records.codec import RecordCodec, pick_codec
 from headrace.protocol.records.header import Compression, TimestampType, restamped_batch
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -280,3 +281,18 @@ def test_a_batch_under_another_number_is_as_if_built_so(
         before = bytes(data)
         assert restamped_batch(data, *number.values()) == expected.build()
         assert bytes(data) == before
+
+
+def test_both_codecs_have_the_methods_of_the_protocol() -> None:
+    """Names, parameters and defaults: the stub of the compiled codec declares nothing but the Protocol."""
+
+    def surface(cls: type) -> dict[str, list[Any]]:
+        return {
+            name: [
+                (each.name, each.kind, each.default) for each in inspect.signature(method).parameters.values()
+            ]
+            for name, method in inspect.getmembers(cls, callable)
+            if not name.startswith("_")
+        }
+
+    assert surface(type(COMPILED)) == surface(type(PYTHON)) == surface(RecordCodec)
