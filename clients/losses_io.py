@@ -20,7 +20,7 @@ from ..protocol.errors import FlushTimeoutError, HeadraceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from .producer.accumulator import Batch
+    from .producer.batches import Batch
 
 log = logging.getLogger("headrace.client")
 

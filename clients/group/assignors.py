@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from ...protocol.errors import ConfigError
 from ...protocol.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -202,25 +201,3 @@ def _ranges(
         runs[member_id] += left[:missing]
         left = left[missing:]
     return runs
-
-
-def checked_assignors(wanted: Iterable[str | Assignor]) -> tuple[Assignor, ...]:
-    """Assignors by name, and the user's own. Errors: ConfigError for what is none, or none at all."""
-    from .sticky import CooperativeStickyAssignor, StickyAssignor
-
-    kinds = (RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor)
-    built_in: dict[str, Assignor] = {kind.name: kind() for kind in kinds}
-    found: list[Assignor] = []
-    for each in wanted:
-        if isinstance(each, str):
-            if each not in built_in:
-                known = ", ".join(built_in)
-                raise ConfigError(f"partition.assignment.strategy: no assignor {each!r}; there are {known}")
-            found.append(built_in[each])
-        elif isinstance(getattr(each, "name", None), str) and callable(getattr(each, "assign", None)):
-            found.append(each)
-        else:
-            raise ConfigError(f"an assignor is given by name, or as an Assignor, not {each!r}")
-    if not found or len({each.name for each in found}) < len(found):
-        raise ConfigError("partition.assignment.strategy needs one assignor or more, each with its own name")
-    return tuple(found)

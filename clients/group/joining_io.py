@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ...protocol.errors import ConfigError
-from .assignors import checked_assignors
+from .assignors import RangeAssignor, RoundRobinAssignor
 from .classic import ClassicMember
 from .member import MemberConfig
 from .membership_io import Membership
 from .modern import ModernMember
+from .sticky import CooperativeStickyAssignor, StickyAssignor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
     from ..cluster.backoff import Backoff
     from ..cluster.hub_io import Hub
     from ..config import ConsumerConfig
-    from ..consumer.consumer_io import ConsumerEngine
     from .assignors import Assignor
     from .member import MemberCore
+    from .membership_io import PartitionReader
 
 
 def join_group(
-    engine: ConsumerEngine,
+    engine: PartitionReader,
     hub: Hub,
     config: ConsumerConfig,
     backoff: Backoff,
@@ -52,3 +53,23 @@ def join_group(
         chosen = checked_assignors(config.assignors if assignors is None else assignors)
         core = ClassicMember(member, chosen, backoff)
     return Membership(engine, hub, config, core, backoff)
+
+
+def checked_assignors(wanted: Iterable[str | Assignor]) -> tuple[Assignor, ...]:
+    """Assignors by name, and the user's own. Errors: ConfigError for what is none, or none at all."""
+    kinds = (RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor)
+    built_in: dict[str, Assignor] = {kind.name: kind() for kind in kinds}
+    found: list[Assignor] = []
+    for each in wanted:
+        if isinstance(each, str):
+            if each not in built_in:
+                known = ", ".join(built_in)
+                raise ConfigError(f"partition.assignment.strategy: no assignor {each!r}; there are {known}")
+            found.append(built_in[each])
+        elif isinstance(getattr(each, "name", None), str) and callable(getattr(each, "assign", None)):
+            found.append(each)
+        else:
+            raise ConfigError(f"an assignor is given by name, or as an Assignor, not {each!r}")
+    if not found or len({each.name for each in found}) < len(found):
+        raise ConfigError("partition.assignment.strategy needs one assignor or more, each with its own name")
+    return tuple(found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ...protocol.errors import (
     ClosedError,
@@ -29,18 +29,22 @@ from .member import Ask, Divide, Effect, Forget, MemberCore, Work, WorkKind
 from .states import MemberState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from ...protocol.model import TopicPartition
     from ..cluster.backoff import Backoff
     from ..cluster.hub_io import Hub
     from ..cluster.metadata import ClusterView
     from ..config import ConsumerConfig
-    from ..consumer.consumer_io import ConsumerEngine
+    from ..consumer.fetcher import Fetcher
+    from ..consumer.interceptors import Interceptors
+    from ..consumer.positions import Positions
     from .group_metadata import GroupMetadata, OffsetAndMetadata
     from .subscription import Subscription
 
     Committing = asyncio.Future[dict[TopicPartition, OffsetAndMetadata]]
+
+T = TypeVar("T")
 
 log = logging.getLogger("headrace.client.group")
 
@@ -50,11 +54,23 @@ CLOSE_TIMEOUT_S = 30.0
 MIN_COMMIT_WAIT_MS = 500
 
 
+class PartitionReader(Protocol):
+    """The engine of a consumer, as its membership uses it."""
+
+    @property
+    def interceptors(self) -> Interceptors: ...
+    def change(self, action: Callable[[Fetcher], T]) -> T: ...
+    def positions(self, *, finished: bool) -> Positions: ...
+    def drop(self, tps: Iterable[TopicPartition]) -> None: ...
+    def progress(self) -> tuple[Any, ...] | None: ...
+    def set_attention(self, attention: bool) -> None: ...
+
+
 class Membership:
     """The group side of one consumer. `core` None: no subscription, partitions are assigned by hand."""
 
     def __init__(
-        self, engine: ConsumerEngine, hub: Hub, config: ConsumerConfig, core: MemberCore, backoff: Backoff
+        self, engine: PartitionReader, hub: Hub, config: ConsumerConfig, core: MemberCore, backoff: Backoff
     ) -> None:
         self._engine, self._hub, self.config, self._backoff = engine, hub, config, backoff
         self._core = core

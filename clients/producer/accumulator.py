@@ -13,18 +13,17 @@ Invariant: `used_bytes` is the sum of `charged_bytes` over all live batches.
 from __future__ import annotations
 
 import heapq
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from ...protocol.records.codec import BatchBuilder, Header
-    from ...protocol.records.header import Buffer
     from ...runtime.random_source import RandomSource
     from ..cluster.metadata import ClusterView
-    from .lanes import Lane, Lanes, Slot
-    from .sequences import Stamp
+    from .lanes import Lanes
 
+from .batches import Batch, PartitionQueue, TopicQueues
 from .lanes import LockedLanes
 from .partitioner import StickyChoice
 
@@ -53,65 +52,6 @@ class AccumulatorLimits(NamedTuple):
     buffer_bytes: int
     delivery_timeout_ms: int
     is_adaptive: bool
-
-
-class Batch:
-    """One batch from its first record to its outcome. `delivery` is its owner's, opaque here."""
-
-    __slots__ = (
-        "attempts", "builder", "charged_bytes", "count", "created_ms", "data", "deadline_ms", "delivery",
-        "is_expired", "is_flushed", "is_in_doubt", "is_on_wire", "is_open", "last_error", "leader", "number",
-        "queue", "retry_at_ms", "size_bytes", "stamp", "stamped_as", "told_bytes", "turn",
-    )  # fmt: skip
-
-    def __init__(self, queue: PartitionQueue, delivery: Any, created_ms: int, deadline_ms: int) -> None:
-        self.queue, self.delivery = queue, delivery
-        self.created_ms, self.deadline_ms = created_ms, deadline_ms
-        self.builder: BatchBuilder | None = None  # until the first attempt
-        self.data: Buffer | None = None  # from the first attempt on
-        self.count = self.size_bytes = 0  # known once it is no longer open
-        self.is_open, self.is_flushed, self.is_expired = True, False, False
-        self.is_on_wire = False  # in a request that has no answer yet
-        self.is_in_doubt = False  # an earlier attempt may be in the log
-        self.attempts, self.retry_at_ms = 0, 0
-        self.charged_bytes = self.told_bytes = 0
-        self.last_error: BaseException | None = None
-        self.leader: tuple[bytes, int] | None = None  # the topic id and leader epoch it was last sent under
-        self.number = self.turn = -1  # of its first record, and its own, in the partition; see sequences.py
-        self.stamp: Stamp | None = None  # what it tells of its producer, from the first attempt on
-        self.stamped_as: Stamp | None = None  # what `data` tells
-
-
-class PartitionQueue:
-    """The batches of one partition in sending order; the last one may be open."""
-
-    __slots__ = ("batches", "is_muted", "open", "partition", "slot", "topic")
-
-    def __init__(self, topic: TopicQueues, partition: int, slot: Slot) -> None:
-        self.topic, self.partition, self.slot = topic, partition, slot
-        self.batches: deque[Batch] = deque()
-        self.open: Batch | None = None
-        self.is_muted = False
-
-
-class TopicQueues:
-    """The partitions of one topic and its sticky choice.
-
-    `queues` may be longer than `partition_count`: the topic was created again with fewer partitions, and what
-    was meant for the others waits there for its deadline.
-    """
-
-    __slots__ = (
-        "lane", "led", "max_batch_bytes", "name", "partition_count", "queues", "relearn_at_ms", "sticky",
-    )  # fmt: skip
-
-    def __init__(self, name: str, sticky: StickyChoice, max_batch_bytes: int, lane: Lane) -> None:
-        self.name, self.sticky, self.lane = name, sticky, lane
-        self.queues: list[PartitionQueue] = []
-        self.partition_count = 0
-        # Shrinks for a while when the topic's max.message.bytes turns out to be less than max.request.size.
-        self.max_batch_bytes, self.relearn_at_ms = max_batch_bytes, 0
-        self.led: tuple[ClusterView | None, int, list[int]] | None = None  # see `Accumulator._with_leader`
 
 
 class Accumulator:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from ...protocol.records.codec import BatchBuilder, Columns
     from ...protocol.records.header import Buffer
     from ..records import Headers
-    from .accumulator import Accumulator, Join, PartitionQueue
+    from .accumulator import Accumulator, Join
+    from .batches import PartitionQueue
 
 # (delivery, index of the first in it, how many)
 Runs = list[tuple[Any, int, int]]

@@ -11,7 +11,7 @@ from .splitting import split_batch, without_records
 if TYPE_CHECKING:
     from ...protocol.records.codec import BatchBuilder, RecordCodec
     from ..config import ProducerConfig
-    from .accumulator import Batch, PartitionQueue
+    from .batches import Batch, PartitionQueue
 
 
 class BatchMaker:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..cluster.metadata import ClusterView
-    from .accumulator import Batch
+    from .batches import Batch
     from .effects import SendProduce
 
 

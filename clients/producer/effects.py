@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from .accumulator import Batch
+    from .batches import Batch
 
 
 class Target(NamedTuple):

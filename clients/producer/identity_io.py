@@ -9,7 +9,7 @@ from ...protocol.errors import ApiTimeoutError, KafkaError, error_from_code
 from ...protocol.messages.registry import INIT_PRODUCER_ID
 from ...protocol.messages.transactions import InitProducerIdRequest
 from ..cluster.backoff import Backoff
-from .sequences import Identity
+from .batches import Identity
 
 if TYPE_CHECKING:
     from ..cluster.hub_io import Hub

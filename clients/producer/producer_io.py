@@ -70,8 +70,9 @@ if TYPE_CHECKING:
     from ..cluster.network import Reply
     from ..config import ProducerConfig
     from ..records import Headers
-    from .accumulator import Batch, Join
+    from .accumulator import Join
     from .appending import Runs
+    from .batches import Batch
 
 
 class ProducerEngine:

@@ -10,7 +10,7 @@ from ..cluster.silence import Stake
 
 if TYPE_CHECKING:
     from ...protocol.records.header import Buffer
-    from .accumulator import Batch
+    from .batches import Batch
     from .effects import SendProduce
 
 

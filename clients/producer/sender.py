@@ -46,8 +46,9 @@ if TYPE_CHECKING:
     from ...protocol.messages.data import ProducePartitionResponse, ProduceResponse
     from ..cluster.backoff import Backoff
     from ..cluster.metadata import ClusterView
-    from .accumulator import Accumulator, Batch, PartitionQueue
-    from .sequences import Identity, Sequences
+    from .accumulator import Accumulator
+    from .batches import Batch, Identity, PartitionQueue
+    from .sequences import Sequences
 
 # A batch of several records may still go in parts.
 _TOO_LARGE = (MessageTooLargeError, RecordBatchTooLargeError)

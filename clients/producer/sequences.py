@@ -20,30 +20,16 @@ Source: Kafka TransactionManager.java, TxnPartitionEntry.java; KIP-98, KIP-360, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from .batches import Identity, Stamp
 
 if TYPE_CHECKING:
-    from .accumulator import Batch, PartitionQueue
+    from .batches import Batch, PartitionQueue
 
 WINDOW = 5  # as many batches of a producer as a leader remembers
 MAX_SEQUENCE = 2**31 - 1  # after it comes 0
 MAX_EPOCH = 2**15 - 1
-
-
-class Identity(NamedTuple):
-    """Who writes."""
-
-    producer_id: int
-    epoch: int
-
-
-class Stamp(NamedTuple):
-    """What a batch tells the leader about its place among those of its producer."""
-
-    producer_id: int
-    epoch: int
-    base_sequence: int
-    is_transactional: bool
 
 
 class Track:

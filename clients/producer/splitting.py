@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.records.settings import INT32_MAX
-from .accumulator import Batch
+from .batches import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container

@@ -25,8 +25,8 @@ from ..cluster.backoff import Backoff
 from ..group.coordinator_io import CoordinatorLink, is_moved
 from ..group.group_metadata import GroupMetadata
 from ..group.offsets_to_commit import offsets_to_commit
+from .batches import Identity
 from .delivery_io import until_done
-from .sequences import Identity
 from .transactions import PreparedTransaction, Transactions, TxnState, wait_after
 
 if TYPE_CHECKING:

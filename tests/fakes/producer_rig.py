@@ -7,11 +7,12 @@ from typing import Any
 
 from headrace.clients.cluster.backoff import Backoff
 from headrace.clients.cluster.metadata import ClusterView
-from headrace.clients.producer.accumulator import Accumulator, AccumulatorLimits, Batch, PartitionQueue
+from headrace.clients.producer.accumulator import Accumulator, AccumulatorLimits
+from headrace.clients.producer.batches import Batch, Identity, PartitionQueue
 from headrace.clients.producer.effects import Resolve, SendProduce
 from headrace.clients.producer.requests import frames_of
 from headrace.clients.producer.sender import Sender
-from headrace.clients.producer.sequences import Identity, Sequences
+from headrace.clients.producer.sequences import Sequences
 from headrace.clients.producer.splitting import split_batch, without_records
 from headrace.protocol.messages.data import (
     MetadataResponse,

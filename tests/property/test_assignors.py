@@ -11,8 +11,8 @@ from headrace.clients.group.assignors import (
     RangeAssignor,
     RoundRobinAssignor,
     Topic,
-    checked_assignors,
 )
+from headrace.clients.group.joining_io import checked_assignors
 from headrace.clients.group.sticky import CooperativeStickyAssignor, StickyAssignor
 from headrace.protocol.consumer_protocol import Assignment, encode_claims
 from headrace.protocol.errors import ConfigError

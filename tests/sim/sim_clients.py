@@ -15,11 +15,12 @@ from headrace.clients.cluster.metadata import ClusterView
 from headrace.clients.consumer import effects as f
 from headrace.clients.consumer.fetcher import Fetcher
 from headrace.clients.consumer.requests import READ_UNCOMMITTED, FetchLimits
-from headrace.clients.producer.accumulator import Accumulator, AccumulatorLimits, Batch
+from headrace.clients.producer.accumulator import Accumulator, AccumulatorLimits
+from headrace.clients.producer.batches import Batch, Identity
 from headrace.clients.producer.effects import RefreshMetadata, Resolve, SendProduce, TakeHint
 from headrace.clients.producer.requests import frames_of
 from headrace.clients.producer.sender import Sender
-from headrace.clients.producer.sequences import Identity, Sequences
+from headrace.clients.producer.sequences import Sequences
 from headrace.clients.producer.splitting import split_batch
 from headrace.protocol.errors import KafkaError, LogTruncationError, NetworkError, OffsetOutOfRangeError
 from headrace.protocol.messages import registry

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.clients.producer.sequences import Identity
+from headrace.clients.producer.batches import Identity
 from headrace.clients.producer.transactions import Transactions, TxnState
 from headrace.protocol.errors import KafkaError, TransactionAbortedError
 from headrace.protocol.messages.groups import TRANSACTION_KEY

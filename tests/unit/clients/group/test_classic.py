@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from headrace.clients.cluster.backoff import Backoff
-from headrace.clients.group.assignors import RangeAssignor, Topic, checked_assignors
+from headrace.clients.group.assignors import RangeAssignor, Topic
 from headrace.clients.group.classic import ClassicMember
+from headrace.clients.group.joining_io import checked_assignors
 from headrace.clients.group.member import Ask, Divide, Forget, MemberConfig, Work, WorkKind
 from headrace.clients.group.states import CLASSIC_TRANSITIONS, MODERN_TRANSITIONS, MemberState
 from headrace.protocol import errors

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from headrace.clients.producer.batches import Identity
 from headrace.clients.producer.effects import AskIdentity
-from headrace.clients.producer.sequences import MAX_EPOCH, MAX_SEQUENCE, Identity
+from headrace.clients.producer.sequences import MAX_EPOCH, MAX_SEQUENCE
 from headrace.protocol import errors
 from producer_rig import ProducerRig, stamps_of, values_of, view_of
 
