@@ -1,4 +1,4 @@
-"""`python -m headrace.benchmarks`: run all, some (`--only w1,w6`), or one cell of a group, with profiles."""
+"""`python -m headrace.benchmarks`: all groups, some (`--only w1,w6`), or single cells, with profiles."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from . import cells, kafka_io, machine_io, partitions_io, results, startup_io
-from .children_io import ChildError, LostDataError
-from .group import BUDGET_FULL_S, BUDGET_QUICK_S, GOAL_MORE_S, KAFKA, Group
-from .overview import with_table
-from .page import goal_table, page, partition_lines, ratio_lines
+from . import machine_io, partitions_io, plan, startup_io
+from .constants import KAFKA
+from .group import BUDGET_FULL_S, BUDGET_QUICK_S, GOAL_MORE_S, Group
+from .harness import ChildError, LostDataError
+from .report import results
+from .report.overview import with_table
+from .report.page import goal_table, page, partition_lines, ratio_lines
+from .servers import kafka_io
 from .session_io import Session
 
 HERE = Path(__file__).parent
@@ -25,7 +28,7 @@ RESULTS = DOCS / "benchmarks" / "results.json"
 
 
 def say(text: str) -> None:
-    """With the time since the start."""
+    """Print a line with the time since the start."""
     print(f"[{time.monotonic() - STARTED:6.1f} s] {text}", flush=True)
 
 
@@ -33,12 +36,17 @@ STARTED = time.monotonic()
 
 
 def main() -> int:
-    """0 when all went well."""
+    """The exit code: 0 if nothing failed."""
     parser = argparse.ArgumentParser(prog="headrace.benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer pairs, shorter cells: under ten minutes")
-    parser.add_argument("--only", default="", metavar="w1,w9-100", help="these parts; prints, writes no page")
+    parser.add_argument(
+        "--only",
+        default="",
+        metavar="w1,w9-100",
+        help="these groups; prints, writes no page",
+    )
     parser.add_argument("--cell", default="", metavar="send,produce", help="only these cells")
-    parser.add_argument("--pairs", type=int, default=0, help="how many, instead of the mode's")
+    parser.add_argument("--pairs", type=int, default=0, help="how many pairs, instead of the mode's")
     parser.add_argument(
         "--profile", default="", metavar="FILE", help="sample node and client: FILE.node, ..."
     )
@@ -47,7 +55,7 @@ def main() -> int:
     )
     parser.add_argument("--list", action="store_true", help="show groups and cells")
     parser.add_argument(
-        "--page", action="store_true", help="write the page anew from docs/benchmarks/results.json"
+        "--page", action="store_true", help="write the page again from docs/benchmarks/results.json"
     )
     options = parser.parse_args()
     if options.list:
@@ -63,27 +71,27 @@ def main() -> int:
     except KeyError as error:
         print(error.args[0], file=sys.stderr)
     except (LostDataError, ChildError, kafka_io.KafkaError) as error:
-        print(f"failed, nothing is written: {error}", file=sys.stderr)
+        print(f"failed, no page is written: {error}", file=sys.stderr)
     except KeyboardInterrupt:
-        print("interrupted, nothing is written", file=sys.stderr)
+        print("interrupted, no page is written", file=sys.stderr)
     return 1
 
 
 def list_groups() -> int:
-    """What `--only` and `--cell` take."""
-    for group in cells.GROUPS:
+    """Print the values of `--only` and `--cell`."""
+    for group in plan.GROUPS:
         quick = "" if group.in_quick else " (full run only)"
         print(f"{group.id:<16} {group.title}{quick}")
         print(" " * 17 + ", ".join(cell.name for cell in group.cells))
-    print(f"{'startup':<16} local(), headrace up on Ray, an idle node")
-    print(f"{'partitions':<16} what 1,000 and 5,000 partitions on three nodes cost (full run only)")
+    print(f"{'startup':<16} headrace.local(), headrace up on Ray, an idle node")
+    print(f"{'partitions':<16} the cost of 1,000 and 5,000 partitions on three nodes (full run only)")
     return 0
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure, show the goals, and write the page when everything ran."""
+    """Measure, print the goals, and write the page after a complete run."""
     only = {name.strip().lower() for name in options.only.split(",") if name.strip()}
-    groups = cells.chosen(only, is_quick=options.quick)
+    groups = plan.chosen(only, is_quick=options.quick)
     if options.cell:
         names = options.cell.split(",")
         groups = [group for group in (some_cells(group, names) for group in groups) if group.cells]
@@ -93,22 +101,22 @@ def run(options: argparse.Namespace) -> int:
     if reason and any(cell.system == KAFKA for group in groups for cell in group.cells):
         print(f"Apache Kafka cannot run here: {reason}", file=sys.stderr)
         return 1
-    found = measure(options, groups, cells.parts(only, is_quick=options.quick))
+    found = measure(options, groups, plan.parts(only, is_quick=options.quick))
     print("\n".join(ratio_lines(found) if only else goal_table(found)))
     if "partitions" in only:
         print("\n".join(partition_lines(found)))
     if only or options.cell or options.pairs or options.no_warm_up or options.profile:
-        say("a part of the benchmarks: no page is written")
+        say("not a complete run: no page is written")
         return 0
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_text(results.dump(found))
-    write_pages(json.loads(RESULTS.read_text()))  # as --page will: from what was written
+    write_pages(json.loads(RESULTS.read_text()))  # from the file, as --page does
     say(f"wrote {DOCS.name}/BENCHMARKS.md and the table of {README.name}")
     return 0
 
 
 def measure(options: argparse.Namespace, groups: list[Group], apart: set[str]) -> dict[str, Any]:
-    """Run groups and the parts `apart`; everything of results.json.
+    """Run groups and the parts `apart`; the contents of results.json.
 
     Errors: LostDataError, ChildError, KafkaError.
     """
@@ -133,7 +141,7 @@ def measure(options: argparse.Namespace, groups: list[Group], apart: set[str]) -
         for group in groups:
             if is_over(group) and not group.has_goal:
                 left_out[group.id] = "no time was left for it in this run"
-                say(f"{group.id}: no time for it")
+                say(f"{group.id}: skipped, no time left")
                 continue
             pairs = options.pairs or group.pair_count(is_quick=is_quick)
             try:
@@ -141,7 +149,7 @@ def measure(options: argparse.Namespace, groups: list[Group], apart: set[str]) -
             except ChildError as error:
                 if group.has_goal:
                     raise
-                # What feeds no goal must not cost the rest of a long run; the page names it.
+                # a group without a goal must not end a long run; the page names it
                 left_out[group.id] = f"it failed in this run: {str(error).splitlines()[-1]}"
                 say(f"{group.id}: {error}")
         runs, facts = session.runs, session.facts
@@ -152,21 +160,22 @@ def measure(options: argparse.Namespace, groups: list[Group], apart: set[str]) -
 
 
 def write_pages(found: dict[str, Any]) -> None:
-    """The page, its pictures, and the table of the README."""
+    """Write the page, its pictures, and the README's table."""
     write_page(found, DOCS)
     README.write_text(with_table(README.read_text(), found))
 
 
 def write_page(found: dict[str, Any], folder: Path) -> None:
-    """The page in `folder` and its pictures; the same for the same results."""
-    from . import plots_io
+    """Write the page and its pictures to `folder`; equal results give equal files."""
+    from .report import plots_io
 
     plots_io.write(found, folder / RESULTS.parent.name)
-    (folder / "BENCHMARKS.md").write_text(page(found, (HERE / "PROFILES.md").read_text()))
+    method, profiles = ((HERE / name).read_text() for name in ("METHOD.md", "PROFILES.md"))
+    (folder / "BENCHMARKS.md").write_text(page(found, method, profiles))
 
 
 def some_cells(group: Group, names: list[str]) -> Group:
-    """A group of only these of its cells, perhaps none."""
+    """The group with only the cells in `names`, perhaps none."""
     found = tuple(cell for cell in group.cells if cell.name in names)
     return dataclasses.replace(group, cells=found)
 

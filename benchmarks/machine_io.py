@@ -1,4 +1,4 @@
-"""What the machine says of itself and of a process: /proc, versions, load, steal."""
+"""The machine and its processes: CPU, memory and steal from /proc, affinity, page cache, versions."""
 
 from __future__ import annotations
 
@@ -10,42 +10,34 @@ import re
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from . import kafka_io
+from .harness import Usage
+from .servers import kafka_io
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
-_STEAL = 7  # place of steal among the columns of /proc/stat's first line
+_STEAL = 7  # column of steal in the first line of /proc/stat
+TOUCH_BLOCK = bytes(1 << 22)
 PACKAGES = ("confluent-kafka", "pyarrow", "pyzmq", "msgspec", "uvloop", "ray", "numpy")
 
 
-class ProcessSample(NamedTuple):
-    """`cpu_s` user and system seconds so far; `rss` and `peak` in bytes; open descriptors; threads."""
-
-    cpu_s: float
-    rss: int
-    peak: int
-    fds: int
-    threads: int
-
-
 def cpu_seconds(pid: int) -> float:
-    """User and system seconds of all threads of a process. Errors: OSError when it is gone."""
+    """User and system seconds of all threads of a process. Errors: OSError when it has ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) * _TICK_S
 
 
 def read_from_disk(pid: int) -> int:
-    """Bytes that a process has had the disk read, so far. Errors: OSError when it is gone."""
+    """Bytes that the disk has read for a process so far. Errors: OSError when it has ended."""
     found = re.search(r"^read_bytes: (\d+)", Path(f"/proc/{pid}/io").read_text(), re.MULTILINE)
     return int(found[1]) if found else 0
 
 
-def sample(pid: int) -> ProcessSample:
-    """What a process uses now. Errors: OSError when it is gone."""
+def sample(pid: int) -> Usage:
+    """Current usage of a process. Errors: OSError when it has ended."""
     status = Path(f"/proc/{pid}/status").read_text()
 
     def kib(name: str) -> int:
@@ -54,46 +46,73 @@ def sample(pid: int) -> ProcessSample:
 
     threads = re.search(r"^Threads:\s+(\d+)", status, re.MULTILINE)
     fds = len(os.listdir(f"/proc/{pid}/fd"))
-    return ProcessSample(cpu_seconds(pid), kib("VmRSS"), kib("VmHWM"), fds, int(threads[1]) if threads else 0)
+    return Usage(cpu_seconds(pid), kib("VmRSS"), kib("VmHWM"), fds, int(threads[1]) if threads else 0)
 
 
-def sample_all(pids: Iterable[int]) -> ProcessSample:
-    """What several processes use now, together. Errors: OSError when one is gone."""
-    return ProcessSample(*(sum(column) for column in zip(*map(sample, pids), strict=True)))
+def sample_all(pids: Iterable[int]) -> Usage:
+    """The sum of the current usage of several processes. Errors: OSError when one has ended."""
+    return Usage(*(sum(column) for column in zip(*map(sample, pids), strict=True)))
 
 
 def cpu_columns() -> list[int]:
-    """The columns of the machine's first line in /proc/stat, in ticks."""
+    """Ticks of all CPUs by state: the first line of /proc/stat."""
     return [int(text) for text in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
 
 
 def steal_share(before: list[int], after: list[int]) -> float:
-    """The share of all CPU time that the hypervisor kept, 0..1, between two `cpu_columns`."""
+    """The share of CPU time, 0..1, that the hypervisor took between two `cpu_columns`."""
     total = sum(after[:8]) - sum(before[:8])
     return (after[_STEAL] - before[_STEAL]) / total if total > 0 else 0.0
 
 
 def load_average() -> float:
-    """Of the last minute."""
+    """One-minute load average."""
     return os.getloadavg()[0]
 
 
 def set_affinity(pid: int, cores: set[int]) -> None:
-    """Let every thread of a process run on these cores only."""
+    """Pin every thread of a process to `cores`."""
     for name in os.listdir(f"/proc/{pid}/task"):
-        with contextlib.suppress(ProcessLookupError):  # a thread may end meanwhile
+        with contextlib.suppress(ProcessLookupError):  # the thread has ended
             os.sched_setaffinity(int(name), cores)
 
 
 def split_cores() -> tuple[list[int], list[int]]:
-    """Cores for the servers and cores for the clients: halves of what this process may use."""
+    """(servers, clients): halves of the cores that this process may use."""
     cores = sorted(os.sched_getaffinity(0))
     half = max(len(cores) // 2, 1)
     return cores[:half], cores[half:] or cores
 
 
+def drop_page_cache(folder: Path, topic: str) -> None:
+    """Write the log files of a topic to disk and drop their pages from the page cache."""
+    for path in folder.glob(f"{topic}-*/*.log"):
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fdatasync(fd)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(fd)
+
+
+def touch_memory(folder: Path, size: int) -> float:
+    """Write and delete a file of `size` bytes, so that later page cache pages were touched before; seconds.
+
+    The first touch of a page costs up to ten times as much on a virtual machine.
+    """
+    path, started = folder / "touch", time.monotonic()
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        for offset in range(0, size, len(TOUCH_BLOCK)):
+            os.pwrite(fd, TOUCH_BLOCK, offset)
+    finally:
+        os.close(fd)
+        path.unlink()
+    return time.monotonic() - started
+
+
 def facts() -> dict[str, Any]:
-    """The machine and the versions, JSON-able. Nothing that names it or its user."""
+    """Hardware, kernel and versions as JSON; nothing that identifies the machine or its user."""
     memory = re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())
     model = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
     swap = re.search(r"SwapTotal:\s+(\d+)", Path("/proc/meminfo").read_text())
@@ -141,7 +160,7 @@ def _java() -> str | None:
 
 
 def _commit() -> str | None:
-    """With "-dirty" if the code was changed since: pages, which an earlier part has written, are none."""
+    """With "-dirty" if the code has changed since; docs/ does not count, an earlier part writes it."""
     root = Path(__file__).parents[1]
     found = _git(root, "describe", "--always")
     changed = found and _git(root, "status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs")

@@ -131,7 +131,7 @@ class Sampler:
         report += ["-i", self._data, "--tid", ",".join(self._tids), "--field-separator", "\t"]
         done = subprocess.run([*report, "--sort", "dso,symbol"], capture_output=True, text=True, check=False)
         self._folder.cleanup()
-        libraries: Counter[str] = Counter()
+        libraries: Counter[str] = Counter()  # shares in percent
         functions: list[str] = []
         for line in done.stdout.splitlines():
             if found := _PERF_LINE.match(line):

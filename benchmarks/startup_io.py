@@ -1,4 +1,4 @@
-"""Start-up and rest: `headrace.local()`, `headrace up` with three nodes on Ray, an idle node."""
+"""Start-up times of `headrace.local()` and `headrace up` on Ray, and what an idle node uses."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 from headrace.runtime.waiting_io import let_pass
 
 from . import machine_io
-from .systems_io import Headrace
+from .cells.figures import BYTES_PER_MB
+from .servers.headrace_io import Headrace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .session_io import Session
 
-SETTLE_S = 2.0  # what a start leaves behind is not rest
+SETTLE_S = 2.0  # a node is not idle right after its start
 IDLE_S = 10.0
 UP_TIMEOUT_S = 120.0
 NODES = 3
@@ -38,7 +39,7 @@ print(ready - imported, ready - began)
 
 
 def measure(session: Session, say: Callable[[str], None], *, repeats: int) -> dict[str, Any]:
-    """Seconds and bytes of each part; one that fails says why under "error"."""
+    """Seconds and MB of each part; a failed one has "error"."""
     found: dict[str, Any] = {"local": local_ready(repeats)}
     say(f"local(): ready after {found['local']['seconds']}")
     found["idle"] = idle_node(session)
@@ -49,7 +50,7 @@ def measure(session: Session, say: Callable[[str], None], *, repeats: int) -> di
 
 
 def local_ready(repeats: int) -> dict[str, Any]:
-    """In a fresh process each time: seconds from the call to ready, and with the import."""
+    """In fresh processes: seconds from the call until ready, without and with the import."""
     calls, wholes = [], []
     for _ in range(repeats):
         done = subprocess.run(
@@ -62,19 +63,19 @@ def local_ready(repeats: int) -> dict[str, Any]:
 
 
 def idle_node(session: Session) -> dict[str, Any]:
-    """A fresh node with its controller beside it: resident memory, and CPU over ten quiet seconds."""
+    """A fresh node and controller without clients: resident memory, and CPU over ten seconds."""
     folder = session.scratch / "idle"
     folder.mkdir()
     system = Headrace(session.children, folder, session.server_cores)
     try:
         let_pass(SETTLE_S)
-        before = machine_io.sample(system.pid)
+        before = machine_io.sample_all(system.node_pids)
         let_pass(IDLE_S)
-        after = machine_io.sample(system.pid)
+        after = machine_io.sample_all(system.node_pids)
     finally:
         system.stop()
     return {
-        "rss_mb": round(after.rss / 1e6, 1),
+        "rss_mb": round(after.rss / BYTES_PER_MB, 1),
         "cpu_percent": round(100 * (after.cpu_s - before.cpu_s) / IDLE_S, 2),
         "fds": after.fds,
         "threads": after.threads,
@@ -82,8 +83,9 @@ def idle_node(session: Session) -> dict[str, Any]:
 
 
 def up_on_ray(scratch: Path, repeats: int) -> dict[str, Any]:
-    """`headrace up` with a Ray of its own, timed from the command to its end; then `headrace down`."""
-    seconds, node_rss = [], 0.0
+    """Duration of the command `headrace up` with a Ray of its own; then `headrace down`."""
+    seconds: list[float] = []
+    node_rss = 0.0
     for number in range(repeats):
         name = f"bench-{os.getpid()}-{number}"
         environment = {**os.environ, "HEADRACE_HOME": str(scratch / "home"), "RAY_AUTH_MODE": "disabled"}
@@ -105,14 +107,14 @@ def up_on_ray(scratch: Path, repeats: int) -> dict[str, Any]:
 
 
 def node_memory(data_dir: Path) -> float:
-    """MB of the largest process that holds a file of a storage node open: the Ray actor of the node."""
+    """MB of the largest process with an open file of a storage node: the Ray actor of a node."""
     most = 0.0
     pattern = re.compile(re.escape(str(data_dir)) + r"/(headrace-)?node")
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             links = (os.readlink(fd) for fd in (entry / "fd").iterdir())
             if any(pattern.match(link) for link in links):
-                most = max(most, machine_io.sample(int(entry.name)).rss / 1e6)
+                most = max(most, machine_io.sample(int(entry.name)).rss / BYTES_PER_MB)
     return round(most, 1)
 
 

@@ -175,14 +175,14 @@ def reread(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     """Read a topic from the beginning over and over for `seconds`, from the disk each time."""
     from pathlib import Path
 
-    from ..systems_io import drop_cached
+    from ..machine_io import drop_page_cache
 
     clock.ready()
     clock.start()
     reader, ends_at = READERS[spec["face"]], time.monotonic() + spec["seconds"]
     count = size = rounds = 0
     while time.monotonic() < ends_at:
-        drop_cached(Path(spec["folder"]), spec["topic"])
+        drop_page_cache(Path(spec["folder"]), spec["topic"])
         seen = 0
         rounds += 1
         for records, values in reader(spec):

@@ -16,7 +16,7 @@ from headrace.services.bench.pacing import Schedule
 from headrace.services.bench.pacing_io import due_ranges, now_ns, sharpen_timer
 
 from .. import payload
-from ..outage import check, longest_gaps
+from ..cells.outage import check, longest_gaps
 from . import clients, latency
 from .consume import PATIENCE_S, verifier
 

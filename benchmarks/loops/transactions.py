@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.services.bench.histogram import Histogram
 
 from .. import payload
-from ..group import PARTITIONS
+from ..constants import PARTITIONS
 from . import clients
 from .latency import summary
 

@@ -8,8 +8,10 @@ import sys
 import time
 from typing import Any
 
-from headrace.benchmarks import kafka_io, machine_io, results
-from headrace.benchmarks.children_io import ChildError, LostDataError
+from headrace.benchmarks import machine_io
+from headrace.benchmarks.harness import ChildError, LostDataError
+from headrace.benchmarks.report import results
+from headrace.benchmarks.servers import kafka_io
 
 from . import cells
 from .page import page, table

@@ -6,7 +6,8 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.benchmarks.group import HEADRACE, KAFKA, Comparison
+from headrace.benchmarks.constants import HEADRACE, KAFKA
+from headrace.benchmarks.group import Comparison
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

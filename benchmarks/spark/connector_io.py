@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.benchmarks import kafka_io
+from headrace.benchmarks.servers import kafka_io
 
 from .cells import VERSIONS
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from headrace.benchmarks.group import HEADRACE, KAFKA
-from headrace.benchmarks.page import VERDICTS, interval, machine_table, side
-from headrace.benchmarks.results import compare, used
-from headrace.benchmarks.statistics import MET, MISSED, SPREAD, estimate, verdict
+from headrace.benchmarks.constants import HEADRACE, KAFKA
+from headrace.benchmarks.report.page import VERDICTS, interval, machine_table, side
+from headrace.benchmarks.report.results import compare, used
+from headrace.benchmarks.report.statistics import MET, MISSED, SPREAD, estimate, verdict
 
 from .cells import (
     CANDIDATES,

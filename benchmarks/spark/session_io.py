@@ -11,10 +11,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from headrace.benchmarks import kafka_io, machine_io, payload
-from headrace.benchmarks.children_io import ChildError, Children, LostDataError
-from headrace.benchmarks.group import HEADRACE, KAFKA
-from headrace.benchmarks.systems_io import Headrace, Kafka
+from headrace.benchmarks import machine_io, payload
+from headrace.benchmarks.constants import HEADRACE, KAFKA
+from headrace.benchmarks.harness import ChildError, LostDataError
+from headrace.benchmarks.servers import kafka_io
+from headrace.benchmarks.servers.children_io import Children
+from headrace.benchmarks.servers.headrace_io import Headrace
+from headrace.benchmarks.servers.kafka_systems_io import Kafka
 
 from . import connector_io, usage_io
 from .cells import (
@@ -36,7 +39,7 @@ from .cells import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from headrace.benchmarks.children_io import Child
+    from headrace.benchmarks.servers.children_io import Child
 
 ROOT = Path(__file__).parents[2]
 START_TIMEOUT_S = 120.0
@@ -156,7 +159,7 @@ class Session:
         if writes:
             its.create_topic(topic, PARTITIONS)
         order = {"face": face, "system": system, "bootstrap": its.bootstrap, "topic": topic, "rows": rows}
-        client.tell(json.dumps({**order, "producer": self._producers.get(system), "is_memory": is_memory}))
+        client.send(json.dumps({**order, "producer": self._producers.get(system), "is_memory": is_memory}))
         found = dict(json.loads(client.line(CELL_TIMEOUT_S)))
         if writes:
             there = its.end_offset(topic)

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from headrace.benchmarks.kafka_io import TOOL_JVM, VERSION, absent, classpath, kafka_server, run_tool
+from headrace.benchmarks.servers.kafka_io import TOOL_JVM, VERSION, absent, classpath, kafka_server, run_tool
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from headrace.benchmarks import kafka_io
+from headrace.benchmarks.servers import kafka_io
 from kafka_load import END_S, PARTITIONS, Librdkafka, new_reader, read_all, silent
 from waiting import wait_for
 

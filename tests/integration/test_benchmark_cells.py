@@ -1,4 +1,4 @@
-"""The harness itself, on headrace alone: its cells run, count what they should, and tell lost data."""
+"""Sessions with real servers and client processes, headrace only: what cells count, and lost records."""
 
 from __future__ import annotations
 
@@ -7,24 +7,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from headrace.benchmarks import connections_io, upkeep_io
-from headrace.benchmarks.cells import HEADRACE, Cell, Group
-from headrace.benchmarks.children_io import ChildError
-from headrace.benchmarks.group import CLEANED_MB, CONNECTION_KB, CONNECTIONS, DELETED_SEGMENTS
-from headrace.benchmarks.session_io import LostDataError, Session
+from headrace.benchmarks.cells.cleaner import CleanCell
+from headrace.benchmarks.cells.connections import ConnectionMemoryCell
+from headrace.benchmarks.cells.latency import OpenLoopCell, PingCell
+from headrace.benchmarks.cells.preload import ProducePreload
+from headrace.benchmarks.cells.throughput import ConsumeCell, ProduceCell, RawCell, WindowCell
+from headrace.benchmarks.constants import (
+    CLEANED_MB,
+    COLD_MB,
+    CONNECTION_KB,
+    CONNECTIONS,
+    DELETED_SEGMENTS,
+    DISK_MB,
+    HEADRACE,
+    PARTITIONS,
+)
+from headrace.benchmarks.group import Group
+from headrace.benchmarks.harness import LostDataError
+from headrace.benchmarks.session_io import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-COUNT, WARM = 20_000, 2_000  # WARM: what a producer sends before its clock starts
+COUNT, WARM = 20_000, 2_000  # WARM: records that a producer sends before its clock starts
 
 
-def producing(face: str) -> Cell:
-    return Cell(face, HEADRACE, "produce", {"face": face, "size": 100, "count": COUNT})
+def producing(face: str) -> ProduceCell:
+    return ProduceCell(face, HEADRACE, {"face": face, "size": 100, "count": COUNT})
 
 
-def reading(face: str) -> Cell:
-    return Cell(face, HEADRACE, "consume", {"face": face, "size": 100})
+def consuming(face: str) -> ConsumeCell:
+    return ConsumeCell(face, HEADRACE, {"face": face, "size": 100})
 
 
 OPEN_LOOP = {"size": 100, "rate": 500, "seconds": 0.4, "warm_s": 0.1, "linger_ms": 0, "partition_count": 2}
@@ -34,39 +47,39 @@ PRODUCE = Group("p", "p", tuple(map(producing, ("send", "send_many", "send_arrow
 CONSUME = Group(
     "c",
     "c",
-    tuple(map(reading, ("poll", "iterate", "arrow_batches"))),
-    preload={"size": 100, "count": 0, "more": COUNT},
+    tuple(map(consuming, ("poll", "iterate", "arrow_batches"))),
+    preload=ProducePreload(100, 0, COUNT),
 )
 OTHERS = Group(
     "o",
     "o",
     (
-        Cell("open loop", HEADRACE, "openloop", OPEN_LOOP),
-        Cell("ping", HEADRACE, "ping", PING),
-        Cell("window", HEADRACE, "window", WINDOW),
-        Cell("raw", HEADRACE, "raw", {"size": 8_192, "count": 50, "batches": 2, "window": 4}),
+        OpenLoopCell("open loop", HEADRACE, OPEN_LOOP),
+        PingCell("ping", HEADRACE, PING),
+        WindowCell("window", HEADRACE, WINDOW),
+        RawCell("raw", HEADRACE, {"size": 8_192, "count": 50, "batches": 2, "window": 4}),
     ),
 )
 
 
 CLEAN = {"size": 100, "count": COUNT, "compression": "none", "records_per_key": 4}
-CLEANERS = tuple(Cell(loop, HEADRACE, "clean", {**CLEAN, "loop": loop}) for loop in ("clean", "codec"))
+CLEANERS = tuple(CleanCell(loop, HEADRACE, {**CLEAN, "loop": loop}) for loop in ("clean", "codec"))
 CLEANER = Group("k", "k", CLEANERS, nodes=0)
 UPKEEP = {"keys": 2_000, "size": 1000, "filling": 400, "rate": 1_000}
 BUSY = {**OPEN_LOOP, "seconds": 8.0, "cold": True, "upkeep": UPKEEP}
-COLD = {"size": 1000, "count": 0, "more": 100_000}  # more than a node has of it in memory
+COLD = ProducePreload(1000, 0, 100_000)  # more than a node's tail cache holds
 OWN = (("log.retention.check.interval.ms", "100"), ("log.cleaner.backoff.ms", "1"))
 
 
 def at_upkeep(**more: object) -> Group:
-    """A node of its own."""
-    cell = Cell("busy", HEADRACE, "openloop", {**BUSY, "upkeep": {**UPKEEP, **more}})
+    """On a node of its own."""
+    cell = OpenLoopCell("busy", HEADRACE, {**BUSY, "upkeep": {**UPKEEP, **more}})
     return Group("u", "u", (cell,), preload=COLD, settings=OWN)
 
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    """headrace's two server processes, no Kafka."""
+    """headrace's two server processes, without Kafka."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADRACE_CACHE", str(tmp_path_factory.mktemp("cache")))
         before = signal.getsignal(signal.SIGTERM)
@@ -77,8 +90,8 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         assert not running.scratch.exists()
 
 
-def test_producing_sends_reads_back_and_times(session: Session) -> None:
-    """Every face: as many records as asked for, in a time above zero."""
+def test_produce_cells_send_and_verify_all_records(session: Session) -> None:
+    """By every API."""
     session.runs.clear()
     session.run_group(PRODUCE, 1)
     assert [run["cell"] for run in session.runs if run["is_used"]] == [cell.name for cell in PRODUCE.cells]
@@ -89,8 +102,8 @@ def test_producing_sends_reads_back_and_times(session: Session) -> None:
         assert run["failed"] == 0
 
 
-def test_reading_counts_all_but_the_record_that_starts_the_clock(session: Session) -> None:
-    """Every face reads the whole topic; its clock leaves out one record, in both orders of a pair."""
+def test_consume_cells_count_all_but_the_first_record(session: Session) -> None:
+    """Every API reads the whole topic, in both orders of a pair; the first record starts the clock."""
     session.runs.clear()
     session.run_group(CONSUME, 2)
     assert len([run for run in session.runs if run["is_used"]]) == 2 * len(CONSUME.cells)
@@ -99,8 +112,8 @@ def test_reading_counts_all_but_the_record_that_starts_the_clock(session: Sessio
         assert run["bytes"] == (COUNT + WARM - 1) * 100
 
 
-def test_latency_cells_time_what_they_say(session: Session) -> None:
-    """The open loop its timed part, the ping each record, the window what was acknowledged."""
+def test_latency_cells_time_their_records(session: Session) -> None:
+    """The open loop its timed part, the ping each record, the window acknowledged ones."""
     session.runs.clear()
     session.run_group(OTHERS, 1)
     runs = {run["cell"]: run for run in session.runs if run["is_used"]}
@@ -112,35 +125,30 @@ def test_latency_cells_time_what_they_say(session: Session) -> None:
     assert runs["raw"]["requests"] == 50
 
 
-def test_no_more_pairs_when_the_time_is_over(session: Session) -> None:
-    """But one is always run."""
+def test_no_more_pairs_after_the_time_limit(session: Session) -> None:
+    """One always runs."""
     session.runs.clear()
-    ping = Group("o", "o", (Cell("ping", HEADRACE, "ping", PING),))
+    ping = Group("o", "o", (PingCell("ping", HEADRACE, PING),))
     session.run_group(ping, 3, is_over=lambda: True)
     assert len({run["pair"] for run in session.runs}) == 1
 
 
-def test_a_lost_record_fails_the_run(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One less than was sent, or other bytes."""
-    work = session.work
-    for name in ("count", "checksum"):
-
-        def lying(*arguments: object, name: str = name, **more: object) -> list[dict[str, object]]:
-            reports = work(*arguments, **more)  # type: ignore[arg-type]
-            for report in reports:
-                if "expected" in report:
-                    report["expected"][name] += 1
-            return reports
-
-        monkeypatch.setattr(session, "work", lying)
-        with pytest.raises(LostDataError, match="sent"):
-            session.run_group(Group("p", "p", (producing("send_many"),)), 1)
+def test_lost_or_changed_record_fails_the_run(session: Session) -> None:
+    """The readers find one record less than expected, or other bytes."""
+    system = session.harness.system(HEADRACE)
+    order = {"loop": "produce", "face": "send_many", "size": 100, "count": COUNT}
+    with session.harness.topic(HEADRACE, PARTITIONS) as topic:
+        (report,) = session.harness.run_clients([order], system, topic)
+        for name in ("count", "checksum"):
+            expected = {**report["expected"], name: report["expected"][name] + 1}
+            with pytest.raises(LostDataError, match="sent"):
+                session.harness.verify(system, topic, expected)
 
 
-def test_what_is_loaded_stays_for_the_next_group_that_reads_the_same(session: Session) -> None:
-    """And goes before one that does not."""
+def test_preload_lasts_until_a_group_has_another_one(session: Session) -> None:
+    """Then its topic is deleted."""
     session.run_group(CONSUME, 1)
-    folder = session.systems[HEADRACE].data_dir / "node"
+    folder = session.harness.node_dir(HEADRACE)
 
     def topics() -> set[str]:
         return {path.name.rpartition("-")[0] for path in folder.glob("bench*-*")}
@@ -148,22 +156,22 @@ def test_what_is_loaded_stays_for_the_next_group_that_reads_the_same(session: Se
     loaded = topics()
     session.run_group(CONSUME, 1)
     assert topics() == loaded
-    session.run_group(Group("o", "o", (Cell("ping", HEADRACE, "ping", PING),)), 1)
+    session.run_group(Group("o", "o", (PingCell("ping", HEADRACE, PING),)), 1)
     assert not loaded & topics()
 
 
-def test_a_node_at_its_upkeep_cleans_deletes_and_reads_its_disk(session: Session) -> None:
-    """On servers of its own, gone before the next group; what was loaded on either is not mistaken."""
+def test_upkeep_cleans_deletes_and_reads_the_disk(session: Session) -> None:
+    """On servers of its own, which stop before the next group; each has its own preload."""
     session.runs.clear()
     session.run_group(CONSUME, 1)
     session.run_group(at_upkeep(), 1)
-    (own,) = (system for system in session.systems.values())
+    (own,) = session.pool.systems.values()
     session.run_group(CONSUME, 1)
-    (lasting,) = (system for system in session.systems.values())
+    (lasting,) = session.pool.systems.values()
     assert own is not lasting
     (busy,) = (run for run in session.runs if run["group"] == "u" and run["is_used"])
     assert busy["timed"] == 4_000
-    assert min(busy[name] for name in (CLEANED_MB, DELETED_SEGMENTS, "disk_mb_per_s", "cold_mb_per_s")) > 0
+    assert min(busy[name] for name in (CLEANED_MB, DELETED_SEGMENTS, DISK_MB, COLD_MB)) > 0
     assert not any(Path(f"/proc/{pid}").exists() for pid in own.cpu_pids)
 
 
@@ -172,10 +180,9 @@ KAFKA_CLIENTS = Group(
     "w",
     "w",
     tuple(
-        Cell(
+        OpenLoopCell(
             name,
             HEADRACE,
-            "openloop",
             {
                 **OPEN_LOOP,
                 "rate": 100,
@@ -190,8 +197,8 @@ KAFKA_CLIENTS = Group(
 )
 
 
-def test_kafkas_clients_come_and_go_beside_a_producer(session: Session) -> None:
-    """Through the listener for them; what the visitors produced is there."""
+def test_connections_of_kafka_clients_with_a_producer(session: Session) -> None:
+    """Idle and short ones, through headrace's listener; what the short ones produced is stored."""
     session.runs.clear()
     session.run_group(KAFKA_CLIENTS, 1)
     runs = {run["cell"]: run for run in session.runs if run["is_used"]}
@@ -201,41 +208,20 @@ def test_kafkas_clients_come_and_go_beside_a_producer(session: Session) -> None:
     assert CONNECTIONS not in runs["idle"]
 
 
-def test_a_record_that_a_visitor_produced_and_nobody_has_fails_the_run(session: Session) -> None:
-    """One more than there is."""
-    system, topic = session.systems[HEADRACE], session.new_topic(HEADRACE, 1)
-    with pytest.raises(LostDataError, match="visitors"):
-        connections_io.figures(system, {"topic": topic}, {"produced": 1})
-    system.delete_topic(topic)
-
-
-def test_what_an_idle_connection_costs_is_told_by_a_node_of_its_own(session: Session) -> None:
-    """The one of the session is not touched, and none is left."""
+def test_memory_of_an_idle_connection_is_measured_on_a_fresh_node(session: Session) -> None:
+    """Whose files are deleted."""
     session.runs.clear()
-    session.run_group(Group("m", "m", (Cell("m", HEADRACE, "memory", {"connections": 50}),), nodes=0), 1)
+    session.run_group(
+        Group("m", "m", (ConnectionMemoryCell("m", HEADRACE, {"connections": 50}),), nodes=0), 1
+    )
     (run,) = (run for run in session.runs if run["is_used"])
     assert "rss_mb" not in run
     assert CONNECTION_KB in run
-    assert not list(session.scratch.glob("memory-*"))
+    assert not list(session.scratch.glob("extra-*"))
 
 
-@pytest.mark.parametrize("idle", ["cleaned_bytes", "deleted_bytes", "disk_bytes", "bytes"])
-def test_upkeep_that_did_not_happen_fails_the_run(idle: str) -> None:
-    """Each of the three, and the disk that the cold reader is there for."""
-    kept = {
-        "cleaned_bytes": 1,
-        "deleted_bytes": 1,
-        "deleted_segments": 1,
-        "disk_bytes": 1,
-        "bytes": 1,
-        idle: 0,
-    }
-    with pytest.raises(ChildError, match="nothing was"):
-        upkeep_io.figures("busy", kept, 1.0, kept["bytes"])
-
-
-def test_a_log_is_cleaned_with_no_server(session: Session) -> None:
-    """One record of each key that was drawn stays; the time is that of both passes."""
+def test_log_is_cleaned_without_servers(session: Session) -> None:
+    """One record of each key remains."""
     session.runs.clear()
     session.run_group(CLEANER, 1)
     assert {run["cell"] for run in session.runs} == {"clean", "codec"}

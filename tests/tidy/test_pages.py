@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import pages
-from headrace.benchmarks.cells import GROUPS
+from headrace.benchmarks.plan import GROUPS
 from headrace.clients.config import ENVIRONMENT_PREFIX, ClientConfigs
 from headrace.services.cli.main import cli
 from pages import ROOT, SHELL, blocks, joined_lines, text_of, without_blocks

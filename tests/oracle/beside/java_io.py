@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from headrace.benchmarks import kafka_io
+from headrace.benchmarks.servers import kafka_io
 
 SOURCES = (
     *(Path(__file__).parent / "java").glob("*.java"),

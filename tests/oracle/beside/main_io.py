@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.benchmarks import kafka_io
+from headrace.benchmarks.servers import kafka_io
 
 from . import scenarios
 from .comparing import Known, read_known, shown, unexplained

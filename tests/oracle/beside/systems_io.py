@@ -8,7 +8,7 @@ import sys
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from headrace.benchmarks.kafka_cluster_io import KafkaCluster
+from headrace.benchmarks.servers.kafka_cluster_io import KafkaCluster
 from headrace.runtime.ports_io import reserve_ports
 
 from .tap_io import Tap
@@ -234,7 +234,15 @@ class Headrace(System):
     ) -> tuple[subprocess.Popen[str], str]:
         """The process and its port, once it serves."""
         folder = self._folder / f"{kind}-{number}"
-        command = [sys.executable, "-m", "headrace.benchmarks.server_process", kind, str(folder), ports, ""]
+        command = [
+            sys.executable,
+            "-m",
+            "headrace.benchmarks.servers.server_process",
+            kind,
+            str(folder),
+            ports,
+            "",
+        ]
         command += [f"{name}={value}" for name, value in pairs.items()]
         told = self._folder / f"{kind}-{number}.txt"
         with told.open("a") as errors:

@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
-from headrace.benchmarks.systems_io import silent
+from headrace.benchmarks.servers.topics_io import silent
 
 from ..scene import Scene, scenario
 

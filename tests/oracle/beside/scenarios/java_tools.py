@@ -10,7 +10,7 @@ import re
 from functools import partial
 from typing import NamedTuple
 
-from headrace.benchmarks.kafka_io import run_tool
+from headrace.benchmarks.servers.kafka_io import run_tool
 
 from ..scene import Scene, scenario
 

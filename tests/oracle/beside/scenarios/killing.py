@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaProducer
-from headrace.benchmarks.kafka_io import run_tool
+from headrace.benchmarks.servers.kafka_io import run_tool
 from headrace.runtime.waiting_io import until
 
 from ..asking import batches

@@ -1,0 +1,1 @@
+"""Cell classes: each measures one scenario on one system, through a `Harness`. Pure."""

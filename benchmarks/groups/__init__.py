@@ -1,0 +1,1 @@
+"""Groups of cells by workload, with the comparisons drawn from them. Pure."""

@@ -1,0 +1,1 @@
+"""The two systems under test: their server processes, clusters, and Apache Kafka's own tools."""
