@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
-    from ..consumer.incoming import OnDeserializeError
+    from ..consumer.arguments import OnDeserializeError
     from ..consumer.interceptors import SomeConsumerInterceptor
     from ..group.assignors import Assignor
     from ..group.listeners import SomeListener

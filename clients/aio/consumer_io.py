@@ -12,15 +12,15 @@ from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from ..cluster.async_cluster_io import AsyncClusterIo
 from ..cluster.attach_io import attach
 from ..config import ConsumerConfig
-from ..consumer.consumer_io import ConsumerEngine, limited_warning
-from ..consumer.incoming import (
+from ..consumer.arguments import (
     bad_record_action,
     checked_offset,
     checked_topics,
-    loads_of,
+    deserializers_of,
     named_partitions,
     timestamps_of,
 )
+from ..consumer.consumer_io import ConsumerEngine, limited_warning
 from ..consumer.interceptors import Interceptors
 from ..group.listeners import Callbacks
 from ..group.membership_io import CLOSE_TIMEOUT_S
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ..arrow.reading import Reading
     from ..cluster.async_cluster_io import AsyncSharedCluster
     from ..cluster.hub_io import Hub
-    from ..consumer.incoming import OnDeserializeError, SomePartitions
+    from ..consumer.arguments import OnDeserializeError, SomePartitions
     from ..consumer.interceptors import SomeConsumerInterceptor
     from ..group.assignors import Assignor
     from ..group.listeners import SomeListener
@@ -81,7 +81,10 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
     ) -> None:
         super().__init__()
         wanted = checked_topics(topics)
-        loads, on_bad = loads_of(key, value), bad_record_action(on_deserialize_error, limited_warning())
+        loads, on_bad = (
+            deserializers_of(key, value),
+            bad_record_action(on_deserialize_error, limited_warning()),
+        )
         seeing, own = Interceptors(interceptors), None if assignors is None else tuple(assignors)
         self._iter_timeout = iter_timeout
         self._io, self.config = attach(AsyncClusterIo, bootstrap, ConsumerConfig, config, options)
@@ -117,11 +120,11 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
         ends_at = self._io.now_s() + timeout
         while True:
             may_take = await self._serve(self._left(ends_at))
-            records = engine.take(most) if may_take else []
+            records = engine.reader.take(most) if may_take else []
             if records:
-                return records  # Order: before the next call, see `handed_out`
+                return records  # Order: before the next call, see `RecordReader.returned`
             left_s = self._left(ends_at)
-            if await engine.async_wait(left_s):
+            if await engine.buffer.async_wait(left_s):
                 raise WakeupError
             if left_s <= 0:
                 return records
@@ -130,25 +133,26 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
         """Record by record; waits for more. Ends after `wakeup`, or `iter_timeout` without a record."""
         engine, timeout = self._engine, self._iter_timeout
         engine.check_reading()
+        buffer = engine.buffer
         ends_at = None if timeout is None else self._io.now_s() + timeout
         while True:
             may_take = await self._serve(None if ends_at is None else self._left(ends_at))
-            chunk = engine.head() if may_take else None
-            if chunk is None:
+            batch = engine.reader.next_batch() if may_take else None
+            if batch is None:
                 left_s = None if ends_at is None else self._left(ends_at)
-                if (left_s is not None and left_s <= 0) or await engine.async_wait(left_s):
+                if (left_s is not None and left_s <= 0) or await buffer.async_wait(left_s):
                     return
                 continue
-            first = chunk.index
+            first = batch.index
             try:
-                while chunk.is_active and chunk.index < chunk.ready and not engine.attention:
-                    record = chunk.records[chunk.index]
-                    chunk.index += 1  # before the yield: `position` there is that of the next record
+                while batch.is_active and batch.index < batch.ready and not buffer.has_group_work:
+                    record = batch.records[batch.index]
+                    batch.index += 1  # before the yield: `position` there is that of the next record
                     yield record
             finally:
-                engine.settle(chunk, chunk.index - first)
-            engine.asked()
-            if engine.take_wakeup():
+                engine.reader.end_iteration(batch, batch.index - first)
+            engine.reader.processed()
+            if buffer.take_wakeup():
                 return
             await asyncio.sleep(0)  # async only: between batches the loop fetches ahead, and runs other tasks
             ends_at = None if timeout is None else self._io.now_s() + timeout
@@ -165,14 +169,14 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
         while True:
             batch: list[Record[K, V]] = []
             try:
-                is_over = await self._fill(partial(engine.fill, batch, max_records), timeout)
-                engine.handed_out(len(batch))
+                is_over = await self._fill(partial(engine.reader.fill, batch, max_records), timeout)
+                engine.reader.returned(len(batch))
             except BaseException:
-                engine.put_back()  # the records are in nobody's hands
+                engine.reader.rewind()
                 raise
             if batch:
                 yield batch
-            if is_over or engine.take_wakeup():
+            if is_over or engine.buffer.take_wakeup():
                 return
 
     def arrow_batches(
@@ -226,7 +230,7 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
             left_s = self._left(ends_at)
             if left_s <= 0:
                 raise ApiTimeoutError(f"no position for {tp} in time")
-            await self._engine.async_wait_for_change(left_s)
+            await self._engine.buffer.async_wait_for_change(left_s)
 
     async def seek(self, tp: TopicPartition, offset: int) -> None:
         """Go on with this offset. Errors: ConfigError when not assigned, ValueError when negative."""
@@ -257,7 +261,7 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
         await self._discover(None)
         wanted = await self._named(tps)
         self._engine.change(lambda fetcher: fetcher.resume(wanted))
-        self._engine.notify()  # async only: another task may wait for records
+        self._engine.buffer.notify()  # async only: another task may wait for records
 
     def paused(self) -> tuple[TopicPartition, ...]:
         """The partitions that are paused."""
@@ -299,7 +303,7 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
     def wakeup(self) -> None:
         """End the `poll` that is going on, by WakeupError, or the iteration, or else the next one. A signal
         handler or any task may call it."""
-        self._engine.wakeup()
+        self._engine.buffer.wakeup()
 
     async def close(self, timeout: float | None = None, *, leave: bool | None = None) -> None:
         """Commit finished work (auto-commit), leave the group and close, within `timeout` seconds (30 by
@@ -332,7 +336,7 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
         """Make every further call raise ClosedError: this process is a forked child."""
         self._is_closed = True
         if self._holder.made is not None:
-            self._holder.made.forked()
+            self._holder.made.buffer.forked()
 
     async def __aenter__(self) -> Self:
         assert self._engine is not None  # made on this loop
@@ -358,17 +362,17 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
     async def _read_arrow(self, reading: Reading) -> AsyncIterator[pyarrow.RecordBatch]:
         engine = self._engine
         while True:
-            gathering = engine.gathering(reading.wanted, reading.max_rows)
+            builder = engine.reader.new_columns(reading.wanted, reading.max_rows)
             try:
-                is_over = await self._fill(partial(engine.gather, gathering), reading.timeout_s)
-                batch = reading.batch(gathering) if gathering.count else None
-                engine.handed_out(gathering.count)
+                is_over = await self._fill(partial(engine.reader.fill_columns, builder), reading.timeout_s)
+                batch = reading.batch(builder) if builder.count else None
+                engine.reader.returned(builder.count)
             except BaseException:
-                engine.undo(gathering)  # the rows are in nobody's hands
+                engine.reader.rewind_columns(builder)
                 raise
             if batch is not None:
                 yield batch
-            if is_over or engine.take_wakeup():
+            if is_over or engine.buffer.take_wakeup():
                 return
             await asyncio.sleep(0)  # async only: as between batches of records
 
@@ -379,7 +383,7 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
         count = 0
         while True:
             is_first = not count
-            if engine.attention and count:
+            if engine.buffer.has_group_work and count:
                 return False  # what is there is handed out before the group changes anything
             if not await self._serve(None if ends_at is None else self._left(ends_at)):
                 return True
@@ -391,7 +395,7 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
             left_s = None if ends_at is None else self._left(ends_at)
             if left_s is not None and left_s <= 0:
                 return not count
-            if await engine.async_wait(left_s):
+            if await engine.buffer.async_wait(left_s):
                 return True
 
     def _most(self, max_records: int | None) -> int:

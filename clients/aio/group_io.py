@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic
 
 from ...protocol.errors import ConfigError, HeadraceError
-from ..consumer.incoming import named_partitions
+from ..consumer.arguments import named_partitions
 from ..group.listeners import Callbacks
 from ..group.offsets_to_commit import no_group, offsets_to_commit
 from ..group.subscription import checked_subscription
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ...protocol.model import TopicPartition
     from ..cluster.async_cluster_io import AsyncClusterIo
     from ..config import ConsumerConfig
+    from ..consumer.arguments import SomePartitions
     from ..consumer.consumer_io import ConsumerEngine
-    from ..consumer.incoming import SomePartitions
     from ..group.group_metadata import GroupMetadata, OffsetAndMetadata
     from ..group.listeners import RebalanceCallback, SomeListener
     from ..group.member import Work
@@ -144,7 +144,7 @@ class AsyncGroupConsumer(Generic[K, V]):
 
     def handed_out(self) -> Committed:
         """The offset after the last returned record of each partition: what `commit()` commits."""
-        return {tp: offset for tp, (_, offset) in self._engine.positions(finished=False).items()}
+        return {tp: offset for tp, (_, offset) in self._engine.positions(processed=False).items()}
 
     async def committed(
         self, *tps: SomePartitions, timeout: float | None = None
@@ -177,9 +177,9 @@ class AsyncGroupConsumer(Generic[K, V]):
         if self._is_serving:
             raise HeadraceError("a rebalance callback cannot ask for records")
         engine = self._engine
-        if engine.attention:
-            engine.asked()  # its records are finished, and committed before the revocation
-        while engine.attention:
+        if engine.buffer.has_group_work:
+            engine.reader.processed()  # and auto-commit commits their offsets before the revocation
+        while engine.buffer.has_group_work:
             work = await self._io.call(self._group.begin(left_s))
             if work is None:
                 return not self._group.is_committing

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..consumer.gathering import Wanted
+from ..consumer.column_builder import ColumnSelection
 from .layout import Projection, projection, to_record_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..consumer.gathering import Gathering
+    from ..consumer.column_builder import ColumnBuilder
 
 
 class Reading:
@@ -24,8 +24,8 @@ class Reading:
         self.max_rows, self.timeout_s = max_rows, timeout
         self._projection: Projection = projection(columns)
         has = self._projection.has
-        self.wanted = Wanted(has("key"), has("value"), has("headers"))
+        self.wanted = ColumnSelection(has("key"), has("value"), has("headers"))
 
-    def batch(self, gathering: Gathering) -> Any:
+    def batch(self, builder: ColumnBuilder) -> Any:
         """The pyarrow.RecordBatch of what was gathered, at least one row."""
-        return to_record_batch(self._projection, gathering.finish(), gathering.topics)
+        return to_record_batch(self._projection, builder.finish(), builder.topics)

@@ -1,4 +1,4 @@
-"""What a fetcher wants done. Values only."""
+"""What a fetcher asks its engine to do. Values only."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from .fetch_state import PartitionState
 
 
-class Asked(NamedTuple):
-    """One partition in a request: the version of it that asked, and the leader epoch it asked under."""
+class RequestedPartition(NamedTuple):
+    """One partition in a request, with its version and leader epoch when the request was made."""
 
     state: PartitionState
     version: int
@@ -26,30 +26,30 @@ class SendFetch:
 
     node_id: int
     request: FetchRequest
-    asked: tuple[Asked, ...]
+    partitions: tuple[RequestedPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class SendLookup:
-    """Effect: find positions by time; report `on_looked_up` or `on_failure`."""
+class SendListOffsets:
+    """Effect: look positions up by timestamp; report `on_offsets_listed` or `on_failure`."""
 
     node_id: int
     request: ListOffsetsRequest
-    asked: tuple[Asked, ...]
+    partitions: tuple[RequestedPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class SendEpochs:
-    """Effect: ask where epochs end; report `on_epoch_ends` or `on_failure`."""
+class SendOffsetForLeaderEpoch:
+    """Effect: validate positions; report `on_epoch_ends` or `on_failure`."""
 
     node_id: int
     request: OffsetForLeaderEpochRequest
-    asked: tuple[Asked, ...]
+    partitions: tuple[RequestedPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class TakeHint:
-    """Effect: a node named a newer leader."""
+class UpdateLeader:
+    """Effect: a fetch response named a newer leader."""
 
     topic: str
     partition: int
@@ -59,13 +59,13 @@ class TakeHint:
 
 @dataclass(frozen=True, slots=True)
 class RefreshMetadata:
-    """Effect: the view is stale."""
+    """Effect: the metadata is stale."""
 
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """Effect: records that were handed out are not in the log any more; reading went back to `offset`, or
-    to where the reset policy leads where that is -1."""
+    """Effect: the log lost records that the application got; the position went back to `offset`, or is reset
+    by policy where that is -1."""
 
     tp: TopicPartition
     position: int
@@ -73,9 +73,9 @@ class Truncated:
 
 
 @dataclass(frozen=True, slots=True)
-class Notify:
-    """Effect: whoever waits for records, positions or errors should look."""
+class NotifyReader:
+    """Effect: wake the application; there may be records, positions or errors."""
 
 
-Request = SendFetch | SendLookup | SendEpochs
-Effect = Request | TakeHint | RefreshMetadata | Truncated | Notify
+Request = SendFetch | SendListOffsets | SendOffsetForLeaderEpoch
+Effect = Request | UpdateLeader | RefreshMetadata | Truncated | NotifyReader

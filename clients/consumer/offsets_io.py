@@ -1,4 +1,4 @@
-"""Offsets by time, of any partitions, asked of their leaders; for the consumer and the admin client."""
+"""ListOffsets requests to the leaders of any partitions, for the consumer and the admin client."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from ..cluster.hub_io import Hub
 
 
-def _found(answer: ListOffsetsPartitionResponse) -> OffsetAndTimestamp:
-    return OffsetAndTimestamp(answer.offset, answer.timestamp, answer.leader_epoch)
+def _offset_of(response: ListOffsetsPartitionResponse) -> OffsetAndTimestamp:
+    return OffsetAndTimestamp(response.offset, response.timestamp, response.leader_epoch)
 
 
 def _question(isolation: int) -> Question[int, OffsetAndTimestamp]:
     def body(entries: tuple[ListOffsetsPartition, ...], _timeout_ms: int) -> ListOffsetsRequest:
         return ListOffsetsRequest(isolation, entries)
 
-    return Question(LIST_OFFSETS, ListOffsetsPartition, body, _found, failure="no offset in time")
+    return Question(LIST_OFFSETS, ListOffsetsPartition, body, _offset_of, failure="no offset in time")
 
 
 async def list_offsets(
     hub: Hub,
-    wanted: Mapping[TopicPartition, int],
+    timestamps: Mapping[TopicPartition, int],
     *,
     deadline_ms: int,
     request_timeout_ms: int,
@@ -50,20 +50,20 @@ async def list_offsets(
     return await ask_leaders(
         hub,
         _question(isolation),
-        wanted,
+        timestamps,
         deadline_ms=deadline_ms,
         request_timeout_ms=request_timeout_ms,
         backoff=backoff,
     )
 
 
-def all_found(
-    found: Mapping[TopicPartition, OffsetAndTimestamp | HeadraceError],
+def offsets_or_raise(
+    results: Mapping[TopicPartition, OffsetAndTimestamp | HeadraceError],
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
-    """The offsets. Errors: the first one that a partition met."""
-    good: dict[TopicPartition, OffsetAndTimestamp] = {}
-    for tp, value in found.items():
-        if isinstance(value, HeadraceError):
-            raise value
-        good[tp] = value
-    return good
+    """The offsets. Errors: the first error among the results."""
+    offsets: dict[TopicPartition, OffsetAndTimestamp] = {}
+    for tp, result in results.items():
+        if isinstance(result, HeadraceError):
+            raise result
+        offsets[tp] = result
+    return offsets

@@ -1,4 +1,4 @@
-"""What a group asks of the positions of its member. Pure; under the engine's lock."""
+"""The positions of a consumer as its group needs them: to commit, and to start from. Pure; under the lock."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ if TYPE_CHECKING:
 
     from ...protocol.errors import HeadraceError
     from ...protocol.model import TopicPartition
+    from .fetch_collector import FetchCollector
     from .fetcher import Fetcher
-    from .handout import Handout
 
 ANY_EPOCH = 2**31 - 1
 
-# Of a partition: the version that the position belongs to, and the position.
+# By partition: the version that the position belongs to, and the position.
 Positions = dict["TopicPartition", tuple[int, OffsetAndMetadata]]
 
 
-def positions(fetcher: Fetcher, handout: Handout, *, finished: bool) -> Positions:
-    """Where each partition stands; with `finished` not beyond what the user is done with."""
-    unfinished = handout.unfinished() if finished else {}
+def positions(fetcher: Fetcher, collector: FetchCollector, *, processed: bool) -> Positions:
+    """The position of each partition; with `processed` the one after the last record that the application
+    has processed."""
+    unprocessed = collector.unprocessed() if processed else {}
     found: Positions = {}
     for tp, state in fetcher.states.items():
         offset = state.next_position()
         if offset is None:
             continue
-        first = unfinished.get(tp)
+        first = unprocessed.get(tp)
         if first is not None and first.version == state.version:
             offset = min(offset, first.position)
         epoch = state.epochs.last_before(offset, ANY_EPOCH)
@@ -38,24 +39,24 @@ def positions(fetcher: Fetcher, handout: Handout, *, finished: bool) -> Position
 
 
 def versions(fetcher: Fetcher, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """The versions of those partitions that are read."""
+    """The versions of those partitions that are assigned."""
     return {tp: fetcher.states[tp].version for tp in tps if tp in fetcher.states}
 
 
 def await_start(fetcher: Fetcher, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Begin with those that are not read yet; their versions."""
-    begun = {tp: fetcher.await_start(tp) for tp in tps}
-    return {tp: version for tp, version in begun.items() if version is not None}
+    """Assign those that are not assigned yet, without a position; their versions."""
+    added = {tp: fetcher.await_start(tp) for tp in tps}
+    return {tp: version for tp, version in added.items() if version is not None}
 
 
 def start(
     fetcher: Fetcher,
     awaited: Mapping[TopicPartition, int],
-    found: Mapping[TopicPartition, OffsetAndMetadata | None],
+    committed: Mapping[TopicPartition, OffsetAndMetadata | None],
 ) -> None:
-    """Go on where the group has committed."""
+    """Start awaited partitions at the committed offsets of the group."""
     for tp, version in awaited.items():
-        offset = found.get(tp)
+        offset = committed.get(tp)
         if offset is None:
             fetcher.start(tp, version, None, NO_EPOCH)
         else:
@@ -63,13 +64,13 @@ def start(
 
 
 def start_failed(fetcher: Fetcher, awaited: Mapping[TopicPartition, int], error: HeadraceError) -> None:
-    """The user has to hear why they do not start."""
+    """The committed offsets could not be fetched: raise `error` to the application."""
     for tp in still_awaiting(fetcher, awaited):
         fetcher.states[tp].error = error
 
 
 def still_awaiting(fetcher: Fetcher, awaited: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Those that nobody has given up or sought elsewhere."""
+    """Those of `awaited` that were neither removed nor sought since."""
     states = fetcher.states
     return {
         tp: version

@@ -1,4 +1,4 @@
-"""Makes up the requests of one consumer: by node, within the bounds of requests and bytes under way. Pure."""
+"""Builds the requests of one consumer, by node, within the bounds of requests and bytes in flight. Pure."""
 
 from __future__ import annotations
 
@@ -13,102 +13,113 @@ from ...protocol.messages.data import (
     OffsetForLeaderEpochRequest,
 )
 from ..cluster.silence import Stake
-from .effects import Asked, Request, SendEpochs, SendFetch, SendLookup
+from .effects import Request, RequestedPartition, SendFetch, SendListOffsets, SendOffsetForLeaderEpoch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from ..cluster.metadata import ClusterView
 
 MAX_REQUESTS_PER_NODE = 8
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
 def stakes_of(sent: Request) -> list[Stake]:
-    """What it is about, for who watches whether its answer can still come."""
-    questions: Sequence[FetchPartition | ListOffsetsPartition | EpochQuestion] = sent.request.partitions
+    """The partitions and leader epochs of a request, by which a silent leader is detected."""
+    entries: Sequence[FetchPartition | ListOffsetsPartition | EpochQuestion] = sent.request.partitions
     return [
-        Stake(asked.state.tp.topic, question.topic_id, question.partition, asked.leader_epoch)
-        for asked, question in zip(sent.asked, questions, strict=True)
+        Stake(requested.state.tp.topic, entry.topic_id, entry.partition, requested.leader_epoch)
+        for requested, entry in zip(sent.partitions, entries, strict=True)
     ]
 
 
 class FetchLimits(NamedTuple):
-    """The consumer's keys that shape fetches."""
+    """The consumer's configuration keys that shape fetches."""
 
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
     max_partition_bytes: int
-    rack: str = ""  # of the consumer; a replica there is read rather than the leader (KIP-392)
-    follower_max_age_ms: int = 300_000  # ask the leader anew whom to read after this
+    rack: str = ""  # of the consumer; a replica in it is preferred to the leader (KIP-392)
+    follower_max_age_ms: int = 300_000  # then ask the leader again for the preferred replica
     isolation: int = READ_UNCOMMITTED
 
 
-class Desk:
-    """What is under way."""
+class InFlightRequests:
+    """Counts the requests in flight and the bytes that their responses may bring."""
 
     def __init__(self) -> None:
-        self.reserved_bytes = 0  # the answers may bring this much
+        self.reserved_bytes = 0
         self.per_node: dict[int, int] = {}
         self.fetches_sent = 0
 
-    def started(self, node_id: int, asked: list[Asked]) -> tuple[Asked, ...]:
-        """One more request to a node, for these."""
+    def add(self, node_id: int, partitions: list[RequestedPartition]) -> tuple[RequestedPartition, ...]:
+        """One more request to a node, for these partitions."""
         self.per_node[node_id] = self.per_node.get(node_id, 0) + 1
-        for each in asked:
+        for each in partitions:
             each.state.is_in_flight = True
-        return tuple(asked)
+        return tuple(partitions)
 
-    def ended(self, sent: Request) -> None:
-        """A request has its answer, or will have none."""
+    def remove(self, sent: Request) -> None:
+        """The request was answered or has failed."""
         self.per_node[sent.node_id] -= 1
         if isinstance(sent, SendFetch):
             self.reserved_bytes -= sent.request.max_bytes
 
+    def check(self) -> None:
+        """Assert that no count is negative."""
+        assert self.reserved_bytes >= 0
+        assert min(self.per_node.values(), default=0) >= 0
 
-class Wanted:
-    """What one poll asks for, by node."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        # (node id, whether a replica nearer than the leader is welcome)
-        self.fetches: dict[tuple[int, bool], list[tuple[Asked, FetchPartition]]] = {}
-        self.lookups: dict[int, list[tuple[Asked, ListOffsetsPartition]]] = {}
-        self.questions: dict[int, list[tuple[Asked, EpochQuestion]]] = {}
+class RequestBuilder:
+    """Gathers the partitions of one poll into one request per node and kind."""
+
+    def __init__(self, in_flight: InFlightRequests, view: ClusterView, now_ms: int) -> None:
+        self._in_flight, self.view, self.now_ms = in_flight, view, now_ms
+        # (node id, whether the leader may name a preferred replica)
+        self.fetches: dict[tuple[int, bool], list[tuple[RequestedPartition, FetchPartition]]] = {}
+        self.lookups: dict[int, list[tuple[RequestedPartition, ListOffsetsPartition]]] = {}
+        self.epoch_ends: dict[int, list[tuple[RequestedPartition, EpochQuestion]]] = {}
         self._node_ids: dict[int, None] = {}  # an ordered set
 
-    def may_ask(self, node_id: int) -> bool:
-        """Bound: requests per node; what finds none free is asked for when an answer comes."""
+    def may_request(self, node_id: int) -> bool:
+        """Bound: requests in flight per node; a partition that finds none free waits for the next
+        response."""
         is_new = node_id not in self._node_ids
-        if is_new and self._desk.per_node.get(node_id, 0) >= MAX_REQUESTS_PER_NODE:
+        if is_new and self._in_flight.per_node.get(node_id, 0) >= MAX_REQUESTS_PER_NODE:
             return False
         self._node_ids[node_id] = None
         return True
 
-    def requests(self, limits: FetchLimits, free_bytes: Callable[[], int]) -> list[Request]:
-        """All of it in one request a node and kind; fetches only while there are `free_bytes`."""
-        made: list[Request] = []
+    def build(self, limits: FetchLimits, free_bytes: Callable[[], int]) -> list[Request]:
+        """The requests; fetches only while there are `free_bytes`."""
+        requests: list[Request] = []
+        add = self._in_flight.add
         for node_id, lookups in self.lookups.items():
-            where = ListOffsetsRequest(limits.isolation, tuple(lookup for _, lookup in lookups))
-            made.append(SendLookup(node_id, where, self._desk.started(node_id, [a for a, _ in lookups])))
-        for node_id, questions in self.questions.items():
-            ends = OffsetForLeaderEpochRequest(tuple(question for _, question in questions))
-            made.append(SendEpochs(node_id, ends, self._desk.started(node_id, [a for a, _ in questions])))
-        for (node_id, may_follow), pairs in self.fetches.items():
-            room = free_bytes()
-            if room <= 0:
-                break  # asked for again when the user has taken something
-            # Half of the room, so that a long poll of many idle partitions never holds all of it.
-            least = min(room, limits.max_partition_bytes)
-            share = min(max(room // 2, least), limits.max_partition_bytes * len(pairs))
-            self._desk.reserved_bytes += share
+            offsets = ListOffsetsRequest(limits.isolation, tuple(entry for _, entry in lookups))
+            requests.append(SendListOffsets(node_id, offsets, add(node_id, [each for each, _ in lookups])))
+        for node_id, ends in self.epoch_ends.items():
+            epochs = OffsetForLeaderEpochRequest(tuple(entry for _, entry in ends))
+            requests.append(
+                SendOffsetForLeaderEpoch(node_id, epochs, add(node_id, [each for each, _ in ends]))
+            )
+        for (node_id, may_follow), fetches in self.fetches.items():
+            free = free_bytes()
+            if free <= 0:
+                break  # fetched once the application has consumed something
+            # At most half of what is free, so that a long poll of idle partitions never reserves all of it.
+            least = min(free, limits.max_partition_bytes)
+            max_bytes = min(max(free // 2, least), limits.max_partition_bytes * len(fetches))
+            self._in_flight.reserved_bytes += max_bytes
             fetch = FetchRequest(
                 limits.max_wait_ms,
                 limits.min_bytes,
-                share,
+                max_bytes,
                 limits.isolation,
-                tuple(partition for _, partition in pairs),
+                tuple(entry for _, entry in fetches),
                 rack=limits.rack if may_follow else "",
             )
-            made.append(SendFetch(node_id, fetch, self._desk.started(node_id, [a for a, _ in pairs])))
-            self._desk.fetches_sent += 1
-        return made
+            requests.append(SendFetch(node_id, fetch, add(node_id, [each for each, _ in fetches])))
+            self._in_flight.fetches_sent += 1
+        return requests

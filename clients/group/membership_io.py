@@ -1,7 +1,7 @@
 """A consumer in its group: drives the member core on the loop, and the engine by what it decides.
 
-The user's side asks whether there is something to do (`engine.attention`), then calls `begin`, tells its
-callbacks, and calls `done`; both run on the loop. Everything here belongs to that loop.
+The application checks `FetchBuffer.has_group_work`, then calls `begin`, its callbacks, and `done`; `begin`
+and `done` run on the loop. Everything here belongs to that loop.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class PartitionReader(Protocol):
     @property
     def interceptors(self) -> Interceptors: ...
     def change(self, action: Callable[[Fetcher], T]) -> T: ...
-    def positions(self, *, finished: bool) -> Positions: ...
+    def positions(self, *, processed: bool) -> Positions: ...
     def drop(self, tps: Iterable[TopicPartition]) -> None: ...
     def progress(self) -> tuple[Any, ...] | None: ...
-    def set_attention(self, attention: bool) -> None: ...
+    def set_group_work(self, has_group_work: bool) -> None: ...
 
 
 class Membership:
@@ -259,7 +259,7 @@ class Membership:
         """Commit these, None: all positions. Gives what was committed. Errors, in the future: see
         `Committer.submit`."""
         if offsets is None:
-            offsets = {tp: offset for tp, (_, offset) in self._engine.positions(finished=False).items()}
+            offsets = {tp: offset for tp, (_, offset) in self._engine.positions(processed=False).items()}
         at = self._engine.change(lambda fetcher: versions(fetcher, offsets))
         # Order: before it is done, or an auto-commit meanwhile would go back behind it.
         wished = {tp: (version, offsets[tp].offset) for tp, version in at.items()}
@@ -295,7 +295,7 @@ class Membership:
                 for tp, offset in outcome.items():
                     if offset is not None:
                         self._wished[tp] = (versions[tp] + 1, offset.offset)
-                self._engine.change(partial(start, awaited=left, found=outcome))
+                self._engine.change(partial(start, awaited=left, committed=outcome))
                 return
             if isinstance(outcome, KafkaError) and not outcome.retriable:
                 self._engine.change(partial(start_failed, awaited=left, error=outcome))
@@ -324,7 +324,7 @@ class Membership:
 
     def _commit_news(self, deadline_ms: int) -> Committing | None:
         news: dict[TopicPartition, OffsetAndMetadata] = {}
-        for tp, (version, offset) in self._engine.positions(finished=True).items():
+        for tp, (version, offset) in self._engine.positions(processed=True).items():
             last = self._wished.get(tp)
             if last is None or last[0] < version or last[1] < offset.offset:
                 news[tp] = offset
@@ -385,7 +385,7 @@ class Membership:
         if core.lacks_topics:
             self._hub.metadata.refresh_soon()
         is_late = core.state is MemberState.LATE  # what the user has is lost: it must not get more of it
-        self._engine.set_attention(core.work is not None or core.error is not None or is_late)
+        self._engine.set_group_work(core.work is not None or core.error is not None or is_late)
         self._committer.standing_changed()
         self._figures.seen(core.state, core.is_member, self._hub.now_ms())
         if self._timer is not None:

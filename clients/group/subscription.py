@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import ConfigError
 from ...protocol.model import INTERNAL_TOPICS
-from ..consumer.incoming import checked_topics
+from ..consumer.arguments import checked_topics
 from .offsets_to_commit import no_group
 
 if TYPE_CHECKING:

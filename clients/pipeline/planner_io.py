@@ -18,7 +18,7 @@ from ..admin.asking_io import Asking
 from ..admin.log_dirs_io import LogDirsEngine
 from ..cluster.backoff import Backoff
 from ..config import AdminConfig, ConnectionConfig, resolve
-from ..consumer.offsets_io import all_found, list_offsets
+from ..consumer.offsets_io import list_offsets, offsets_or_raise
 from ..consumer.requests import READ_COMMITTED, READ_UNCOMMITTED
 from .filters import Filters
 from .offsets import Position, position_of
@@ -247,7 +247,7 @@ class Planner:
             return {}
         keep_topics(io, *{tp.topic for tp in wanted})
         config, hub = self._config, io.hub
-        return all_found(
+        return offsets_or_raise(
             await list_offsets(
                 hub,
                 wanted,

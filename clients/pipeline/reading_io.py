@@ -30,8 +30,8 @@ from ..cluster.backoff import Backoff
 from ..cluster.environment_io import environment
 from ..cluster.leaders_io import Question, ask_leaders
 from ..config import ConsumerConfig, resolve
+from ..consumer.column_builder import ColumnSelection
 from ..consumer.consumer_io import ConsumerEngine
-from ..consumer.gathering import Wanted
 from .filters import Filters
 from .planning import loss_error
 from .pool_io import keep_topics, shared_cluster
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
     from ..arrow.layout import Projection
     from ..cluster.cluster_io import ClusterIo
+    from ..consumer.column_builder import ColumnBuilder
     from ..consumer.fetch_state import PartitionState
     from ..consumer.fetcher import Fetcher
-    from ..consumer.gathering import Gathering
     from .ranges import OffsetRange
     from .source_options import ReadOptions
 
@@ -130,11 +130,11 @@ class _Shape:
         # the offset says where the range ends
         needed = [*names, "offset", *([] if filters.timestamp.is_all else ["timestamp"])]
         self._decoded = projection(list(dict.fromkeys(needed)))
-        self.columns = Wanted(wanted.has("key"), wanted.has("value"), wanted.has("headers"))
+        self.columns = ColumnSelection(wanted.has("key"), wanted.has("value"), wanted.has("headers"))
 
-    def batch(self, gathering: Any, end: int) -> Any:
+    def batch(self, builder: Any, end: int) -> Any:
         """Rows of the range, out of one at least; perhaps none is left."""
-        found = to_record_batch(self._decoded, gathering.finish(), gathering.topics)
+        found = to_record_batch(self._decoded, builder.finish(), builder.topics)
         column = found.column("offset")
         # From the buffer: the first scalar of pyarrow in a process may import pandas, for tenths of a second.
         offsets = memoryview(column.buffers()[1]).cast("q")[column.offset :][: len(column)]
@@ -193,9 +193,9 @@ class _RangeReader:
         cut, engine = self._cut, self._engine
         while self.position < cut.end:
             # A row takes an offset at least, so no more are decoded than the range can have.
-            gathering = engine.gathering(shape.columns, min(max_rows, cut.end - self.position))
-            self._fill(gathering)
-            batch = shape.batch(gathering, cut.end) if gathering.count else None
+            builder = engine.reader.new_columns(shape.columns, min(max_rows, cut.end - self.position))
+            self._fill(builder)
+            batch = shape.batch(builder, cut.end) if builder.count else None
             if batch is not None and batch.num_rows:
                 yield batch
         self._check_log()
@@ -215,7 +215,7 @@ class _RangeReader:
         is_other = isinstance(error, NoOffsetError)
         return Loss(cut.tp, start, self.position, CREATED_AGAIN if is_other else str(error))
 
-    def _fill(self, gathering: Gathering) -> None:
+    def _fill(self, builder: ColumnBuilder) -> None:
         """Until it is full, or the range is read."""
         cut, engine = self._cut, self._engine
         if self._held is not None:
@@ -223,16 +223,16 @@ class _RangeReader:
             raise error
         moved_s = time.monotonic()  # from here on: whoever has the rows may take any time
         while True:
-            _, is_ready = engine.gather(gathering)
+            _, is_ready = engine.reader.fill_columns(builder)
             position = engine.change(self._stand)
             if position is not None and position > self.position:
                 self.position, moved_s = position, time.monotonic()
             if is_ready or self.position >= cut.end:
                 return
-            engine.wait(LOOK_S)
+            engine.buffer.wait(LOOK_S)
             error_now = self._given_up(time.monotonic() - moved_s)
             if error_now is not None:
-                if not gathering.count:
+                if not builder.count:
                     raise error_now
                 self._held = error_now
                 return

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic
 
 from ...protocol.errors import ConfigError, HeadraceError
-from ..consumer.incoming import named_partitions
+from ..consumer.arguments import named_partitions
 from ..group.listeners import Callbacks
 from ..group.offsets_to_commit import no_group, offsets_to_commit
 from ..group.subscription import checked_subscription
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ...protocol.model import TopicPartition
     from ..cluster.cluster_io import ClusterIo
     from ..config import ConsumerConfig
+    from ..consumer.arguments import SomePartitions
     from ..consumer.consumer_io import ConsumerEngine
-    from ..consumer.incoming import SomePartitions
     from ..group.group_metadata import GroupMetadata, OffsetAndMetadata
     from ..group.listeners import RebalanceCallback, SomeListener
     from ..group.member import Work
@@ -145,7 +145,7 @@ class GroupConsumer(Generic[K, V]):
 
     def handed_out(self) -> Committed:
         """The offset after the last returned record of each partition: what `commit()` commits."""
-        return {tp: offset for tp, (_, offset) in self._engine.positions(finished=False).items()}
+        return {tp: offset for tp, (_, offset) in self._engine.positions(processed=False).items()}
 
     def committed(
         self, *tps: SomePartitions, timeout: float | None = None
@@ -178,9 +178,9 @@ class GroupConsumer(Generic[K, V]):
         if self._is_serving:
             raise HeadraceError("a rebalance callback cannot ask for records")
         engine = self._engine
-        if engine.attention:
-            engine.asked()  # its records are finished, and committed before the revocation
-        while engine.attention:
+        if engine.buffer.has_group_work:
+            engine.reader.processed()  # and auto-commit commits their offsets before the revocation
+        while engine.buffer.has_group_work:
             work = self._io.call(self._group.begin(left_s))
             if work is None:
                 return not self._group.is_committing

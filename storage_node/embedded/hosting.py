@@ -64,9 +64,7 @@ class GuestRead:
         piece = self.piece
         try:
             data: Sequence[Buffer]
-            data, next_offset = self.log.reader.read(
-                piece.offset, piece.max_bytes, upto_offset=self.upto_offset
-            )
+            data, next_offset = self.log.read(piece.offset, piece.max_bytes, upto_offset=self.upto_offset)
             piece.found = piece.digest(data)
             # nothing below the end: a gap that compaction has left
             piece.next_offset = next_offset if data else self.upto_offset
@@ -279,7 +277,8 @@ class Hosting:
         """Errors: see GuestHost."""
         partition, log = self._to_append(key, leader_epoch)
         check_in_sync(partition)
-        log.folder.files.check_room()
+        if log.files.room is not None:
+            log.files.room.check()
 
     def _to_append(self, key: PartitionKey, leader_epoch: int) -> tuple[Partition, Log]:
         led = self._led.get(key)

@@ -1,22 +1,22 @@
-"""Records out of a handout, without an engine and its lock."""
+"""Records out of a collector, without an engine and its lock."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headrace.clients.consumer.handout import Handout
+    from headrace.clients.consumer.fetch_collector import FetchCollector
 
 
-def taken(handout: Handout, most: int) -> list[Any]:
+def taken(collector: FetchCollector, most: int) -> list[Any]:
     """Up to `most` records in the user's hands; an error behind some is left for the next call."""
     records: list[Any] = []
-    while (chunk := handout.take(records, most)) is not None:
+    while (batch := collector.take(records, most)) is not None:
         try:
-            handout.prepare(chunk)
+            collector.prepare(batch)
         except Exception:
             if not records:
                 raise
             break
-    handout.handed_out(len(records))
+    collector.returned(len(records))
     return records

@@ -89,19 +89,19 @@ class Mirror(SimConsumer):
     def _take(self) -> None:
         for tp, state in self.fetcher.states.items():
             assert state.error is None, f"CompactedRead: {state.error!r}"
-            while state.chunks:
-                chunk, table = state.chunks[0], self.tables[tp.partition]
-                for record in active_codec().decode(chunk.batch):
+            while state.batches:
+                batch, table = state.batches[0], self.tables[tp.partition]
+                for record in active_codec().decode(batch.data):
                     if record.offset >= (state.position or 0):
                         before = table.get(record.key or b"", (-1, None))[0]
                         assert record.offset > before, f"CompactedRead: {record.offset} after {before}"
                         table[record.key or b""] = record.offset, record.value
-                self.fetcher.chunk_done(chunk)
+                self.fetcher.batch_consumed(batch)
 
 
 def table_of(log: Log) -> Table:
     """What a log says of each key."""
-    read = log.reader.read(log.log_start_offset, 1 << 30, upto_offset=log.log_end_offset)
+    read = log.read(log.log_start_offset, 1 << 30, upto_offset=log.log_end_offset)
     found: Table = {}
     offset = -1
     for buffer in read.data:
@@ -140,4 +140,4 @@ def _living(table: Table) -> Any:
 
 
 def _has_gap(log: Log) -> bool:
-    return bool(log.compaction.cleaner_offset) and sum(1 for _ in table_of(log)) < log.log_end_offset
+    return bool(log.cleaner_offset) and sum(1 for _ in table_of(log)) < log.log_end_offset

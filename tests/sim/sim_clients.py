@@ -332,20 +332,20 @@ class SimConsumer(SimClient):
                     self.ask(
                         node_id, registry.FETCH, request, (), self._done(effect, self.fetcher.on_fetched)
                     )
-                case f.SendLookup(node_id, request, _):
+                case f.SendListOffsets(node_id, request, _):
                     done = self._done(effect, self._looked_up)
                     self.ask(node_id, registry.LIST_OFFSETS, request, (), done)
-                case f.SendEpochs(node_id, request, _):
+                case f.SendOffsetForLeaderEpoch(node_id, request, _):
                     done = self._done(effect, self._epochs_ended)
                     self.ask(node_id, registry.OFFSET_FOR_LEADER_EPOCH, request, (), done)
-                case f.TakeHint(topic, partition, leader, epoch):
+                case f.UpdateLeader(topic, partition, leader, epoch):
                     self.view = self.view.with_leader(topic, partition, leader, epoch)
                 case f.RefreshMetadata():
                     self.refresh()
         self.fetcher.check()
 
     def _looked_up(self, sent: Any, response: Any, _frames: Any, now_ms: int) -> tuple[Any, ...]:
-        return self.fetcher.on_looked_up(sent, response, now_ms)
+        return self.fetcher.on_offsets_listed(sent, response, now_ms)
 
     def _epochs_ended(self, sent: Any, response: Any, _frames: Any, now_ms: int) -> tuple[Any, ...]:
         return self.fetcher.on_epoch_ends(sent, response, now_ms)
@@ -377,13 +377,13 @@ class SimConsumer(SimClient):
             if state.error is not None:
                 self._start_over(tp, state.error)
             reads: list[tuple[int, bytes]] = []
-            while state.chunks:
-                chunk = state.chunks[0]
-                if not chunk.is_hidden:
-                    for record in active_codec().decode(chunk.batch):
+            while state.batches:
+                batch = state.batches[0]
+                if not batch.is_skipped:
+                    for record in active_codec().decode(batch.data):
                         if record.offset >= (state.position or 0):
                             reads.append((record.offset, (record.value or b"").rstrip(b" ")))
-                self.fetcher.chunk_done(chunk)
+                self.fetcher.batch_consumed(batch)
             if reads:
                 self.process.poll(tuple(tp), reads)
             if reads and self.may_seek and self.random.random() < 0.02:

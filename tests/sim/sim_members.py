@@ -183,13 +183,13 @@ class SimMember(SimConsumer):
         reads: Reads = {}
         for tp, state in self.fetcher.states.items():
             assert state.error is None, f"ConsistentRead: {self.name}: {state.error!r}"
-            while state.chunks:
-                chunk = state.chunks[0]
-                found = [] if chunk.is_hidden else active_codec().decode(chunk.batch)
+            while state.batches:
+                batch = state.batches[0]
+                found = [] if batch.is_skipped else active_codec().decode(batch.data)
                 for record in found:
                     if record.offset >= (state.position or 0):
                         reads.setdefault(tp, []).append((record.offset, record.value or b""))
-                self.fetcher.chunk_done(chunk)
+                self.fetcher.batch_consumed(batch)
         return reads
 
     def positions_of(self, tps: Iterable[TopicPartition]) -> tuple[CommittedOffset, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from cluster_bugs import CALM, PLAN
-from headrace.clients.consumer.intake import Aborted
+from headrace.clients.consumer.completed_fetch import AbortedTransactions
 from headrace.coordinators.group import reconciliation
 from headrace.coordinators.group.offset_commits import OffsetCommits
 from headrace.coordinators.group.offset_fetches import OffsetFetches
@@ -21,7 +21,7 @@ from headrace.coordinators.txn.markers import Markers
 from headrace.coordinators.txn.shard import TransactionShard
 from headrace.coordinators.txn.states import ENDING, state_of
 from headrace.storage_node.links.lease import Lease
-from headrace.storage_node.log.log import Log
+from headrace.storage_node.log.log_producers import LogProducers
 from headrace.storage_node.log.producer_state import Producer
 
 if TYPE_CHECKING:
@@ -123,12 +123,12 @@ def trusts_its_memory(patch: pytest.MonkeyPatch) -> None:
 
 def shows_what_is_open(patch: pytest.MonkeyPatch) -> None:
     """The last stable offset is the high watermark."""
-    patch.setattr(Log, "last_stable_offset", property(lambda self: self.high_watermark))
+    patch.setattr(LogProducers, "last_stable_offset", property(lambda self: self.high_watermark))
 
 
 def shows_what_was_aborted(patch: pytest.MonkeyPatch) -> None:
     """A consumer does not look at the index of aborted transactions."""
-    patch.setattr(Aborted, "covers", lambda *_: False)
+    patch.setattr(AbortedTransactions, "covers", lambda *_: False)
 
 
 def forgets_what_was_decided(patch: pytest.MonkeyPatch) -> None:

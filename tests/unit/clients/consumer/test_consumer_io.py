@@ -142,7 +142,7 @@ def test_wakeup_waits_for_no_lock() -> None:
     with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
         consumer = cluster.consumer("t")
         handler = threading.Thread(target=consumer.wakeup, daemon=True)
-        with consumer._engine._lock:
+        with consumer._engine.buffer.lock:
             handler.start()
             handler.join(60)
             assert not handler.is_alive()

@@ -1,37 +1,37 @@
-"""One partition's position, through chunks and seeks."""
+"""One partition's position, through batches and seeks."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
-from headrace.clients.consumer.fetch_state import Chunk, PartitionState
+from headrace.clients.consumer.fetch_state import FetchedBatch, PartitionState
 from headrace.protocol.model import TopicPartition
 
 
 def test_the_next_position_is_that_of_the_next_record() -> None:
-    """Undecoded chunk: where it was; decoded: the next record, maybe behind a gap; done: behind it."""
+    """Undecoded batch: where it was; decoded: the next record, maybe behind a gap; done: behind it."""
     state = PartitionState(TopicPartition("t", 0), position=5)
     assert state.next_position() == 5
-    chunk = Chunk(state, b"bytes", 12, False)
-    state.chunks.append(chunk)
+    batch = FetchedBatch(state, b"bytes", 12, False)
+    state.batches.append(batch)
     assert state.next_position() == 5
-    chunk.is_decoded, chunk.records = True, [SimpleNamespace(offset=7), SimpleNamespace(offset=10)]
+    batch.is_decoded, batch.records = True, [SimpleNamespace(offset=7), SimpleNamespace(offset=10)]
     assert state.next_position() == 7
-    chunk.index = 1
+    batch.index = 1
     assert state.next_position() == 10
-    chunk.index = 2
+    batch.index = 2
     assert state.next_position() == 12
 
 
 def test_a_move_forgets_what_was_fetched() -> None:
     """And whoever iterates over it sees that it is not active any more."""
     state = PartitionState(TopicPartition("t", 0), position=5, failures=3, retry_at_ms=99)
-    chunk = Chunk(state, b"bytes", 12, False)
-    state.chunks.append(chunk)
+    batch = FetchedBatch(state, b"bytes", 12, False)
+    state.batches.append(batch)
     state.buffered_bytes = 5
     version = state.version
     assert state.move(40, None) == 5
-    assert not chunk.is_active
-    assert not state.chunks
+    assert not batch.is_active
+    assert not state.batches
     assert (state.position, state.fetch_offset, state.buffered_bytes, state.retry_at_ms) == (40, 40, 0, 0)
     assert state.version == version + 1

@@ -11,11 +11,11 @@ from headrace.clients.cluster.backoff import Backoff
 from headrace.clients.cluster.metadata import ClusterView
 from headrace.clients.consumer.effects import (
     RefreshMetadata,
-    SendEpochs,
+    Request,
     SendFetch,
-    SendLookup,
-    TakeHint,
+    SendListOffsets,
     Truncated,
+    UpdateLeader,
 )
 from headrace.clients.consumer.fetcher import Fetcher
 from headrace.clients.consumer.requests import MAX_REQUESTS_PER_NODE, FetchLimits
@@ -84,22 +84,22 @@ class Rig:
                 built.append(FetchPartitionResponse(answer) if isinstance(answer, int) else answer)
         self._sends(self.fetcher.on_fetched(sent, FetchResponse(tuple(built)), frames, self.now_ms))
 
-    def looked_up(self, sent: SendLookup, *answers: int | ListOffsetsPartitionResponse) -> None:
+    def looked_up(self, sent: SendListOffsets, *answers: int | ListOffsetsPartitionResponse) -> None:
         """Per partition: an offset or a response."""
         built = tuple(
             ListOffsetsPartitionResponse(0, -1, answer, 0) if isinstance(answer, int) else answer
             for answer in answers
         )
-        self._sends(self.fetcher.on_looked_up(sent, ListOffsetsResponse(built), self.now_ms))
+        self._sends(self.fetcher.on_offsets_listed(sent, ListOffsetsResponse(built), self.now_ms))
 
     def _sends(self, effects: tuple[Any, ...]) -> list[Any]:
         self.fetcher.check()
         self.other += effects
-        return [effect for effect in effects if isinstance(effect, (SendFetch, SendLookup, SendEpochs))]
+        return [effect for effect in effects if isinstance(effect, Request)]
 
     def consume(self, tp: TopicPartition, count: int = 1) -> None:
         for _ in range(count):
-            self.fetcher.chunk_done(self.fetcher.states[tp].chunks[0])
+            self.fetcher.batch_consumed(self.fetcher.states[tp].batches[0])
 
     def offsets(self, sent: SendFetch) -> dict[int, int]:
         return {entry.partition: entry.fetch_offset for entry in sent.request.partitions}
@@ -132,7 +132,7 @@ def test_the_next_fetch_starts_behind_what_came() -> None:
     rig.fetched(first, batch(0, 3) + batch(3, 2))
     (second,) = rig.step()
     assert rig.offsets(second) == {0: 5}
-    assert [chunk.next_offset for chunk in rig.fetcher.states[T0].chunks] == [3, 5]
+    assert [batch.next_offset for batch in rig.fetcher.states[T0].batches] == [3, 5]
     assert rig.fetcher.states[T0].high_watermark == 100
 
 
@@ -143,7 +143,7 @@ def test_fetching_ahead_is_bounded_per_partition() -> None:
     rig.fetched(first, batch(0, 1, 300) + batch(1, 1, 300))
     assert rig.step() == []
     rig.consume(T0)
-    assert rig.fetcher.needs_wake
+    assert rig.fetcher.needs_poll
     (second,) = rig.step()
     assert rig.offsets(second) == {0: 2}
 
@@ -154,7 +154,7 @@ def test_fetching_ahead_is_bounded_in_all() -> None:
     sends = rig.step()
     assert sum(sent.request.max_bytes for sent in sends) <= 1500
     for sent in sends:
-        rig.fetched(sent, *[batch(0, 1, 500)] * len(sent.asked))
+        rig.fetched(sent, *[batch(0, 1, 500)] * len(sent.partitions))
     before = rig.fetcher.buffered_bytes
     assert sum(sent.request.max_bytes for sent in rig.step()) <= max(1500 - before, 0)
 
@@ -181,7 +181,7 @@ def test_requests_per_node_are_bounded() -> None:
     assert len(sends) == MAX_REQUESTS_PER_NODE
     rig.fetched(sends[0], b"")
     (more,) = rig.step()
-    assert len(more.asked) == 20 - MAX_REQUESTS_PER_NODE + 1
+    assert len(more.partitions) == 20 - MAX_REQUESTS_PER_NODE + 1
 
 
 def test_a_seek_makes_answers_under_way_void() -> None:
@@ -192,7 +192,7 @@ def test_a_seek_makes_answers_under_way_void() -> None:
     (new,) = rig.step()
     assert rig.offsets(new) == {0: 50}
     rig.fetched(old, batch(0, 3))
-    assert not rig.fetcher.states[T0].chunks
+    assert not rig.fetcher.states[T0].batches
     assert rig.step() == [], "the new request is still under way"
     rig.fetched(new, batch(50, 1))
     assert rig.fetcher.states[T0].fetch_offset == 51
@@ -204,11 +204,11 @@ def test_a_paused_partition_keeps_what_was_fetched_and_fetches_no_more() -> None
     (first,) = rig.step()
     rig.fetcher.pause([T0])
     rig.fetched(first, batch(0, 2))
-    chunk = rig.fetcher.states[T0].chunks[0]
-    assert not chunk.is_active
+    first_batch = rig.fetcher.states[T0].batches[0]
+    assert not first_batch.is_active
     assert rig.step() == []
     rig.fetcher.resume([T0])
-    assert chunk.is_active
+    assert first_batch.is_active
     (second,) = rig.step()
     assert rig.offsets(second) == {0: 2}
 
@@ -233,7 +233,7 @@ def test_a_leader_hint_is_taken() -> None:
     rig = Rig(0).start(T0)
     (sent,) = rig.step()
     rig.fetched(sent, FetchPartitionResponse(6, leader_id=2, leader_epoch=9))
-    assert TakeHint("t", 0, 2, 9) in rig.other
+    assert UpdateLeader("t", 0, 2, 9) in rig.other
 
 
 def test_a_broken_connection_repeats_every_partition() -> None:
@@ -246,7 +246,7 @@ def test_a_broken_connection_repeats_every_partition() -> None:
 
 
 def test_a_partition_without_a_leader_waits_for_metadata() -> None:
-    """Asked for again and again, not in a hot loop."""
+    """RequestedPartition for again and again, not in a hot loop."""
     rig = Rig(-1).start(T0)
     assert rig.step() == []
     assert RefreshMetadata() in rig.other
@@ -288,11 +288,11 @@ def test_out_of_range_ahead_of_unread_records_waits_for_them() -> None:
     (second,) = rig.step()
     rig.fetched(second, 1)
     assert rig.step() == []
-    assert len(rig.fetcher.states[T0].chunks) == 1
+    assert len(rig.fetcher.states[T0].batches) == 1
     rig.consume(T0)
     (third,) = rig.step(200)
     rig.fetched(third, 1)
-    assert isinstance(rig.step()[0], SendLookup)
+    assert isinstance(rig.step()[0], SendListOffsets)
 
 
 def test_other_errors_are_the_users() -> None:
@@ -312,7 +312,7 @@ def test_malformed_frames_are_an_error_of_that_partition(data: bytes) -> None:
     order = [entry.partition for entry in sent.request.partitions]
     rig.fetched(sent, *[data if partition == 0 else batch(0) for partition in order])
     assert isinstance(rig.fetcher.states[T0].error, errors.CorruptMessageError)
-    assert rig.fetcher.states[T1].chunks
+    assert rig.fetcher.states[T1].batches
 
 
 def test_an_answer_with_the_wrong_number_of_frames_is_not_used() -> None:
@@ -321,8 +321,8 @@ def test_an_answer_with_the_wrong_number_of_frames_is_not_used() -> None:
     (sent,) = rig.step()
     answers = tuple(FetchPartitionResponse(0, 1, 1, 0, 1) for _ in range(2))
     rig._sends(rig.fetcher.on_fetched(sent, FetchResponse(answers), [memoryview(batch(0))], 0))
-    assert not rig.fetcher.states[T0].chunks
-    assert not rig.fetcher.states[T1].chunks
+    assert not rig.fetcher.states[T0].batches
+    assert not rig.fetcher.states[T1].batches
     assert rig.fetcher.states[T0].error is not None
 
 
@@ -331,7 +331,7 @@ def test_a_batch_that_was_seen_is_not_shown_again() -> None:
     rig = Rig(0).start(T0, offset=3)
     (sent,) = rig.step()
     rig.fetched(sent, batch(0, 3) + batch(3, 2))
-    assert [chunk.next_offset for chunk in rig.fetcher.states[T0].chunks] == [5]
+    assert [batch.next_offset for batch in rig.fetcher.states[T0].batches] == [5]
 
 
 def test_a_time_beyond_the_end_means_the_end() -> None:
@@ -461,7 +461,7 @@ def test_a_topic_created_again_is_not_read_before_the_old_one_is_handed_out() ->
     assert rig.step() == []
     rig.consume(T0)
     (lookup,) = rig.step()
-    assert isinstance(lookup, SendLookup)
+    assert isinstance(lookup, SendListOffsets)
     assert lookup.request.partitions[0].timestamp == EARLIEST_TIMESTAMP
 
 
@@ -472,7 +472,7 @@ def test_an_answer_that_diverges_leads_back() -> None:
     rig.fetched(fetch, batch(0, 2) + batch(2, 2))
     (fetch,) = rig.step()
     rig.fetched(fetch, FetchPartitionResponse(0, 100, 100, 0, diverging_epoch=0, diverging_end_offset=3))
-    assert rig.step(200) == [], "two chunks come first"
+    assert rig.step(200) == [], "two batches come first"
     rig.consume(T0, 2)
     (fetch,) = rig.step()
     assert rig.offsets(fetch) == {0: 3}
@@ -491,5 +491,5 @@ def test_what_is_put_back_after_a_truncation_is_of_one_log() -> None:
         answer = OffsetForLeaderEpochResponse((EpochAnswer(0, 0, 2),))
         rig._sends(rig.fetcher.on_epoch_ends(question, answer, rig.now_ms))
         rig.step()
-        rig.fetcher.go_back(T0, start)
+        rig.fetcher.rewind(T0, start)
         assert rig.fetcher.states[T0].position == expected

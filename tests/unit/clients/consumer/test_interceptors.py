@@ -99,7 +99,7 @@ each_way = pytest.mark.parametrize("way", sorted(READS))
 
 @each_way
 def test_every_way_of_reading_passes_them(fake: FakeCluster, way: str) -> None:
-    """Each record once, behind the deserialiser; they leave some out and change others; what is left out
+    """Each record once, behind the deserializer; they leave some out and change others; what is left out
     counts as finished."""
     seen: list[bytes] = []
 

@@ -50,8 +50,8 @@ def arrow_batches(consumer: Consumer[Any, Any], seen: Seen) -> None:
 def fetched(consumer: Consumer[Any, Any], count: int) -> None:
     """Wait until so many batches are there."""
     engine = consumer._engine
-    while sum(len(state.chunks) for state in engine._fetcher.states.values()) < count:
-        engine.wait_for_change(0.001)
+    while sum(len(state.batches) for state in engine.buffer.fetcher.states.values()) < count:
+        engine.buffer.wait_for_change(0.001)
 
 
 @pytest.mark.parametrize("way", [poll, iterate, batches, arrow_batches])
@@ -79,10 +79,10 @@ def test_an_interrupt_anywhere_loses_nothing(way: Way) -> None:
                 handed_out = sum(partition == tp.partition for partition, _ in seen)
                 assert consumer.position(tp) == handed_out, f"place {place}"
             while len(seen) < 2 * COUNT:
-                consumer._engine.wait(0.01)
+                consumer._engine.buffer.wait(0.01)
                 way(consumer, seen)
             assert sorted(seen) == [(part, offset) for part in (0, 1) for offset in range(COUNT)], place
-            consumer._engine._fetcher.check()
+            consumer._engine.buffer.fetcher.check()
             consumer.seek_to_beginning()
     assert place > 100, "the places were found"
 
@@ -102,7 +102,7 @@ def test_an_interrupt_while_a_batch_fills_up(kind: str, monkeypatch: pytest.Monk
         consumer.assignment()
         fetched(consumer, 1)
         with monkeypatch.context() as patch:
-            patch.setattr(consumer._engine, "wait", interrupted)
+            patch.setattr(consumer._engine.buffer, "wait", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 next(getattr(consumer, kind)(10, 60))
         assert consumer.position(T0) == 0

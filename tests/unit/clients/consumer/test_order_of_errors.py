@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from consumer_rig import taken
 from headrace.clients.cluster.backoff import Backoff
-from headrace.clients.consumer.consumer_io import ConsumerEngine
 from headrace.clients.consumer.effects import SendFetch
+from headrace.clients.consumer.fetch_buffer_io import FetchBuffer
+from headrace.clients.consumer.fetch_collector import FetchCollector
 from headrace.clients.consumer.fetcher import Fetcher
-from headrace.clients.consumer.handout import Handout
 from headrace.clients.consumer.requests import FetchLimits
 from headrace.protocol.errors import CorruptMessageError
 from headrace.protocol.messages.data import FetchPartitionResponse, FetchResponse
@@ -46,14 +46,14 @@ def asked(fetcher: Fetcher) -> SendFetch:
 def test_good_records_come_before_the_damage_behind_them() -> None:
     """One frame: two sound batches, then one that is cut short."""
     fetcher = fetcher_of(T0)
-    handout = Handout(fetcher, active_codec(), None, None, None, check_crcs=True)
+    collector = FetchCollector(fetcher, active_codec(), None, None, None, check_crcs=True)
     frame = batch(0, b"a") + batch(1, b"b") + batch(2, b"c")[:-1]
     answer = FetchResponse((FetchPartitionResponse(0, 3, 3, 0, 1),))
     fetcher.on_fetched(asked(fetcher), answer, [memoryview(frame)], 0)
-    assert [record.value for record in taken(handout, 1)] == [b"a"]
-    assert [record.value for record in taken(handout, 1)] == [b"b"]
+    assert [record.value for record in taken(collector, 1)] == [b"a"]
+    assert [record.value for record in taken(collector, 1)] == [b"b"]
     with pytest.raises(CorruptMessageError, match="t-0 at offset 2"):
-        taken(handout, 10)
+        taken(collector, 10)
 
 
 def test_a_partition_that_was_left_out_comes_first_next_time() -> None:
@@ -68,30 +68,29 @@ def test_a_partition_that_was_left_out_comes_first_next_time() -> None:
     assert order == [1, 0]
 
 
-def cut_short_behind_a_record() -> tuple[Fetcher, Handout]:
+def cut_short_behind_a_record() -> tuple[Fetcher, FetchCollector]:
     fetcher = fetcher_of(T0)
-    handout = Handout(fetcher, active_codec(), None, None, None, check_crcs=True)
+    collector = FetchCollector(fetcher, active_codec(), None, None, None, check_crcs=True)
     frame = batch(0, b"a") + batch(1, b"b")[:-1]
     answer = FetchResponse((FetchPartitionResponse(0, 3, 3, 0, 1),))
     fetcher.on_fetched(asked(fetcher), answer, [memoryview(frame)], 0)
-    return fetcher, handout
+    return fetcher, collector
 
 
 def test_an_error_behind_records_is_raised_by_the_next_call() -> None:
     """One call that asks for more than there is: it gives the records, and the error is not forgotten."""
-    _, handout = cut_short_behind_a_record()
-    assert [record.value for record in taken(handout, 10)] == [b"a"]
+    _, collector = cut_short_behind_a_record()
+    assert [record.value for record in taken(collector, 10)] == [b"a"]
     with pytest.raises(CorruptMessageError):
-        taken(handout, 10)
+        taken(collector, 10)
 
 
 def test_an_error_behind_paused_records_is_no_news() -> None:
     """A paused partition with records and an error behind gives nothing: a reader waits, it does not spin."""
-    fetcher, handout = cut_short_behind_a_record()
+    fetcher, collector = cut_short_behind_a_record()
     fetcher.pause([T0])
-    engine: Any = object.__new__(ConsumerEngine)
-    engine._fetcher = fetcher
-    assert handout.head() is None
-    assert not engine._has_news()
+    buffer = FetchBuffer(fetcher, lambda _: None, lambda: None)
+    assert collector.head() is None
+    assert not buffer.has_news()
     fetcher.resume([T0])
-    assert engine._has_news()
+    assert buffer.has_news()

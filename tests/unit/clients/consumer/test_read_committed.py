@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from headrace.clients.consumer.completed_fetch import AbortedTransactions, buffer_batches
 from headrace.clients.consumer.fetch_state import PartitionState
-from headrace.clients.consumer.intake import Aborted, take_in_batches
 from headrace.protocol.errors import ConfigError
 from headrace.protocol.model import TopicPartition
 from headrace.protocol.records.codec import active_codec
@@ -127,10 +127,10 @@ def test_a_marker_ends_the_transaction_of_its_producer_only() -> None:
         batch(6, 1, is_control=True),
         batch(7, 1),
     ]
-    added, fault = take_in_batches(state, b"".join(batches), Aborted([(1, 4), (2, 1)]))
+    added, fault = buffer_batches(state, b"".join(batches), AbortedTransactions([(1, 4), (2, 1)]))
     assert fault is None
     assert added == sum(map(len, batches)) == state.buffered_bytes
-    hidden = [chunk.next_offset - 1 for chunk in state.chunks if chunk.is_hidden]
+    hidden = [batch.next_offset - 1 for batch in state.batches if batch.is_skipped]
     assert hidden == [1, 3, 4, 6]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from headrace.clients.consumer.fetch_state import PartitionState
-from headrace.clients.consumer.validation import MAX_EPOCHS, ReadEpochs, compare, epoch_to_ask
+from headrace.clients.consumer.validation import MAX_EPOCHS, ReadEpochs, epoch_to_validate, on_epoch_end
 from headrace.protocol.model import NO_EPOCH, TopicPartition
 
 
@@ -28,14 +28,14 @@ class Leader:
     def validate(self, state: PartitionState, leader_epoch: int) -> Any:
         """Ask until nothing is left to ask; what was found."""
         for _ in range(100):
-            asked = epoch_to_ask(state, leader_epoch)
+            asked = epoch_to_validate(state, leader_epoch)
             if asked == NO_EPOCH:
                 return state.divergence
             ends = [*(start for _, start in self.epochs[1:]), self.end_offset]
             known = [
                 (epoch, end) for (epoch, _), end in zip(self.epochs, ends, strict=True) if epoch <= asked
             ]
-            compare(state, leader_epoch, *(known[-1] if known else (asked, self.epochs[0][1])))
+            on_epoch_end(state, leader_epoch, *(known[-1] if known else (asked, self.epochs[0][1])))
         raise AssertionError("it never ends")
 
 
@@ -44,8 +44,8 @@ def test_a_log_that_only_grew_is_valid() -> None:
     state = state_of(15, (3, 0), (5, 10))
     assert Leader(40, (3, 0), (5, 10), (6, 20)).validate(state, 6) is None
     assert state.validated_epoch == 6
-    assert epoch_to_ask(state, 6) == NO_EPOCH
-    assert epoch_to_ask(state, 7) == 5
+    assert epoch_to_validate(state, 6) == NO_EPOCH
+    assert epoch_to_validate(state, 7) == 5
 
 
 def test_a_shorter_epoch_is_a_truncation() -> None:
@@ -79,7 +79,7 @@ def test_another_leader_is_asked_anew() -> None:
 def test_an_epoch_newer_than_any_says_nothing() -> None:
     """The offset of the divergence is not known."""
     state = state_of(15, (5, 10))
-    compare(state, 6, -1, -1)
+    on_epoch_end(state, 6, -1, -1)
     assert state.divergence is not None
     assert state.divergence.offset == -1
 
@@ -97,7 +97,7 @@ def test_old_epochs_are_merged_to_the_cautious_side() -> None:
 def test_going_back_forgets_what_comes_behind(offset: int) -> None:
     """The epoch of the record before the position is left."""
     state = state_of(15, (3, 0), (5, 10))
-    state.go(offset, None)
+    state.move_back(offset, None)
     assert state.epochs.last() == {0: NO_EPOCH, 10: 3, 11: 5}[offset]
 
 

@@ -131,7 +131,7 @@ def test_a_rebalance_waits_for_what_is_in_hand(play: Play, kind: str, way: Way) 
         second = member(cluster, kind)
         await second.poll(0)
         await asyncio.sleep(10)  # the user is at work, and the group waits for it
-        assert first._engine.attention
+        assert first._engine.buffer.has_group_work
         assert (fake.committed("g"), second._engine.assignment()) == ({}, ())
 
         async def read_on() -> None:

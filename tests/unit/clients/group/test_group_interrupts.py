@@ -60,7 +60,7 @@ def test_an_interrupt_in_a_rebalance_loses_nothing(way: Callable[[Any, list[int]
             fake.put("t", 0, *[b"x"] * EACH)
             total += EACH
             consumer.enforce_rebalance()
-            wait_for(lambda: engine.attention, "it has to give up what it has")
+            wait_for(lambda: engine.buffer.has_group_work, "it has to give up what it has")
             interrupt = InterruptAt(place, FOLDER)
             with interrupt:
                 way(consumer, seen, total)

@@ -160,6 +160,6 @@ def test_each_record_comes_in_its_turn(seed: int) -> None:
         finally:
             is_over.set()
             disturbing.join()
-        consumer._engine._fetcher.check()
+        consumer._engine.buffer.fetcher.check()
         assert consumer.metrics()["bytes-buffered"] == 0
         assert set(consumer.lag().values()) == {0}

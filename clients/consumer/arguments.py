@@ -1,4 +1,4 @@
-"""The user's settings of one consumer, turned into what the engine takes. Pure."""
+"""Checks and converts the arguments of a consumer's constructor and methods. Pure."""
 
 from __future__ import annotations
 
@@ -18,47 +18,47 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..records import Record, TimestampLike
-    from .handout import Loads, OnBadRecord
+    from .fetch_collector import BadRecordAction, DeserializeField
 
-# One partition, or a list of them: methods take several of the former, or one of the latter.
+# One partition, or a list: methods take partitions as arguments of their own, or as one list.
 SomePartitions: TypeAlias = TopicPartition | Iterable[TopicPartition]
 
 
 class BadRecordHandler(Protocol):
-    """Decides on a record whose key or value cannot be deserialized; called where the user reads."""
+    """Called, in the thread or task that reads, for a record whose key or value cannot be deserialized."""
 
     def __call__(self, record: Record[bytes, bytes], error: SerializationError, /) -> Any:
-        """The record to hand out in its place, such as `record.replace(value=...)`; None to skip it.
+        """The record to return in its place, such as `record.replace(value=...)`; None to skip it.
 
-        `record` is as it came, with the bytes of key and value; `error` names topic, partition, offset and
-        field. An error that it raises is raised to the reader, and the position stays at the record."""
+        `record` has the bytes of key and value; `error` names topic, partition, offset and field. An
+        exception of the handler is raised by the consumer, and the position stays at the record."""
 
 
 # "raise" (the position stays at the record), "skip" (with a WARNING line), or a handler.
 OnDeserializeError = Literal["raise", "skip"] | BadRecordHandler
 
 
-def loads_of(key: Any, value: Any) -> tuple[Loads | None, Loads | None]:
-    """The deserialisers of key and value, None for plain bytes. Errors: TypeError for no serde."""
+def deserializers_of(key: Any, value: Any) -> tuple[DeserializeField | None, DeserializeField | None]:
+    """The deserializers of key and value, None for plain bytes. Errors: TypeError if one is no serde."""
     return (
         None if is_plain_bytes(key) else deserializer(key, "key"),
         None if is_plain_bytes(value) else deserializer(value, "value"),
     )
 
 
-def bad_record_action(choice: Any, warn: Callable[[str, str], None]) -> OnBadRecord | None:
-    """What on_deserialize_error asks for; None to raise. `warn` logs (kind, text). Errors: ConfigError."""
+def bad_record_action(choice: Any, warn: Callable[[str, str], None]) -> BadRecordAction | None:
+    """The action for on_deserialize_error, None to raise. `warn` logs (kind, text). Errors: ConfigError."""
     if choice == "raise":
         return None
     if choice == "skip":
         return _skipping(warn)
     if callable(choice):
-        action: OnBadRecord = choice
+        action: BadRecordAction = choice
         return action
     raise ConfigError(f"on_deserialize_error must be 'raise', 'skip' or a callable, not {choice!r}")
 
 
-def _skipping(warn: Callable[[str, str], None]) -> OnBadRecord:
+def _skipping(warn: Callable[[str, str], None]) -> BadRecordAction:
     def skip(_record: Any, error: SerializationError) -> None:
         warn("records skipped", f"skipped: {error}")
 
@@ -66,10 +66,9 @@ def _skipping(warn: Callable[[str, str], None]) -> OnBadRecord:
 
 
 def checked_topics(topics: Iterable[Any]) -> tuple[str, ...]:
-    """Topic names, each once.
+    """Topic names without repetitions.
 
-    Errors: ConfigError for what is not text (a list instead of its items), InvalidTopicError for a name that
-    no topic can have.
+    Errors: ConfigError for a list instead of names; InvalidTopicError for an illegal name.
     """
     names: dict[str, None] = {}
     for topic in topics:
@@ -82,7 +81,7 @@ def checked_topics(topics: Iterable[Any]) -> tuple[str, ...]:
 
 
 def named_partitions(given: tuple[SomePartitions, ...]) -> tuple[TopicPartition, ...] | None:
-    """Partitions given as arguments of their own, or as one list of them, each once; None for no argument.
+    """The partitions of a method's arguments, without repetitions; None without arguments.
 
     Errors: as `checked_partitions`.
     """
@@ -96,35 +95,35 @@ def named_partitions(given: tuple[SomePartitions, ...]) -> tuple[TopicPartition,
 
 
 def checked_partitions(tps: Iterable[Any]) -> tuple[TopicPartition, ...]:
-    """Partitions, each once; a plain (topic, partition) will do.
+    """Partitions without repetitions; a plain (topic, partition) is accepted.
 
-    Errors: TypeError for anything else, InvalidTopicError for a name that no topic can have.
+    Errors: TypeError for anything else, InvalidTopicError for an illegal topic name.
     """
-    wanted: dict[TopicPartition, None] = {}
+    partitions: dict[TopicPartition, None] = {}
     for tp in tps:
         match tp:
             case (str(topic), int(partition)):
                 check_topic_name(topic)
-                wanted[TopicPartition(topic, partition)] = None
+                partitions[TopicPartition(topic, partition)] = None
             case _:
                 raise TypeError(f"partitions are given as TopicPartition(topic, partition), not {tp!r}")
-    return tuple(wanted)
+    return tuple(partitions)
 
 
-def timestamps_of(wanted: Mapping[TopicPartition, TimestampLike]) -> dict[TopicPartition, int]:
-    """Timestamps in ms by partition."""
-    return {tp: timestamp_to_ms(timestamp) for tp, timestamp in wanted.items()}
+def timestamps_of(times: Mapping[TopicPartition, TimestampLike]) -> dict[TopicPartition, int]:
+    """Timestamps in ms."""
+    return {tp: timestamp_to_ms(timestamp) for tp, timestamp in times.items()}
 
 
 def reset_timestamp(policy: str, wall_ms: Callable[[], int]) -> int | None:
-    """Where auto.offset.reset leads: the timestamp to look up, None to raise NoOffsetError."""
+    """The ListOffsets timestamp for auto.offset.reset, None to raise NoOffsetError."""
     if policy.startswith(RESET_BY_DURATION):
         return max(wall_ms() - duration_ms(policy.removeprefix(RESET_BY_DURATION)), 0)
     return {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}.get(policy)
 
 
 def checked_offset(offset: int) -> int:
-    """An offset to seek to. Errors: ValueError when negative, TypeError."""
+    """An offset to seek to. Errors: ValueError if negative, TypeError."""
     if isinstance(offset, bool) or not isinstance(offset, int):
         raise TypeError(f"an offset is a whole number, not {offset!r}")
     if offset < 0:

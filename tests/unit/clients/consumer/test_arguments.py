@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from headrace.clients.consumer.incoming import (
+from headrace.clients.consumer.arguments import (
     bad_record_action,
     checked_offset,
     checked_partitions,
     checked_topics,
-    loads_of,
+    deserializers_of,
 )
 from headrace.clients.serdes import bytes_, utf8
 from headrace.protocol.errors import ConfigError, SerializationError
@@ -19,7 +19,7 @@ from headrace.protocol.model import TopicPartition
 
 def test_plain_bytes_need_no_call() -> None:
     """None for bytes_, a function for everything else."""
-    key, value = loads_of(bytes_, utf8)
+    key, value = deserializers_of(bytes_, utf8)
     assert key is None
     assert value is not None
     assert value("t", b"x", ()) == "x"

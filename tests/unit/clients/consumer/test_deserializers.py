@@ -16,7 +16,7 @@ T0 = TopicPartition("t", 0)
 
 
 class Curious:
-    """A deserialiser that does something to its consumer whenever it sees the value `when`."""
+    """A deserializer that does something to its consumer whenever it sees the value `when`."""
 
     def __init__(self, act: Callable[[Any], Any], when: bytes = b"2") -> None:
         self._act, self._when = act, when
@@ -56,7 +56,7 @@ def polled(consumer: Any) -> list[bytes]:
     return values
 
 
-def test_a_deserialiser_may_ask_its_consumer() -> None:
+def test_a_deserializer_may_ask_its_consumer() -> None:
     """What waits for the loop too: the loop is not held up meanwhile."""
 
     def ask(consumer: Any) -> Any:
@@ -77,7 +77,7 @@ def test_an_iteration_has_the_same_freedom() -> None:
     assert reading(lambda consumer: consumer.position(T0), iterated) == ([b"0", b"1", b"2", b"3"], [2])
 
 
-def test_a_seek_from_a_deserialiser_counts() -> None:
+def test_a_seek_from_a_deserializer_counts() -> None:
     """To the end, while the third record is made: it and the fourth are not handed out any more."""
 
     def all_there(consumer: Any) -> list[bytes]:
@@ -89,12 +89,12 @@ def test_a_seek_from_a_deserialiser_counts() -> None:
     assert reading(lambda consumer: consumer.seek(T0, 4), all_there) == ([b"0", b"1"], [None])
 
 
-def test_a_deserialiser_cannot_take_records() -> None:
+def test_a_deserializer_cannot_take_records() -> None:
     """It would wait for itself: an error that says so; without the call nothing is lost."""
 
     def refused(consumer: Any) -> list[bytes]:
         values: list[bytes] = []
-        with pytest.raises(HeadraceError, match="are being deserialised"):
+        with pytest.raises(HeadraceError, match="are being deserialized"):
             read_on(consumer, values)
         assert consumer.position(T0) == 2
         return values
@@ -116,7 +116,7 @@ def next_of_tables(consumer: Any) -> Any:
     return next(consumer.arrow_batches())
 
 
-def test_a_close_from_a_deserialiser_leaves_what_was_there() -> None:
+def test_a_close_from_a_deserializer_leaves_what_was_there() -> None:
     """The records before it are handed out, then the consumer says that it is closed."""
 
     def closed(consumer: Any) -> list[bytes]:

@@ -272,7 +272,7 @@ def test_rows_that_nobody_got_are_read_again(play: Play) -> None:
 
 def test_many_bytes_end_a_batch_early(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever max_rows says, one column stays below a bound."""
-    monkeypatch.setattr("headrace.clients.consumer.handing_out_io.MAX_COLUMN_BYTES", 1000)
+    monkeypatch.setattr("headrace.clients.consumer.record_reader_io.MAX_COLUMN_BYTES", 1000)
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")

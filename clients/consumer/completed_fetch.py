@@ -1,7 +1,7 @@
-"""Takes fetched bytes of a partition in, batch by batch. Pure.
+"""Splits the fetched bytes of a partition into batches. Pure.
 
-Under read_committed the batches of aborted transactions are marked here, once per batch: like markers they
-have nothing for the user, and the position moves past them. Source: Kafka CompletedFetch.java.
+Under read_committed the batches of aborted transactions are marked here, once per batch; the position moves
+past them, as past control batches. Source: Kafka CompletedFetch.java.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import CorruptMessageError
 from ...protocol.records.header import read_batch_header
-from .fetch_state import Chunk
+from .fetch_state import FetchedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from .fetch_state import PartitionState
 
 
-class Aborted:
-    """Which batches of one answer are of aborted transactions; asked for each in turn."""
+class AbortedTransactions:
+    """The aborted transactions of one partition's fetch response; asked about each batch in log order."""
 
     def __init__(self, transactions: Iterable[tuple[int, int]]) -> None:
         """(producer id, first offset) of each, in any order."""
@@ -28,7 +28,7 @@ class Aborted:
         self._open: set[int] = set()
 
     def covers(self, header: BatchHeader) -> bool:
-        """Whether the records of the batch do not count. A producer's marker ends its transaction."""
+        """Whether the batch belongs to an aborted transaction, which ends with its producer's marker."""
         while self._coming and self._coming[-1][0] <= header.last_offset:
             self._open.add(self._coming.pop()[1])
         if header.producer_id not in self._open:
@@ -38,11 +38,11 @@ class Aborted:
         return header.is_transactional
 
 
-def take_in_batches(
-    state: PartitionState, frame: Buffer, aborted: Aborted
+def buffer_batches(
+    state: PartitionState, frame: Buffer, aborted: AbortedTransactions
 ) -> tuple[int, CorruptMessageError | None]:
-    """Add the batches of a frame behind what is there, up to the first that is none; how many bytes that
-    are, and what was wrong."""
+    """Append the batches of a frame to the partition's buffer, up to the first corrupt one; the bytes added,
+    and the fault."""
     view, position, added = memoryview(frame), 0, 0
     while position < len(view):
         try:
@@ -52,15 +52,15 @@ def take_in_batches(
         end = position + header.size_bytes
         if end > len(view):
             return added, CorruptMessageError(f"a batch of {header.size_bytes} bytes is cut short")
-        batch, position = view[position:end], end
-        is_hidden = aborted.covers(header) or header.is_control
+        data, position = view[position:end], end
+        is_skipped = aborted.covers(header) or header.is_control
         if header.next_offset <= state.fetch_offset:
             continue  # the fetch started inside a compacted range, or the node repeats itself
-        chunk = Chunk(state, batch, header.next_offset, is_hidden, header.record_count)
-        chunk.is_active = not state.is_paused
-        state.chunks.append(chunk)
+        batch = FetchedBatch(state, data, header.next_offset, is_skipped, header.record_count)
+        batch.is_active = not state.is_paused
+        state.batches.append(batch)
         state.epochs.note(header.leader_epoch, max(header.base_offset, state.fetch_offset))
         state.fetch_offset = header.next_offset
-        state.buffered_bytes += chunk.size_bytes
-        added += chunk.size_bytes
+        state.buffered_bytes += batch.size_bytes
+        added += batch.size_bytes
     return added, None

@@ -1,4 +1,4 @@
-"""Reading all partitions of topics, later ones too, without a group. Pure."""
+"""The partitions of a consumer's topics, without a group; also those that are added later. Pure."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace.client.consumer")
 
 
-class WholeTopics:
-    """What is known of some topics."""
+class TopicDiscovery:
+    """The topics of one consumer and how many partitions of each are known."""
 
     def __init__(self, topics: tuple[str, ...]) -> None:
         self.topics = topics
-        self._counts: dict[str, int] = {}  # partitions known of each
+        self._counts: dict[str, int] = {}
         self._warned: set[str] = set()
 
     @property
-    def is_known(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the partitions of all topics are known."""
         return len(self._counts) == len(self.topics)
 
-    def news(self, view: ClusterView) -> list[tuple[TopicPartition, bool]]:
-        """Partitions that were not known before, and whether each came later than the topic: that is read
-        from its start, for its first records came before we knew it."""
-        found: list[tuple[TopicPartition, bool]] = []
+    def new_partitions(self, view: ClusterView) -> list[tuple[TopicPartition, bool]]:
+        """New partitions, and whether each was added to a known topic: such a partition is read from its
+        start, because it may have got records before the metadata showed it."""
+        added: list[tuple[TopicPartition, bool]] = []
         for name in self.topics:
             topic = view.topics.get(name)
             if topic is None:
@@ -39,6 +39,6 @@ class WholeTopics:
                 continue
             known = self._counts.get(name)
             for partition in range(known or 0, len(topic.partitions)):
-                found.append((TopicPartition(name, partition), known is not None))
+                added.append((TopicPartition(name, partition), known is not None))
             self._counts[name] = max(len(topic.partitions), known or 0)
-        return found
+        return added

@@ -9,10 +9,10 @@ import batch_bytes as by_hand
 import pytest
 from consumer_rig import taken
 from headrace.clients.cluster.backoff import Backoff
+from headrace.clients.consumer.column_builder import ColumnBuilder
 from headrace.clients.consumer.effects import SendFetch
+from headrace.clients.consumer.fetch_collector import FetchCollector
 from headrace.clients.consumer.fetcher import Fetcher
-from headrace.clients.consumer.gathering import Gathering
-from headrace.clients.consumer.handout import Handout
 from headrace.clients.consumer.requests import FetchLimits
 from headrace.clients.serdes import deserializer, int64
 from headrace.protocol import errors
@@ -36,13 +36,13 @@ def batch(base: int, *values: bytes | None, **facts: Any) -> bytes:
 
 
 class Rig:
-    """A handout over a fetcher that is fed by hand."""
+    """A collector over a fetcher that is fed by hand."""
 
     def __init__(self, *, value: Any = None, on_bad: Any = None, offset: int = 0) -> None:
         limits = FetchLimits(500, 1, 1 << 24, 1 << 20)
         self.fetcher = Fetcher(limits, Backoff(100, 1000, Random(1)), None)
         loads = None if value is None else deserializer(value, "value")
-        self.handout = Handout(self.fetcher, active_codec(), None, loads, on_bad, check_crcs=True)
+        self.collector = FetchCollector(self.fetcher, active_codec(), None, loads, on_bad, check_crcs=True)
         for tp in (T0, T1):
             self.fetcher.add(tp, -1)
             self.fetcher.seek(tp, offset)
@@ -56,13 +56,13 @@ class Rig:
             FetchPartitionResponse(
                 code if asked.state.tp == tp else 0, 100, 100, 0, len(frames) if asked.state.tp == tp else 0
             )
-            for asked in sent.asked
+            for asked in sent.partitions
         )
         self.fetcher.on_fetched(sent, FetchResponse(answers), frames, 10**6)
         self.fetcher.check()
 
     def values(self, most: int = 100) -> list[Any]:
-        return [record.value for record in taken(self.handout, most)]
+        return [record.value for record in taken(self.collector, most)]
 
     def position(self, tp: TopicPartition = T0) -> int | None:
         return self.fetcher.states[tp].next_position()
@@ -78,7 +78,7 @@ def test_records_come_in_order_and_positions_follow() -> None:
     assert rig.values() == [b"c"]
     assert rig.position() == 3
     assert rig.values() == []
-    assert rig.handout.records_total == 3
+    assert rig.collector.records_total == 3
 
 
 def test_a_position_inside_a_batch_skips_its_head() -> None:
@@ -121,7 +121,7 @@ def test_a_paused_partition_hands_out_nothing_and_loses_nothing() -> None:
     assert rig.values() == [b"b"]
 
 
-def test_values_are_deserialised_and_null_stays_null() -> None:
+def test_values_are_deserialized_and_null_stays_null() -> None:
     """int64 values, one of them a tombstone."""
     rig = Rig(value=int64)
     rig.feed(T0, batch(0, b"\0" * 7 + b"\5", None))
@@ -160,7 +160,7 @@ def test_bad_records_may_be_skipped_or_replaced() -> None:
 
 def test_what_the_users_action_raises_loses_no_record() -> None:
     """`on_deserialize_error` raises KeyError for the fourth record: the three before it come first, in the
-    same batch and in the one before, and none of them is deserialised twice."""
+    same batch and in the one before, and none of them is deserialized twice."""
     calls: list[bytes] = []
 
     def refuse(record: Any, _error: SerializationError) -> Any:
@@ -202,18 +202,18 @@ def test_a_partitions_error_is_raised_once_after_its_records() -> None:
     with pytest.raises(errors.OffsetOutOfRangeError):
         rig.values()
     assert rig.values() == []
-    assert rig.fetcher.needs_wake
+    assert rig.fetcher.needs_poll
 
 
 def test_iteration_and_polls_share_one_position() -> None:
-    """A loop over a chunk is left in the middle; take goes on where it stopped."""
+    """A loop over a batch is left in the middle; take goes on where it stopped."""
     rig = Rig()
     rig.feed(T0, batch(0, b"a", b"b", b"c"))
-    chunk = rig.handout.head()
-    assert chunk is not None
-    rig.handout.prepare(chunk)
-    chunk.index += 1
-    rig.handout.settle(chunk)
+    head = rig.collector.head()
+    assert head is not None
+    rig.collector.prepare(head)
+    head.index += 1
+    rig.collector.drop_if_consumed(head)
     assert rig.position() == 1
     assert rig.values() == [b"b", b"c"]
     assert rig.position() == 3
@@ -235,14 +235,14 @@ def test_what_the_cleaner_left() -> None:
     """The rest comes once and in order with the times it had; the position passes what is gone."""
     rig = Rig()
     rig.feed(T0, *compacted())
-    found = taken(rig.handout, 2)
+    found = taken(rig.collector, 2)
     assert [(record.offset, record.key, record.value) for record in found] == [
         (6, b"a", b"1"),
         (9, b"b", b"2"),
     ]
-    (last,) = taken(rig.handout, 100)
+    (last,) = taken(rig.collector, 100)
     assert (last.offset, last.key, last.value, last.timestamp) == (27, b"a", None, 5)
-    assert taken(rig.handout, 100) == []
+    assert taken(rig.collector, 100) == []
     assert rig.position() == 41
 
 
@@ -253,17 +253,17 @@ def test_a_position_among_what_is_gone(position: int, offsets: list[int]) -> Non
     """Nothing below it is delivered, by record or by column; it ends behind the last batch either way."""
     rig = Rig(offset=position)
     rig.feed(T0, *compacted())
-    assert [record.offset for record in taken(rig.handout, 100)] == offsets
+    assert [record.offset for record in taken(rig.collector, 100)] == offsets
     assert rig.position() == 41
     by_column = Rig(offset=position)
     by_column.feed(T0, *compacted())
     sink = active_codec().columns()
-    gathering = Gathering(sink, 100)
-    while chunks := by_column.handout.choose(gathering):
+    builder = ColumnBuilder(sink, 100)
+    while batches := by_column.collector.choose(builder):
         moves: list[Any] = []
-        by_column.handout.gather(gathering, chunks, moves)
-        by_column.handout.moved(moves)
-    assert list(memoryview(gathering.finish().offsets).cast("q")) == offsets
+        by_column.collector.add_rows(builder, batches, moves)
+        by_column.collector.rows_added(moves)
+    assert list(memoryview(builder.finish().offsets).cast("q")) == offsets
     assert by_column.position() == 41
 
 
@@ -271,10 +271,10 @@ def test_the_middle_of_a_compacted_batch_is_kept() -> None:
     """A record at a time; what is not handed out goes back to the record and not to the batch."""
     rig = Rig()
     rig.feed(T0, *compacted())
-    assert [record.offset for record in taken(rig.handout, 1)] == [6]
+    assert [record.offset for record in taken(rig.collector, 1)] == [6]
     assert rig.position() == 9
-    rig.handout.take([], 1)
-    rig.handout.put_back()
+    rig.collector.take([], 1)
+    rig.collector.rewind()
     assert rig.position() == 9
     rig.feed(T0, *compacted()[1:])
-    assert [record.offset for record in taken(rig.handout, 1)] == [9]
+    assert [record.offset for record in taken(rig.collector, 1)] == [9]
