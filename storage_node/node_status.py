@@ -45,9 +45,9 @@ def status_of(
             "IsrShrinksPerSec": {"count": counters.isr_shrinks},
             "IsrExpandsPerSec": {"count": counters.isr_expands},
             "VerificationFailureRate": {"count": counters.failed_verifications},
-            "ProducerIdCount": sum(len(log.producers) for log in logs),
+            "ProducerIdCount": sum(len(log.producers.states) for log in logs),
             "PartitionsWithOpenTransactionsCount": sum(
-                log.producers.oldest_transaction is not None for log in logs
+                log.producers.states.oldest_transaction is not None for log in logs
             ),
             **cleaner.metrics(now_ms),
         },
@@ -64,7 +64,7 @@ def status_of(
 def _oldest_transactions(logs: Sequence[Log]) -> dict[str, dict[str, int]]:
     """By partition the open transaction that holds readers of committed ones back, the oldest first: one that
     stays there may hang."""
-    found = [(log, oldest) for log in logs if (oldest := log.producers.oldest_transaction) is not None]
+    found = [(log, oldest) for log in logs if (oldest := log.producers.states.oldest_transaction) is not None]
     return {
         str(log.topic_partition): oldest._asdict()
         for log, oldest in heapq.nsmallest(_LOGS_SHOWN, found, key=lambda pair: pair[1].timestamp_ms)
@@ -79,7 +79,7 @@ def _largest_logs(logs: Sequence[Log]) -> dict[str, dict[str, int]]:
             "LogStartOffset": log.log_start_offset,
             "LogEndOffset": log.log_end_offset,
             "Size": log.size_bytes,
-            "NumLogSegments": log.segment_count,
+            "NumLogSegments": len(log.segments),
             "LastStableOffsetLag": log.high_watermark - log.last_stable_offset,
         }
         for log in largest

@@ -76,7 +76,7 @@ def clean(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     job.index()
     while job.rewrite():
         job.install()
-        log.hand_over(job.settle())
+        log.delete_retired(job.settle())
     found = clock.stop()
     if job.end_offset != plan.end_offset:
         raise ValueError(
@@ -84,7 +84,7 @@ def clean(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
         )
     for segment in old:
         segment.remove()
-    kept_bytes = sum(segment.size_bytes for segment in log.sealed_segments)
+    kept_bytes = sum(segment.size_bytes for segment in log.segments.sealed)
     log.close()
     return {**found, "records": spec["count"], "bytes": job.stats.read_bytes, "kept_bytes": kept_bytes}
 

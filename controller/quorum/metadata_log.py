@@ -118,7 +118,7 @@ class MetadataLog:
             self._checkpointed_offset = durable_offset
             self._go_on_behind_snapshot(is_of_quorum=bool(voters.voters))
             self._find_voters(voters)
-            self.bytes_since_snapshot = stored.bytes_between(image.offset + 1, stored.log_end_offset)
+            self.bytes_since_snapshot = stored.reader.bytes_between(image.offset + 1, stored.log_end_offset)
             # Order: durable before anyone is shown it. The process before may have died between its append
             # and its flush; without this a power loss could take back what we are about to publish.
             self.flush()
@@ -173,14 +173,14 @@ class MetadataLog:
         """The epoch of the last record before the log's end; 0 if there is none."""
         if self.snapshots and self.snapshots[0].end_offset >= self.end_offset:
             return self.snapshots[0].epoch
-        return max(self._log.latest_epoch, NO_EPOCH)
+        return max(self._log.epochs.latest_epoch, NO_EPOCH)
 
     def epoch_of(self, offset: int) -> int:
         """The epoch of the record at `offset`, which the log holds; 0 if it is not known."""
         for snapshot in self.snapshots:
             if snapshot.end_offset == offset + 1:
                 return snapshot.epoch
-        return max(self._log.epoch_of(offset), NO_EPOCH)
+        return max(self._log.epochs.epoch_of(offset), NO_EPOCH)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, exclusive end offset) of the largest epoch at or below `epoch`; (-1, -1) if it is newer
@@ -239,7 +239,7 @@ class MetadataLog:
         self._log.truncate_to(offset)
         self.voters.truncate_from_end(offset)
         self.flushed_offset = min(self.flushed_offset, self.end_offset)
-        self.bytes_since_snapshot = self._log.bytes_between(self._snapshot_end(), self.end_offset)
+        self.bytes_since_snapshot = self._log.reader.bytes_between(self._snapshot_end(), self.end_offset)
 
     def flush(self) -> None:
         """Return once everything that was appended is on the disk."""
@@ -269,7 +269,7 @@ class MetadataLog:
 
         Errors: OffsetOutOfRange, CorruptMessage, KafkaStorageError.
         """
-        return self._log.read(offset, max_bytes, upto_offset=self.end_offset).data
+        return self._log.reader.read(offset, max_bytes, upto_offset=self.end_offset).data
 
     def committed(self, offset: int, end_offset: int) -> Iterator[tuple[int, Sequence[MetadataRecord]]]:
         """The decisions from `offset`, where a batch begins, to `end_offset`, each with its base offset.
@@ -299,7 +299,7 @@ class MetadataLog:
         if self.snapshots and snapshot <= self.snapshots[0]:
             return
         self.snapshots.insert(0, snapshot)
-        self.bytes_since_snapshot = self._log.bytes_between(snapshot.end_offset, self.end_offset)
+        self.bytes_since_snapshot = self._log.reader.bytes_between(snapshot.end_offset, self.end_offset)
         self._trim()
 
     def read_snapshot(self, snapshot: SnapshotId) -> MetadataImage:
@@ -421,7 +421,7 @@ class MetadataLog:
         is_behind = stored.log_end_offset <= last_offset
         # A controller alone named its snapshots by the epoch in which it wrote them.
         if not is_behind and is_of_quorum and last_offset >= stored.log_start_offset:
-            is_behind = stored.epoch_of(last_offset) != self.snapshots[0].epoch
+            is_behind = stored.epochs.epoch_of(last_offset) != self.snapshots[0].epoch
         if is_behind:
             self._lower_checkpoint(last_offset + 1)
             stored.truncate_fully_and_start_at(last_offset + 1)

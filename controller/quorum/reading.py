@@ -31,8 +31,8 @@ def check_not_damaged(stored: Log, image: MetadataImage, durable_offset: int) ->
     readable_offset = max(stored.log_end_offset, image.offset + 1)
     if readable_offset < durable_offset:
         raise KafkaStorageError(
-            f"{stored.directory} is damaged: metadata up to offset {durable_offset} was durable, but only up "
-            f"to {readable_offset} can be read; restore it, or accept the loss by removing "
+            f"{stored.folder.path} is damaged: metadata up to offset {durable_offset} was durable, but only "
+            f"up to {readable_offset} can be read; restore it, or accept the loss by removing "
             f"{names.RECOVERY_POINTS}"
         )
     if stored.log_end_offset > image.offset + 1 and stored.log_start_offset > image.offset + 1:
@@ -95,7 +95,7 @@ def _decoded(batch: memoryview) -> list[StoredBatch]:
 def _encoded_batches_from(stored: Log, offset: int, end_offset: int) -> Iterator[memoryview]:
     while offset < end_offset:
         try:
-            chunk = stored.read(offset, READ_BYTES, upto_offset=end_offset)
+            chunk = stored.reader.read(offset, READ_BYTES, upto_offset=end_offset)
         except CorruptMessageError as error:
             raise KafkaStorageError(f"the metadata log is unreadable: {error}") from error
         for buffer in chunk.data:

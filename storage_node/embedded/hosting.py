@@ -64,7 +64,9 @@ class GuestRead:
         piece = self.piece
         try:
             data: Sequence[Buffer]
-            data, next_offset = self.log.read(piece.offset, piece.max_bytes, upto_offset=self.upto_offset)
+            data, next_offset = self.log.reader.read(
+                piece.offset, piece.max_bytes, upto_offset=self.upto_offset
+            )
             piece.found = piece.digest(data)
             # nothing below the end: a gap that compaction has left
             piece.next_offset = next_offset if data else self.upto_offset
@@ -277,8 +279,7 @@ class Hosting:
         """Errors: see GuestHost."""
         partition, log = self._to_append(key, leader_epoch)
         check_in_sync(partition)
-        if log.files.room is not None:
-            log.files.room.check()
+        log.folder.files.check_room()
 
     def _to_append(self, key: PartitionKey, leader_epoch: int) -> tuple[Partition, Log]:
         led = self._led.get(key)

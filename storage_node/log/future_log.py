@@ -58,14 +58,14 @@ class FutureLog:
         what its log starts with, or has begun anew for a gap that would pass for one of compaction."""
         source = self.source
         is_whole = not source.recovery.has_loss and source.log_start_offset <= source.log_end_offset
-        return is_whole and source.cleaning is None
+        return is_whole and source.compaction.running is None
 
     @property
     def is_close(self) -> bool:
         """Whether so little is missing that the owner may copy it itself."""
         if self.log is None or self._cut_to != _UNCUT or self.end_offset < self.source.log_start_offset:
             return False
-        return self.source.bytes_about(self.end_offset, self.source.log_end_offset) <= STEP_BYTES
+        return self.source.reader.bytes_about(self.end_offset, self.source.log_end_offset) <= STEP_BYTES
 
     def was_cut(self, end_offset: int) -> None:
         """The log lost what lay from `end_offset` on."""
@@ -101,7 +101,7 @@ class FutureLog:
         self._align(log)
         while self._copy_piece(log, source.log_end_offset):
             pass
-        log.succeed(source)
+        log.adopt_state(source)
         log.flush()
         return log
 
@@ -135,7 +135,7 @@ class FutureLog:
         offset = log.log_end_offset
         if offset >= upto_offset:
             return False
-        for piece in self.source.read(offset, STEP_BYTES, upto_offset=upto_offset).data:
+        for piece in self.source.reader.read(offset, STEP_BYTES, upto_offset=upto_offset).data:
             base_offset = read_batch_header(piece).base_offset
             if base_offset < offset and not log.size_bytes:  # the log starts inside of a batch
                 log.truncate_fully_and_start_at(base_offset, log.log_start_offset)

@@ -127,6 +127,16 @@ class GuardedFiles:
         self.fuse = fuse
         self.room = room
 
+    @property
+    def full(self) -> str | None:
+        """Why the disk has no room for records, or None."""
+        return None if self.room is None else self.room.full
+
+    def check_room(self) -> None:
+        """Errors: DiskFullError if the disk has no room for records."""
+        if self.room is not None and self.room.full is not None:
+            self.room.check()
+
     def open(self, path: str, *, create: bool = False) -> File:
         """See files.Files."""
         return GuardedFile(self.guarded(path, _opened, self._files, path, create), self)

@@ -53,7 +53,7 @@ def set_aside(log: Log, log_dir: LogDir) -> str:
     tail = f".{log.topic_id.hex()}{names.STRAY_FOLDER}"
     path = f"{log_dir.path}/{str(log.topic_partition)[: 255 - len(tail)]}{tail}"
     with contextlib.suppress(KafkaStorageError):  # the dir is offline then; the next start does it again
-        log_dir.files.rename(log.directory, path)
+        log_dir.files.rename(log.folder.path, path)
         log_dir.files.fsync_directory(log_dir.path)
     return path
 
@@ -92,7 +92,7 @@ def _age(task: LoadTask) -> tuple[bool, int, int, int, bool]:
     is_listed = task.topic_partition in task.log_dir.recovery_points
     return (
         not _was_never_made(task),
-        log.latest_epoch,
+        log.epochs.latest_epoch,
         log.log_end_offset,
         log.log_start_offset,
         is_listed,

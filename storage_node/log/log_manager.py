@@ -289,7 +289,7 @@ class LogManager:
             task = self._checkpoint_of(target)
             task.note(log)
             task.write()
-            target.files.rename(log.directory, path)
+            target.files.rename(log.folder.path, path)
             target.files.fsync_directory(target.path)
         except KafkaStorageError:
             self._checkpoint_of(target).run_now()
@@ -357,8 +357,8 @@ class LogManager:
         """
         (log,) = self._set_aside([topic_partition], names.STRAY_FOLDER)
         log.close_abruptly()
-        self.set_aside.append(log.directory)
-        return log.directory
+        self.set_aside.append(log.folder.path)
+        return log.folder.path
 
     def find_strays(self, is_expected: Callable[[TopicPartition, bytes], bool]) -> list[TopicPartition]:
         """Partitions here that `is_expected(partition, topic id)` denies."""
@@ -422,7 +422,7 @@ class LogManager:
         what a move has left of a log that is elsewhere must not be taken for that of a later one."""
         offsets, homes = log_dir.cleaner_offsets, self._homes
         mine = {name: self.logs[name] for name in offsets if name in self.logs and homes[name] is log_dir}
-        is_lower = any(log.cleaner_offset != offsets[name] for name, log in mine.items())
+        is_lower = any(log.compaction.cleaner_offset != offsets[name] for name, log in mine.items())
         if is_lower or any(homes.get(name, log_dir) is not log_dir for name in log_dir.recovery_points):
             self._checkpoint_of(log_dir).run_now()
 
@@ -450,7 +450,7 @@ class LogManager:
             if rival.log_dir is log_dir:
                 task.keep(topic_partition)
         for topic_partition, log in self.logs.items():
-            if only_starts and not log.wanted_start_offset:
+            if only_starts and not log.start.pending_offset:
                 continue  # thousands of logs must not hold up whoever waits for one
             if self._homes[topic_partition] is log_dir and topic_partition not in self._going:
                 task.note(log)
@@ -474,7 +474,7 @@ class LogManager:
             # Bound: a folder name has at most 255 bytes; Kafka cuts the topic's name the same way.
             tail = f".{self._new_uuid().hex()}{suffix}"
             path = f"{log_dir.path}/{str(name)[: 255 - len(tail)]}{tail}"
-            log_dir.files.rename(log.directory, path)
+            log_dir.files.rename(log.folder.path, path)
             log.moved_to(path)
             log.on_truncate = None
             del self.logs[name], self._homes[name]
@@ -491,7 +491,7 @@ class LogManager:
     def _check_topic_id(self, log: Log, topic_id: bytes) -> None:
         """An empty log without an id is a creation that a crash cut short, and is adopted."""
         if log.topic_id == NO_TOPIC_ID and log.log_end_offset == 0:
-            write_topic_id(self._homes[log.topic_partition].files, log.directory, topic_id)
+            write_topic_id(self._homes[log.topic_partition].files, log.folder.path, topic_id)
             log.topic_id = topic_id
         if log.topic_id != topic_id:
             raise KafkaStorageError(

@@ -142,11 +142,11 @@ class CheckpointTask:
 
     def note(self, log: Log) -> None:
         """They shall say what holds for `log` now."""
-        name, start = log.topic_partition, log.wanted_start_offset
+        name, start = log.topic_partition, log.start.pending_offset
         self.recovery_points[name] = log.recovery_point
         self.high_watermarks[name] = log.high_watermark
-        if log.cleaner_offset is not None:
-            self.cleaner_offsets[name] = log.cleaner_offset
+        if log.compaction.cleaner_offset is not None:
+            self.cleaner_offsets[name] = log.compaction.cleaner_offset
         if start:
             self.log_start_offsets[name] = start
         if start > log.log_start_offset:

@@ -14,8 +14,8 @@ from ...runtime.files.file_layer import read_file
 from . import names
 from .batches import walk_headers
 from .checkpoints import CorruptFileError
+from .markers import read_marker
 from .producer_snapshot import parse_producer_snapshot
-from .producer_states import read_marker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -13,10 +13,8 @@ import heapq
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...protocol.errors import InvalidTxnStateError, KafkaError
+from ...protocol.errors import InvalidTxnStateError
 from ...protocol.model import NO_OFFSET
-from ...protocol.records.codec import active_codec
-from ...protocol.records.control import EndTransaction, decode_control
 from ...protocol.records.header import CONTROL_BIT, TRANSACTIONAL_BIT
 from ...runtime.config import MAX_LONG
 from .producer_state import MAX_SEQUENCE, Producer, WrittenBatch, last_sequence_of
@@ -26,7 +24,8 @@ from .verification import NO_GUARD, NO_TRANSACTION, UNCHECKED, Verifications
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...protocol.records.header import BatchHeader, Buffer
+    from ...protocol.records.control import EndTransaction
+    from ...protocol.records.header import BatchHeader
     from .producer_snapshot import ProducerState
 
 # Bound: producers of one log, some 700 bytes each; beyond, the one that was silent longest is forgotten, as
@@ -259,15 +258,10 @@ class ProducerStates:
             return OpenTransaction(producer_id, first_offset, self._producers[producer_id].timestamp_ms)
         return None
 
-
-def read_marker(batch: Buffer, header: BatchHeader) -> EndTransaction | None:
-    """What a control batch with a producer id says; None if it ends nothing: it was emptied by compaction, or
-    is of a later version."""
-    if not header.record_count:
-        return None
-    try:
-        record = active_codec().decode(batch)[0]
-        found = decode_control(record.key, record.value)
-    except KafkaError:
-        return None
-    return found if isinstance(found, EndTransaction) else None
+    def check_invariants(self, end_offset: int) -> None:
+        for first_offset, producer_id in self._open.items():
+            producer = self._producers.get(producer_id)
+            assert producer is not None, f"producer {producer_id} with an open transaction was forgotten"
+            assert producer.transaction_first_offset == first_offset, "two open transactions of one producer"
+            assert first_offset < end_offset, "a transaction starts above the log end offset"
+        assert list(self._open) == sorted(self._open), "open transactions are not in order"

@@ -15,7 +15,7 @@ from ...protocol.errors import KafkaStorageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .log_start import LogStart
+    from .log import Log
     from .segment import Segment
 
 # Bound: segments of one removal: large files take long, and the work behind it must not wait for hundreds.
@@ -49,7 +49,7 @@ class RetiredSegments:
     def __len__(self) -> int:
         return len(self._fresh) + len(self._waiting)
 
-    def add(self, log: LogStart, segments: Sequence[Segment]) -> None:
+    def add(self, log: Log, segments: Sequence[Segment]) -> None:
         """Segments that have left `log`; their names are taken away already."""
         self._fresh += [(log.config.file_delete_delay_ms, segment) for segment in segments]
 

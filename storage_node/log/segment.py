@@ -18,8 +18,8 @@ from . import names, offset_index, time_index
 from .batch_starts import BatchStart, NewestStarts, RunEnds
 from .batches import scan_batches, walk_headers
 from .index_files import index_size_fault, write_index
+from .markers import read_marker
 from .offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
-from .producer_states import read_marker
 from .time_index import TimeIndex
 from .transaction_index import TransactionIndex, parse_transaction_index
 

@@ -113,6 +113,12 @@ class Tail:
     def __len__(self) -> int:
         return len(self._entries) - self._first
 
+    @property
+    def end_offset(self) -> int | None:
+        """The offset after the newest batch; None without any."""
+        entry = self._entries[-1] if self._entries else None
+        return None if entry is None else entry.next_offset
+
     def add(self, base_offset: int, next_offset: int, pieces: Sequence[Buffer], size_bytes: int) -> None:
         """The batch that was just appended, `size_bytes` in all. Its memory must not change any more, unless
         it is a bytearray's, which is copied."""

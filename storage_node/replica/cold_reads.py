@@ -53,7 +53,7 @@ class ColdRead:
     held_bytes: int = 0  # what it counts for in the bound
 
     def __post_init__(self) -> None:
-        self.leader_epoch, self.cuts = self.partition.leader_epoch, self.log.cuts
+        self.leader_epoch, self.cuts = self.partition.leader_epoch, self.log.reader.invalidations
 
     @property
     def place(self) -> _Place:
@@ -68,13 +68,13 @@ class ColdRead:
         return (
             partition.log is self.log
             and partition.leader_epoch == self.leader_epoch
-            and self.log.cuts == self.cuts
+            and self.log.reader.invalidations == self.cuts
         )
 
     def run(self) -> None:
         """Read from the disk. What goes wrong stays here."""
         try:
-            self.run_found = self.log.read_one_run(
+            self.run_found = self.log.reader.read_one_run(
                 self.offset, self.max_bytes, upto_offset=self.upto_offset, ahead_bytes=self.ahead_bytes
             )
         except KafkaError as error:

@@ -127,7 +127,7 @@ class DiskTrouble:
         """A flush found no room for what it had to write: it is asked for again by the next tick."""
         assert partition.log is not None, "only an online partition is flushed"
         partition.is_flushing = False
-        partition.log.abandon_flush()
+        partition.log.flusher.abandon()
         self.note_full()
         self._replicas.fetchers.may_cut(now_ms)
         self._replicas.end_retirement(partition, now_ms)

@@ -296,7 +296,7 @@ class FetchHandler:
             log.log_start_offset,
             frame_count,
             preferred_read_replica=item.preferred,
-            aborted=log.aborted_in(entry.fetch_offset, data) if item.is_committed and data else (),
+            aborted=log.reader.aborted_in(entry.fetch_offset, data) if item.is_committed and data else (),
         )
         return answer, data
 
@@ -359,7 +359,7 @@ def _is_behind(item: _Wanted, answer: FetchPartitionResponse) -> bool:
 
 def _readable_bytes(log: Log, entry: FetchPartition, end_offset: int) -> int:
     """About how many bytes the entry could get now; at least 1."""
-    available = log.bytes_about(entry.fetch_offset, end_offset)
+    available = log.reader.bytes_about(entry.fetch_offset, end_offset)
     return max(1, min(available, entry.max_bytes))
 
 

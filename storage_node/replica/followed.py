@@ -66,7 +66,7 @@ class Followed:
         """Whether this log begins behind records that it never had: somebody who may send some of them again
         would not be known."""
         log = self.partition.log
-        if log is None or self.has_producers or not log.producers.is_empty:
+        if log is None or self.has_producers or not log.producers.states.is_empty:
             return False
         return log.log_end_offset == log.log_start_offset > 0
 

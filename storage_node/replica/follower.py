@@ -204,7 +204,7 @@ class ReplicaFetcher:
             log.log_end_offset,
             self._limits.max_bytes,
             followed.leader_epoch,
-            log.latest_epoch,
+            log.epochs.latest_epoch,
             log.log_start_offset,
             followed.wants_producers,
         )
@@ -296,12 +296,13 @@ class ReplicaFetcher:
         partition = followed.partition
         log = partition.log
         assert log is not None, "only an online partition follows"
-        if data and log.begins_inside(data[0]):
-            if partition.is_flushing or self._replicas.is_checkpointing or log.stop_cleaning():
+        if data and log.start.is_inside(data[0], log.log_end_offset):
+            if partition.is_flushing or self._replicas.is_checkpointing or log.compaction.abort():
                 self._delay(followed, now_ms)
                 return
             base_offset = read_batch_header(data[0]).base_offset
-            log.keep_producers_at(base_offset)  # Order: first, so that a full disk has changed nothing
+            # Order: first, so that a full disk has changed nothing
+            log.producers.move_snapshot_to(base_offset)
             self._restart(partition, base_offset, log.log_start_offset)
         for piece in data:
             try:
@@ -326,7 +327,7 @@ class ReplicaFetcher:
         log = followed.partition.log
         assert log is not None, "only an online partition follows"
         if followed.wants_producers:
-            log.take_producers(snapshot)
+            log.restore_producers(snapshot)
             followed.has_producers = True
         followed.failures = 0
         followed.leader_watermark, followed.leader_start = answer.high_watermark, answer.log_start_offset
@@ -417,7 +418,7 @@ class ReplicaFetcher:
         partition, cut = followed.partition, followed.cut
         assert cut is not None, "there is a reason to cut"
         assert partition.log is not None, "only an online partition is cut"
-        if partition.is_flushing or self._replicas.is_checkpointing or partition.log.stop_cleaning():
+        if partition.is_flushing or self._replicas.is_checkpointing or partition.log.compaction.abort():
             return
         old_end, watermark = partition.log.log_end_offset, partition.high_watermark
         try:

@@ -64,9 +64,9 @@ class OffsetLookup:
             timestamp_ms = search.entry.timestamp
             try:
                 if timestamp_ms == MAX_TIMESTAMP:
-                    search.found = search.log.max_timestamp_offset()
+                    search.found = search.log.reader.max_timestamp_offset()
                 else:
-                    search.found = search.log.offset_for_timestamp(timestamp_ms)
+                    search.found = search.log.reader.offset_for_timestamp(timestamp_ms)
             except KafkaError as error:
                 search.error = error
 

@@ -78,7 +78,7 @@ class LogCleaner:
             wall_ms,
             pace,
         )
-        partition.log.cleaning = cleaning
+        partition.log.compaction.running = cleaning
         job = CleaningJob(partition, cleaning, now_ms)
         self._jobs.append(job)
         return job
@@ -88,9 +88,9 @@ class LogCleaner:
         self._jobs.remove(job)
         partition, cleaning = job.partition, job.cleaning
         log = cleaning.log
-        log.cleaning = None
+        log.compaction.running = None
         if error is None:
-            log.cleaner_offset = cleaning.end_offset
+            log.compaction.cleaner_offset = cleaning.end_offset
             self._last, self._last_took_ms = job, now_ms - job.begun_ms
         elif isinstance(error, DiskFullError) or (isinstance(error, KafkaStorageError) and log.is_offline):
             self._replicas.disk_failed(partition, error, now_ms)
@@ -114,7 +114,7 @@ class LogCleaner:
         by_dir: dict[str, int] = {}
         for partition in self._set_aside:
             assert partition.log is not None, "it was cleaned"
-            by_dir[partition.log.log_dir] = by_dir.get(partition.log.log_dir, 0) + 1
+            by_dir[partition.log.folder.log_dir] = by_dir.get(partition.log.folder.log_dir, 0) + 1
         return {
             "max-dirty-percent": int(100 * self._max_dirty_ratio),
             "time-since-last-run-ms": now_ms - self._last_run_ms,
@@ -138,7 +138,7 @@ class LogCleaner:
             log = partition.log
             if log is None or not partition.is_online or not log.config.is_compacted:
                 continue
-            if log.cleaning is not None or partition in self._set_aside:
+            if log.compaction.running is not None or partition in self._set_aside:
                 continue
             if log.full is not None or self._replicas.moves.of(partition.key) is not None:
                 continue  # what it writes needs room; and a copy is not to change under whoever makes it

@@ -63,7 +63,7 @@ class LogStarts:
     def want(self, partition: Partition, offset: int) -> None:
         """The log of an online partition shall start at `offset`, which its high watermark has reached."""
         assert partition.log is not None, "only an online partition has a start"
-        if partition.log.want_start(offset):
+        if partition.log.request_start_offset(offset):
             self._ask()
 
     # --- checkpoints -----------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class LogStarts:
                 continue
             elif (
                 partition.log.drop_segments_below(partition.log.log_start_offset, _TRIMMED_SEGMENTS)
-                or partition.log.has_dropped  # by a flush that there was no room for
+                or partition.log.has_dropped_segments  # by a flush that there was no room for
             ):
                 partition.is_flushing = True
                 self._replicas.effects.append(FlushLog(partition, is_awaited=False))

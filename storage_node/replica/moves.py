@@ -54,7 +54,7 @@ class Moves:
         self.cancel(partition.key)
         self._moves[partition.key] = FutureLog(partition.log, target, self._manager.unique())
         self._idle[partition.key] = None
-        partition.log.stop_cleaning()
+        partition.log.compaction.abort()
         self._note(partition, f"moves to {target.path}")
         self.go_on(now_ms)
 

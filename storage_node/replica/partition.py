@@ -156,7 +156,7 @@ class Partition:
     @property
     def is_busy(self) -> bool:
         """Whether a flush or a cleaning is under way: no segment of its log may go."""
-        return self.is_flushing or (self.log is not None and self.log.cleaning is not None)
+        return self.is_flushing or (self.log is not None and self.log.compaction.running is not None)
 
     def configured(self) -> None:
         """Take over what the log's config says; call it after each change of that config."""
@@ -394,7 +394,7 @@ class Partition:
     def _drop_tail(self) -> None:
         """Nobody will read it here any more: give its memory back."""
         if self.log is not None:
-            self.log.drop_tail()
+            self.log.reader.drop_tail()
 
     def check(self) -> None:
         """Assert the laws of this object."""

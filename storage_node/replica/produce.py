@@ -201,7 +201,7 @@ class ProduceHandler:
             return NO_GUARD, name  # the append says what is wrong
         if not (transaction.adds or self._verifier.is_enabled):
             return UNCHECKED, name
-        guard = log.producers.begin_verification(
+        guard = log.producers.states.begin_verification(
             header.producer_id,
             header.producer_epoch,
             header.base_sequence,

@@ -45,5 +45,5 @@ class ProducerExpiry:
             partition = self._replicas.partitions.get(self._to_check.popleft())
             left -= _LOG_WEIGHT
             if partition is not None and partition.log is not None and partition.is_online:
-                left -= len(partition.log.producers)
-                partition.log.expire_producers(wall_ms - config.producer_id_expiration_ms)
+                left -= len(partition.log.producers.states)
+                partition.log.producers.states.expire(wall_ms - config.producer_id_expiration_ms)

@@ -91,7 +91,7 @@ class RecordReader:
             # else its segment was deleted under the read: look again
         most = self._file_bytes
         # Order: pages that are dropped behind their reader must not be waiting to be sent.
-        found = log.read_cached(
+        found = log.reader.read_cached(
             offset,
             limit,
             upto_offset=upto_offset,

@@ -247,7 +247,7 @@ class ReplicaFetchHandler:
             if epoch == NO_EPOCH:
                 raise OffsetOutOfRangeError(f"epoch {asked.last_fetched_epoch} is newer than any in the log")
             # What this log has deleted with its epochs may be something else there, and nobody can tell.
-            is_older = asked.last_fetched_epoch < log.oldest_epoch
+            is_older = asked.last_fetched_epoch < log.epochs.oldest_epoch
             is_unknown = is_older and asked.log_start_offset < log.log_start_offset
             if epoch < asked.last_fetched_epoch or end_offset < offset or is_unknown:
                 return epoch, end_offset
@@ -272,7 +272,9 @@ class ReplicaFetchHandler:
             if self._is_throttled(partition, session.replica_id, now_ms):
                 continue  # its next fetch comes when this one has waited long enough
             if asked.fetch_offset < log.log_end_offset:
-                found += 1 if min_bytes <= 1 else log.bytes_about(asked.fetch_offset, log.log_end_offset)
+                found += (
+                    1 if min_bytes <= 1 else log.reader.bytes_about(asked.fetch_offset, log.log_end_offset)
+                )
                 if found >= min_bytes:
                     return True
             elif _is_told(entry, partition, log):
@@ -378,7 +380,7 @@ class ReplicaFetchHandler:
             return _Told(answer, [], is_reaction_due=True)
         if asked.wants_producers:
             answer = FetchPartitionResponse(0, watermark, end, start, 1, has_producers=True)
-            return _Told(answer, [log.producers_before(asked.fetch_offset)], is_reaction_due=True)
+            return _Told(answer, [log.producers.snapshot_before(asked.fetch_offset)], is_reaction_due=True)
         data: list[Buffer] | None = []
         limit = max(min(asked.max_bytes, max_bytes), 0)
         is_throttled = self._is_throttled(partition, session.replica_id, now_ms)

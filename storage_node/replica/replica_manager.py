@@ -220,7 +220,7 @@ class ReplicaManager:
 
     def _keep_newest(self, log: Log | None) -> None:
         if log is not None and self._tails is not None:
-            log.tail = Tail(self._tails)
+            log.reader.tail = Tail(self._tails)
 
     def take_log(self, partition: Partition, log: Log, now_ms: int) -> None:
         """The partition has moved: its log is another one, with the same records."""
@@ -288,7 +288,7 @@ class ReplicaManager:
             partition.remove()
             self.changed.append(partition.key)
         # a flush or a cleaning names the folder that deletion renames, so it comes back first
-        busy = [p for p in online if p.is_flushing or (p.log is not None and p.log.stop_cleaning())]
+        busy = [p for p in online if p.is_flushing or (p.log is not None and p.log.compaction.abort())]
         self._retiring |= {p.topic_partition: p for p in busy}
         self._delete([p.topic_partition for p in online if p not in busy])
 

@@ -28,7 +28,7 @@ from ...protocol.messages.transactions import (
 )
 from ...protocol.records.control import EndTransaction
 from ...protocol.records.settings import INT16_MAX, INT32_MAX, INT64_MAX
-from ..log.log_producers import encode_marker
+from ..log.markers import encode_marker
 from .appending import Acked, append_to_leader
 from .delayed_entries import DelayedEntries, Waiting
 from .partition import ACKS_ALL
@@ -231,7 +231,7 @@ class TransactionsHandler:
                 each.coordinator_epoch,
                 each.transaction_first_offset,
             )
-            for each in log.producers.all()
+            for each in log.producers.states.all()
         )
         return PartitionProducers(topic, index, NO_ERROR, active)
 

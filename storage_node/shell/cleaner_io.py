@@ -97,7 +97,7 @@ class CleanerThreads:
             await self._workers.clean(cleaning.index)
             while await self._workers.clean(cleaning.rewrite):
                 cleaning.install()
-                cleaning.log.hand_over(await self._workers.clean(cleaning.settle))
+                cleaning.log.delete_retired(await self._workers.clean(cleaning.settle))
         except HeadraceError as found:
             error = found
         self._core.cleaned(job, error, monotonic_ms())

@@ -46,8 +46,8 @@ def clean(log: Log, *, wall_ms: int = NOW, map_bytes: int = MANY_KEYS, buffer_by
     job.index()
     while job.rewrite():
         job.install()
-        log.hand_over(job.settle())
-    log.cleaner_offset = job.end_offset
+        log.delete_retired(job.settle())
+    log.compaction.cleaner_offset = job.end_offset
     return job
 
 

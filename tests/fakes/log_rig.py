@@ -92,7 +92,7 @@ def filled(files: Files, **keys: Any) -> LogManager:
     log = manager.create(TP, bytes(range(16)), manager.defaults, is_new=True)
     for number in range(5):
         append(log, batch(tag=str(number), size=200))
-    assert log.segment_count == 5
+    assert len(log.segments) == 5
     log.flush()
     return manager
 
@@ -107,7 +107,7 @@ def read_all(log: Log, *, offset: int | None = None, max_bytes: int = 1 << 20) -
     at = log.log_start_offset if offset is None else offset
     batches: list[bytes] = []
     while at < log.log_end_offset:
-        found = log.read(at, max_bytes, upto_offset=log.log_end_offset)
+        found = log.reader.read(at, max_bytes, upto_offset=log.log_end_offset)
         assert found.next_offset > at, f"no progress at {at}"
         for data in found.data:
             batches += split(bytes(data))
@@ -132,7 +132,7 @@ def keys_of(batches: list[bytes]) -> list[tuple[int, bytes | None]]:
 
 
 def check_dense(log: Log) -> list[bytes]:
-    """All batches of the log; they must follow each other from its start to its end, CRC and all."""
+    """All batches of the log, which must be dense and sound from start to end; its invariants must hold."""
     batches = read_all(log)
     expected = None
     for data in batches:
@@ -140,4 +140,5 @@ def check_dense(log: Log) -> list[bytes]:
         assert expected in (None, header.base_offset), f"{header.base_offset} where {expected} follows"
         expected = header.next_offset
     assert expected in (None, log.log_end_offset)
+    log.check()
     return batches

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.control import EndTransaction, decode_control
 from headrace.protocol.records.header import assigned_prefix, read_batch_header
-from headrace.storage_node.log.log_producers import encode_marker
+from headrace.storage_node.log.markers import encode_marker
 from log_rig import NOW, batch, read_all
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def transactional(producer_id: int, sequence: int, count: int = 1, *, epoch: int
 def verified(log: Log, data: bytes, *, bumps_epoch: bool = True) -> int:
     """Append a transactional batch as after the coordinator's yes; its base offset."""
     header = read_batch_header(data)
-    guard = log.producers.begin_verification(
+    guard = log.producers.states.begin_verification(
         header.producer_id, header.producer_epoch, header.base_sequence, NOW, bumps_epoch=bumps_epoch
     )
     return log.append_as_leader(data, leader_epoch=0, wall_ms=NOW, guard=guard).base_offset
@@ -128,8 +128,8 @@ def check_producers(log: Log, truth: Truth | None = None, *, was_loaded: bool = 
     compaction any but the last. One that was loaded from a snapshot has forgotten which markers were not
     committed, but what they say is decided."""
     truth = truth_of(read_all(log)) if truth is None else truth
-    assert {each.producer_id for each in log.producers.all()} == truth.producers.keys()
-    for each in log.producers.all():
+    assert {each.producer_id for each in log.producers.states.all()} == truth.producers.keys()
+    for each in log.producers.states.all():
         known = truth.producers[each.producer_id]
         assert (each.epoch, each.coordinator_epoch, each.transaction_first_offset) == (
             known.epoch,
@@ -138,7 +138,7 @@ def check_producers(log: Log, truth: Truth | None = None, *, was_loaded: bool = 
         )
         found = [(batch.first_sequence, batch.last_sequence, batch.first_offset) for batch in each.batches]
         assert found[-1:] == known.batches[-1:]
-        if log.has_gaps:
+        if log.compaction.has_gaps:
             assert set(found) <= set(known.batches)
         else:
             assert found == known.batches[len(known.batches) - len(found) :]
@@ -163,7 +163,7 @@ def _check_aborted(log: Log, truth: Truth) -> None:
         told = [
             # found again after compaction, it begins with the first batch that was left of it
             next((producer, first) for producer, first, end, _ in truth.ended if producer == who and at < end)
-            for who, at in log.aborted_between(offset, upto)
+            for who, at in log.reader.aborted_between(offset, upto)
         ]
         assert len(set(told)) == len(told)
         assert set(told) <= truth.aborted_between(offset, upto)

@@ -137,7 +137,7 @@ class Replicas:
     def values(self, node: int) -> list[bytes | None]:
         """Everything in a node's log, whoever leads."""
         log = self.partition(node).log
-        data = log.read(log.log_start_offset, 1 << 30, upto_offset=log.log_end_offset).data
+        data = log.reader.read(log.log_start_offset, 1 << 30, upto_offset=log.log_end_offset).data
         return [value for _, value in values_of(data)]
 
     def produce(self, *values: bytes, acks: int = -1, node: int | None = None, **facts: Any) -> FakeRequest:

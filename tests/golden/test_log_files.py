@@ -78,16 +78,16 @@ def test_a_clean_folder_of_kafka_is_taken_over_as_it_is(disk: FakeFiles) -> None
         16,
     )
     assert checkpoints.uuid_text(log.topic_id) == "FD7n7bCwR-K5jNTQm-lJyQ"
-    assert (log.latest_epoch, log.end_offset_for_epoch(0)) == (0, (0, 16))
+    assert (log.epochs.latest_epoch, log.end_offset_for_epoch(0)) == (0, (0, 16))
     assert [name[:20] for name in disk.listdir("/d/golden-0") if name.endswith(".snapshot")] == [
         f"{offset:020d}" for offset in (13, 16)
     ]
-    assert format_producer_snapshot(log.producers.to_snapshot()) == disk.content(
+    assert format_producer_snapshot(log.producers.states.to_snapshot()) == disk.content(
         f"/d/golden-0/{16:020d}.snapshot"
     )
-    assert log.aborted_between(0, 16) == log.aborted_between(12, 13) == ((1, 12),)
-    assert log.aborted_between(0, 12) == log.aborted_between(14, 16) == ()
-    assert log.offset_for_timestamp(1_700_000_005_001) == (6, 1_700_000_006_000, 0)
+    assert log.reader.aborted_between(0, 16) == log.reader.aborted_between(12, 13) == ((1, 12),)
+    assert log.reader.aborted_between(0, 12) == log.reader.aborted_between(14, 16) == ()
+    assert log.reader.offset_for_timestamp(1_700_000_005_001) == (6, 1_700_000_006_000, 0)
     assert b"".join(read_all(log)) == b"".join(
         (KAFKA / "golden-0" / f"{base:020d}.log").read_bytes() for base in (0, 13)
     )

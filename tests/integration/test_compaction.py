@@ -105,7 +105,9 @@ def log_of(rig: Rig) -> Log:
 
 def is_clean(rig: Rig) -> bool:
     log = log_of(rig)
-    return log.cleaning is None and log.cleaner_offset == log.segments[-1].base_offset > 0
+    return (
+        log.compaction.running is None and log.compaction.cleaner_offset == log.segments[-1].base_offset > 0
+    )
 
 
 @pytest.mark.parametrize("crash", [False, True])
@@ -209,7 +211,7 @@ def test_damage_sets_a_partition_aside_and_the_others_go_on(tmp_path: Path) -> N
             assert "CRC" in rig.node.status()["uncleanable_partitions"]["t-0"]
             assert rig.node.status()["metrics"]["uncleanable-partitions-count"] == {str(tmp_path / "d0"): 1}
             logs = {p.key[1]: p.log for p in rig.core.replicas.partitions.values()}
-            await until(lambda: (logs[1].cleaner_offset or 0) >= 8)
+            await until(lambda: (logs[1].compaction.cleaner_offset or 0) >= 8)
             client = await rig.client()
             assert (await client.fetch(topic_id, 10))[1]
 

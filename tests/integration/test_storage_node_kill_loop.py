@@ -141,7 +141,7 @@ class Writer:
         assert offset == 0
         numbers = []
         while offset < log.log_end_offset:
-            run = log.read(offset, 1 << 20, upto_offset=log.log_end_offset)
+            run = log.reader.read(offset, 1 << 20, upto_offset=log.log_end_offset)
             for data in run.data:
                 view = memoryview(data)
                 while len(view):
@@ -157,12 +157,12 @@ class Writer:
             values = [f"{self.name}/{number}/{part}".encode().ljust(200, b".") for part in range(2)]
             assert found.get(base_offset) == values, f"{self.name}: batch {number} at {base_offset}"
         for at_ms in random.Random(1).sample(sorted(self.acked), min(20, len(self.acked))):
-            hit = log.offset_for_timestamp(FIRST_MS + at_ms * STEP_MS)
+            hit = log.reader.offset_for_timestamp(FIRST_MS + at_ms * STEP_MS)
             assert hit is not None
             assert hit[0] == self.acked[at_ms]
-        for name in files.listdir(log.directory):
+        for name in files.listdir(log.folder.path):
             if name.endswith((".index", ".timeindex")):
-                entries = dump_file(files, f"{log.directory}/{name}", verify=True)
+                entries = dump_file(files, f"{log.folder.path}/{name}", verify=True)
                 assert not [entry.text() for entry in entries if entry.is_fault], name
 
 

@@ -67,7 +67,7 @@ def records_of(log: Log) -> Iterator[tuple[int, bytes | None, bytes | None]]:
     """(offset, key, value) of every record in the log, control records left out."""
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        found = log.read(offset, 1 << 20, upto_offset=log.log_end_offset)
+        found = log.reader.read(offset, 1 << 20, upto_offset=log.log_end_offset)
         for data in found.data:
             view = memoryview(data)
             while view:
@@ -121,7 +121,7 @@ def test_we_read_what_kafka_wrote_and_kafka_goes_on_after_us(tmp_path: Path) -> 
     by_kafka = [(f"{compression}-{number}".encode()) for compression in COMPRESSIONS for number in range(50)]
     assert [key for _, key, _ in records_of(log)] == by_kafka
     assert [offset for offset, _, _ in records_of(log)] == list(range(250))
-    epoch = log.latest_epoch
+    epoch = log.epochs.latest_epoch
     for compression in Compression:
         log.append_as_leader(batch(10, "ours", compression), leader_epoch=epoch, wall_ms=NOW)
     ours = [key for _, key, _ in records_of(log)][250:]
@@ -153,9 +153,9 @@ def test_recovery_of_kafkas_files_without_its_indexes(tmp_path: Path) -> None:
     log = open_log(folder / "t-0", was_clean=False)
     assert log.log_end_offset == 200
     assert [key for _, key, _ in records_of(log)] == [b"%d" % number for number in range(200)]
-    first = read_batch_header(log.read(0, 1, upto_offset=200).data[0])
+    first = read_batch_header(log.reader.read(0, 1, upto_offset=200).data[0])
     assert first.timestamp_type is TimestampType.LOG_APPEND_TIME
-    found = log.offset_for_timestamp(first.max_timestamp)
+    found = log.reader.offset_for_timestamp(first.max_timestamp)
     assert found is not None
     assert found[0] == 0
     log.close()

@@ -76,7 +76,7 @@ def write(log: Log, rounds: range) -> None:
             for key in range(KEYS):
                 value = None if (number + key) % 5 == 0 else b"%d" % number * 20
                 builder.append(NOW + number * 1000 + key, b"%d-%d" % (key, compression), value)
-            log.append_as_leader(builder.build(), leader_epoch=max(log.latest_epoch, 0), wall_ms=NOW)
+            log.append_as_leader(builder.build(), leader_epoch=max(log.epochs.latest_epoch, 0), wall_ms=NOW)
         log.high_watermark = log.log_end_offset
         log.roll(NOW)
 

@@ -65,7 +65,7 @@ class Compacted:
         elif what == "w":
             self.now_ms += RETENTION_MS
         elif what == "f":
-            log.expire_producers(self.now_ms + 1)
+            log.producers.states.expire(self.now_ms + 1)
         else:
             self._restart(is_orderly=what == "s")
         self.log.high_watermark = self.log.log_end_offset
@@ -101,10 +101,10 @@ class Compacted:
         if is_orderly:
             before.close()
         self.log = open_log(
-            before.files._files.restart(),
+            before.folder.files._files.restart(),
             was_clean=is_orderly,
             recovery_point=before.recovery_point,
-            cleaner_offset=before.cleaner_offset,
+            cleaner_offset=before.compaction.cleaner_offset,
             **KEYS,
         )
         assert self.log.log_end_offset == before.log_end_offset
@@ -131,8 +131,8 @@ class Compacted:
         """All of it, piece by piece."""
         log, offset, found = self.log, 0, []
         while offset < log.last_stable_offset:
-            read = log.read(offset, max_bytes, upto_offset=log.last_stable_offset)
-            aborted = AbortedTransactions(log.aborted_in(offset, read.data) if read.data else ())
+            read = log.reader.read(offset, max_bytes, upto_offset=log.last_stable_offset)
+            aborted = AbortedTransactions(log.reader.aborted_in(offset, read.data) if read.data else ())
             for view in map(memoryview, read.data):
                 while len(view):
                     header = read_batch_header(view)

@@ -87,10 +87,10 @@ class CompactedLog(RuleBasedStateMachine):
         plan = cleanable(self.log, self.now_ms)
         before = plan.first_dirty_offset
         clean(self.log, wall_ms=self.now_ms, map_bytes=slots * SLOT_BYTES, buffer_bytes=buffer_bytes)
-        assert self.log.cleaner_offset is not None
+        assert self.log.compaction.cleaner_offset is not None
         if plan.dirty_bytes:
-            assert before < self.log.cleaner_offset <= plan.end_offset, "a pass gets on"
-        self.clean_to = self.log.cleaner_offset
+            assert before < self.log.compaction.cleaner_offset <= plan.end_offset, "a pass gets on"
+        self.clean_to = self.log.compaction.cleaner_offset
         self._note_kept_tombstones()
 
     @rule(
@@ -108,7 +108,7 @@ class CompactedLog(RuleBasedStateMachine):
             self._die(mode)
         else:
             self.files.crash_at = None
-            self.clean_to = self.log.cleaner_offset or 0
+            self.clean_to = self.log.compaction.cleaner_offset or 0
             self._note_kept_tombstones()
 
     @rule(mode=st.sampled_from(["kill", "none", "all", 1, 2]))
@@ -133,12 +133,12 @@ class CompactedLog(RuleBasedStateMachine):
         self._forget_from(self.log.log_end_offset)
 
     def _open(self, files: FakeFiles, *, was_clean: bool) -> None:
-        point, cleaned = self.log.recovery_point, self.log.cleaner_offset
+        point, cleaned = self.log.recovery_point, self.log.compaction.cleaner_offset
         self.files = files
         self.log = open_log(files, was_clean=was_clean, recovery_point=point, cleaner_offset=cleaned, **KEYS)
         self.watermark = min(self.watermark, self.log.log_end_offset)
         self.log.high_watermark = self.watermark
-        self.clean_to = min(self.clean_to, self.log.cleaner_offset or 0)
+        self.clean_to = min(self.clean_to, self.log.compaction.cleaner_offset or 0)
 
     def _forget_from(self, end: int) -> None:
         self.written = [record for record in self.written if record.offset < end]
@@ -169,7 +169,7 @@ class CompactedLog(RuleBasedStateMachine):
                 assert kept_ms is not None, f"{record} went without a horizon"
                 assert self.now_ms >= kept_ms + RETENTION_MS, f"{record} went too early"
         uncleaned = max(self.clean_to, 0)
-        if self.log.cleaner_offset is not None and self.clean_to == self.log.cleaner_offset:
+        if self.clean_to == self.log.compaction.cleaner_offset:
             assert {
                 r.offset for r in self.written if r.offset >= max(uncleaned, self._dirty_end())
             } <= at.keys()
@@ -185,7 +185,7 @@ class CompactedLog(RuleBasedStateMachine):
         end = self.log.log_end_offset
         batches = read_all(self.log)
         for offset in range(0, end, 3):
-            found = self.log.read(offset, 1, upto_offset=end)
+            found = self.log.reader.read(offset, 1, upto_offset=end)
             assert found.next_offset > offset
             assert bytes(found.data[0]) in batches
 
@@ -193,7 +193,7 @@ class CompactedLog(RuleBasedStateMachine):
     @rule(back_ms=st.integers(0, 3_000))
     def look_up_a_time(self, back_ms: int) -> None:
         wanted = self.now_ms - back_ms
-        found = self.log.offset_for_timestamp(wanted)
+        found = self.log.reader.offset_for_timestamp(wanted)
         times = [
             (record.offset, record.timestamp)
             for data in read_all(self.log)

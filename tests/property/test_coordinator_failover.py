@@ -62,7 +62,9 @@ class Cluster:
         """The numbers in a node's log, in order."""
         log = self.replicas.partition(node).log
         found = []
-        for data in log.read(log.log_start_offset, 1 << 30, upto_offset=min(upto, log.log_end_offset)).data:
+        for data in log.reader.read(
+            log.log_start_offset, 1 << 30, upto_offset=min(upto, log.log_end_offset)
+        ).data:
             view = memoryview(data)
             while len(view):
                 size = 12 + int.from_bytes(view[8:12], "big")

@@ -150,8 +150,8 @@ def recovered(files: FakeFiles) -> list[bytes]:
     found = check_dense(log)
     epochs = [int.from_bytes(data[12:16], "big") for data in found]
     assert epochs == sorted(epochs)
-    assert log.latest_epoch >= max(epochs, default=-1)
-    append(log, batch(2, tag="h0", size=40), epoch=max(log.latest_epoch, 0))
+    assert log.epochs.latest_epoch >= max(epochs, default=-1)
+    append(log, batch(2, tag="h0", size=40), epoch=max(log.epochs.latest_epoch, 0))
     files = files.restart()
     manager = start(files)
     log = get(manager)

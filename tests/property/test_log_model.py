@@ -122,7 +122,7 @@ class LogMachine(RuleBasedStateMachine):
                 if self.offsets[number + 1] > limit or (expected and size > max_bytes):
                     break
                 expected.append(self.batches[number])
-        got = self.log.read(offset, max_bytes, upto_offset=limit)
+        got = self.log.reader.read(offset, max_bytes, upto_offset=limit)
         data = b"".join(map(bytes, got.data))
         assert len(data) == sum(map(len, expected))
         assert got.next_offset == (self.offsets[first + len(expected)] if expected else offset)
@@ -134,7 +134,7 @@ class LogMachine(RuleBasedStateMachine):
             for delta, found in enumerate(times):
                 if found >= time and expected is None:
                     expected = (self.offsets[number] + delta, found, self.epochs[number])
-        assert self.log.offset_for_timestamp(time) == expected
+        assert self.log.reader.offset_for_timestamp(time) == expected
 
     @rule()
     def look_up_the_largest_time(self) -> None:
@@ -144,14 +144,14 @@ class LogMachine(RuleBasedStateMachine):
             for delta, time in enumerate(times)
         ]
         best = min(everything, default=None)
-        assert self.log.max_timestamp_offset() == (best and (best[1], -best[0], best[2]))
+        assert self.log.reader.max_timestamp_offset() == (best and (best[1], -best[0], best[2]))
 
     @precondition(lambda self: self.batches)
     @rule(first=st.floats(0, 1, exclude_max=True), last=st.floats(0, 1))
     def count_bytes(self, first: float, last: float) -> None:
         begin, end = int(first * len(self.batches)), int(last * len(self.batches))
         expected = sum(map(len, self.batches[begin:end]))
-        assert self.log.bytes_between(self.offsets[begin], self.offsets[end]) == expected
+        assert self.log.reader.bytes_between(self.offsets[begin], self.offsets[end]) == expected
 
     @rule(epoch=st.integers(0, 12))
     def look_up_an_epoch(self, epoch: int) -> None:
@@ -215,7 +215,7 @@ def test_readers_see_whole_batches_below_their_limit(data: st.DataObject, count:
     end = log.log_end_offset
     offset = data.draw(st.integers(0, end))
     limit = data.draw(st.integers(0, end))
-    found = log.read(offset, data.draw(st.integers(0, 2000)), upto_offset=limit)
+    found = log.reader.read(offset, data.draw(st.integers(0, 2000)), upto_offset=limit)
     for piece in found.data:
         at = 0
         while at < len(piece):

@@ -138,7 +138,7 @@ class ProducersOfALog(RuleBasedStateMachine):
         """What was compacted is committed on all replicas; and of who wrote there and behind it, a cut leaves
         nothing to be known by."""
         end_offset = self.log.log_end_offset
-        return max(end_offset - back, 0) if self.log.cleaner_offset is None else end_offset
+        return max(end_offset - back, 0) if self.log.compaction.cleaner_offset is None else end_offset
 
     def reopen(self, files: FakeFiles, *, was_clean: bool, recovery_point: int) -> None:
         self.was_loaded = True
@@ -148,7 +148,7 @@ class ProducersOfALog(RuleBasedStateMachine):
             files,
             was_clean=was_clean,
             recovery_point=recovery_point,
-            cleaner_offset=self.log.cleaner_offset,
+            cleaner_offset=self.log.compaction.cleaner_offset,
             **KEYS,
         )
         self.log.high_watermark = min(high_watermark, self.log.log_end_offset)
@@ -187,7 +187,7 @@ class ProducersOfALog(RuleBasedStateMachine):
         found = self.files.restart() if seed is None else self.files.power_loss(seed)
         self.reopen(found, was_clean=False, recovery_point=recovery_point)
 
-    @precondition(lambda self: self.log.segment_count > 2)
+    @precondition(lambda self: len(self.log.segments) > 2)
     @rule()
     def compact(self) -> None:
         """All keys are the same, so most goes; what says where producers are stays."""

@@ -47,12 +47,12 @@ class Journal:
     def move_start(self, manager: LogManager, offset: int) -> None:
         """As a node does: wanted, written, seen."""
         self.wanted_start = offset
-        manager.logs[TP].want_start(offset)
+        manager.logs[TP].request_start_offset(offset)
         self.write(manager)
 
     def write(self, manager: LogManager) -> None:
         log = manager.logs[TP]
-        self.wanted_start = log.wanted_start_offset
+        self.wanted_start = log.start.pending_offset
         for task in manager.checkpoint_tasks(only_starts=True):
             task.run()
             for moved, start in task.wanted:
@@ -121,7 +121,7 @@ def follow_from_the_middle(manager: LogManager, journal: Journal) -> None:
     journal.seen_start = journal.written_end = journal.flushed_end = 21
     journal.is_cutting = False
     leader = leaders_batch()
-    assert log.begins_inside(leader)
+    assert log.start.is_inside(leader, log.log_end_offset)
     log.truncate_fully_and_start_at(20, log.log_start_offset)
     log.append_as_follower(leader)
     journal.written_end = log.log_end_offset

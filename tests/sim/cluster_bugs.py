@@ -267,8 +267,8 @@ def leaves_a_gap(patch: pytest.MonkeyPatch) -> None:
         *_, batch = split(data)
         header = read_batch_header(batch)
         self._append([batch], header, header.base_offset, header.last_offset, wall_ms)
-        if header.leader_epoch > self.latest_epoch:
-            self._note_epoch(header.leader_epoch, header.base_offset)
+        if header.leader_epoch > self.epochs.latest_epoch:
+            self.epochs.assign(header.leader_epoch, header.base_offset)
 
     patch.setattr(Log, "append_as_follower", append)
 

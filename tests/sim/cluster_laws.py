@@ -153,11 +153,12 @@ class Laws:
         assert epochs >= seen.epochs, f"MonotonicEpoch: {where} from {seen.epochs} back to {epochs}"
         is_new_leader = partition.is_leader and (not seen.is_leader or epochs[0] != seen.epochs[0])
         seen.epochs, seen.is_leader = epochs, partition.is_leader
-        was_cut = log.cuts != seen.cuts
+        log.check()
+        was_cut = log.reader.invalidations != seen.cuts
         self._check_start(seen, node, key, partition, log)
         if key[0] not in self._compacted:  # replicas are compacted each for itself, see compacting.py
             self._check_log(seen, key, log, where)
-        seen.cuts = log.cuts
+        seen.cuts = log.reader.invalidations
         if is_new_leader:
             self._check_new_leader(node, key, partition, log)
         watermark = partition.high_watermark
@@ -188,7 +189,7 @@ class Laws:
         place, start = (node.name, partition.key), log.log_start_offset
         if log.recovery.has_loss:
             return  # it lost its beginning, and begins anew
-        if log.cuts == seen.cuts:
+        if log.reader.invalidations == seen.cuts:
             before = self._starts.get(place, 0)
             assert start >= before, f"MonotonicLogStart: {key} on {node.name} from {before} back to {start}"
         self._starts[place] = start
@@ -221,7 +222,7 @@ class Laws:
 
     def _check_log(self, seen: _Seen, key: Key, log: Log, where: str) -> None:
         """Offsets are dense, epochs never fall, and a batch of an epoch is the same in all logs."""
-        if log.cuts != seen.cuts:
+        if log.reader.invalidations != seen.cuts:
             self.marks["truncated"] += seen.end >= 0
             seen.end = -1
         if log.log_end_offset == seen.end:
@@ -523,7 +524,7 @@ def _state_of(partition: Partition, log: Log, images: tuple[int, int]) -> tuple[
         partition.flushed_offset,
         log.log_start_offset,
         log.log_end_offset,
-        log.cuts,
+        log.reader.invalidations,
         log.recovery.has_loss,
     )
     if in_sync is None:
@@ -544,7 +545,7 @@ def buffers(log: Log, offset: int, end_offset: int) -> Iterator[Any]:
     """The bytes of a log between two offsets, in pieces of whole batches."""
     while offset < end_offset:
         try:
-            read = log.read(offset, 1 << 20, upto_offset=end_offset)
+            read = log.reader.read(offset, 1 << 20, upto_offset=end_offset)
         except CorruptMessageError as error:
             raise AssertionError(f"LogReadable: {error}") from error
         yield from read.data

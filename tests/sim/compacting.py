@@ -101,7 +101,7 @@ class Mirror(SimConsumer):
 
 def table_of(log: Log) -> Table:
     """What a log says of each key."""
-    read = log.read(log.log_start_offset, 1 << 30, upto_offset=log.log_end_offset)
+    read = log.reader.read(log.log_start_offset, 1 << 30, upto_offset=log.log_end_offset)
     found: Table = {}
     offset = -1
     for buffer in read.data:
@@ -140,4 +140,4 @@ def _living(table: Table) -> Any:
 
 
 def _has_gap(log: Log) -> bool:
-    return bool(log.cleaner_offset) and sum(1 for _ in table_of(log)) < log.log_end_offset
+    return bool(log.compaction.cleaner_offset) and sum(1 for _ in table_of(log)) < log.log_end_offset

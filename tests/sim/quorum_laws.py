@@ -76,8 +76,8 @@ class Laws:
         """LogMatching: a batch of an epoch at an offset is the same in all logs, and so is what is before."""
         key, log = controller.key, controller.log
         start = self._seen_ends.get(key, 0)
-        if log._log.cuts != self._cuts.get(key, 0):
-            self._cuts[key], start = log._log.cuts, 0
+        if log._log.reader.invalidations != self._cuts.get(key, 0):
+            self._cuts[key], start = log._log.reader.invalidations, 0
             self.marks["truncated"] += 1
         if start == log.end_offset:
             return
@@ -102,7 +102,7 @@ class Laws:
         """A process begins on a disk: what was committed on this disk when it died may be unknown again."""
         key = controller.key
         self._seen_ends[key] = 0
-        self._cuts[key] = controller.log._log.cuts
+        self._cuts[key] = controller.log._log.reader.invalidations
         self.on_applied(controller)
 
     def on_death(self, controller: SimController) -> None:
@@ -182,7 +182,7 @@ def batches(log: MetadataLog, offset: int, end_offset: int) -> Iterator[_Batch]:
     """The batches of a log between two offsets."""
     stored = log._log
     while offset < end_offset:
-        read = stored.read(offset, 1 << 20, upto_offset=end_offset)
+        read = stored.reader.read(offset, 1 << 20, upto_offset=end_offset)
         for buffer in read.data:
             view = memoryview(buffer)
             while len(view):

@@ -46,7 +46,7 @@ class SimCleaner:
 
         def settled(old: Any) -> None:
             node.swaps += 1
-            job.cleaning.log.hand_over(old)
+            job.cleaning.log.delete_retired(old)
             self._rewrite(job)
 
         self._on_thread(job, job.cleaning.settle, settled)

@@ -21,7 +21,7 @@ from headrace.coordinators.txn.markers import Markers
 from headrace.coordinators.txn.shard import TransactionShard
 from headrace.coordinators.txn.states import ENDING, state_of
 from headrace.storage_node.links.lease import Lease
-from headrace.storage_node.log.log_producers import LogProducers
+from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.producer_state import Producer
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def trusts_its_memory(patch: pytest.MonkeyPatch) -> None:
 
 def shows_what_is_open(patch: pytest.MonkeyPatch) -> None:
     """The last stable offset is the high watermark."""
-    patch.setattr(LogProducers, "last_stable_offset", property(lambda self: self.high_watermark))
+    patch.setattr(Log, "last_stable_offset", property(lambda self: self.high_watermark))
 
 
 def shows_what_was_aborted(patch: pytest.MonkeyPatch) -> None:

@@ -220,7 +220,7 @@ class Groups:
                 assert here == there, f"CoordinatorState: {hosted.name} has {here}, its log {there}"
                 marks = self._cluster.rules.marks
                 marks["coordinator checked"] += len(here) > 0
-                marks["coordinator log cleaned"] += bool(log.cleaner_offset)
+                marks["coordinator log cleaned"] += bool(log.compaction.cleaner_offset)
 
     def _check_copies(self) -> None:
         """ExactlyOnce: the copy is the source."""

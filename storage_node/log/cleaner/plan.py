@@ -46,7 +46,7 @@ class Cleanable(NamedTuple):
 def cleanable(log: Log, wall_ms: int) -> Cleanable:
     """What could be cleaned of the log now."""
     config = log.config
-    sealed = log.sealed_segments
+    sealed = log.segments.sealed
     first_dirty = first_dirty_offset(log)
     segments = []
     newest_ms = wall_ms - config.min_compaction_lag_ms
@@ -70,7 +70,7 @@ def cleanable(log: Log, wall_ms: int) -> Cleanable:
 
 def first_dirty_offset(log: Log) -> int:
     """Where the log begins to be dirty: its start, if the cleaner offset is not within it any more."""
-    offset = log.cleaner_offset
+    offset = log.compaction.cleaner_offset
     if offset is None or not log.log_start_offset <= offset <= log.log_end_offset:
         return log.log_start_offset
     return offset

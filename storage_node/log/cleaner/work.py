@@ -104,8 +104,8 @@ class Cleaning:
     _is_aborted: bool = False
 
     def __post_init__(self) -> None:
-        self._files = self.log.files
-        self._producers = self.log.last_of_producers()
+        self._files = self.log.folder.files
+        self._producers = self.log.producers.last_batches()
         # What is decided of the plan's data may be written behind it, down to the active segment.
         found = (each for segment in self.log.segments for each in segment.aborted or ())
         self._aborted = [each for each in found if each.first_offset < self.plan.end_offset]
@@ -136,7 +136,7 @@ class Cleaning:
         self._groups.reverse()
         self._transactions = CleanedTransactions(self._aborted_from(self.log.log_start_offset))
         if self._groups:
-            self.log.note_gaps()
+            self.log.compaction.mark_gaps()
             for segment in segments:
                 if segment.synced_bytes != segment.size_bytes:
                     segment.file.fdatasync()
@@ -213,7 +213,7 @@ class Cleaning:
     def _drop_snapshots(self, upto_offset: int) -> None:
         """Of producers, from among the batches that are written anew: what was open then may have its marker
         there, and who read on from such a snapshot, after a crash, would miss that. Durable on return."""
-        directory = self.log.directory
+        directory = self.log.folder.path
         offsets = snapshot_offsets(self._files.listdir(directory))
         remove_snapshots(self._files, directory, [each for each in offsets if each < upto_offset])
         self._files.fsync_directory(directory)
@@ -226,10 +226,10 @@ class Cleaning:
 
     def _create(self, group: list[Segment]) -> Segment:
         base = group[0].base_offset
-        path = f"{self.log.directory}/{names.segment_name(base, names.LOG)}{names.CLEANED}"
+        path = f"{self.log.folder.path}/{names.segment_name(base, names.LOG)}{names.CLEANED}"
         file = self._files.open(path, create=True)
         file.truncate(0)
-        new = Segment(self._files, self.log.directory, base, file, group[-1].created_ms)
+        new = Segment(self._files, self.log.folder.path, base, file, group[-1].created_ms)
         new.ending = names.CLEANED
         return new
 

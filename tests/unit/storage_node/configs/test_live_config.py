@@ -159,7 +159,7 @@ def test_the_memory_for_tails_is_another_at_once() -> None:
     rig = CoreRig()
     topic = rig.topic()
     rig.produce(topic, batch(b"v" * 1_000), acks=1)
-    tail = rig.core.replicas.partitions[topic, 0].log.tail
+    tail = rig.core.replicas.partitions[topic, 0].log.reader.tail
     assert len(tail) == 1
     rig.metadata(cluster_wide("log.tail.cache.bytes", "0"))
     assert len(tail) == 0

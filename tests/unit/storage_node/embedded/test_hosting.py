@@ -444,7 +444,7 @@ def test_the_guest_can_know_before_whether_it_may_append() -> None:
     host.check_append(rig.key, 0)
     with pytest.raises(FencedLeaderEpochError):
         host.check_append(rig.key, -7)
-    room = rig.partition().log.files.room
+    room = rig.partition().log.folder.files.room
     room.full = "the disk is full"
     with pytest.raises(DiskFullError):
         host.check_append(rig.key, 0)

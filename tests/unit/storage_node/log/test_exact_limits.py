@@ -22,9 +22,9 @@ def test_a_segment_is_filled_to_the_last_byte() -> None:
     log = open_log(FakeFiles(), segment_bytes=3 * len(data))
     for _ in range(3):
         append(log, data)
-    assert log.segment_count == 1
+    assert len(log.segments) == 1
     append(log, data)
-    assert log.segment_count == 2
+    assert len(log.segments) == 2
 
 
 def test_no_time_index_outgrows_segment_index_bytes() -> None:
@@ -60,7 +60,7 @@ def test_an_epoch_without_records_survives_the_loss_of_power() -> None:
     log.assign_leader_epoch(4)
     log.flush()
     again = open_log(files.power_loss("none"), recovery_point=1, was_clean=True)
-    assert again.latest_epoch == 4
+    assert again.epochs.latest_epoch == 4
     assert again.end_offset_for_epoch(1) == (1, 1)
 
 
@@ -74,7 +74,7 @@ def test_truncation_at_the_start_of_a_segment_leaves_no_empty_one_behind(offset:
         append(log, data)
     log.truncate_to(offset)
     assert log.log_end_offset == offset
-    assert log.segment_count == offset // 3
+    assert len(log.segments) == offset // 3
     append(log, data)
     assert len(check_dense(log)) == offset + 1
     assert len(check_dense(open_log(files.restart(), segment_bytes=3 * len(data)))) == offset + 1

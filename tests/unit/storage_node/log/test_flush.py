@@ -40,7 +40,7 @@ def test_readers_and_flushes_on_threads_while_the_owner_appends_and_rolls(tmp_pa
             if upto == offset:
                 is_done.wait(0.001)  # leaves the interpreter to the owner
             try:
-                found = log.read(min(offset, upto), 5000, upto_offset=upto)
+                found = log.reader.read(min(offset, upto), 5000, upto_offset=upto)
             except KafkaError as error:
                 wrong.append(repr(error))
                 return

@@ -46,7 +46,7 @@ def steps(log: Log) -> list[Callable[[], object]]:
 
 def refused(log: Log, step: Callable[[], object]) -> int:
     """Do a step, again when it was refused for want of room; how often that was."""
-    room = log._files.room
+    room = log.folder.files.room
     assert room is not None
     for times in range(3):
         try:
@@ -67,7 +67,7 @@ def asked(operation: str) -> int:
     log = opened(disk(fake))
     for step in steps(log):
         step()
-    assert log.segment_count > 3
+    assert len(log.segments) > 3
     return sum(entry.startswith(f"{operation} ") for entry in fake.operations)
 
 
@@ -116,7 +116,7 @@ def test_a_torn_batch_is_taken_back_at_every_byte() -> None:
         fake.capacity_bytes = fake.used_bytes() + room
         with pytest.raises(DiskFullError, match="No space"):
             append(log, second)
-        path = log._segments.active.file.path
+        path = log.segments.active.file.path
         assert len(fake.content(path)) == len(first)
         assert log.log_end_offset == 1
         fake.capacity_bytes = None
@@ -135,20 +135,20 @@ def test_a_preallocated_roll_without_room_leaves_the_log_as_it_was() -> None:
     for data in BATCHES[:3]:
         append(log, data)
     log.reconfigure(config(preallocate=True, segment_bytes=SEGMENT_BYTES))
-    names, segments = fake.listdir(FOLDER), log.segment_count
+    names, segments = fake.listdir(FOLDER), len(log.segments)
     fake.capacity_bytes = fake.used_bytes() + 150
     with pytest.raises(DiskFullError):
         log.roll()
     assert [name for name in fake.listdir(FOLDER) if name.endswith(".log")] == [
         name for name in names if name.endswith(".log")
     ]
-    assert log.segment_count == segments
+    assert len(log.segments) == segments
     fake.capacity_bytes = None
     assert files.room is not None
     assert files.room.look()
     append(log, BATCHES[3])
     log.roll()
-    assert log.segment_count == segments + 1
+    assert len(log.segments) == segments + 1
     log.close()
     assert len(read_all(open_log(fake.restart(), was_clean=True))) == 4
 

@@ -59,16 +59,16 @@ def test_an_offset_in_a_gap_stands_for_the_next_one_that_is_there(suffix: str) -
     files = FakeFiles()
     log = open_log(files, **KEYS)
     if suffix == "memory":
-        log.tail = Tail(TailCache(1 << 20, 1 << 20))
+        log.reader.tail = Tail(TailCache(1 << 20, 1 << 20))
     for offset in OFFSETS:
         log.append_as_follower(at(offset, 2))
     for asked in range(1004):
         expected = next(base for base in OFFSETS if base + 2 > asked)
         if suffix == "cold":
-            found = log.read_one_run(asked, 1, upto_offset=1004)
+            found = log.reader.read_one_run(asked, 1, upto_offset=1004)
             data = [found.data]
         else:
-            cached = log.read_cached(asked, 1, upto_offset=1004)
+            cached = log.reader.read_cached(asked, 1, upto_offset=1004)
             assert cached is not None
             data = cached.data
             assert cached.next_offset == expected + 2
@@ -80,9 +80,9 @@ def test_a_limit_within_a_gap_gives_what_lies_before_it() -> None:
     """A high watermark may lie where nothing is left; a read up to it waits for no disk."""
     log = gappy(FakeFiles(), *OFFSETS)
     for limit in (23, 24, 30, 40, 41):
-        found = log.read(20, 1 << 20, upto_offset=limit)
+        found = log.reader.read(20, 1 << 20, upto_offset=limit)
         assert found.next_offset == (24 if limit > 23 else 22)
-        cached = log.read_cached(24, 1 << 20, upto_offset=limit)
+        cached = log.reader.read_cached(24, 1 << 20, upto_offset=limit)
         assert cached is not None
         assert (cached.data, cached.next_offset) == ([], 24)
 
@@ -92,7 +92,7 @@ def test_gaps_survive_whatever_ends_the_process(mode: str | int) -> None:
     """A clean stop, a kill, the loss of power: the same batches, reads and searches."""
     files = FakeFiles()
     log = gappy(files, *OFFSETS)
-    assert log.segment_count >= 3
+    assert len(log.segments) >= 3
     if mode == "clean":
         log.close()
         again = open_log(files.restart(), was_clean=True, recovery_point=1004, **KEYS)
@@ -106,9 +106,9 @@ def test_gaps_survive_whatever_ends_the_process(mode: str | int) -> None:
     assert bases(again) == list(OFFSETS)
     assert again.log_end_offset == 1004
     for offset in OFFSETS:
-        assert again.offset_for_timestamp(NOW + offset) == (offset, NOW + offset, 0)
+        assert again.reader.offset_for_timestamp(NOW + offset) == (offset, NOW + offset, 0)
     size = len(read_all(again, offset=22)[0])
-    assert (again.bytes_between(21, 47), again.bytes_between(24, 40)) == (3 * size, 0)
+    assert (again.reader.bytes_between(21, 47), again.reader.bytes_between(24, 40)) == (3 * size, 0)
     again.append_as_follower(at(2000))
     assert bases(again, 1003) == [1002, 2000]
 
@@ -147,7 +147,7 @@ def test_a_log_without_the_mark_takes_no_gap_for_one() -> None:
     append(log, batch(3))
     for offset in (0, 1):
         with pytest.raises(CorruptMessageError):
-            log.read(offset, 1 << 20, upto_offset=5)
+            log.reader.read(offset, 1 << 20, upto_offset=5)
     again = open_log(files.restart(), **KEYS)
     assert (again.log_end_offset, len(again.recovery.faults)) == (1, 1)
     files.put(MARK, b"")
@@ -180,7 +180,9 @@ def test_what_another_servers_cleaner_left_between_segments_is_no_loss() -> None
         kept = [base for base in OFFSETS if base in OFFSETS[:2] or base >= second]
         assert bases(again) == kept
         assert bases(again, 12) == kept[2:]
-        assert read_batch_header(again.read_one_run(12, 1, upto_offset=1004).data).base_offset == kept[2]
+        assert (
+            read_batch_header(again.reader.read_one_run(12, 1, upto_offset=1004).data).base_offset == kept[2]
+        )
 
 
 def test_truncation_into_a_gap() -> None:
@@ -202,7 +204,7 @@ def test_a_gap_that_no_segment_can_hold_is_refused() -> None:
     with pytest.raises(InvalidRecordError):
         log.append_as_follower(at(2 + 2**31))
     log.append_as_follower(at(2**31))
-    assert log.segment_count == 2
+    assert len(log.segments) == 2
     assert bases(log) == [0, 2**31]
 
 
@@ -227,4 +229,4 @@ def test_what_is_appended_by_a_leader_is_dense() -> None:
     for _ in range(10):
         append(log, batch(3))
     assert len(check_dense(log)) == 10
-    assert not log.has_gaps
+    assert not log.compaction.has_gaps

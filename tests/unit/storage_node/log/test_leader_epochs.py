@@ -49,12 +49,16 @@ def test_the_epoch_of_an_offset() -> None:
 
 
 def test_truncation_from_both_ends() -> None:
-    """From the end whole epochs go; from the start the one around the new start is cut."""
+    """From the end whole epochs are removed; the epoch of the new start offset starts there."""
     epochs = epochs_of((1, 0), (2, 10), (3, 20))
-    assert epochs.truncate_from_end(20)
-    assert not epochs.truncate_from_end(20)
-    assert epochs.entries == ((1, 0), (2, 10))
-    assert epochs.truncate_from_start(15)
-    assert not epochs.truncate_from_start(15)
-    assert epochs.entries == ((2, 15),)
-    assert not epochs_of((4, 8)).truncate_from_start(3)
+    for truncate, offset, left in (
+        (epochs.truncate_from_end, 20, ((1, 0), (2, 10))),
+        (epochs.truncate_from_start, 15, ((2, 15),)),
+    ):
+        for is_change in (True, False):
+            epochs.is_unsaved = False
+            truncate(offset)
+            assert epochs.entries == left
+            assert epochs.is_unsaved == is_change
+    epochs.truncate_from_start(3)
+    assert not epochs.is_unsaved

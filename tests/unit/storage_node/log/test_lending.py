@@ -10,7 +10,7 @@ from fake_files import FakeFiles
 from headrace.protocol.records.control import EndTransaction
 from headrace.protocol.records.header import read_batch_header
 from headrace.storage_node.log.lending import LentRun, RevokedError
-from headrace.storage_node.log.log_producers import encode_marker
+from headrace.storage_node.log.markers import encode_marker
 from headrace.storage_node.log.verification import UNCHECKED
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ from log_rig import NOW, append, batch, open_log, split
 
 if TYPE_CHECKING:
     from headrace.storage_node.log.log import Log
-    from headrace.storage_node.log.log_reads import CachedRead
+    from headrace.storage_node.log.log_reader import CachedRead
 
 BATCHES, PER_BATCH = 60, 3
 END = BATCHES * PER_BATCH
@@ -47,7 +47,7 @@ def full_log(files: FakeFiles | None = None, **keys: int) -> Log:
 
 def cached(log: Log, offset: int, max_bytes: int = 1 << 20, upto: int = END) -> CachedRead:
     """As a client reads that takes runs."""
-    found = log.read_cached(offset, max_bytes, upto_offset=upto, lend_except=NOTHING)
+    found = log.reader.read_cached(offset, max_bytes, upto_offset=upto, lend_except=NOTHING)
     assert found is not None
     return found
 
@@ -83,7 +83,7 @@ def lent_at(log: Log, offset: int, max_bytes: int = 1 << 20, upto: int = END) ->
 
 def content(log: Log, start: int, end: int) -> bytes:
     """What lies between two offsets, by the ordinary read."""
-    return b"".join(map(bytes, log.read(start, 1 << 30, upto_offset=end).data))
+    return b"".join(map(bytes, log.reader.read(start, 1 << 30, upto_offset=end).data))
 
 
 def test_a_reader_that_goes_on_gets_runs(log: Log) -> None:
@@ -96,7 +96,7 @@ def test_a_reader_that_goes_on_gets_runs(log: Log) -> None:
 
 def test_readers_who_cannot_send_runs_get_bytes(log: Log) -> None:
     """Followers, and clients of the other plane."""
-    found = log.read_cached(PER_BATCH, 1 << 20, upto_offset=END)
+    found = log.reader.read_cached(PER_BATCH, 1 << 20, upto_offset=END)
     assert found is not None
     assert not any(isinstance(part, LentRun) for part in found.data)
 
@@ -112,7 +112,7 @@ def test_what_is_not_to_be_lent_is_read() -> None:
         (((start + 700_000, 1 << 30),), True),
         (((1 << 30, 1 << 31), (start + 70_000, start + 70_001)), False),
     ):
-        found = log.read_cached(PER_BATCH, 600_000, upto_offset=END, lend_except=Pieces(*pieces))
+        found = log.reader.read_cached(PER_BATCH, 600_000, upto_offset=END, lend_except=Pieces(*pieces))
         assert found is not None
         assert any(isinstance(part, LentRun) for part in found.data) is is_lent
 
@@ -147,7 +147,7 @@ def test_little_is_read_not_lent(log: Log) -> None:
 def test_runs_go_from_segment_to_segment() -> None:
     """Each ends with its segment at the latest, and all together are the log."""
     log = full_log(segment_bytes=200_000)
-    assert log.segment_count > 2
+    assert len(log.segments) > 2
     offset, data, runs = 0, b"", 0
     while offset < END:
         found = cached(log, offset, 100_000)
@@ -166,7 +166,7 @@ def test_cold_pages_are_not_lent() -> None:
     cached(log, 0, 10_000)
     log.flush()
     log.segments[0].file.drop_cached(0, 1 << 30)
-    assert log.read_cached(PER_BATCH, 1 << 20, upto_offset=END, lend_except=NOTHING) is None
+    assert log.reader.read_cached(PER_BATCH, 1 << 20, upto_offset=END, lend_except=NOTHING) is None
 
 
 @pytest.mark.parametrize("where", ["first", "behind"])
@@ -180,7 +180,7 @@ def test_headers_that_do_not_fit_are_looked_at_closely(log: Log, where: str) -> 
     at = position.position if where == "first" else position.position + len(run)
     segment.file.pwrite(at, [b"\x77"])  # the first byte of its base offset
     segment.run_ends.note(PER_BATCH, position.position)
-    found = log.read_cached(PER_BATCH, 300_000, upto_offset=END, lend_except=NOTHING)
+    found = log.reader.read_cached(PER_BATCH, 300_000, upto_offset=END, lend_except=NOTHING)
     assert found is None  # a thread looks what is wrong
 
 
@@ -214,9 +214,9 @@ def test_who_let_go_of_a_run_is_not_told(log: Log) -> None:
     """The log does not keep it."""
     run = lent_at(log, PER_BATCH)
     assert run is not None
-    assert len(log.lendings) == 1
+    assert len(log.reader.lendings) == 1
     del run
-    assert len(log.lendings) == 0
+    assert len(log.reader.lendings) == 0
     log.truncate_to(PER_BATCH)
 
 
@@ -238,8 +238,8 @@ def test_aborted_transactions_are_told_of_a_run_as_of_bytes() -> None:
     whole = cached(log, 1, upto=log.log_end_offset)
     (run,) = whole.data
     assert isinstance(run, LentRun)
-    read = log.read(1, 1 << 20, upto_offset=log.log_end_offset)
-    assert log.aborted_in(1, whole.data) == log.aborted_in(1, read.data) == ((7, 1), (8, 4))
+    read = log.reader.read(1, 1 << 20, upto_offset=log.log_end_offset)
+    assert log.reader.aborted_in(1, whole.data) == log.reader.aborted_in(1, read.data) == ((7, 1), (8, 4))
     (part,) = cached(log, 1, upto=4).data
     assert isinstance(part, LentRun)
-    assert log.aborted_in(1, [part]) == ((7, 1),)
+    assert log.reader.aborted_in(1, [part]) == ((7, 1),)

@@ -36,7 +36,7 @@ def test_appended_batches_get_dense_offsets_and_are_read_back_byte_for_byte() ->
     assert [data[17:] for data in found] == [data[17:] for data in sent]
     assert {read_batch_header(data).leader_epoch for data in found} == {4}
     assert keys_of(found) == [(0, b"a:0"), (1, b"a:1"), (2, b"a:2"), (3, b"b:0"), (4, b"c:0"), (5, b"c:1")]
-    assert (log.log_end_offset, log.size_bytes, log.latest_epoch) == (6, sum(map(len, sent)), 4)
+    assert (log.log_end_offset, log.size_bytes, log.epochs.latest_epoch) == (6, sum(map(len, sent)), 4)
 
 
 def test_an_append_is_one_write() -> None:
@@ -59,7 +59,7 @@ def test_log_append_time_stamps_the_batch_and_keeps_the_crc_right() -> None:
     assert [(record.timestamp, record.timestamp_type) for record in active_codec().decode(data)] == [
         (NOW + 9, 1)
     ] * 2
-    assert log.offset_for_timestamp(NOW + 9) == (0, NOW + 9, 0)
+    assert log.reader.offset_for_timestamp(NOW + 9) == (0, NOW + 9, 0)
 
 
 def test_a_wrong_max_timestamp_in_the_header_is_put_right() -> None:
@@ -72,7 +72,7 @@ def test_a_wrong_max_timestamp_in_the_header_is_put_right() -> None:
     log = open_log(FakeFiles())
     append(log, bytes(data))
     assert read_batch_header(check_dense(log)[0]).max_timestamp == NOW + 5
-    assert log.offset_for_timestamp(NOW + 5) == (0, NOW + 5, 0)
+    assert log.reader.offset_for_timestamp(NOW + 5) == (0, NOW + 5, 0)
 
 
 def _crc(data: bytearray) -> int:
@@ -88,19 +88,19 @@ def test_reads_are_bounded() -> None:
     for data in sent:
         append(log, data)
     size = len(sent[0])
-    assert log.read(0, 10**6, upto_offset=20).next_offset == 20
-    assert log.read(0, 3 * size, upto_offset=20).next_offset == 6
-    assert log.read(0, 3 * size + 60, upto_offset=20).next_offset == 6
-    assert log.read(5, size, upto_offset=20).next_offset == 6  # offset 5 is inside the batch 4..5
-    assert log.read(0, 1, upto_offset=20).next_offset == 2
-    assert log.read(0, 1, upto_offset=20, min_one=False) == ([], 0)
-    assert log.read(0, 10**6, upto_offset=7).next_offset == 6  # never half a batch above the watermark
-    assert log.read(6, 10**6, upto_offset=7) == ([], 6)
-    assert log.read(8, 10**6, upto_offset=4) == ([], 8)
-    assert log.read(20, 10**6, upto_offset=20) == ([], 20)
+    assert log.reader.read(0, 10**6, upto_offset=20).next_offset == 20
+    assert log.reader.read(0, 3 * size, upto_offset=20).next_offset == 6
+    assert log.reader.read(0, 3 * size + 60, upto_offset=20).next_offset == 6
+    assert log.reader.read(5, size, upto_offset=20).next_offset == 6  # offset 5 is inside the batch 4..5
+    assert log.reader.read(0, 1, upto_offset=20).next_offset == 2
+    assert log.reader.read(0, 1, upto_offset=20, min_one=False) == ([], 0)
+    assert log.reader.read(0, 10**6, upto_offset=7).next_offset == 6  # never half a batch above the watermark
+    assert log.reader.read(6, 10**6, upto_offset=7) == ([], 6)
+    assert log.reader.read(8, 10**6, upto_offset=4) == ([], 8)
+    assert log.reader.read(20, 10**6, upto_offset=20) == ([], 20)
     for offset in (-1, 21):
         with pytest.raises(OffsetOutOfRangeError):
-            log.read(offset, 100, upto_offset=20)
+            log.reader.read(offset, 100, upto_offset=20)
 
 
 def test_a_batch_larger_than_the_read_window_comes_whole() -> None:
@@ -110,8 +110,8 @@ def test_a_batch_larger_than_the_read_window_comes_whole() -> None:
         append(log, batch(1, size=size))
     assert len(check_dense(log)) == 4
     assert [len(read_all(log, max_bytes=limit)) for limit in (1, 50_000, 100_100, 10**6)] == [4, 4, 4, 4]
-    assert log.read(0, 1, upto_offset=4).next_offset == 1
-    assert log.read(0, 100_300, upto_offset=4).next_offset == 2
+    assert log.reader.read(0, 1, upto_offset=4).next_offset == 1
+    assert log.reader.read(0, 100_300, upto_offset=4).next_offset == 2
 
 
 def test_reads_go_on_over_segments() -> None:
@@ -119,9 +119,9 @@ def test_reads_go_on_over_segments() -> None:
     log = open_log(FakeFiles(), segment_bytes=300)
     for number in range(10):
         append(log, batch(1, tag=str(number)))
-    assert log.segment_count > 2
-    found = log.read(0, 10**6, upto_offset=10)
-    assert (len(found.data), found.next_offset) == (log.segment_count, 10)
+    assert len(log.segments) > 2
+    found = log.reader.read(0, 10**6, upto_offset=10)
+    assert (len(found.data), found.next_offset) == (len(log.segments), 10)
 
 
 def test_bytes_between_is_exact_at_batch_boundaries() -> None:
@@ -133,9 +133,9 @@ def test_bytes_between_is_exact_at_batch_boundaries() -> None:
     for first in range(12):
         for last in range(first, 12):
             expected = sum(map(len, sent[first:last]))
-            assert log.bytes_between(2 * first, 2 * last) == expected
-    assert log.bytes_between(0, 999) == sum(map(len, sent))
-    assert log.bytes_between(24, 24) == log.bytes_between(9, 3) == 0
+            assert log.reader.bytes_between(2 * first, 2 * last) == expected
+    assert log.reader.bytes_between(0, 999) == sum(map(len, sent))
+    assert log.reader.bytes_between(24, 24) == log.reader.bytes_between(9, 3) == 0
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_the_active_segment_rolls(keys: dict[str, int]) -> None:
     log = open_log(FakeFiles(), **{name: value for name, value in keys.items() if name != "step"})
     for number in range(12):
         append(log, batch(1, tag=str(number), timestamp=NOW + number * step))
-    assert 2 <= log.segment_count < 12
+    assert 2 <= len(log.segments) < 12
     assert len(check_dense(log)) == 12
 
 
@@ -163,11 +163,11 @@ def test_a_segment_never_outgrows_the_offsets_of_its_index() -> None:
     log = open_log(FakeFiles())
     log.truncate_fully_and_start_at(0)
     append(log, batch(1))
-    log._segments.active.next_offset = 2**31 - 1
+    log.segments.active.next_offset = 2**31 - 1
     append(log, batch(1))
-    assert log.segment_count == 1
+    assert len(log.segments) == 1
     append(log, batch(1))
-    assert log.segment_count == 2
+    assert len(log.segments) == 2
     assert log.log_end_offset == 2**31 + 1
 
 
@@ -175,12 +175,12 @@ def test_jitter_rolls_segments_of_different_partitions_at_different_times() -> N
     """With jitter a segment is at most that much younger when it is rolled, the same after a restart."""
     log = open_log(FakeFiles(), segment_ms=1000, segment_jitter_ms=900)
     append(log, batch(1, timestamp=NOW))
-    jitter = jitter_ms(log._segments.active, log.config, TP)
+    jitter = jitter_ms(log.segments.active, log.config, TP)
     assert 0 < jitter < 900
     append(log, batch(1, timestamp=NOW + 1000 - jitter))
-    assert log.segment_count == 1
+    assert len(log.segments) == 1
     append(log, batch(1, timestamp=NOW + 1001 - jitter))
-    assert log.segment_count == 2
+    assert len(log.segments) == 2
 
 
 def test_a_roll_of_an_empty_segment_does_nothing() -> None:
@@ -191,7 +191,7 @@ def test_a_roll_of_an_empty_segment_does_nothing() -> None:
     append(log, batch(1))
     log.roll(NOW)
     log.roll(NOW)
-    assert log.segment_count == 2
+    assert len(log.segments) == 2
     assert [name for name in files.listdir(FOLDER) if name.endswith(".index")] == [
         "00000000000000000000.index"
     ]
@@ -272,7 +272,7 @@ def test_a_clean_close_leaves_nothing_to_repair_even_without_power(is_flushed: b
     log.close()
     again = open_log(files.power_loss("none"), was_clean=True, recovery_point=20, index_interval_bytes=100)
     assert (again.recovery.faults, again.recovery.scanned_bytes) == ([], 0)
-    assert (again.log_end_offset, again.recovery_point, again.latest_epoch) == (20, 20, 1)
+    assert (again.log_end_offset, again.recovery_point, again.epochs.latest_epoch) == (20, 20, 1)
     assert len(check_dense(again)) == 20
     append(again, batch(1), epoch=1)
     assert len(check_dense(again)) == 21
@@ -292,7 +292,7 @@ def test_after_an_error_of_the_disk_nothing_is_acknowledged(operation: str) -> N
     end_offset = log.log_end_offset
     for attempt in (
         lambda: append(log, batch(1)),
-        lambda: log.read(0, 100, upto_offset=1),
+        lambda: log.reader.read(0, 100, upto_offset=1),
         log.flush,
     ):
         with pytest.raises(KafkaStorageError):
@@ -336,9 +336,9 @@ def test_truncation_to_the_very_end_forgets_an_epoch_that_wrote_nothing() -> Non
     append(log, batch(2), epoch=3)
     log.assign_leader_epoch(5)
     log.truncate_to(log.log_end_offset)
-    assert (log.log_end_offset, log.latest_epoch) == (2, 3)
+    assert (log.log_end_offset, log.epochs.latest_epoch) == (2, 3)
     log.flush()
-    assert open_log(files.restart()).latest_epoch == 3
+    assert open_log(files.restart()).epochs.latest_epoch == 3
 
 
 def test_truncation_cuts_at_a_batch_and_over_segments() -> None:
@@ -353,7 +353,7 @@ def test_truncation_cuts_at_a_batch_and_over_segments() -> None:
         log.truncate_to(offset)
         end = min(offset - offset % 2, 20)
         assert (log.log_end_offset, log.recovery_point, log.high_watermark) == (end, end, end)
-        assert log.latest_epoch == end // 2 - 1
+        assert log.epochs.latest_epoch == end // 2 - 1
         assert len(check_dense(log)) == end // 2
         append(log, batch(1, tag="new"), epoch=20)
         expected = check_dense(log)
@@ -382,12 +382,12 @@ def test_the_log_start_offset_hides_records_and_survives() -> None:
     log.advance_log_start_offset(2)
     assert log.log_start_offset == 4
     with pytest.raises(OffsetOutOfRangeError):
-        log.read(3, 100, upto_offset=6)
+        log.reader.read(3, 100, upto_offset=6)
     with pytest.raises(OffsetOutOfRangeError):
         log.advance_log_start_offset(7)
     again = open_log(files.restart(), log_start_offset=4)
     assert again.log_start_offset == 4
-    assert log.read(4, 1000, upto_offset=6).next_offset == 6
+    assert log.reader.read(4, 1000, upto_offset=6).next_offset == 6
 
 
 def test_old_segments_can_be_dropped() -> None:
@@ -396,13 +396,13 @@ def test_old_segments_can_be_dropped() -> None:
     log = open_log(files, segment_bytes=300)
     for number in range(9):
         append(log, batch(1, tag=str(number)), epoch=number)
-    second_base = log._segments._bases[1]
+    second_base = log.segments._bases[1]
     assert log.delete_segments_below(second_base - 1) == 0
     assert log.delete_segments_below(second_base) == 1
     assert log.log_start_offset == second_base
     assert log.end_offset_for_epoch(0) == (0, second_base)
     log.delete_segments_below(10**6)
-    assert log.segment_count == 1
+    assert len(log.segments) == 1
     assert check_dense(open_log(files.restart())) == check_dense(log)
 
 
@@ -412,10 +412,10 @@ def test_dropped_segments_go_with_the_next_flush() -> None:
     log = open_log(files, segment_bytes=300)
     for number in range(24):
         append(log, batch(1, tag=str(number)))
-    bases = list(log._segments._bases)
+    bases = [segment.base_offset for segment in log.segments]
     assert log.drop_segments_below(bases[4], 2) == 2
     assert log.drop_segments_below(bases[4]) == 2
-    assert log.log_start_offset == log.first_base_offset == bases[4]
+    assert log.log_start_offset == log.segments.first_base_offset == bases[4]
     kept = keys_of(check_dense(log))
     again = open_log(files.restart(), segment_bytes=300, log_start_offset=bases[4])
     assert keys_of(check_dense(again)) == kept
@@ -424,11 +424,11 @@ def test_dropped_segments_go_with_the_next_flush() -> None:
     flush.dropped.pop(0).remove()
     again = open_log(files.restart(), segment_bytes=300)
     assert check_dense(again)
-    assert again.first_base_offset == bases[1]
+    assert again.segments.first_base_offset == bases[1]
     flush.sync()
     log.finish_flush(flush)
     again = open_log(files.power_loss("all"), segment_bytes=300)
-    assert again.first_base_offset == bases[4]
+    assert again.segments.first_base_offset == bases[4]
     assert keys_of(check_dense(again)) == kept
 
 
@@ -450,7 +450,7 @@ def test_followers_append_what_the_leader_wrote() -> None:
     leader, follower = open_log(FakeFiles()), open_log(FakeFiles())
     for number in range(4):
         append(leader, batch(2, tag=str(number)), epoch=number)
-    data = b"".join(bytes(piece) for piece in leader.read(0, 10**6, upto_offset=8).data)
+    data = b"".join(bytes(piece) for piece in leader.reader.read(0, 10**6, upto_offset=8).data)
     follower.append_as_follower(data)
     assert read_all(follower) == read_all(leader)
     assert follower.end_offset_for_epoch(2) == leader.end_offset_for_epoch(2) == (2, 6)
@@ -467,7 +467,7 @@ def test_followers_append_what_the_leader_wrote() -> None:
 
 def append_more(log: Log) -> bytes:
     append(log, batch(1), epoch=9)
-    return bytes(log.read(8, 10**6, upto_offset=9).data[0])
+    return bytes(log.reader.read(8, 10**6, upto_offset=9).data[0])
 
 
 def test_a_deleted_log_leaves_nothing_and_blames_no_disk() -> None:
@@ -478,7 +478,7 @@ def test_a_deleted_log_leaves_nothing_and_blames_no_disk() -> None:
     log.delete()
     assert not files.exists(FOLDER)
     with pytest.raises(FileGoneError):
-        log.read(0, 100, upto_offset=1)
+        log.reader.read(0, 100, upto_offset=1)
     assert not log.is_offline
 
 
@@ -488,4 +488,4 @@ def test_a_topic_may_change_its_keys_while_it_runs() -> None:
     append(log, batch(1))
     log.reconfigure(config(segment_bytes=100))
     append(log, batch(1))
-    assert log.segment_count == 2
+    assert len(log.segments) == 2

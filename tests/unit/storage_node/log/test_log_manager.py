@@ -80,7 +80,7 @@ def test_partitions_go_to_the_dir_with_the_fewest() -> None:
         log = manager.create(TopicPartition("t", number), ID, config())
         append(log, batch(number + 1))
         log.high_watermark = number
-    assert [log.log_dir for log in manager.logs.values()] == ["/a", "/b", "/a", "/b"]
+    assert [log.folder.log_dir for log in manager.logs.values()] == ["/a", "/b", "/a", "/b"]
     assert manager.create(TopicPartition("t", 0), ID, config()) is manager.get(TopicPartition("t", 0))
     manager.shutdown(broker_epoch=77)
     again = loaded(files.restart())
@@ -213,7 +213,7 @@ def test_a_failing_dir_goes_offline_and_the_other_goes_on() -> None:
     new = TopicPartition("new", 0)
     with pytest.raises(KafkaStorageError, match="may lie in /a"):
         manager.create(new, ID, config())
-    assert manager.create(new, ID, config(), is_new=True).log_dir == "/b"
+    assert manager.create(new, ID, config(), is_new=True).folder.log_dir == "/b"
     manager.checkpoint()
     manager.shutdown()
     assert not files.exists("/a/.kafka_cleanshutdown")
@@ -369,7 +369,7 @@ def test_long_topic_names_fit_when_they_are_deleted() -> None:
     partition = TopicPartition("x" * 249, 123)
     manager.create(partition, ID, config())
     log = manager.detach(partition)
-    assert len(log.directory.rpartition("/")[2]) == 255
+    assert len(log.folder.path.rpartition("/")[2]) == 255
 
 
 # --- what the checkpoints know and the folders do not, and the other way round -----------------------------
@@ -506,7 +506,7 @@ def test_a_cleaner_offset_never_names_what_a_log_has_lost() -> None:
     log = manager.create(TP, ID, manager.defaults, wall_ms=NOW)
     for _ in range(6):
         append(log, batch(1))
-    log.cleaner_offset = 5
+    log.compaction.cleaner_offset = 5
     manager.checkpoint()
     path = "/d/cleaner-offset-checkpoint"
     assert files.content(path) == b"0\n1\nt 0 5\n"
@@ -518,7 +518,7 @@ def test_a_cleaner_offset_never_names_what_a_log_has_lost() -> None:
     files = files.restart()
     files.put("/d/t-0/00000000000000000000.log", b"")
     manager = loaded(files, "/d")
-    assert manager.logs[TP].cleaner_offset == 0
+    assert manager.logs[TP].compaction.cleaner_offset == 0
     assert files.content(path) == b"0\n1\nt 0 0\n"
     manager.delete(TP)
     assert files.content(path) == b"0\n0\n"

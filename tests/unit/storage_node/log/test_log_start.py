@@ -22,9 +22,9 @@ def test_a_start_that_is_wanted_counts_when_it_is_written() -> None:
     files = FakeFiles()
     manager = filled(files)
     log = manager.logs[TP]
-    assert log.want_start(3)
-    assert not log.want_start(3)
-    assert not log.want_start(2)
+    assert log.request_start_offset(3)
+    assert not log.request_start_offset(3)
+    assert not log.request_start_offset(2)
     assert log.log_start_offset == 0
     (task,) = manager.checkpoint_tasks(only_starts=True)
     assert (task.wanted, task.is_written) == ([(log, 3)], False)
@@ -35,7 +35,7 @@ def test_a_start_that_is_wanted_counts_when_it_is_written() -> None:
     log.advance_log_start_offset(3)
     assert manager.checkpoint_tasks(only_starts=True) == []
     with pytest.raises(OffsetOutOfRangeError):
-        log.want_start(6)
+        log.request_start_offset(6)
 
 
 def test_the_checkpoint_tells_the_start_whatever_the_names_say() -> None:
@@ -65,7 +65,7 @@ def test_a_checkpoint_that_fails_moves_nothing() -> None:
     """The disk is offline; what it says is not known."""
     files = FakeFiles()
     manager = filled(files)
-    manager.logs[TP].want_start(3)
+    manager.logs[TP].request_start_offset(3)
     (task,) = manager.checkpoint_tasks(only_starts=True)
     files.fail("rename", names.LOG_START_OFFSETS)
     task.run()
@@ -78,13 +78,13 @@ def test_a_start_that_is_wanted_outlives_a_cut_above_it() -> None:
     log = open_log(FakeFiles())
     for _ in range(6):
         append(log, batch())
-    log.want_start(4)
+    log.request_start_offset(4)
     log.truncate_to(5)
-    assert (log.log_start_offset, log.wanted_start_offset) == (0, 4)
+    assert (log.log_start_offset, log.start.pending_offset) == (0, 4)
     log.truncate_to(2)
-    assert (log.log_start_offset, log.wanted_start_offset) == (0, 2)
+    assert (log.log_start_offset, log.start.pending_offset) == (0, 2)
     log.truncate_fully_and_start_at(9)
-    assert (log.log_start_offset, log.wanted_start_offset) == (9, 9)
+    assert (log.log_start_offset, log.start.pending_offset) == (9, 9)
 
 
 def test_a_log_may_start_inside_its_first_batch() -> None:
@@ -97,21 +97,21 @@ def test_a_log_may_start_inside_its_first_batch() -> None:
     manager = manager_of(files)
     log = manager.create(TP, bytes(16), manager.defaults, is_new=True)
     log.truncate_fully_and_start_at(5)
-    assert log.begins_inside(second)
-    assert not log.begins_inside(first)
+    assert log.start.is_inside(second, log.log_end_offset)
+    assert not log.start.is_inside(first, log.log_end_offset)
     damaged = bytearray(second)
     damaged[-1] ^= 1
-    assert not log.begins_inside(bytes(damaged))
-    assert not log.begins_inside(second[:-1])
+    assert not log.start.is_inside(bytes(damaged), log.log_end_offset)
+    assert not log.start.is_inside(second[:-1], log.log_end_offset)
     log.truncate_fully_and_start_at(3, log.log_start_offset)
     assert (log.log_start_offset, log.log_end_offset) == (5, 3)
     assert stored(files) == 5, "a crash now does not bring back what was deleted"
     log.append_as_follower(second)
-    assert not log.begins_inside(second)
+    assert not log.start.is_inside(second, log.log_end_offset)
     assert (log.log_start_offset, log.log_end_offset) == (5, 7)
     assert keys_of(read_all(log))[2:] == [(5, b"b:2"), (6, b"b:3")]
     with pytest.raises(OffsetOutOfRangeError):
-        log.read(4, 100, upto_offset=7)
+        log.reader.read(4, 100, upto_offset=7)
     again = manager_of(files.restart()).logs[TP]
     assert (again.log_start_offset, again.log_end_offset) == (5, 7)
 
@@ -123,7 +123,7 @@ def test_a_start_inside_a_batch_is_written_before_the_segment_that_does_not_tell
     log.truncate_fully_and_start_at(5)
     written: list[tuple[int, bool]] = []
     log.on_truncate = lambda cut: written.append(
-        (cut.wanted_start_offset, files.exists(f"{cut.directory}/00000000000000000003.log"))
+        (cut.start.pending_offset, files.exists(f"{cut.folder.path}/00000000000000000003.log"))
     )
     log.truncate_fully_and_start_at(3, log.log_start_offset)
     assert written == [(5, False), (5, True)]
@@ -134,16 +134,16 @@ def test_retention_wants_a_start_and_rolls_a_log_that_is_wholly_old() -> None:
     log = open_log(FakeFiles(), segment_bytes=300, retention_ms=1_000)
     for number in range(4):
         append(log, batch(size=200, timestamp=NOW + number))
-    assert log.segment_count == 4
+    assert len(log.segments) == 4
     assert not log.expire(NOW + 2_000)
     log.high_watermark = 3
     assert log.expire(NOW + 2_000)
     assert not log.expire(NOW + 2_000)
-    assert (log.wanted_start_offset, log.log_start_offset, log.segment_count) == (3, 0, 4)
+    assert (log.start.pending_offset, log.log_start_offset, len(log.segments)) == (3, 0, 4)
     log.high_watermark = 4
     assert log.expire(NOW + 2_000)
     assert not log.expire(NOW + 2_000)
-    assert (log.wanted_start_offset, log.log_start_offset, log.segment_count) == (4, 0, 5)
+    assert (log.start.pending_offset, log.log_start_offset, len(log.segments)) == (4, 0, 5)
     log.advance_log_start_offset(4)
     assert log.drop_segments_below(4) == 4
     assert append(log, batch()) == 4

@@ -133,7 +133,7 @@ def test_it_is_looked_for_so_far_and_no_further(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_damage_before_it_ends_nothing() -> None:
-    """What is behind the damage is not known; the log goes on, and says so."""
+    """What is behind the damage are not known; the log goes on, and says so."""
 
     def fill(log: Log) -> None:
         for number in range(3):
@@ -144,4 +144,4 @@ def test_damage_before_it_ends_nothing() -> None:
     files.put(path, bytes(40) + files.content(path)[40:])
     assert is_out_of_order(log, idempotent(9, 0))
     assert append(log, idempotent(9, 3)) == 3
-    assert any("is not known" in fault for fault in log.recovery.faults)
+    assert any("are not known" in fault for fault in log.recovery.faults)

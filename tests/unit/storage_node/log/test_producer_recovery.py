@@ -66,11 +66,11 @@ def test_a_snapshot_lies_where_each_segment_begins_and_at_the_end() -> None:
     log.close()
     assert snapshots(files) == [*bases[1:], log.log_end_offset]
     content = files.content(f"{FOLDER}/{log.log_end_offset:020d}.snapshot")
-    assert parse_producer_snapshot(content) == log.producers.to_snapshot()
+    assert parse_producer_snapshot(content) == log.producers.states.to_snapshot()
     found = files.restart()
     found.fail("pread", f"{bases[-2]:020d}.log")
     again = reopened(found, was_clean=True, recovery_point=log.log_end_offset)
-    assert again.producers.to_snapshot() == log.producers.to_snapshot()
+    assert again.producers.states.to_snapshot() == log.producers.states.to_snapshot()
 
 
 @pytest.mark.parametrize("lost", ["newest", "all"])
@@ -102,7 +102,7 @@ def test_a_log_of_before_there_were_producers_is_not_read() -> None:
     for offset in snapshots(files):
         files.remove(f"{FOLDER}/{offset:020d}.snapshot")
     again = reopened(files.restart(), was_clean=True, recovery_point=log.log_end_offset)
-    assert len(again.producers) == 0
+    assert len(again.producers.states) == 0
 
 
 def test_a_log_without_producers_needs_no_snapshot_at_its_end() -> None:
@@ -114,10 +114,10 @@ def test_a_log_without_producers_needs_no_snapshot_at_its_end() -> None:
     assert snapshots(files) == []
     log = reopened(files.restart(), was_clean=True, recovery_point=2)
     append(log, idempotent(1, 0))
-    found = log.files._files.restart()
+    found = log.folder.files._files.restart()
     check_producers(reopened(found, recovery_point=2))
     log.close()
-    assert snapshots(log.files._files) == [3]
+    assert snapshots(log.folder.files._files) == [3]
 
 
 def test_a_full_disk_at_the_end_only_costs_time() -> None:
@@ -155,19 +155,21 @@ def test_segments_take_their_snapshots_along() -> None:
     files = FakeFiles()
     log = open_log(files, **KEYS)
     fill(log)
-    before = log.producers.to_snapshot()
+    before = log.producers.states.to_snapshot()
     start = log.segments[2].base_offset
     log.advance_log_start_offset(start)
     log.delete_segments_below(start)
     assert snapshots(files)[0] == start
-    assert log.producers.to_snapshot() == before
+    assert log.producers.states.to_snapshot() == before
     log.close()
     again = open_log(
         files.restart(), was_clean=True, recovery_point=log.log_end_offset, log_start_offset=start, **KEYS
     )
-    assert again.producers.to_snapshot() == before
+    assert again.producers.states.to_snapshot() == before
     killed = open_log(files.restart(), recovery_point=start, log_start_offset=start, **KEYS)
-    assert {each.producer_id for each in before} == {each.producer_id for each in killed.producers.all()}
+    assert {each.producer_id for each in before} == {
+        each.producer_id for each in killed.producers.states.all()
+    }
 
 
 def test_a_producer_whose_batches_were_deleted_is_known_after_a_crash() -> None:
@@ -204,10 +206,10 @@ def test_an_old_snapshot_does_not_speak_for_batches_that_are_gone() -> None:
     files.put(f"{FOLDER}/{3:020d}.snapshot", stale)
     for point in (0, log.log_end_offset):
         again = open_log(files.restart(), log_start_offset=log.log_start_offset, recovery_point=point, **KEYS)
-        assert again.producers.to_snapshot() == log.producers.to_snapshot()
+        assert again.producers.states.to_snapshot() == log.producers.states.to_snapshot()
     files.put(f"{FOLDER}/{log.log_end_offset:020d}.snapshot", b"damaged")
     again = open_log(files.restart(), log_start_offset=log.log_start_offset, **KEYS)
-    assert again.producers.is_empty
+    assert again.producers.states.is_empty
 
 
 def test_a_cut_opens_a_transaction_again_though_its_producer_was_forgotten() -> None:
@@ -219,7 +221,7 @@ def test_a_cut_opens_a_transaction_again_though_its_producer_was_forgotten() -> 
     log.roll(NOW)
     append(log, batch(1))
     end(log, 2, epoch=1, is_commit=False)
-    log.expire_producers(NOW)
+    log.producers.states.expire(NOW)
     log.close()
     log = open_log(files.restart(), was_clean=True, recovery_point=4, **KEYS)
     log.truncate_to(3)
@@ -227,7 +229,7 @@ def test_a_cut_opens_a_transaction_again_though_its_producer_was_forgotten() -> 
     assert log.last_stable_offset == 1
     follow(log, marker_batch(2, 1, is_commit=False))
     log.high_watermark = 4
-    assert log.aborted_between(0, 4) == ((2, 1),)
+    assert log.reader.aborted_between(0, 4) == ((2, 1),)
 
 
 @pytest.mark.parametrize("lost", ["newest", "none"])
@@ -245,15 +247,15 @@ def test_a_transaction_whose_marker_was_compacted_away_stays_ended(lost: str) ->
     for number in range(5):
         log.roll(NOW)
         log.high_watermark = log.log_end_offset
-        log.expire_producers(NOW)
+        log.producers.states.expire(NOW)
         clean(log, wall_ms=NOW)
         append(log, batch(1, tag=str(number)))
     assert not any(read_batch_header(data).is_control for data in read_all(log))
     if lost == "newest":
         files.remove(f"{FOLDER}/{snapshots(files)[-1]:020d}.snapshot")
-    again = open_log(files.restart(), recovery_point=4, cleaner_offset=log.cleaner_offset, **more)
+    again = open_log(files.restart(), recovery_point=4, cleaner_offset=log.compaction.cleaner_offset, **more)
     again.high_watermark = again.log_end_offset
-    assert again.producers.oldest_transaction is None
+    assert again.producers.states.oldest_transaction is None
     assert again.last_stable_offset == again.log_end_offset
 
 
@@ -273,8 +275,8 @@ def test_a_snapshot_behind_the_end_that_a_crash_left_does_not_count() -> None:
     for number in range(1, 4):
         append(log, idempotent(2, number))
     log.roll(NOW)
-    again = open_log(log.files._files.restart(), recovery_point=5, **KEYS)
-    assert [each.producer_id for each in again.producers.all()] == [2]
+    again = open_log(log.folder.files._files.restart(), recovery_point=5, **KEYS)
+    assert [each.producer_id for each in again.producers.states.all()] == [2]
 
 
 @pytest.mark.parametrize("mode", ["none", "all", 1, 2])
@@ -289,7 +291,7 @@ def test_a_flushed_transaction_index_survives_a_loss_of_power(mode: str | int) -
         append(log, batch(1))
     log.flush()
     again = reopened(files.power_loss(mode), recovery_point=log.recovery_point)
-    assert again.aborted_between(0, 1) == ((2, 0),)
+    assert again.reader.aborted_between(0, 1) == ((2, 0),)
     check_producers(again)
 
 
@@ -305,7 +307,7 @@ def test_an_abort_that_damage_has_taken_is_open_again() -> None:
     files.put(path, files.content(path)[:-1])
     again = reopened(files, was_clean=True, recovery_point=2)
     assert again.recovery.faults
-    assert (again.log_end_offset, again.last_stable_offset, again.aborted_between(0, 1)) == (1, 0, ())
+    assert (again.log_end_offset, again.last_stable_offset, again.reader.aborted_between(0, 1)) == (1, 0, ())
 
 
 def test_who_begins_anew_keeps_no_snapshot() -> None:
@@ -316,7 +318,7 @@ def test_who_begins_anew_keeps_no_snapshot() -> None:
     log.close()
     log = open_log(files.restart(), was_clean=True, recovery_point=4, **KEYS)
     log.truncate_fully_and_start_at(2)
-    assert snapshots(log.files._files) == []
+    assert snapshots(log.folder.files._files) == []
 
 
 def test_a_snapshot_of_an_orderly_end_that_was_cut_does_not_count() -> None:
@@ -331,8 +333,11 @@ def test_a_snapshot_of_an_orderly_end_that_was_cut_does_not_count() -> None:
     for number in range(3):
         append(log, idempotent(2, number))
     log.roll(NOW)
-    again = open_log(log.files._files.restart(), recovery_point=5, **KEYS)
-    assert [(each.producer_id, each.last_sequence) for each in again.producers.all()] == [(1, 0), (2, 2)]
+    again = open_log(log.folder.files._files.restart(), recovery_point=5, **KEYS)
+    assert [(each.producer_id, each.last_sequence) for each in again.producers.states.all()] == [
+        (1, 0),
+        (2, 2),
+    ]
 
 
 def test_stray_snapshots_go_but_the_newest() -> None:
@@ -354,7 +359,7 @@ def test_an_unfinished_compaction_costs_no_snapshot() -> None:
     start = len(files.operations)
     clean(log)
     log.close()
-    whole = log.producers.to_snapshot()
+    whole = log.producers.states.to_snapshot()
     for at in range(start, len(files.operations)):
         disk = FakeFiles()
         other = open_log(disk, cleanup_policy=("compact",), **KEYS)
@@ -367,7 +372,7 @@ def test_an_unfinished_compaction_costs_no_snapshot() -> None:
         with pytest.raises(Crash):
             _clean_and_close(other)
         again = open_log(disk.restart(), cleaner_offset=0, cleanup_policy=("compact",), **KEYS)
-        assert again.producers.to_snapshot() == whole
+        assert again.producers.states.to_snapshot() == whole
 
 
 def _clean_and_close(log: Log) -> None:

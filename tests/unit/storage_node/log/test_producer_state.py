@@ -35,10 +35,10 @@ def log() -> Log:
 
 def refused(log: Log, data: bytes) -> type[KafkaError]:
     """The error; nothing may have changed."""
-    before = (log.log_end_offset, log.producers.to_snapshot())
+    before = (log.log_end_offset, log.producers.states.to_snapshot())
     with pytest.raises(KafkaError) as caught:
         append(log, data)
-    assert (log.log_end_offset, log.producers.to_snapshot()) == before
+    assert (log.log_end_offset, log.producers.states.to_snapshot()) == before
     return caught.type
 
 
@@ -157,12 +157,12 @@ def test_producers_expire_by_the_time_of_their_last_record(log: Log) -> None:
     append(log, idempotent(7, 0, timestamp=NOW - 10))
     append(log, idempotent(8, 0, timestamp=NOW))
     verified(log, transactional(9, 0, timestamp=NOW - 10))
-    log.expire_producers(NOW - 1)
-    assert sorted(each.producer_id for each in log.producers.all()) == [8, 9]
+    log.producers.states.expire(NOW - 1)
+    assert sorted(each.producer_id for each in log.producers.states.all()) == [8, 9]
     append(log, idempotent(7, 55))
     end(log, 9, epoch=1)
-    log.expire_producers(NOW)
-    assert len(log.producers) == 0
+    log.producers.states.expire(NOW)
+    assert len(log.producers.states) == 0
 
 
 def test_the_number_of_producers_is_bounded(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,12 +173,12 @@ def test_the_number_of_producers_is_bounded(log: Log, monkeypatch: pytest.Monkey
         append(log, idempotent(producer_id, 0))
     append(log, idempotent(2, 1))
     append(log, idempotent(4, 0))
-    assert [each.producer_id for each in log.producers.all()] == [1, 2, 4]
+    assert [each.producer_id for each in log.producers.states.all()] == [1, 2, 4]
 
 
 def test_questions_to_coordinators_are_bounded_and_expire(log: Log) -> None:
     """The oldest is forgotten: its batch is of no transaction then."""
-    producers = log.producers
+    producers = log.producers.states
     guards = [
         producers.begin_verification(producer_id, 0, 0, NOW, bumps_epoch=True)
         for producer_id in range(MAX_VERIFICATIONS + 1)
@@ -190,7 +190,7 @@ def test_questions_to_coordinators_are_bounded_and_expire(log: Log) -> None:
                 log.append_as_leader(data, leader_epoch=0, wall_ms=NOW, guard=guards[producer_id])
         else:
             log.append_as_leader(data, leader_epoch=0, wall_ms=NOW, guard=guards[producer_id])
-    log.expire_producers(NOW)
+    log.producers.states.expire(NOW)
     with pytest.raises(InvalidTxnStateError):
         log.append_as_leader(transactional(2, 0), leader_epoch=0, wall_ms=NOW, guard=guards[2])
 
@@ -206,9 +206,9 @@ def test_a_transaction_is_open_until_its_marker(log: Log) -> None:
     verified(log, transactional(9, 1))
     log.high_watermark = 6
     assert log.last_stable_offset == 3
-    assert log.producers.oldest_transaction == OpenTransaction(9, 3, NOW)
+    assert log.producers.states.oldest_transaction == OpenTransaction(9, 3, NOW)
     end(log, 9, epoch=1)
-    assert log.producers.oldest_transaction is None
+    assert log.producers.states.oldest_transaction is None
     assert log.last_stable_offset == 3, "the marker is not committed"
     log.high_watermark = 7
     assert log.last_stable_offset == 7
@@ -223,17 +223,17 @@ def test_markers_do_not_gather(log: Log, monkeypatch: pytest.MonkeyPatch) -> Non
         log.high_watermark = log.log_end_offset
         verified(log, transactional(9, 0, epoch=number))
         end(log, 9, epoch=number + 1)
-        assert len(log.producers._ended) <= 2
+        assert len(log.producers.states._ended) <= 2
     first = log.log_end_offset
     log.high_watermark = first
     for number in range(20, 30):
         verified(log, transactional(9, 0, epoch=number))
         end(log, 9, epoch=number + 1)
-        assert len(log.producers._ended) <= 5
+        assert len(log.producers.states._ended) <= 5
     assert log.last_stable_offset == first
     log.high_watermark = log.log_end_offset
     assert log.last_stable_offset == log.high_watermark
-    assert not log.producers._ended
+    assert not log.producers.states._ended
 
 
 def test_the_last_stable_offset_is_never_below_the_start(log: Log) -> None:
@@ -256,10 +256,10 @@ def test_transactions_that_overlap_are_told_apart(log: Log) -> None:
     verified(log, transactional(8, 0, epoch=1))
     end(log, 8, epoch=2, is_commit=False)
     log.high_watermark = log.log_end_offset
-    assert log.aborted_between(0, 3) == ()
-    assert log.aborted_between(3, 4) == ((8, 3),)
-    assert log.aborted_between(5, 6) == ((8, 3),)
-    assert log.aborted_between(6, 99) == ((8, 9),)
+    assert log.reader.aborted_between(0, 3) == ()
+    assert log.reader.aborted_between(3, 4) == ((8, 3),)
+    assert log.reader.aborted_between(5, 6) == ((8, 3),)
+    assert log.reader.aborted_between(6, 99) == ((8, 9),)
     check_producers(log)
 
 
@@ -271,9 +271,9 @@ def test_an_abort_does_not_hide_one_that_comes_later(log: Log) -> None:
     append(log, batch(2))
     end(log, 9, epoch=1, is_commit=False)
     log.high_watermark = log.log_end_offset
-    assert log.aborted_between(3, 4) == ((8, 3),)
-    assert log.aborted_between(3, 5) == ((8, 3), (9, 4))
-    assert log.aborted_between(4, 5) == ((8, 3), (9, 4))
+    assert log.reader.aborted_between(3, 4) == ((8, 3),)
+    assert log.reader.aborted_between(3, 5) == ((8, 3), (9, 4))
+    assert log.reader.aborted_between(4, 5) == ((8, 3), (9, 4))
     check_producers(log)
 
 
@@ -288,9 +288,9 @@ def test_a_marker_of_nothing_is_kept_in_mind(log: Log) -> None:
     end(log, 9, epoch=4, coordinator_epoch=7)
     assert log.last_stable_offset == log.high_watermark
     log.close()
-    again = open_log(log.files, was_clean=True, recovery_point=log.log_end_offset)
+    again = open_log(log.folder.files, was_clean=True, recovery_point=log.log_end_offset)
     for each in (log, again):
-        assert each.producers.get(9).epoch == 4  # type: ignore[union-attr]
+        assert each.producers.states.get(9).epoch == 4  # type: ignore[union-attr]
     with pytest.raises(TransactionCoordinatorFencedError):
         end(again, 9, epoch=5, coordinator_epoch=6)
     with pytest.raises(InvalidProducerEpochError):
@@ -310,7 +310,7 @@ def test_the_epoch_of_a_marker(log: Log, version: int, epoch: int, is_fine: bool
     else:
         with pytest.raises(InvalidProducerEpochError):
             end(log, 9, epoch=epoch, version=version)
-    assert log.producers.get(9).has_open_transaction is not is_fine  # type: ignore[union-attr]
+    assert log.producers.states.get(9).has_open_transaction is not is_fine  # type: ignore[union-attr]
 
 
 def test_a_marker_may_come_twice(log: Log) -> None:
@@ -343,7 +343,7 @@ def test_a_follower_takes_what_the_leader_took(log: Log) -> None:
     follow(log, marker_batch(9, 4, is_commit=False))
     log.high_watermark = log.log_end_offset
     check_producers(log)
-    assert log.aborted_between(0, 99) == ((9, 6),)
+    assert log.reader.aborted_between(0, 99) == ((9, 6),)
 
 
 # --- verification -------------------------------------------------------------------------------------------
@@ -352,27 +352,27 @@ def test_a_follower_takes_what_the_leader_took(log: Log) -> None:
 def test_a_transaction_begins_only_after_its_coordinator_was_asked(log: Log) -> None:
     """KIP-890; then it goes on without."""
     assert refused(log, transactional(9, 0)) is InvalidTxnStateError
-    guard = log.producers.begin_verification(9, 0, 0, NOW, bumps_epoch=True)
+    guard = log.producers.states.begin_verification(9, 0, 0, NOW, bumps_epoch=True)
     assert refused(log, transactional(9, 0)) is InvalidTxnStateError
     log.append_as_leader(transactional(9, 0), leader_epoch=0, wall_ms=NOW, guard=guard)
-    assert log.producers.begin_verification(9, 0, 1, NOW, bumps_epoch=True) == 0
+    assert log.producers.states.begin_verification(9, 0, 1, NOW, bumps_epoch=True) == 0
     append(log, transactional(9, 1))
 
 
 def test_a_batch_that_comes_late_opens_nothing(log: Log) -> None:
     """KAFKA-14402: the transaction was aborted while its batch was under way; nobody would end another."""
-    guard = log.producers.begin_verification(9, 0, 0, NOW, bumps_epoch=False)
+    guard = log.producers.states.begin_verification(9, 0, 0, NOW, bumps_epoch=False)
     end(log, 9, epoch=0, is_commit=False, version=1)
     with pytest.raises(InvalidTxnStateError):
         log.append_as_leader(transactional(9, 0), leader_epoch=0, wall_ms=NOW, guard=guard)
-    assert log.producers.oldest_transaction is None
-    assert log.producers.begin_verification(9, 0, 0, NOW, bumps_epoch=False) != guard
+    assert log.producers.states.oldest_transaction is None
+    assert log.producers.states.begin_verification(9, 0, 0, NOW, bumps_epoch=False) != guard
 
 
 def test_the_marker_before_the_asked_transaction_leaves_the_question(log: Log) -> None:
     """With version 2 the producer is told its next epoch before all markers are written."""
     verified(log, transactional(9, 0))
-    guard = log.producers.begin_verification(9, 1, 0, NOW, bumps_epoch=True)
+    guard = log.producers.states.begin_verification(9, 1, 0, NOW, bumps_epoch=True)
     end(log, 9, epoch=1)
     log.append_as_leader(transactional(9, 0, epoch=1), leader_epoch=0, wall_ms=NOW, guard=guard)
 
@@ -381,12 +381,12 @@ def test_an_old_epoch_is_not_even_asked_about(log: Log) -> None:
     """A zombie."""
     append(log, idempotent(9, 0, epoch=3))
     with pytest.raises(InvalidProducerEpochError):
-        log.producers.begin_verification(9, 2, 0, NOW, bumps_epoch=True)
+        log.producers.states.begin_verification(9, 2, 0, NOW, bumps_epoch=True)
 
 
 def test_a_batch_does_not_overtake_one_that_could_not_be_verified(log: Log) -> None:
     """Else that one would be out of order for ever."""
-    producers = log.producers
+    producers = log.producers.states
     for sequence in (3, 0, 7):
         guard = producers.begin_verification(9, 0, sequence, NOW, bumps_epoch=False)
     for sequence, is_fine in ((3, False), (7, False), (0, True)):
@@ -400,7 +400,7 @@ def test_a_batch_does_not_overtake_one_that_could_not_be_verified(log: Log) -> N
 def test_with_version_2_a_transaction_begins_with_sequence_0(log: Log) -> None:
     """Of a producer without batches in its epoch; with version 1 it may have written elsewhere before."""
     for producer_id, bumps_epoch in ((8, False), (9, True)):
-        guard = log.producers.begin_verification(producer_id, 0, 5, NOW, bumps_epoch=bumps_epoch)
+        guard = log.producers.states.begin_verification(producer_id, 0, 5, NOW, bumps_epoch=bumps_epoch)
         data = transactional(producer_id, 5)
         if bumps_epoch:
             with pytest.raises(OutOfOrderSequenceNumberError):
@@ -412,9 +412,9 @@ def test_with_version_2_a_transaction_begins_with_sequence_0(log: Log) -> None:
 def test_a_newer_epoch_is_a_new_question(log: Log) -> None:
     """Its lowest sequence begins anew; an open transaction of the old epoch does not count for it."""
     verified(log, transactional(9, 0))
-    assert log.producers.begin_verification(9, 1, 0, NOW, bumps_epoch=True) > 0
+    assert log.producers.states.begin_verification(9, 1, 0, NOW, bumps_epoch=True) > 0
     assert refused(log, transactional(9, 0, epoch=1)) is InvalidTxnStateError
-    guard = log.producers.begin_verification(9, 2, 0, NOW, bumps_epoch=True)
+    guard = log.producers.states.begin_verification(9, 2, 0, NOW, bumps_epoch=True)
     log.append_as_leader(transactional(9, 0, epoch=2), leader_epoch=0, wall_ms=NOW, guard=guard)
 
 

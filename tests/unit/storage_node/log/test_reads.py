@@ -33,7 +33,9 @@ def reopened(files: FakeFiles) -> Log:
 
 def found_from(log: Log, offset: int) -> list[bytes] | None:
     try:
-        return split(b"".join(map(bytes, log.read(offset, 10**6, upto_offset=log.log_end_offset).data)))
+        return split(
+            b"".join(map(bytes, log.reader.read(offset, 10**6, upto_offset=log.log_end_offset).data))
+        )
     except CorruptMessageError:
         return None
 
@@ -111,12 +113,12 @@ def test_a_read_that_begins_deep_inside_its_window_keeps_its_first_batches() -> 
         append(log, batch(1, tag=str(number), size=1000))
     batches = read_all(log)
     log.roll(0)
-    for segment in log._segments:
+    for segment in log.segments:
         if segment.is_sealed:
             segment.release_indexes()
     for offset in range(0, 100, 7):
         for max_bytes in (500, 5000, 20_000, 60_000):
-            found = split(b"".join(map(bytes, log.read(offset, max_bytes, upto_offset=100).data)))
+            found = split(b"".join(map(bytes, log.reader.read(offset, max_bytes, upto_offset=100).data)))
             assert found == batches[offset : offset + len(found)]
             following = batches[offset + len(found) : offset + len(found) + 1]
             assert found
@@ -124,7 +126,7 @@ def test_a_read_that_begins_deep_inside_its_window_keeps_its_first_batches() -> 
 
 
 def cached(log: Log, offset: int, max_bytes: int = 10**6) -> tuple[list[bytes], int]:
-    found = log.read_cached(offset, max_bytes, upto_offset=log.log_end_offset)
+    found = log.reader.read_cached(offset, max_bytes, upto_offset=log.log_end_offset)
     assert found is not None
     return split(b"".join(map(bytes, found.data))), found.next_offset
 
@@ -137,7 +139,7 @@ def test_a_reader_that_goes_on_reads_nothing_twice() -> None:
         append(log, batch(1, tag=str(number)))
     batches = read_all(log, max_bytes=1 << 22)
     first, offset = cached(log, 0, 50_000)
-    segment = log._segments.active
+    segment = log.segments.active
     assert segment.start_of(offset).position == 0
     start = segment.run_ends.find(offset)
     assert start is not None
@@ -153,7 +155,7 @@ def test_ends_of_runs_are_bounded_and_do_not_outlive_a_cut() -> None:
         append(log, batch(1, tag=str(number)))
     for offset in range(0, 500, 2):
         cached(log, offset, 100)
-    segment = log._segments.active
+    segment = log.segments.active
     assert len(segment.run_ends._positions) == 64
     log.truncate_to(300)
     assert not segment.run_ends._positions
@@ -167,8 +169,8 @@ def test_an_end_of_a_run_that_is_wrong_is_forgotten() -> None:
     log = open_log(FakeFiles(), index_interval_bytes=100)
     for number in range(3000):
         append(log, batch(1, tag=str(number)))
-    log._segments.active.run_ends.note(7, 13)
-    assert log.read_cached(7, 1000, upto_offset=3000) is None
+    log.segments.active.run_ends.note(7, 13)
+    assert log.reader.read_cached(7, 1000, upto_offset=3000) is None
     assert cached(log, 7)[0][:2] == read_all(log, offset=7)[:2]
 
 

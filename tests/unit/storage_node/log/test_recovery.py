@@ -19,7 +19,7 @@ def closed_disk() -> tuple[FakeFiles, list[bytes]]:
     for number in range(COUNT):
         append(log, batch(1, tag=str(number), timestamp=NOW + number), epoch=number // 4)
     batches = read_all(log)
-    assert log.segment_count >= 3
+    assert len(log.segments) >= 3
     log.close()
     return files, batches
 
@@ -65,7 +65,7 @@ def test_index_files_in_any_state_are_rebuilt(damage: str, suffix: str, was_clea
     log = open_log(files, was_clean=was_clean, recovery_point=COUNT, **KEYS)
     assert check_dense(log) == batches
     for number in range(COUNT):
-        assert log.offset_for_timestamp(NOW + number) == (number, NOW + number, number // 4)
+        assert log.reader.offset_for_timestamp(NOW + number) == (number, NOW + number, number // 4)
     log.close()
     again = {
         name: files.content(f"{FOLDER}/{name}") for name in files.listdir(FOLDER) if name.endswith(suffix)
@@ -154,7 +154,7 @@ def test_a_log_that_ends_below_its_start_offset_starts_over_there() -> None:
     """Records were deleted up to the start offset; their offsets must not be given out again."""
     files, _ = closed_disk()
     log = open_log(files, log_start_offset=50)
-    assert (log.log_start_offset, log.log_end_offset, log.segment_count) == (50, 50, 1)
+    assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (50, 50, 1)
     assert append(log, batch(1)) == 50
     assert keys_of(check_dense(open_log(files.restart(), log_start_offset=50))) == [(50, b":0")]
 
@@ -166,7 +166,7 @@ def test_missing_flushed_records_are_reported() -> None:
         log = open_log(files.restart(), was_clean=was_clean, recovery_point=COUNT + 5, **KEYS)
         assert check_dense(log) == batches
         assert log.recovery_point == COUNT
-        assert f"up to {COUNT + 5} was flushed" in log.recovery.faults[0]
+        assert f"flushed up to {COUNT + 5}" in log.recovery.faults[0]
 
 
 def test_segments_below_the_recovery_point_are_not_read() -> None:
@@ -188,7 +188,7 @@ def test_damage_below_the_recovery_point_survives_a_rebuild_of_the_index() -> No
     log = open_log(files, recovery_point=COUNT, was_clean=True, **KEYS)
     assert files.size(f"{FIRST}.log") == size
     assert len(log.recovery.faults) == 2
-    assert log.read(0, 1, upto_offset=COUNT).next_offset == 1
+    assert log.reader.read(0, 1, upto_offset=COUNT).next_offset == 1
     assert read_all(log, offset=COUNT - 2) == batches[-2:]
 
 
@@ -219,5 +219,5 @@ def test_indexes_sealed_after_the_flush_are_not_believed() -> None:
     files = files.restart()
     killed = open_log(files, recovery_point=2)
     for after in (killed, open_log(files.power_loss("none"), recovery_point=2)):
-        assert after.offset_for_timestamp(NOW + 1) == (1, NOW + 1, 0)
-        assert after.max_timestamp_offset() == (1, NOW + 1, 0)
+        assert after.reader.offset_for_timestamp(NOW + 1) == (1, NOW + 1, 0)
+        assert after.reader.max_timestamp_offset() == (1, NOW + 1, 0)

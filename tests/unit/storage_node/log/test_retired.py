@@ -41,7 +41,7 @@ def test_a_reader_of_a_segment_that_goes_ends_normally() -> None:
     files = FakeFiles()
     manager = filled(files)
     log = manager.logs[TP]
-    segment = log._segments.holding(1)
+    segment = log.segments.holding(1)
     log.advance_log_start_offset(3)
     log.drop_segments_below(3)
     log.flush()

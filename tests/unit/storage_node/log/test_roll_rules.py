@@ -105,7 +105,7 @@ def test_append_time_over_a_clock_that_goes_back_and_forth() -> None:
         assert len(check_dense(again)) == len(times)
         for asked in [*times, NOW - 2 * HOUR]:
             first = next(2 * number for number, time_ms in enumerate(times) if time_ms >= asked)
-            hit = again.offset_for_timestamp(asked)
+            hit = again.reader.offset_for_timestamp(asked)
             assert hit is not None
             assert hit[0] == first, asked
-        assert again.max_timestamp_offset() == (10, NOW + 2 * HOUR, 0)
+        assert again.reader.max_timestamp_offset() == (10, NOW + 2 * HOUR, 0)

@@ -170,10 +170,10 @@ def test_searches_by_time_give_the_indexes_back() -> None:
     log = open_log(FakeFiles(), segment_bytes=300, index_interval_bytes=0)
     for number in range(60):
         log.append_as_leader(batch(2, timestamp=NOW + 1_000 * number), leader_epoch=0, wall_ms=NOW)
-    assert log.segment_count > 15
+    assert len(log.segments) > 15
     for number in range(60):
-        hit = log.offset_for_timestamp(NOW + 1_000 * number)
+        hit = log.reader.offset_for_timestamp(NOW + 1_000 * number)
         assert hit is not None
         assert hit[0] == 2 * number
-    loaded = [segment for segment in log._segments if segment.is_sealed and segment._time_index is not None]
+    loaded = [segment for segment in log.segments if segment.is_sealed and segment._time_index is not None]
     assert len(loaded) <= 4

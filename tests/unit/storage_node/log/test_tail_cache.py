@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def log_with_tail(cache: TailCache | None = None, folder: str = "/d/t-0", **keys: object) -> Log:
     log = open_log(FakeFiles(), folder, **keys)  # type: ignore[arg-type]
-    log.tail = Tail(TailCache(1 << 22, 1 << 22) if cache is None else cache)
+    log.reader.tail = Tail(TailCache(1 << 22, 1 << 22) if cache is None else cache)
     return log
 
 
@@ -23,8 +23,8 @@ def from_memory(
     log: Log, offset: int, max_bytes: int = 1 << 20, *, min_one: bool = True
 ) -> list[bytes] | None:
     """The batches that the tail gives, as they are."""
-    assert log.tail is not None
-    found = log.tail.read(offset, max_bytes, log.log_end_offset, min_one=min_one)
+    assert log.reader.tail is not None
+    found = log.reader.tail.read(offset, max_bytes, log.log_end_offset, min_one=min_one)
     return None if found is None else split(b"".join(map(bytes, found.data)))
 
 
@@ -38,7 +38,7 @@ def test_it_gives_the_bytes_of_the_file() -> None:
         assert from_memory(log, offset) == stored[offset // 2 :][: len(from_memory(log, offset) or ())]
         for limit in (1, 10_000, 100_000):
             found = from_memory(log, offset, limit)
-            file = split(b"".join(map(bytes, log.read(offset, limit, upto_offset=40).data)))
+            file = split(b"".join(map(bytes, log.reader.read(offset, limit, upto_offset=40).data)))
             assert found == file
     assert from_memory(log, 39, 10, min_one=False) == []
 
@@ -48,8 +48,8 @@ def test_small_batches_share_a_part_and_large_ones_have_their_own() -> None:
     log = log_with_tail()
     for size in [10] * 1000 + [JOIN_BELOW_BYTES] + [10] * 3:
         append(log, batch(1, size=size))
-    assert log.tail is not None
-    first, second = (log.tail.read(0, 1 << 20, 1004, min_one=True) for _ in range(2))
+    assert log.reader.tail is not None
+    first, second = (log.reader.tail.read(0, 1 << 20, 1004, min_one=True) for _ in range(2))
     assert first is not None
     assert second is not None
     assert len(first.data) == 3
@@ -61,8 +61,8 @@ def test_it_stops_below_the_limit_of_the_reader() -> None:
     log = log_with_tail()
     for _ in range(4):
         append(log, batch(2))
-    assert log.tail is not None
-    found = log.tail.read(0, 1 << 20, 5, min_one=True)
+    assert log.reader.tail is not None
+    found = log.reader.tail.read(0, 1 << 20, 5, min_one=True)
     assert found is not None
     assert found.next_offset == 4
 
@@ -83,7 +83,7 @@ def test_the_oldest_goes_first_over_all_logs_and_each_has_its_share() -> None:
         append(third, batch(1, tag=str(number), size=1_000))
     assert from_memory(quiet, 0) is None, "the oldest of all"
     for log in (quiet, busy, third):
-        log.drop_tail()
+        log.reader.drop_tail()
     assert (cache.held_bytes, len(cache)) == (0, 0)
 
 
@@ -131,12 +131,12 @@ def test_memory_that_is_used_again_is_not_kept() -> None:
 def test_a_log_that_nobody_reads_keeps_nothing() -> None:
     """After so much that nobody asked for; who asks finds what is appended from then on."""
     log = log_with_tail(TailCache(1 << 40, 1 << 40))
-    assert log.tail is not None
+    assert log.reader.tail is not None
     append(log, batch(1))
-    log.tail.add(1, 2, [b""], UNREAD_BYTES - log.size_bytes)
-    assert len(log.tail) == 2
+    log.reader.tail.add(1, 2, [b""], UNREAD_BYTES - log.size_bytes)
+    assert len(log.reader.tail) == 2
     append(log, batch(1))
-    assert len(log.tail) == 0
+    assert len(log.reader.tail) == 0
     append(log, batch(1))
     assert from_memory(log, 0) is None
     append(log, batch(1, tag="asked"))
@@ -161,8 +161,8 @@ def test_nothing_is_given_that_the_log_has_lost() -> None:
     log.truncate_fully_and_start_at(50)
     append(log, batch(1, tag="again"))
     assert from_memory(log, 50) == read_all(log)
-    tail = log.tail
+    tail = log.reader.tail
     log.close_abruptly()
     assert tail is not None
     assert len(tail) == 0
-    assert log.tail is None
+    assert log.reader.tail is None

@@ -212,7 +212,7 @@ def test_a_follower_never_takes_a_flipped_bit_of_its_leaders_disk(byte: int) -> 
     leader = cluster.nodes[1]
     log = leader.core.replicas.partitions[cluster.partition(1).key].log
     assert log is not None
-    path = f"{log.directory}/{0:020d}.log"
+    path = f"{log.folder.path}/{0:020d}.log"
     leader.files.flip_bit(path, log.size_bytes // 2 + byte, 1)
     cluster.heal()
     cluster.pass_time(2_000)

@@ -99,7 +99,7 @@ def test_what_only_the_old_leader_had_is_appended_anew() -> None:
     assert again.first.base_offset == 1
     for node in (1, 2, 3):
         check_producers(cluster.partition(node).log)
-        assert cluster.partition(node).log.producers.get(9).last_sequence == 2
+        assert cluster.partition(node).log.producers.states.get(9).last_sequence == 2
     assert cluster.registration.isr == (1, 2, 3)
 
 
@@ -189,12 +189,12 @@ def test_a_replica_without_its_producers_is_not_in_sync() -> None:
     cluster.settle()
     cluster.pass_time(1_000)
     assert cluster.registration.isr == (1, 2)
-    assert cluster.partition(3).log.producers.is_empty
+    assert cluster.partition(3).log.producers.states.is_empty
     full.files.capacity_bytes = None
     full.tick()
     cluster.pass_time(3_000)
     assert cluster.registration.isr == (1, 2, 3)
-    assert cluster.partition(3).log.producers.get(9).last_sequence == 0
+    assert cluster.partition(3).log.producers.states.get(9).last_sequence == 0
 
 
 def test_a_repeat_needs_enough_replicas_too() -> None:
@@ -238,7 +238,7 @@ def test_a_transaction_goes_on_at_the_new_leader() -> None:
         log = cluster.partition(node).log
         cluster.pass_time(100)
         assert log.last_stable_offset == 3
-        assert log.aborted_between(0, 3) == ((7, 0),)
+        assert log.reader.aborted_between(0, 3) == ((7, 0),)
         check_producers(log)
     late = send(cluster, transactional(7, 1), transactional_id="x")
     assert late.first.error_code == InvalidProducerEpochError.code

@@ -138,7 +138,7 @@ def test_a_segment_deleted_under_a_search(rig: CoreRig, topic_id: bytes) -> None
     rig.produce(topic_id, batch(b"v", timestamp_ms=400))
     body = ListOffsetsRequest(0, (ListOffsetsPartition(topic_id, 0, 0),))
     request = rig.ask(registry.LIST_OFFSETS, body)
-    next(iter(log._segments)).close()
+    next(iter(log.segments)).close()
     rig.look_up()
     assert request.first.error_code == KafkaStorageError.code
     log.delete_segments_below(3)

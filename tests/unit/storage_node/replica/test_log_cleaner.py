@@ -61,7 +61,7 @@ def run(rig: CoreRig, job: CleaningJob, *, until_staged: bool = False) -> Headra
 
 def finish_group(job: CleaningJob) -> None:
     job.cleaning.install()
-    job.cleaning.log.hand_over(job.cleaning.settle())
+    job.cleaning.log.delete_retired(job.cleaning.settle())
 
 
 def finish(rig: CoreRig, job: CleaningJob) -> None:
@@ -100,7 +100,7 @@ def test_the_dirtiest_log_that_is_due_comes_first() -> None:
     assert run(rig, job) is None
     assert next_job(rig) is None
     assert rig.core.cleaner.metrics(rig.now_ms)["max-dirty-percent"] == 0
-    assert log_of(rig, some).cleaner_offset == 11
+    assert log_of(rig, some).compaction.cleaner_offset == 11
 
 
 def test_a_log_below_its_ratio_is_cleaned_when_its_records_are_too_old() -> None:
@@ -223,10 +223,10 @@ def test_a_follower_is_cut_when_its_cleaning_has_ended() -> None:
     assert replicas.values(1)[-1] == b"6", "not cut yet"
     finish(rig, job)
     replicas.settle()
-    assert job.cleaning.log.cleaning is None
+    assert job.cleaning.log.compaction.running is None
     assert replicas.end(1) == replicas.end(2) == 7
     assert replicas.values(1)[-1] == b"7"
-    assert log_of(rig, TOPIC).cleaner_offset <= 6
+    assert log_of(rig, TOPIC).compaction.cleaner_offset <= 6
 
 
 def test_a_disk_that_fails_under_the_cleaner_takes_its_dir_offline() -> None:
@@ -259,7 +259,7 @@ def test_segments_below_the_start_stay_while_the_log_is_cleaned() -> None:
     rig.tick()
     rig.flush()
     assert log.log_start_offset == 3
-    assert log.first_base_offset == 0
+    assert log.segments.first_base_offset == 0
     finish(rig, job)
     rig.pass_time(1_000)
     rig.tick()

@@ -75,14 +75,14 @@ def test_a_replica_moves_with_all_its_records_and_goes_on() -> None:
     topic_id = filled(rig)
     rig.set_leader(topic_id, 1)
     before = rig.core.replicas.find(topic_id, 0)
-    facts = (before.high_watermark, before.leader_epoch, before.log.latest_epoch)  # type: ignore[union-attr]
+    facts = (before.high_watermark, before.leader_epoch, before.log.epochs.latest_epoch)  # type: ignore[union-attr]
     assert move(rig, "/b") == 0
     assert rig.copy() >= 1
     rig.purge()
     assert (folders(rig.files, "/a"), folders(rig.files, "/b")) == ([], ["t-0"])
     after = rig.core.replicas.find(topic_id, 0)
     assert after is before
-    assert (after.high_watermark, after.leader_epoch, after.log.latest_epoch) == facts  # type: ignore[union-attr]
+    assert (after.high_watermark, after.leader_epoch, after.log.epochs.latest_epoch) == facts  # type: ignore[union-attr]
     assert rig.produce(topic_id, batch(b"next")).first.base_offset == 5
     expected = [b"0", b"1", b"2", b"3", b"4", b"next"]
     assert rig.values(topic_id) == expected
@@ -139,15 +139,15 @@ def test_producers_move_along() -> None:
     partition.log.roll()
     partition.log.advance_log_start_offset(6)
     partition.log.delete_segments_below(6)
-    before = partition.log.producers.to_snapshot()
+    before = partition.log.producers.states.to_snapshot()
     assert move(rig, "/b") == 0
     rig.copy()
     assert folders(rig.files, "/b") == ["t-0"]
-    assert partition.log.producers.to_snapshot() == before
+    assert partition.log.producers.states.to_snapshot() == before
     assert rig.produce(topic_id, idempotent(9, 4)).first.base_offset == 5
     rig.manager.shutdown()
     again = rig.restarted()
-    assert again.core.replicas.partitions[topic_id, 0].log.producers.to_snapshot() == before
+    assert again.core.replicas.partitions[topic_id, 0].log.producers.states.to_snapshot() == before
 
 
 def test_naming_the_present_dir_ends_a_move() -> None:

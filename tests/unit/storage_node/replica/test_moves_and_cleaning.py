@@ -50,7 +50,7 @@ def log_of(rig: CoreRig, topic_id: bytes) -> Log:
 
 def stored(rig: CoreRig, topic_id: bytes) -> bytes:
     log = log_of(rig, topic_id)
-    return b"".join(log.read(0, 1 << 20, upto_offset=log.log_end_offset).data)
+    return b"".join(log.reader.read(0, 1 << 20, upto_offset=log.log_end_offset).data)
 
 
 def begin_move(rig: CoreRig, path: str) -> None:
@@ -74,7 +74,7 @@ def run(rig: CoreRig, job: CleaningJob) -> HeadraceError | None:
         job.cleaning.index()
         while job.cleaning.rewrite():
             job.cleaning.install()
-            job.cleaning.log.hand_over(job.cleaning.settle())
+            job.cleaning.log.delete_retired(job.cleaning.settle())
     except HeadraceError as found:
         error = found
     rig.core.cleaned(job, error, rig.now_ms)
@@ -92,11 +92,11 @@ def test_a_move_stops_a_compaction_and_waits_for_its_end_and_none_begins_meanwhi
     assert isinstance(run(rig, job), CleaningAbortedError)
     assert next_job(rig) is None
     rig.copy()
-    assert log_of(rig, topic_id).directory == "/b/t-0"
+    assert log_of(rig, topic_id).folder.path == "/b/t-0"
     job = next_job(rig)
     assert job is not None
     assert run(rig, job) is None
-    assert log_of(rig, topic_id).cleaner_offset == 7
+    assert log_of(rig, topic_id).compaction.cleaner_offset == 7
 
 
 def test_how_far_a_log_is_clean_moves_with_it() -> None:
@@ -106,19 +106,19 @@ def test_how_far_a_log_is_clean_moves_with_it() -> None:
     assert job is not None
     assert run(rig, job) is None
     before = stored(rig, topic_id)
-    assert len(before) < 8 * len(next(iter(log_of(rig, topic_id).read(0, 1, upto_offset=8).data)))
+    assert len(before) < 8 * len(next(iter(log_of(rig, topic_id).reader.read(0, 1, upto_offset=8).data)))
     rig.begin_checkpoint()
     rig.end_checkpoint()
     begin_move(rig, "/b")
     rig.copy()
     assert rig.files.content(f"/b/{CLEANER_OFFSETS}") == b"0\n1\nt 0 7\n"
     assert rig.files.content(f"/a/{CLEANER_OFFSETS}") == b"0\n0\n"
-    assert log_of(rig, topic_id).cleaner_offset == 7
+    assert log_of(rig, topic_id).compaction.cleaner_offset == 7
     again = CoreRig(rig.files.power_loss("none"), "/a,/b", rig.records)
     again.flush()
     assert stored(again, topic_id) == before
     log = log_of(again, topic_id)
-    assert (log.has_gaps, log.recovery.has_loss, log.cleaner_offset) == (True, False, 7)
+    assert (log.compaction.has_gaps, log.recovery.has_loss, log.compaction.cleaner_offset) == (True, False, 7)
 
 
 def test_no_crash_in_a_move_brings_back_deleted_records() -> None:
@@ -160,7 +160,7 @@ def test_a_start_that_is_only_wanted_moves_along() -> None:
     want_start(rig, topic_id, 3)
     begin_move(rig, "/b")
     rig.copy()
-    assert (log_of(rig, topic_id).log_start_offset, log_of(rig, topic_id).wanted_start_offset) == (0, 3)
+    assert (log_of(rig, topic_id).log_start_offset, log_of(rig, topic_id).start.pending_offset) == (0, 3)
     assert rig.checkpoint_starts()
     assert log_of(rig, topic_id).log_start_offset == 3
 

@@ -94,7 +94,7 @@ def test_leading_begins_an_epoch_in_the_log() -> None:
     """The epoch starts where the log ends."""
     log = new_log()
     leading(log)
-    assert log.latest_epoch == 3
+    assert log.epochs.latest_epoch == 3
 
 
 def test_the_high_watermark_follows_the_log_of_the_only_replica() -> None:

@@ -39,7 +39,7 @@ def codecs(rig: CoreRig, topic_id: bytes) -> list[int]:
     """Of the batches in the log, in their order."""
     log = rig.core.replicas.partitions[topic_id, 0].log
     assert log is not None
-    data = b"".join(map(bytes, log.read(0, 1 << 30, upto_offset=log.log_end_offset).data))
+    data = b"".join(map(bytes, log.reader.read(0, 1 << 30, upto_offset=log.log_end_offset).data))
     found = []
     while data:
         header = read_batch_header(data)
@@ -331,7 +331,7 @@ def test_followers_have_what_the_leader_stored() -> None:
     cluster.settle()
     assert request.first.base_offset == 0
     logs = [cluster.partition(node).log for node in (1, 2, 3)]
-    data = {b"".join(map(bytes, log.read(0, 1 << 20, upto_offset=5).data)) for log in logs}
+    data = {b"".join(map(bytes, log.reader.read(0, 1 << 20, upto_offset=5).data)) for log in logs}
     assert len(data) == 1
     assert read_batch_header(data.pop()).compression_id == Compression.GZIP
 

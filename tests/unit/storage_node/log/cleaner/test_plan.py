@@ -58,7 +58,7 @@ def test_young_records_stay_but_only_dirty_ones_are_asked_for_their_age() -> Non
     log = filled(min_compaction_lag_ms=50)
     assert cleanable(log, NOW + 80).end_offset == 4
     assert cleanable(log, NOW + 1_000).end_offset == log.segments[-1].base_offset
-    log.cleaner_offset = 8
+    log.compaction.cleaner_offset = 8
     plan = cleanable(log, NOW)
     assert (plan.end_offset, plan.first_dirty_offset, plan.dirty_bytes) == (8, 8, 0)
 
@@ -67,19 +67,19 @@ def test_where_a_log_begins_to_be_dirty() -> None:
     """At its cleaner offset, if that lies within the log; else everything counts as dirty."""
     log = filled()
     for offset, expected in ((None, 0), (0, 0), (7, 7), (12, 12), (13, 0)):
-        log.cleaner_offset = offset
+        log.compaction.cleaner_offset = offset
         assert first_dirty_offset(log) == expected
     log.advance_log_start_offset(5)
-    log.cleaner_offset = 3
+    log.compaction.cleaner_offset = 3
     assert first_dirty_offset(log) == 5
 
 
 def test_the_dirty_ratio_counts_bytes_that_could_be_cleaned() -> None:
     """Clean ones and dirty ones, the active segment not."""
     log = filled()
-    log.cleaner_offset = 4
+    log.compaction.cleaner_offset = 4
     plan = cleanable(log, NOW)
-    sizes = [segment.size_bytes for segment in log.sealed_segments]
+    sizes = [segment.size_bytes for segment in log.segments.sealed]
     assert (plan.clean_bytes, plan.dirty_bytes) == (sum(sizes[:2]), sum(sizes[2:]))
     assert plan.dirty_ratio == sum(sizes[2:]) / sum(sizes)
     assert not cleanable(open_log(FakeFiles(), **KEYS), NOW).dirty_ratio

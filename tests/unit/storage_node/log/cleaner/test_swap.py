@@ -26,13 +26,13 @@ def full_log(files: FakeFiles) -> Log:
     for number in range(COUNT):
         append(log, batch(1, tag=f"{number:x}", timestamp=NOW + number))
     log.flush()
-    assert log.segment_count >= 5
+    assert len(log.segments) >= 5
     return log
 
 
 def cleaned(log: Log, old: list[Segment], *, has_transactions: bool) -> Segment:
     """A segment with every third of the batches of `old`, and the last, written as a cleaner does."""
-    files, base = log.files, old[0].base_offset
+    files, base = log.folder.files, old[0].base_offset
     file = files.open(f"{FOLDER}/{base:020d}.log{names.CLEANED}", create=True)
     file.truncate(0)
     new = Segment(files, FOLDER, base, file, NOW)
@@ -54,13 +54,13 @@ def cleaned(log: Log, old: list[Segment], *, has_transactions: bool) -> Segment:
 def swap(log: Log, first: int, count: int, *, has_transactions: bool = False) -> None:
     old = log.segments[first : first + count]
     if has_transactions:
-        log.files.open(old[0].path_of(names.TXN_INDEX), create=True).pwrite(0, [bytes(34)])
-    log.note_gaps()
+        log.folder.files.open(old[0].path_of(names.TXN_INDEX), create=True).pwrite(0, [bytes(34)])
+    log.compaction.mark_gaps()
     new = cleaned(log, old, has_transactions=has_transactions)
-    stage(log.files, new)
+    stage(log.folder.files, new)
     log.replace_segments(old, new)
-    settle(log.files, old, new)
-    log.hand_over(old)
+    settle(log.folder.files, old, new)
+    log.delete_retired(old)
 
 
 def bases(log: Log) -> list[int]:
@@ -74,9 +74,13 @@ def check_files(files: FakeFiles, log: Log) -> None:
     assert logs == {segment.base_offset for segment in log.segments}
     assert {base for base, _ in found} == logs
     assert not [name for name in files.listdir(FOLDER) if name.endswith((".swap", ".cleaned", ".deleted"))]
-    for segment in log.sealed_segments:
+    for segment in log.segments.sealed:
         fresh = Segment(
-            log.files, FOLDER, segment.base_offset, log.files.open(segment.path_of(names.LOG)), NOW
+            log.folder.files,
+            FOLDER,
+            segment.base_offset,
+            log.folder.files.open(segment.path_of(names.LOG)),
+            NOW,
         )
         assert fresh.recover(0, has_gaps=True) is None
         assert fresh.offset_index.entries() == segment.offset_index.entries()
@@ -141,7 +145,7 @@ def check(files: FakeFiles, everything: list[int], kept: list[int]) -> str:
     assert log.log_end_offset == COUNT
     check_files(files, log)
     for asked in range(COUNT):
-        assert log.offset_for_timestamp(NOW + asked) == next(
+        assert log.reader.offset_for_timestamp(NOW + asked) == next(
             ((base, NOW + base, 0) for base in found if base >= asked), None
         )
     index = f"{log.segments[0].path_of(names.TXN_INDEX)}"
@@ -167,18 +171,18 @@ def test_a_reader_that_holds_an_old_segment_ends_normally() -> None:
     files = FakeFiles()
     log = full_log(files)
     everything, old = read_all(log), log.segments[:3]
-    log.note_gaps()
+    log.compaction.mark_gaps()
     new = cleaned(log, old, has_transactions=False)
-    stage(log.files, new)
+    stage(log.folder.files, new)
     log.replace_segments(old, new)
-    settle(log.files, old, new)
+    settle(log.folder.files, old, new)
     for segment in old:
         segment.release_indexes()
         first = everything[segment.base_offset]
         assert segment.position_of(segment.base_offset) == 0
         assert segment.file.pread(0, len(first)) == first
     assert bases(log)[0] == 0
-    log.hand_over(old)
+    log.delete_retired(old)
     assert bases(log)[-1] == COUNT - 1
 
 
@@ -186,15 +190,15 @@ def test_the_tail_in_memory_lets_go_of_what_was_cleaned() -> None:
     """Else readers would see until a restart what compaction has removed."""
     files = FakeFiles()
     log = open_log(files, **KEYS)
-    log.tail = Tail(TailCache(1 << 20, 1 << 20))
+    log.reader.tail = Tail(TailCache(1 << 20, 1 << 20))
     for number in range(COUNT):
         append(log, batch(1, tag=f"{number:x}"))
     end = log.segments[2].next_offset
     swap(log, 0, 3)
-    found = log.read_cached(1, 1, upto_offset=COUNT)
+    found = log.reader.read_cached(1, 1, upto_offset=COUNT)
     assert found is not None
     assert read_batch_header(found.data[0]).base_offset == 3
     assert found.run is not None
-    at_end = log.read_cached(end, 1, upto_offset=COUNT)
+    at_end = log.reader.read_cached(end, 1, upto_offset=COUNT)
     assert at_end is not None
     assert at_end.run is None

@@ -75,7 +75,7 @@ def test_the_last_value_of_each_key_stays_where_it_was() -> None:
     log = filled(FakeFiles())
     before, size = records(log), log.size_bytes
     job = clean(log)
-    assert job.end_offset == log.cleaner_offset == 20
+    assert job.end_offset == log.compaction.cleaner_offset == 20
     assert records(log) == before[16:]
     assert log.size_bytes < size / 2
     assert job.stats.removed_records == 16
@@ -86,12 +86,12 @@ def test_a_map_smaller_than_the_keys_works_in_passes() -> None:
     """Each pass ends where its map was full; none of them loses a key."""
     log = filled(FakeFiles(), rounds=5, keys=30)
     wanted, passes = values(log), 0
-    while (log.cleaner_offset or 0) < 120:
+    while (log.compaction.cleaner_offset or 0) < 120:
         clean(log, map_bytes=8 * 24)
         passes += 1
         assert values(log) == wanted
     assert passes > 10
-    below = [record.key for record in records(log) if record.offset < (log.cleaner_offset or 0)]
+    below = [record.key for record in records(log) if record.offset < (log.compaction.cleaner_offset or 0)]
     assert len(below) == len(set(below)) == 30
 
 
@@ -110,7 +110,7 @@ def test_nothing_goes_before_what_replaces_it_is_on_the_disk() -> None:
         job.index()
         while job.rewrite():
             job.install()
-            log.hand_over(job.settle())
+            log.delete_retired(job.settle())
             again = open_log(files.power_loss(mode), recovery_point=end, **KEYS)
             assert values(again) == {b"k%d" % key: b"v6" for key in range(4)}
             groups += 1
@@ -171,13 +171,13 @@ def test_a_segment_keeps_its_last_batch_so_that_segments_stay_dense() -> None:
 def test_segments_become_one_as_long_as_they_fit() -> None:
     """And the empty batches of those that lie within go."""
     log = filled(FakeFiles(), rounds=20)
-    many = log.segment_count
+    many = len(log.segments)
     clean(log)
     put(log, (b"other", b"1"))
     commit_and_roll(log)
     clean(log)
-    assert log.segment_count < many / 2
-    assert sum(read_batch_header(data).record_count == 0 for data in read_all(log)) <= log.segment_count
+    assert len(log.segments) < many / 2
+    assert sum(read_batch_header(data).record_count == 0 for data in read_all(log)) <= len(log.segments)
 
 
 def test_nothing_at_or_above_the_first_uncleanable_offset_changes() -> None:
@@ -288,7 +288,7 @@ def test_aborted_data_goes_and_hides_nothing_older() -> None:
     """And its marker only when no data was left, and the horizon has passed."""
     files = FakeFiles()
     log = aborted_log(files)
-    log.expire_producers(NOW)
+    log.producers.states.expire(NOW)
     for number in range(5):
         put(log, (b"z%d" % number, b"1"))
     commit_and_roll(log)
@@ -306,7 +306,7 @@ def test_aborted_data_goes_and_hides_nothing_older() -> None:
         assert (3 in kept) is (after < 2 * DAY + 1_010)
     assert {2, 4} <= kept, "the committed one has its data still"
     assert not files.exists(index)
-    assert not log.has_aborted
+    assert all(segment.aborted is None for segment in log.segments)
 
 
 def test_aborted_data_hides_nothing_older_if_its_marker_is_in_the_active_segment() -> None:
@@ -319,7 +319,7 @@ def test_aborted_data_hides_nothing_older_if_its_marker_is_in_the_active_segment
     log.high_watermark = log.log_end_offset
     clean(log)
     assert values(log)[b"a"] == b"old"
-    assert log.aborted_between(0, log.log_end_offset) == ((7, 1),)
+    assert log.reader.aborted_between(0, log.log_end_offset) == ((7, 1),)
     put(log, (b"z", b"1"))
     commit_and_roll(log)
     clean(log)
@@ -356,7 +356,7 @@ def test_the_last_batch_of_each_producer_stays_if_only_its_header() -> None:
     ]
     put(log, (b"b", b"1"))
     commit_and_roll(log)
-    log.expire_producers(NOW)
+    log.producers.states.expire(NOW)
     clean(log, wall_ms=NOW + 2 * DAY)
     assert not [data for data in read_all(log) if read_batch_header(data).producer_id == 7]
 
