@@ -1,8 +1,8 @@
-"""One connection of a Kafka client: frames in, calls started in order, answers out in order.
+"""One connection of a Kafka client: reads frames, starts their calls in order, writes the responses in order.
 
-As with Kafka a request waits until those before it on its connection are answered; only apis that say so may
-be under way together. What is not started waits as bytes, and while something waits nothing more is read:
-a client that sends without reading fills its own socket, and nothing of ours.
+As in Kafka, a request waits until those before it on its connection are answered; only pipelined apis may be
+in flight together. Requests that are not started wait as bytes, and while one waits nothing more is read: a
+client that sends without reading fills its own socket buffer, and no memory of the node.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from .calls import Call, KafkaPeer
 from .codes import API_VERSIONS
 from .entities import layout
 from .framing import FrameReader, read_header
-from .gone_io import LOOK_MS, is_gone
-from .memory import ELEMENT_BYTES
+from .memory import ELEMENT_BYTES, HeldRequests
 from .output_io import Output
+from .reading_io import ReadControl
 from .ready import key_of
 from .skimming import no_tags
-from .sockets_io import Line
+from .sockets_io import PolledSocket
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,165 +31,161 @@ if TYPE_CHECKING:
     from .framing import RequestHeader
     from .listener_io import KafkaListener
 
-# Answers of one connection that the kernel has not taken yet: above it no further call is started. Answers
-# of one turn go out together, at the latest when they are so many.
+# Response bytes of one connection that the kernel has not taken: above it no further call is started. The
+# responses of one turn are written together, at the latest when they are so many.
 WRITE_HIGH_BYTES = 64 * 1024
-# Bound: calls of one connection that are started before others have their turn, and for how long.
+# Bound: calls that one connection starts before other connections have their turn, reads that fill their
+# buffer, and the duration.
 TURN_CALLS = 32
-TURN_READS = 4  # that filled their room
+TURN_READS = 4
 TURN_S = 0.002
-# Bound: how long a connection that is gone is remembered because it was to wait.
-MUTE_STEP_MS = 10_000
 _NONE: Any = ()
 
 
 class KafkaConnection:
     """Fulfils Caller, Holder and Owner of its socket.
 
-    Invariant: `_calls` are those under way, in the order of their frames; `_waiting` the frames behind them.
+    Invariant: `_calls` are those in flight, in the order of their frames; `_waiting` are the frames behind
+    them.
     """
 
     __slots__ = (
         "__weakref__",
         "_calls",
-        "_counted_bytes",
-        "_counted_moves",
-        "_counted_partial",
-        "_is_ending",
-        "_is_going_on",
+        "_held",
         "_is_in_turn",
-        "_is_mute_watched",
-        "_is_reading_paused",
+        "_is_resume_scheduled",
         "_is_starting",
-        "_is_unwanted",
-        "_is_watched",
-        "_line",
         "_listener",
-        "_moves",
-        "_muted_until_ms",
         "_output",
-        "_queued_bytes",
         "_reader",
-        "_ready",
-        "_ready_bytes",
+        "_reading",
+        "_responses",
+        "_responses_bytes",
+        "_socket",
         "_started",
         "_turn_ends_s",
         "_waiting",
-        "_wanted_bytes",
-        "held_since_ms",
+        "is_ending",
         "last_active_ms",
         "peer",
     )
 
-    def __init__(self, listener: KafkaListener, name: str, taken: int, far: Any) -> None:
-        """`name` is that of the address it came to; `far` is the other end's."""
+    def __init__(self, listener: KafkaListener, name: str, descriptor: int, remote: Any) -> None:
+        """`name` is that of the listener address; `remote` is the client's address."""
         self._listener = listener
         self._reader = FrameReader(listener.shared, listener.max_frame_bytes)
-        self._line = Line(listener.sockets, taken, self)
+        self._socket = PolledSocket(listener.sockets, descriptor, self)
         self._output = Output(
             listener.loop,
-            self._line.descriptor,
+            descriptor,
             progressed=lambda: self._listener.guarded(self._progressed),
             failed=lambda: self._listener.guarded(self.abort),
-            watch=self._line.want_writing,
+            watch=self._socket.set_writing,
         )
-        self._ready: list[Part] = []  # answers of this turn
-        self._ready_bytes = 0
-        # made when they are needed: an idle connection has none
+        self._responses: list[Part] = []  # of this turn, not written yet
+        self._responses_bytes = 0
+        # Made when they are needed: an idle connection has none.
         self._calls: deque[Call] = _NONE
         self._waiting: deque[bytes] = _NONE
-        self._is_starting = self._is_in_turn = self._is_reading_paused = self._is_ending = False
-        self._is_going_on = False  # the next turn is arranged for
+        self._is_starting = self._is_in_turn = self._is_resume_scheduled = self.is_ending = False
         self._started, self._turn_ends_s = 0, 0.0
-        self._queued_bytes = 0  # of calls under way and of frames that wait
-        self._counted_bytes = self._counted_partial = 0
-        self._wanted_bytes = 0  # there is no room yet for what is made of the first frame that waits
-        self._moves = self._counted_moves = 0
-        self.held_since_ms = 0  # what is held now was begun, or was moved on
-        self.peer = KafkaPeer(listener.new_session(), name, f"{far[0]}:{far[1]}")
+        self._held = HeldRequests()
+        self._reading = ReadControl(self, listener, self._socket)
+        self.peer = KafkaPeer(listener.new_session(), name, f"{remote[0]}:{remote[1]}")
         self.last_active_ms = listener.now_ms()
-        self._is_watched = False
-        self._muted_until_ms = 0  # until then nothing is taken from it, as quotas want
-        self._is_mute_watched = self._is_unwanted = False
 
-    # --- of the connection -------------------------------------------------------------------------------
+    # --- the connection ----------------------------------------------------------------------------------
 
-    def end(self) -> None:
-        """It is gone; nobody hears the answers of its calls."""
+    def released(self) -> None:
+        """The connection is closed: drop what waits. Responses of calls in flight are dropped when they
+        come."""
         self.peer.is_connected = False
         self._waiting = _NONE
         self._count()
 
-    def _progressed(self) -> None:
-        """The client has read some of what had to wait."""
-        self.last_active_ms = self._listener.now_ms()
-        if self._is_ending:
-            self._close_when_sent()
-        elif not self._is_choked:
-            self._end_turn()
-
     def abort(self) -> None:
-        """End it now; what was not sent is lost."""
-        self._is_ending = True
-        if self._line.is_closed:
+        """Close it now; responses that were not sent are lost."""
+        self.is_ending = True
+        if self._socket.is_closed:
             return
-        self._ready, self._ready_bytes = [], 0
-        # Order: the output must not have the descriptor when it is somebody else's.
+        self._responses, self._responses_bytes = [], 0
+        self._reading.close()
+        # Order: the output must not have the descriptor when another connection gets it.
         self._output.close()
-        self._line.close()
+        self._socket.close()
         self._listener.ended(self)
 
     def close(self) -> None:
-        """End it behind the answers that were given."""
+        """Close it behind the responses that were made."""
         self._flush()
-        self._is_ending = True
+        self.is_ending = True
         self._close_when_sent()
+
+    def mute(self, for_ms: int, *, must_close: bool = False) -> None:
+        """Read and start nothing for `for_ms`, for a quota; then close the connection if it `must_close`."""
+        self._reading.mute(for_ms, must_close=must_close)
+
+    def _progressed(self) -> None:
+        """The client has read some of the responses that had to wait."""
+        self.last_active_ms = self._listener.now_ms()
+        if self.is_ending:
+            self._close_when_sent()
+        elif not self._is_output_full:
+            self.end_turn()
 
     def _close_when_sent(self) -> None:
         if self.unsent_bytes:
-            self._line.want_reading(False)
-            self._is_reading_paused = True
+            self._reading.pause()
         else:
             self.abort()
 
     @property
     def unsent_bytes(self) -> int:
-        """Of answers, not taken by the kernel."""
+        """Response bytes that the kernel has not taken."""
         return self._output.unsent_bytes
 
     @property
     def unsent_held_bytes(self) -> int:
-        """Of them, those in memory."""
+        """Those of them that are in memory, not in log files."""
         return self._output.held_bytes
 
     @property
     def takes_runs(self) -> bool:
-        """Whether answers may have LentRuns among their buffers."""
+        """Whether responses may have LentRuns among their buffers."""
         return self._output.may_lend
 
     @property
-    def _is_choked(self) -> bool:
-        """Whether the client does not read as fast as it asks."""
+    def _is_output_full(self) -> bool:
         return self.unsent_bytes > WRITE_HIGH_BYTES
 
     @property
     def is_writing(self) -> bool:
-        """Whether records of it are being written."""
+        """Whether a Produce is in flight."""
         return any(call.api.is_pipelined for call in self._calls)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is under way for it."""
+        """Whether no call is in flight."""
         return not self._calls
+
+    @property
+    def awaits_response(self) -> bool:
+        """Whether the first request, in flight or waiting, only makes a response. A client that is gone has
+        no use for it; a Produce is completed all the same."""
+        first = (
+            self._calls[0].api if self._calls else self._api_of(self._waiting[0]) if self._waiting else None
+        )
+        return first is not None and not first.is_pipelined
 
     # --- requests ----------------------------------------------------------------------------------------
 
     def readable(self) -> None:
-        """Bytes have come, or the end of them: behind the answers that were given we end, too."""
+        """Read and start requests; at the end of the stream close behind the responses that were made."""
         for _ in range(TURN_READS):
             room = self._reader.room()
             try:
-                count = self._line.read(room)
+                count = self._socket.read(room)
             except OSError:
                 self.abort()
                 return
@@ -198,46 +194,52 @@ class KafkaConnection:
             if not count:
                 self.close()
                 return
-            self._take(count)
-            if count < len(room) or self._is_reading_paused or self._is_ending:
+            self._received(count)
+            if count < len(room) or self._reading.is_paused or self.is_ending:
                 return
 
     def writable(self) -> None:
-        """The client has read something, or is gone."""
+        """The socket takes more, or has failed."""
         self._output.writable()
 
-    def _take(self, count: int) -> None:
+    def _received(self, count: int) -> None:
         self.last_active_ms = self._listener.now_ms()
-        self._output.asked_again()
+        self._output.note_request()
         whole = self._reader.whole(count)
-        if whole is not None and self._is_answered(whole):
+        if whole is not None and self._answer_ready(whole):
             return
         self._begin_turn()
         try:
             for frame in (whole,) if whole is not None else self._reader.received(count):
-                if self._is_ending:
+                if self.is_ending:
                     return
-                # Order: a frame lies in memory that the next read overwrites, so what waits is copied.
+                # Order: the next read overwrites the frame's memory, so that a frame which waits is copied.
                 if self._waiting or not (self._has_turn() and self._may_start(frame) and self._start(frame)):
-                    self._moves += not self._waiting
+                    self._held.moves += not self._waiting
                     if self._waiting is _NONE:
                         self._waiting = deque()
                     self._waiting.append(bytes(frame))
-                    self._queued_bytes += len(frame)
+                    self._held.queued_bytes += len(frame)
         except InvalidRequestError as error:
-            self._refused(error)
-        self._end_turn()
+            self._refuse(error)
+        self.end_turn()
 
-    def _is_answered(self, frame: memoryview) -> bool:
-        """Whether the answer was ready, and nothing has to go out before it."""
+    def _answer_ready(self, frame: memoryview) -> bool:
+        """Send the response that is ready for this request, if there is one and nothing is to be sent
+        before."""
         listener, peer = self._listener, self.peer
         answer = listener.ready.find(peer.listener, frame, listener.host.image)
-        if answer is None or self._calls or self._waiting or self._is_choked or self._muted_until_ms:
-            return False
-        if listener.throttle.active is not None:
+        if (
+            answer is None
+            or self._calls
+            or self._waiting
+            or self._is_output_full
+            or self._reading.muted_until_ms
+            or listener.throttle.active is not None
+        ):
             return False
         if listener.authorize(peer, answer.api, answer.body) is not None:
-            return False  # in the long way it is asked again, and told
+            return False  # `_start` asks again and sends the error
         peer.client_id = answer.client_id
         peer.software = answer.software or peer.software
         self._output.write_one(answer.framed(frame))
@@ -246,52 +248,57 @@ class KafkaConnection:
             self.update_reading()
         return True
 
-    def go_on(self) -> None:
-        """Start what waits, as far as it may."""
-        self._is_going_on = False
+    def resume(self) -> None:
+        """Start the waiting requests that may start."""
+        self._is_resume_scheduled = False
         self.last_active_ms = self._listener.now_ms()
         self._begin_turn()
         try:
-            while self._waiting and not self._is_ending and self._has_turn():
+            while self._waiting and not self.is_ending and self._has_turn():
                 if not self._may_start(memoryview(self._waiting[0])):
                     break
                 frame = self._waiting.popleft()
-                self._queued_bytes -= len(frame)
+                self._held.queued_bytes -= len(frame)
                 if not self._start(memoryview(frame)):
                     self._waiting.appendleft(frame)
-                    self._queued_bytes += len(frame)
+                    self._held.queued_bytes += len(frame)
                     break
         except InvalidRequestError as error:
-            self._refused(error)
-        self._end_turn()
+            self._refuse(error)
+        self.end_turn()
 
     def _begin_turn(self) -> None:
         self._is_in_turn = True
         self._started, self._turn_ends_s = 0, time.monotonic() + TURN_S
 
     def _has_turn(self) -> bool:
-        """Whether this connection may start one more now. The first one always: then time is looked at."""
+        """Whether this turn may start one more request. The first one always may, without reading the
+        clock."""
         self._started += 1
         return self._started <= TURN_CALLS and (self._started == 1 or time.monotonic() < self._turn_ends_s)
 
-    def _end_turn(self) -> None:
+    def end_turn(self) -> None:
+        """Write the responses of the turn, and schedule the next turn if a waiting request may start."""
         self._is_in_turn = False
         self._flush()
         self._count()
-        if self._waiting and not self._is_going_on and self._may_start(memoryview(self._waiting[0])):
-            self._is_going_on = True
-            self._listener.soon(self.go_on)
+        if self._waiting and not self._is_resume_scheduled and self._may_start(memoryview(self._waiting[0])):
+            self._is_resume_scheduled = True
+            self._listener.soon(self.resume)
 
     def _may_start(self, frame: memoryview) -> bool:
-        if self._is_choked or self._muted_until_ms or (self._calls and not self._may_join(frame)):
+        if self._is_output_full or self._reading.muted_until_ms:
             return False
-        return not self._wanted_bytes or self._listener.memory.may_begin(self, self._wanted_bytes)
+        if self._calls and not self._may_join(frame):
+            return False
+        needed_bytes = self._held.needed_bytes
+        return not needed_bytes or self._listener.memory.may_start(self, needed_bytes)
 
     def _api_of(self, frame: bytes | memoryview) -> KafkaApi | None:
         return self._listener.served.get(int.from_bytes(frame[:2], "big", signed=True))
 
     def _may_join(self, frame: memoryview) -> bool:
-        """Whether it may be under way beside those that are."""
+        """Whether the request may be in flight beside those that are."""
         api = self._api_of(frame)
         return (
             api is not None
@@ -301,8 +308,8 @@ class KafkaConnection:
         )
 
     def _start(self, frame: memoryview) -> bool:
-        """False if there is no room for what would be made of it. Errors: InvalidRequestError for what Kafka,
-        too, ends a connection for."""
+        """False if there is no memory for the decoded request. Errors: InvalidRequestError where Kafka, too,
+        closes the connection."""
         header = read_header(frame)
         self.peer.client_id = header.client_id
         call = self._call(header, frame)
@@ -311,15 +318,15 @@ class KafkaConnection:
         if self._calls is _NONE:
             self._calls = deque()
         self._calls.append(call)
-        self._moves += 1
-        self._queued_bytes += call.size
+        self._held.moves += 1
+        self._held.queued_bytes += call.size
         self._is_starting = True
         try:
             call.reason = call.reason or self._listener.authorize(self.peer, call.api, call.body)
             call.start()
         finally:
             self._is_starting = False
-        self._take_ready()
+        self._collect_responses()
         return True
 
     def _call(self, header: RequestHeader, frame: memoryview) -> Call | None:
@@ -337,7 +344,7 @@ class KafkaConnection:
             start = no_tags(frame, header.end) if shape.is_flexible else header.end
             skimmed = shape.skim(frame, start, self._listener.memory.max_elements)
             size += skimmed.elements * ELEMENT_BYTES
-            if not self._may_make(size):
+            if not self._may_decode(size):
                 return None
             body = shape.decode(skimmed, start)
         call = Call(api, version, header.correlation_id, shape, body, self.peer, self._listener, self, size)
@@ -346,152 +353,100 @@ class KafkaConnection:
             call.reason = UnsupportedVersionError(f"ApiVersions has no version {header.api_version}")
         return call
 
-    def _may_make(self, size: int) -> bool:
-        """Whether there is room for a call of this size, beside what this turn has taken."""
-        taken = self._queued_bytes - self._counted_bytes
-        self._wanted_bytes = 0 if self._listener.memory.may_begin(self, size + taken) else size
-        return not self._wanted_bytes
+    def _may_decode(self, size: int) -> bool:
+        """Whether there is memory for a call of this size, beside what this turn has taken."""
+        held = self._held
+        taken = held.queued_bytes - held.counted_bytes
+        held.needed_bytes = 0 if self._listener.memory.may_start(self, size + taken) else size
+        return not held.needed_bytes
 
-    def _refused(self, error: KafkaError) -> None:
-        """Bytes that nothing sensible can follow."""
+    def _refuse(self, error: KafkaError) -> None:
+        """The bytes are not a request that is served: close the connection."""
         self._listener.note_refusal(self.peer, error)
         self.close()
 
-    # --- answers -----------------------------------------------------------------------------------------
+    # --- responses ---------------------------------------------------------------------------------------
 
     def finished(self, call: Call, buffers: Sequence[Part]) -> None:
-        """It goes out when all before it have gone."""
+        """Part of Caller: the response is written once all before it are."""
         assert call.buffers is None, "a request is answered exactly once"
         call.buffers = buffers
         if call.throttle_ms:
             self.mute(call.throttle_ms)
         if not self._is_starting:
-            self._take_ready()
+            self._collect_responses()
             if not self._is_in_turn:
-                self._end_turn()
+                self.end_turn()
 
     def hung_up(self, call: Call) -> None:
-        """It cannot be told otherwise that the request failed."""
+        """Part of Caller: close the connection instead of a response."""
         if call.buffers is None:
             self.finished(call, ())
         self.close()
 
     def broken(self, call: Call, error: Exception) -> None:
-        """A bug of ours in translating."""
+        """Part of Caller: log the bug and close the connection."""
         self._listener.note_bug(self.peer, call, error)
         self.abort()
 
-    def _take_ready(self) -> None:
-        """Answers that nothing has to go out before. A turn sends all of its own together."""
+    def _collect_responses(self) -> None:
+        """Take the responses that are next in order. Those of one turn are written together."""
         while self._calls and self._calls[0].buffers is not None:
             call = self._calls.popleft()
-            self._queued_bytes -= call.size
+            self._held.queued_bytes -= call.size
             for part in call.buffers or ():
-                self._ready.append(part)
-                self._ready_bytes += len(part)
-        if self._ready_bytes > WRITE_HIGH_BYTES:
+                self._responses.append(part)
+                self._responses_bytes += len(part)
+        if self._responses_bytes > WRITE_HIGH_BYTES:
             self._flush()
 
     def _flush(self) -> None:
-        if not self._ready:
+        if not self._responses:
             return
-        ready, self._ready, self._ready_bytes = self._ready, [], 0
-        if not self._is_ending:
+        responses, self._responses, self._responses_bytes = self._responses, [], 0
+        if not self.is_ending:
             self.last_active_ms = self._listener.now_ms()
-            self._output.write(ready)
+            self._output.write(responses)
             self._listener.sent(self)
 
     # --- memory ------------------------------------------------------------------------------------------
 
     def _count(self) -> None:
-        """Tell the listener what this connection holds, and read on, or not."""
-        partial = 0 if self._is_ending else self._reader.held_bytes
-        held = 0 if self._is_ending else partial + self._queued_bytes
-        moves = self._moves + self._reader.begun
-        if moves != self._counted_moves:
-            self._counted_moves, self.held_since_ms = moves, self.last_active_ms
-        more, more_partial = held - self._counted_bytes, partial - self._counted_partial
-        self._counted_bytes, self._counted_partial = held, partial
-        self._listener.count(self, more, more_partial)
+        """Report the memory of this connection's requests to the listener, and pause or resume reading."""
+        partial = 0 if self.is_ending else self._reader.held_bytes
+        held = 0 if self.is_ending else partial + self._held.queued_bytes
+        growth = self._held.count(partial, held, self._reader.begun, self.last_active_ms)
+        self._listener.count(self, *growth)
         self.update_reading()
 
-    def go_on_reading(self) -> None:
-        """There may be room for it now."""
-        if self._wanted_bytes:
-            self._end_turn()
+    def update_reading(self) -> None:
+        """Pause or resume reading."""
+        if not self.is_ending:
+            self._reading.update(bool(self._waiting) or self._is_output_full)
+
+    def resume_reading(self) -> None:
+        """Part of Holder: there may be memory for the next frame, or for the first waiting request."""
+        if self._held.needed_bytes:
+            self.end_turn()
         else:
             self.update_reading()
 
     @property
     def held_bytes(self) -> int:
-        """Of requests, as it was told."""
-        return self._counted_bytes
+        """Request bytes, as last reported to the listener."""
+        return self._held.counted_bytes
 
     @property
-    def holds_others_up(self) -> bool:
-        """Whether it holds memory for what cannot begin yet, and that is not for want of memory."""
-        return self.is_within_frame or (bool(self._waiting) and not self._wanted_bytes)
+    def held_since_ms(self) -> int:
+        """When the last frame was begun, queued or started."""
+        return self._held.since_ms
 
     @property
-    def is_within_frame(self) -> bool:
-        """Whether memory is held by a frame that has not come whole."""
+    def blocks_others(self) -> bool:
+        """Whether it holds memory for a request that cannot start, for another reason than memory."""
+        return self.has_partial_frame or (bool(self._waiting) and not self._held.needed_bytes)
+
+    @property
+    def has_partial_frame(self) -> bool:
+        """Part of Holder: memory is held by a frame that was received in part."""
         return self._reader.held_bytes > 0
-
-    def update_reading(self) -> None:
-        """Read on if there is nothing that waits, and room for more."""
-        if self._is_ending:
-            return
-        is_held = bool(self._waiting) or self._is_choked or self._muted_until_ms > 0
-        must_pause = is_held or not self._listener.memory.has_room(self)
-        if must_pause and not self._is_reading_paused:
-            self._line.want_reading(False)
-            self._watch()
-        elif self._is_reading_paused and not must_pause:
-            self._line.want_reading(True)
-        self._is_reading_paused = must_pause
-
-    def _watch(self) -> None:
-        if not self._is_watched:
-            self._is_watched = True
-            self._listener.later(LOOK_MS, self._look)
-
-    def _look(self) -> None:
-        """End it if its client is gone, and it waits for something that may never come. What is only written,
-        without answers, is written first."""
-        self._is_watched = False
-        if self._is_ending or not self._is_reading_paused:
-            return
-        if self._waits_for_answers() and is_gone(self._line.descriptor):
-            self.abort()
-        else:
-            self._watch()
-
-    def _waits_for_answers(self) -> bool:
-        """Whether what is first, under way or not, is of no use to a client that is gone."""
-        first = (
-            self._calls[0].api if self._calls else self._api_of(self._waiting[0]) if self._waiting else None
-        )
-        return first is not None and not first.is_pipelined
-
-    # --- quotas ------------------------------------------------------------------------------------------
-
-    def mute(self, for_ms: int, *, is_unwanted: bool = False) -> None:
-        """Take nothing from it for a while, as quotas want; one that is not wanted ends then."""
-        self._muted_until_ms = max(self._muted_until_ms, self._listener.now_ms() + for_ms)
-        self._is_unwanted |= is_unwanted
-        if not self._is_mute_watched:
-            self._is_mute_watched = True
-            self._listener.later(min(for_ms, MUTE_STEP_MS), self._look_at_mute)
-
-    def _look_at_mute(self) -> None:
-        self._is_mute_watched = False
-        left_ms = self._muted_until_ms - self._listener.now_ms()
-        if self._is_ending:
-            return
-        if left_ms > 0:
-            self.mute(left_ms)
-        elif self._is_unwanted:
-            self.abort()
-        else:
-            self._muted_until_ms = 0
-            self._end_turn()

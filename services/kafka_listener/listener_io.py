@@ -1,4 +1,4 @@
-"""The listener for Kafka's clients: its ports, its connections, and what they may hold together.
+"""The listener for Kafka clients: its ports, its connections, and the memory of all their requests.
 
 Fulfils Gateway (storage_node/edge/gateway.py) and Plane (calls.py). One loop, one thread.
 """
@@ -48,12 +48,12 @@ _LOG = logging.getLogger(__name__)
 BACKLOG = 1024
 SWEEP_S = 1.0
 LINGER_S = 1.0
-# How long the one that may finish its frame, when there is no memory for others, may send nothing.
+# How long a connection that others wait for, until it has sent the rest of its frame, may send nothing.
 STALL_MS = 5_000
 
 
 class KafkaListener:
-    """All connections of Kafka's clients to one node."""
+    """All connections of Kafka clients to one node."""
 
     served = SERVED
 
@@ -72,12 +72,12 @@ class KafkaListener:
         self._bound: dict[str, socket.socket] = {}
         self.sockets = Sockets(self.guarded)
         self.loop: asyncio.AbstractEventLoop
-        self._told: list[ListenerEndpoint] = []
-        self._ended: list[KafkaConnection] = []  # what they leave behind is yet to be cleared
+        self._advertised: list[ListenerEndpoint] = []
+        self._ended: list[KafkaConnection] = []  # closed, and not cleaned up yet
         self._connections: set[KafkaConnection] = set()
         self._unsent: set[KafkaConnection] = set()
         self.memory = RequestMemory()
-        self._is_feeding = False  # in the loop's next turn
+        self._is_resume_scheduled = False
         self._sweeper: asyncio.TimerHandle | None = None
         self._log = LimitedLog(_LOG)
         self._is_closed = False
@@ -88,16 +88,16 @@ class KafkaListener:
     # --- life --------------------------------------------------------------------------------------------
 
     def bind(self) -> tuple[ListenerEndpoint, ...]:
-        """Take the ports. Errors: OSError."""
+        """Bind the listeners; their advertised addresses. Errors: OSError."""
         config = self.host.config.now
         try:
             for listener in wanted_listeners(config, config.listener_host):
                 port = self._bind(listener)
-                self._told.append(advertised(config, listener.name, port, config.host))
+                self._advertised.append(advertised(config, listener.name, port, config.host))
         except BaseException:
             self.close()
             raise
-        return tuple(self._told)
+        return tuple(self._advertised)
 
     def _bind(self, listener: ListenerEndpoint) -> int:
         remembered = 0 if listener.port else self.host.remembered_port(listener.name)
@@ -106,7 +106,11 @@ class KafkaListener:
         except OSError as error:
             if not remembered:
                 raise listen_error(f"listener {listener.name}", error) from error
-            _LOG.warning("listener %s: %s: a free port is taken instead", listener.name, error.strerror)
+            _LOG.warning(
+                "listener %s: cannot bind the port of its last run (%s): using a free port",
+                listener.name,
+                error.strerror,
+            )
             bound = _bound_socket(listener.host, 0)
         self._bound[listener.name] = bound
         port = int(bound.getsockname()[1])
@@ -118,7 +122,7 @@ class KafkaListener:
         """Accept connections."""
         self.loop = asyncio.get_running_loop()
         self.sockets.start(self.loop)
-        # a quarter of all, beside the half of the node's own listener: files need the rest
+        # A quarter of the descriptors; the node's own listener has half, and files need the rest.
         self._descriptors = max(raise_descriptor_limit() // 4, 1)
         self.max_frame_bytes = self.host.config.now.socket_request_max_bytes
         for name, bound in self._bound.items():
@@ -128,12 +132,13 @@ class KafkaListener:
             self._sweep()
 
     async def stop(self) -> None:
-        """Let nobody in, give what is under way a moment, and end all connections."""
+        """Accept no more connections, complete Produce requests for at most LINGER_S, close all
+        connections."""
         if self._is_closed:
             return
         self.sockets.close_servers()
         end_s = time.monotonic() + LINGER_S
-        # Who waits for news, as a fetch does, asks another node as well now.
+        # Waiting fetches are not completed: their clients ask another node.
         while any(each.is_writing or each.unsent_bytes for each in self._connections):
             if time.monotonic() >= end_s:
                 break
@@ -141,7 +146,7 @@ class KafkaListener:
         self.close()
 
     def close(self) -> None:
-        """End at once."""
+        """Close all connections at once."""
         self._is_closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -153,9 +158,9 @@ class KafkaListener:
         self.sockets.close()
 
     def status(self) -> dict[str, Any]:
-        """JSON-able facts."""
+        """Counters and addresses, JSON-able."""
         return {
-            "listeners": {told.name: f"{told.host}:{told.port}" for told in self._told},
+            "listeners": {each.name: f"{each.host}:{each.port}" for each in self._advertised},
             "connections": len(self._connections),
             "fetch_sessions": len(self.fetch_sessions),
             "accepted": self.accepted,
@@ -167,75 +172,74 @@ class KafkaListener:
             "quotas": self.throttle.status(),
         }
 
-    # --- what connections use ----------------------------------------------------------------------------
+    # --- for connections ---------------------------------------------------------------------------------
 
     @property
     def max_in_flight(self) -> int:
-        """Calls under way on one connection, of those that may be together."""
+        """The limit of pipelined calls in flight on one connection."""
         return self.host.config.now.max_in_flight_requests
 
     def now_ms(self) -> int:
-        """Monotonic."""
+        """The monotonic clock."""
         return int(time.monotonic() * 1000)
 
     def new_session(self) -> int:
-        """A number that no other connection has."""
+        """A unique number of a connection."""
         return next(self._sessions)
 
-    def _accepted(self, name: str, taken: int, far: Any) -> None:
-        """Somebody has connected."""
+    def _accepted(self, name: str, descriptor: int, remote: Any) -> None:
         limit = min(self.host.config.now.max_connections, self._descriptors)
         if len(self._connections) >= limit:
             self.refused += 1
-            os.close(taken)
+            os.close(descriptor)
             return
         self.accepted += 1
-        connection = KafkaConnection(self, name, taken, far)
+        connection = KafkaConnection(self, name, descriptor, remote)
         self._connections.add(connection)
-        held_back_ms = self.throttle.of_connection(far[0])
-        if held_back_ms:
-            connection.mute(held_back_ms, is_unwanted=True)
+        throttle_ms = self.throttle.of_connection(remote[0])
+        if throttle_ms:
+            connection.mute(throttle_ms, must_close=True)
             connection.update_reading()
 
     def ended(self, connection: KafkaConnection) -> None:
-        """It is closed, maybe in the middle of something: the rest comes in the loop's next turn."""
+        """The connection is closed, perhaps within one of its calls: clean up in the loop's next turn."""
         self._connections.discard(connection)
         self._ended.append(connection)
         if len(self._ended) == 1:
             self.soon(self._clear)
 
     def _clear(self) -> None:
-        """Clear away what connections leave behind."""
+        """Clean up after closed connections."""
         ended, self._ended = self._ended, []
         for connection in ended:
-            connection.end()
+            connection.released()
             self._unsent.discard(connection)
-            if self.memory.gone(connection):
-                self._feed_soon()
+            if self.memory.release(connection):
+                self._resume_soon()
             self.telemetry.connection_gone(connection.peer.session)
             if not self._is_closed:
                 self.host.connection_gone(connection.peer.session)
 
     def sent(self, connection: KafkaConnection) -> None:
-        """It was given an answer."""
+        """A response was given to the connection's output."""
         if connection.unsent_held_bytes:
             self._unsent.add(connection)
 
     @property
     def pending_response_bytes(self) -> int:
-        """Of answers that clients have not taken yet, those in memory."""
+        """Response bytes in memory that clients have not taken."""
         if not self._unsent:
             return 0
-        left = {connection: connection.unsent_held_bytes for connection in self._unsent}
-        self._unsent = {connection for connection, size in left.items() if size}
-        return sum(left.values())
+        sizes = {connection: connection.unsent_held_bytes for connection in self._unsent}
+        self._unsent = {connection for connection, size in sizes.items() if size}
+        return sum(sizes.values())
 
     def soon(self, action: Callable[[], None]) -> None:
-        """In the loop's next turn."""
+        """Call in the loop's next turn."""
         self.loop.call_soon(self._unless_closed, action)
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """After a while, unless the listener is closed by then."""
+        """Call after `delay_ms`, unless the listener is closed by then."""
         self.loop.call_later(delay_ms / 1000, self._unless_closed, action)
 
     def _unless_closed(self, action: Callable[[], None]) -> None:
@@ -243,38 +247,38 @@ class KafkaListener:
             self.guarded(action)
 
     def wall_ms(self) -> int:
-        """The time of day."""
+        """The wall clock."""
         return int(time.time() * 1000)
 
     def new_member_id(self) -> str:
-        """One that nobody has."""
+        """A random group member id."""
         return str(uuid.uuid4())
 
     def guarded(self, action: Callable[..., None], *args: Any) -> None:
-        """Run a callback of the loop: what it raises is a bug that must not pass unseen."""
+        """Run a callback of the loop; an exception is a bug and ends the node."""
         try:
             action(*args)
-        except Exception as error:  # noqa: BLE001 -- the node ends with it
+        except Exception as error:  # noqa: BLE001 -- the node fails with it
             self.host.fail(error)
 
     def note_refusal(self, peer: KafkaPeer, error: KafkaError) -> None:
-        """A client sent what cannot be understood."""
+        """Count and log a connection that is closed because of invalid or late bytes."""
         self.refused += 1
         self._log.warning(
-            "Kafka connection ended",
-            "connection of %s %s ended: %s",
+            "Kafka connection closed",
+            "closing the connection of %s %s: %s",
             peer.address,
             printable(peer.client_id),
             error,
         )
 
     def note_bug(self, peer: KafkaPeer, call: Call, error: Exception) -> None:
-        """A call could not be translated."""
+        """Count and log an exception in the translation of a call."""
         self.broken += 1
         self._log.log(
             logging.ERROR,
-            f"{call.api.name} version {call.version} could not be answered",
-            "%s version %d of %s %s could not be answered",
+            f"{call.api.name} version {call.version} failed",
+            "%s version %d of %s %s failed in the Kafka listener: closing the connection",
             call.api.name,
             call.version,
             peer.address,
@@ -285,25 +289,25 @@ class KafkaListener:
     # --- memory ------------------------------------------------------------------------------------------
 
     def count(self, connection: KafkaConnection, more: int, more_partial: int) -> None:
-        """A connection holds more bytes of requests than before, or less."""
+        """The request bytes of a connection grew or shrank by `more`."""
         if self.memory.count(connection, more, more_partial):
             for each in self._connections:
                 each.update_reading()
-        elif more < 0 and self.memory.hungry:
-            self._feed_soon()
+        elif more < 0 and self.memory.waiting:
+            self._resume_soon()
 
-    def _feed_soon(self) -> None:
-        if not self._is_feeding:
-            self._is_feeding = True
-            self.soon(self._feed)
+    def _resume_soon(self) -> None:
+        if not self._is_resume_scheduled:
+            self._is_resume_scheduled = True
+            self.soon(self._resume_waiting)
 
-    def _feed(self) -> None:
-        self._is_feeding = False
-        for connection in list(self.memory.hungry):
-            connection.go_on_reading()
+    def _resume_waiting(self) -> None:
+        self._is_resume_scheduled = False
+        for connection in list(self.memory.waiting):
+            connection.resume_reading()
 
     def _sweep(self) -> None:
-        """End connections that are idle, and those that keep others waiting for memory."""
+        """Close connections that are idle, and those that hold memory for which others wait."""
         config, now_ms = self.host.config.now, self.now_ms()
         self.telemetry.expire(now_ms)
         self.throttle.expire()
@@ -314,20 +318,22 @@ class KafkaListener:
         for connection in list(self._connections):
             if now_ms - connection.last_active_ms > idle_ms and connection.is_idle:
                 connection.abort()
-        if self.memory.hungry:
+        if self.memory.waiting:
             self._make_room(config.socket_request_receive_timeout_ms, now_ms)
 
     def _make_room(self, timeout_ms: int, now_ms: int) -> None:
-        """End those that have had their time to send what they hold memory for, the oldest first, until there
-        is room; and the one that may finish its frame and does not send."""
+        """Close connections that have held memory for longer than `timeout_ms`, the oldest first, until there
+        is room; and the one that others wait for, if it sends nothing."""
         excess = self.memory.excess_bytes
-        holders = [each for each in self._connections if each.holds_others_up]
+        holders = [each for each in self._connections if each.blocks_others]
         for each in sorted(holders, key=lambda each: each.held_since_ms):
             is_late = excess > 0 and now_ms - each.held_since_ms > timeout_ms
-            is_stalled = self.memory.is_in_the_way(each) and now_ms - each.last_active_ms > self.stall_ms
+            is_stalled = self.memory.is_awaited(each) and now_ms - each.last_active_ms > self.stall_ms
             if is_late or is_stalled:
                 excess -= each.held_bytes
-                error = InvalidRequestError("a request that does not come while others wait for its memory")
+                error = InvalidRequestError(
+                    "the rest of a request did not arrive while other clients wait for memory"
+                )
                 self.note_refusal(each.peer, error)
                 each.abort()
 
@@ -347,8 +353,7 @@ def _new_bound_socket(host: str, port: int) -> socket.socket:
     made = socket.socket(family, kind, proto)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Connections have these from here: a client whose machine is gone says nothing; one that is gone
-        # already, that it is.
+        # Connections inherit the options. Keep-alive finds clients whose machine is gone without a FIN.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if family == socket.AF_INET6 and host in ("", "::"):

@@ -1,9 +1,8 @@
-"""What goes out on one connection, in order: bytes, and runs that lie in the files of logs.
+"""The output of one connection, in order: bytes, and runs of batches in log files.
 
-Nothing but this writes to the socket. Bytes that are ready together
-go in one call, and runs by sendfile. Bound: an answer is taken whole, and whoever gives more looks first at
-`unsent_bytes`. What a run's reader has not got yet may be revoked: then the connection is reset, at once and
-with all that the kernel has of it.
+Nothing else writes to the socket. Bytes that are ready together are written by one call, runs by sendfile.
+Bound: a response is accepted whole; callers check `unsent_bytes` before they start more. A run may be revoked
+until the client has received it: then the connection is reset, and what the kernel holds of it is dropped.
 """
 
 from __future__ import annotations
@@ -30,16 +29,17 @@ if TYPE_CHECKING:
 
 # Bound: the kernel takes at most IOV_MAX (1024) buffers in one call.
 _MAX_BUFFERS = 1024
-# Bound: what one connection sends before others have their turn. Measured: 2 MiB by sendfile take 0.1 ms.
+# Bound: bytes that one connection sends before others have their turn. Measured: 2 MiB by sendfile in 0.1 ms.
 _TURN_BYTES = 2 * 1024 * 1024
-# Around runs: what goes before them and behind them makes no packets of its own, for which somebody is woken.
+# Around runs: the small parts before and behind them make no packets of their own, which would wake the
+# client.
 _TCP_CORK = getattr(socket, "TCP_CORK", None)
 _ON, _OFF = ctypes.c_int(1), ctypes.c_int(0)
-# Bound: runs that may still be on their way. A client asks again when it has what it asked for; one that does
-# not gets bytes instead.
+# Bound: runs that the client may not have received. A client sends its next request when it has received the
+# response; one that pipelines gets bytes instead.
 _MAX_RUNS = 256
-# When to look again for pages that are being read.
-_BROUGHT_BACK_S = 0.01
+# Retry after pages of a run were dropped from the page cache and are read again.
+_UNCACHED_RETRY_S = 0.01
 _NONE: Any = ()
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -53,7 +53,7 @@ class Output:
         "_failed",
         "_is_closed",
         "_is_corked",
-        "_is_going_on",
+        "_is_pump_scheduled",
         "_is_watched",
         "_loop",
         "_parts",
@@ -74,33 +74,32 @@ class Output:
         failed: Callable[[], None],
         watch: Callable[[bool], None],
     ) -> None:
-        """`progressed` is called when something that had to wait was sent, `failed` once when the connection
-        is of no use any more; neither from within `write`. `watch` says whether `writable` is to be called
-        when the socket takes more."""
+        """`progressed` is called after bytes that had to wait were sent, `failed` once when the connection is
+        broken; neither from within `write`. `watch` switches calls of `writable` on and off."""
         self._loop, self._descriptor = loop, descriptor
         self._progressed, self._failed, self._watch = progressed, failed, watch
         self._parts: deque[Part] = _NONE  # made when it is needed
-        self._sent = 0  # of the first part
+        self._sent = 0  # bytes of the first part
         self._runs: list[LentRun] = []
         self._is_corked = False
-        self._is_watched = False  # the socket takes nothing now
-        self._is_going_on = False
+        self._is_watched = False  # the socket takes no more bytes now
+        self._is_pump_scheduled = False
         self._is_closed = False
-        self.unsent_bytes = 0  # in all
-        self.held_bytes = 0  # of them in memory
+        self.unsent_bytes = 0
+        self.held_bytes = 0  # those of them that are in memory, not in log files
 
     def write_one(self, data: bytes) -> None:
-        """As `write`, for bytes alone."""
+        """As `write`, for one buffer."""
         sent = 0
         if not self._parts and not self._is_closed:
-            with contextlib.suppress(OSError):  # whatever it is, it is met again
+            with contextlib.suppress(OSError):  # `write` meets the error again
                 sent = os.write(self._descriptor, data)
             if sent == len(data):
                 return
         self.write((memoryview(data)[sent:],))
 
     def write(self, parts: Iterable[Part]) -> None:
-        """Send them behind what was given before; at once what the socket takes now."""
+        """Send the parts in order; as much as the socket takes at once."""
         if self._is_closed:
             return
         self._parts = self._parts or deque()
@@ -118,45 +117,45 @@ class Output:
                     _cork(self._descriptor, _ON)
             else:
                 self.held_bytes += size
-        if not (self._is_watched or self._is_going_on):
+        if not (self._is_watched or self._is_pump_scheduled):
             self._pump()
 
     @property
     def may_lend(self) -> bool:
-        """Whether runs may be given."""
+        """Whether the parts may be runs."""
         return len(self._runs) < _MAX_RUNS
 
-    def asked_again(self) -> None:
-        """The client has sent something: likely because it has all that was sent."""
+    def note_request(self) -> None:
+        """The client sent a request: most likely it has received all responses."""
         if self._runs and not self._parts and not self._is_closed and not _unacknowledged(self._descriptor):
             self._forget_runs()
 
     def reset(self) -> None:
-        """End the connection now, so that its reader gets nothing more of what the kernel has."""
+        """Reset the connection and drop what the kernel has not sent."""
         if not self._is_closed:
             _disconnect(self._descriptor)
             self._fail()
 
     def close(self) -> None:
-        """Send no more. The descriptor is somebody else's from now on."""
+        """Send no more. The descriptor may belong to another connection from then on."""
         self._is_closed = True
         self._unwatch()
-        # Whoever owns it is not known any more, so that both go without a collector.
+        # Breaks the cycle with the owner: both are freed without the garbage collector.
         self._progressed, self._failed, self._watch = _nothing, _nothing, _ignored
         self._parts = _NONE
         self._forget_runs()
         self.unsent_bytes = self.held_bytes = 0
 
-    # --- inside ------------------------------------------------------------------------------------------
+    # --- sending -----------------------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        """Send until the socket takes no more, or others are to have their turn."""
+        """Send until the socket takes no more, or the turn is over."""
         left = _TURN_BYTES
         try:
             while self._parts:
                 if left <= 0:
-                    self._is_going_on = True
-                    self._loop.call_soon(self._go_on)
+                    self._is_pump_scheduled = True
+                    self._loop.call_soon(self._pump_again)
                     break
                 left -= self._send_some()
         except (BlockingIOError, InterruptedError):
@@ -165,10 +164,10 @@ class Output:
                 self._watch(True)
             return
         except NotCachedError:
-            self._is_going_on = True
-            self._loop.call_later(_BROUGHT_BACK_S, self._go_on)
+            self._is_pump_scheduled = True
+            self._loop.call_later(_UNCACHED_RETRY_S, self._pump_again)
         except (OSError, RevokedError):
-            # of the socket; or of a disk, which the next read meets as well
+            # Of the socket, or of a disk: the next read of the log reports that.
             self._fail()
             return
         self._unwatch()
@@ -202,8 +201,8 @@ class Output:
             run.on_revoked = None
         self._runs.clear()
 
-    def _go_on(self) -> None:
-        self._is_going_on = False
+    def _pump_again(self) -> None:
+        self._is_pump_scheduled = False
         if self._is_closed:
             return
         self._pump()
@@ -211,8 +210,8 @@ class Output:
             self._progressed()
 
     def writable(self) -> None:
-        """The socket may take more."""
-        if self._is_closed or self._is_going_on:
+        """The socket may take more bytes."""
+        if self._is_closed or self._is_pump_scheduled:
             return
         self._pump()
         if not self._is_closed:
@@ -238,22 +237,23 @@ def _ignored(_wanted: bool) -> None:
 
 
 def _cork(descriptor: int, value: ctypes.c_int) -> None:
-    """1: send no packet that is not full, for 200 ms at most; 0: send what there is. Source: tcp(7)."""
+    """1: hold back partial packets, for 200 ms at most; 0: send them. Source: tcp(7)."""
     if _TCP_CORK is not None:
         _LIBC.setsockopt(descriptor, socket.IPPROTO_TCP, _TCP_CORK, ctypes.byref(value), 4)
 
 
 def _unacknowledged(descriptor: int) -> int:
-    """Bytes that were sent, and that the other end does not say it has. Source: tcp(7), SIOCOUTQ."""
-    found = array.array("i", [0])
+    """Bytes that were sent and not acknowledged by TCP. Source: tcp(7), SIOCOUTQ."""
+    count = array.array("i", [0])
     try:
-        fcntl.ioctl(descriptor, termios.TIOCOUTQ, found)
+        fcntl.ioctl(descriptor, termios.TIOCOUTQ, count)
     except OSError:
         return 1
-    return found[0]
+    return count[0]
 
 
 def _disconnect(descriptor: int) -> None:
-    """Forget what was not sent or not acknowledged, and tell the other end. Source: connect(2), AF_UNSPEC."""
+    """Drop bytes that were not sent or acknowledged, and reset the connection. Source: connect(2),
+    AF_UNSPEC."""
     nowhere = bytes(16)  # AF_UNSPEC is 0
     _LIBC.connect(descriptor, nowhere, len(nowhere))

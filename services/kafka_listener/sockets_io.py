@@ -1,8 +1,8 @@
 """The sockets of all connections, behind one descriptor of the event loop: an epoll of their own.
 
-A loop's transport with its protocol takes a fifth of what a node does for a client that comes, asks three
-things and goes. Here a connection is one object, told what its socket can do; it is registered once, and no
-callback is made for it. Readiness is level-triggered: what is not read now is told again.
+The transport and protocol of asyncio take a fifth of a node's work for a client that connects, sends three
+requests and disconnects. Here a connection is one object that is notified of its socket's readiness; it is
+registered once, without a callback. Readiness is level-triggered: bytes that are not read are reported again.
 """
 
 from __future__ import annotations
@@ -18,80 +18,81 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    Accepted = Callable[[int, Any], None]  # a descriptor that does not block, and the far address
+    Accepted = Callable[[int, Any], None]  # a non-blocking descriptor, and the client's address
 
-# Bound: events, and connections that are taken, before the loop's other work has its turn.
+# Bound: events handled and connections accepted before the loop's other work has its turn.
 _EVENTS, _ACCEPTS = 128, 64
-# When to accept again after the system had no descriptor or no memory for a connection.
-_AGAIN_S = 0.2
+# Pause of accepting after the system had no descriptor or no memory for a connection.
+_ACCEPT_RETRY_S = 0.2
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _IN, _OUT = select.EPOLLIN, select.EPOLLOUT
 
 
 class Owner(Protocol):
-    """Who is told what its socket can do. Both may be told in vain."""
+    """Notified of its socket's readiness. Either may be called without need."""
 
     def readable(self) -> None:
-        """There is something to be read, or the end of it."""
+        """Bytes can be read, or the end of the stream."""
 
     def writable(self) -> None:
-        """The socket takes more, or never will."""
+        """The socket takes more bytes, or has failed."""
 
 
 class Sockets:
-    """Not thread-safe: of the loop's thread."""
+    """Used by the event loop's thread alone."""
 
     def __init__(self, guarded: Callable[..., None]) -> None:
-        """`guarded` runs what the loop calls, and looks after what that raises."""
+        """`guarded` runs callbacks of the loop and handles their exceptions."""
         self._guarded = guarded
-        self.lines: dict[int, Line] = {}
+        self.by_descriptor: dict[int, PolledSocket] = {}
         self._servers: dict[int, tuple[socket.socket, Accepted]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """From here on there may be sockets."""
+        """Call before the first `listen`."""
         self._loop, self._epoll = loop, select.epoll()
         loop.add_reader(self._epoll.fileno(), self._guarded, self._poll)
 
     def listen(self, server: socket.socket, accepted: Accepted) -> None:
-        """Take connections from it until `close_servers`. What they inherit is set at the server."""
+        """Accept connections until `close_servers`; they inherit the options of `server`."""
         self._servers[server.fileno()] = server, accepted
         self._epoll.register(server.fileno(), _IN)
 
     def close_servers(self) -> None:
-        """Nobody comes in any more."""
+        """Accept no more connections."""
         for server, _ in self._servers.values():
             server.close()
         self._servers.clear()
 
     def close(self) -> None:
-        """The connections are closed by their owners."""
+        """Order: after the owners have closed their connections."""
         self.close_servers()
         if self._loop is not None:
             self._loop.remove_reader(self._epoll.fileno())
             self._epoll.close()
             self._loop = None
 
-    def set(self, descriptor: int, before: int, wanted: int) -> None:
-        """What to tell of: nothing at all, not even the end, if nothing is wanted."""
+    def set_events(self, descriptor: int, before: int, events: int) -> None:
+        """Report these events from now on; with 0 nothing at all, not even that the client is gone."""
         if not before:
-            self._epoll.register(descriptor, wanted)
-        elif wanted:
-            self._epoll.modify(descriptor, wanted)
+            self._epoll.register(descriptor, events)
+        elif events:
+            self._epoll.modify(descriptor, events)
         else:
             self._epoll.unregister(descriptor)
 
     def _poll(self) -> None:
-        lines = self.lines
+        sockets = self.by_descriptor
         for descriptor, events in self._epoll.poll(0, _EVENTS):
-            # Order: its place may have been given to another connection since, which is told in vain.
-            line = lines.get(descriptor)
-            if line is not None:
-                wanted = line.wanted
-                if events & ~_OUT and wanted & _IN:
-                    line.owner.readable()
-                if wanted & _OUT and events & ~_IN and not line.is_closed:
-                    line.owner.writable()
+            # Order: an earlier event may have closed it, and its descriptor may belong to another connection,
+            # which is then notified without need.
+            found = sockets.get(descriptor)
+            if found is not None:
+                polled = found.events
+                if events & ~_OUT and polled & _IN:
+                    found.owner.readable()
+                if polled & _OUT and events & ~_IN and not found.is_closed:
+                    found.owner.writable()
             elif descriptor in self._servers:
                 self._accept(*self._servers[descriptor])
 
@@ -106,57 +107,57 @@ class Sockets:
                 if error.errno in _EXHAUSTED:
                     self._pause(server)
                     return
-                continue  # it is gone already
+                continue  # the client is gone
             os.set_blocking(made, False)
             accepted(made, address)
 
     def _pause(self, server: socket.socket) -> None:
         self._epoll.unregister(server.fileno())
         assert self._loop is not None, "started"
-        self._loop.call_later(_AGAIN_S, self._guarded, self._go_on, server.fileno())
+        self._loop.call_later(_ACCEPT_RETRY_S, self._guarded, self._resume, server.fileno())
 
-    def _go_on(self, descriptor: int) -> None:
+    def _resume(self, descriptor: int) -> None:
         if descriptor in self._servers:
             self._epoll.register(descriptor, _IN)
 
 
-class Line:
-    """One connection's socket, which it owns, and what is wanted of it."""
+class PolledSocket:
+    """The socket of one connection, and the events that are polled for it."""
 
-    __slots__ = ("_sockets", "descriptor", "is_closed", "owner", "wanted")
+    __slots__ = ("_sockets", "descriptor", "events", "is_closed", "owner")
 
     def __init__(self, sockets: Sockets, descriptor: int, owner: Owner) -> None:
-        """Reading is wanted at first."""
+        """It is polled for reading at first."""
         self._sockets, self.descriptor, self.owner = sockets, descriptor, owner
-        self.is_closed, self.wanted = False, _IN
-        sockets.lines[descriptor] = self
-        sockets.set(descriptor, 0, _IN)
+        self.is_closed, self.events = False, _IN
+        sockets.by_descriptor[descriptor] = self
+        sockets.set_events(descriptor, 0, _IN)
 
     def read(self, room: memoryview) -> int | None:
-        """How many bytes have come, 0 at the end, None if there are none now. Errors: OSError."""
+        """The number of bytes read, 0 at the end of the stream, None if there are none. Errors: OSError."""
         try:
             return os.readv(self.descriptor, (room,))
         except (BlockingIOError, InterruptedError):
             return None
 
-    def want_reading(self, wanted: bool, /) -> None:
-        """Whether to tell of what can be read."""
-        self._want(self.wanted | _IN if wanted else self.wanted & ~_IN)
+    def set_reading(self, is_polled: bool, /) -> None:
+        """Whether `readable` of the owner is called."""
+        self._set(self.events | _IN if is_polled else self.events & ~_IN)
 
-    def want_writing(self, wanted: bool, /) -> None:
-        """Whether to tell when the socket takes more."""
-        self._want(self.wanted | _OUT if wanted else self.wanted & ~_OUT)
+    def set_writing(self, is_polled: bool, /) -> None:
+        """Whether `writable` of the owner is called."""
+        self._set(self.events | _OUT if is_polled else self.events & ~_OUT)
 
-    def _want(self, wanted: int) -> None:
-        if wanted != self.wanted and not self.is_closed:
-            before, self.wanted = self.wanted, wanted
-            self._sockets.set(self.descriptor, before, wanted)
+    def _set(self, events: int) -> None:
+        if events != self.events and not self.is_closed:
+            before, self.events = self.events, events
+            self._sockets.set_events(self.descriptor, before, events)
 
     def close(self) -> None:
-        """End it now. The descriptor is somebody else's from now on."""
+        """Close it now. The descriptor may belong to another connection from then on."""
         if not self.is_closed:
-            self.is_closed, self.wanted = True, 0
-            del self.owner  # so that both go without a collector
-            del self._sockets.lines[self.descriptor]
-            with contextlib.suppress(ConnectionError):  # it is closed all the same
-                os.close(self.descriptor)  # which ends the registration, too
+            self.is_closed, self.events = True, 0
+            del self.owner  # breaks the cycle: both are freed without the garbage collector
+            del self._sockets.by_descriptor[self.descriptor]
+            with contextlib.suppress(ConnectionError):  # the descriptor is closed all the same
+                os.close(self.descriptor)  # epoll forgets it, too

@@ -1,4 +1,4 @@
-"""Connections of Kafka's clients: order, what may be under way together, what ends them, what they hold."""
+"""Connections of Kafka clients: order and pipelining of requests, memory, and what closes a connection."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def ask_fetch(client: WireClient, correlation_id: int) -> None:
     client.send(FETCH, 11, correlation_id, topic=TOPIC, partition=0, session_epoch=-1, isolation_level=0)
 
 
-def test_produce_requests_are_under_way_together_and_answered_in_order() -> None:
-    """Whatever order the node answers in."""
+def test_produce_requests_are_pipelined_and_answered_in_order() -> None:
+    """The node answers in another order."""
 
     async def scenario() -> None:
         async with listening() as rig:
@@ -78,8 +78,8 @@ def test_produce_requests_are_under_way_together_and_answered_in_order() -> None
     run(scenario)
 
 
-def test_other_requests_wait_for_the_answers_before_them() -> None:
-    """A fetch behind a produce, and a produce behind a fetch, as with Kafka."""
+def test_other_requests_wait_for_the_responses_before_them() -> None:
+    """A Fetch behind a Produce, and a Produce behind a Fetch, as in Kafka."""
 
     async def scenario() -> None:
         async with listening() as rig:
@@ -101,8 +101,8 @@ def test_other_requests_wait_for_the_answers_before_them() -> None:
     run(scenario)
 
 
-def test_no_more_than_the_limit_are_under_way() -> None:
-    """max.in.flight.requests.per.connection; the others start as answers leave."""
+def test_pipelined_requests_are_limited() -> None:
+    """max.in.flight.requests.per.connection; more are started as responses are sent."""
 
     async def scenario() -> None:
         async with listening(max_in_flight_requests_per_connection=8) as rig:
@@ -121,8 +121,8 @@ def test_no_more_than_the_limit_are_under_way() -> None:
     run(scenario)
 
 
-def test_acks_0_has_no_answer() -> None:
-    """The next answer is that to the next question."""
+def test_acks_0_has_no_response() -> None:
+    """The next response belongs to the next request."""
 
     async def scenario() -> None:
         async with listening() as rig:
@@ -136,8 +136,8 @@ def test_acks_0_has_no_answer() -> None:
 
 
 @pytest.mark.parametrize("fails_here", [True, False])
-def test_acks_0_that_failed_loses_its_connection(fails_here: bool) -> None:
-    """So that the client asks anew where the leader is, as with Kafka."""
+def test_a_failed_produce_with_acks_0_closes_the_connection(fails_here: bool) -> None:
+    """The client then looks for the leader again, as with Kafka."""
 
     async def scenario() -> None:
         async with listening() as rig:
@@ -154,7 +154,7 @@ def test_acks_0_that_failed_loses_its_connection(fails_here: bool) -> None:
 
 
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
-    """A client of tomorrow finds the version that both speak; its header and body are not even looked at."""
+    """A newer client finds a common version; its header and body are not read."""
 
     async def scenario() -> None:
         async with listening() as rig:
@@ -182,8 +182,8 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
         struct.pack(">i", 2**31 - 1) + bytes(20),
     ],
 )
-def test_what_cannot_be_understood_ends_its_connection_alone(data: bytes) -> None:
-    """Nothing sensible can follow; the answers before it still come, and everybody else is served."""
+def test_invalid_bytes_close_their_connection_alone(data: bytes) -> None:
+    """Responses to the requests before them are sent; other connections go on."""
 
     async def scenario() -> None:
         async with listening() as rig:
@@ -200,8 +200,8 @@ def test_what_cannot_be_understood_ends_its_connection_alone(data: bytes) -> Non
     run(scenario)
 
 
-def test_a_client_that_does_not_read_is_not_served_on() -> None:
-    """Its answers pile up to a limit and no request is started; when it reads, all come."""
+def test_no_request_is_started_while_responses_are_not_read() -> None:
+    """Up to a limit of response bytes; all responses are sent once the client reads."""
 
     async def scenario() -> None:
         async with listening() as rig:
@@ -230,9 +230,9 @@ def test_a_client_that_does_not_read_is_not_served_on() -> None:
     run(scenario)
 
 
-def test_requests_of_all_hold_no_more_than_is_allowed() -> None:
-    """queued.max.request.bytes: clients that have begun large frames wait for each other's end, all are
-    served in the end, and small ones go on being served once there is room."""
+def test_request_memory_of_all_connections_is_bounded() -> None:
+    """queued.max.request.bytes: partial large frames wait for each other and are all served in the end; small
+    requests are served once there is memory."""
 
     async def scenario() -> None:
         async with listening(queued_max_request_bytes=1 << 20) as rig:
@@ -253,8 +253,8 @@ def test_requests_of_all_hold_no_more_than_is_allowed() -> None:
     run(scenario)
 
 
-def test_a_node_without_room_is_asked_again() -> None:
-    """Kafka's brokers would not have read the request yet."""
+def test_a_request_is_retried_while_the_node_has_no_room() -> None:
+    """A Kafka broker would not have read the request yet."""
 
     async def scenario() -> None:
         async with listening() as rig:
@@ -270,8 +270,8 @@ def test_a_node_without_room_is_asked_again() -> None:
     run(scenario)
 
 
-def test_a_produce_that_is_refused_is_its_clients_to_send_again() -> None:
-    """It may have been written, and those behind it are under way: nothing is sent twice, or out of order."""
+def test_a_refused_produce_is_not_retried() -> None:
+    """It may have been appended, and requests behind it are in flight: the client decides."""
 
     async def scenario() -> None:
         async with listening() as rig:
@@ -292,8 +292,8 @@ def test_a_produce_that_is_refused_is_its_clients_to_send_again() -> None:
     run(scenario)
 
 
-def test_a_client_that_goes_is_told_of_and_its_answers_are_dropped() -> None:
-    """The node frees what waits for it."""
+def test_the_node_is_notified_of_a_closed_connection() -> None:
+    """Its responses are dropped."""
 
     async def scenario() -> None:
         async with listening() as rig:
@@ -311,8 +311,8 @@ def test_a_client_that_goes_is_told_of_and_its_answers_are_dropped() -> None:
     run(scenario)
 
 
-def test_idle_connections_end() -> None:
-    """connections.max.idle.ms; one that waits for an answer is not idle."""
+def test_idle_connections_are_closed() -> None:
+    """connections.max.idle.ms; a connection that waits for a response is not idle."""
 
     async def scenario() -> None:
         async with listening(connections_max_idle_ms=100) as rig:
@@ -326,8 +326,8 @@ def test_idle_connections_end() -> None:
     run(scenario)
 
 
-def test_who_reads_a_long_answer_is_not_idle() -> None:
-    """However long it takes to read it."""
+def test_a_client_that_reads_a_long_response_is_not_idle() -> None:
+    """Reading takes longer than connections.max.idle.ms."""
 
     async def main() -> None:
         async with listening() as rig:
@@ -344,7 +344,7 @@ def test_who_reads_a_long_answer_is_not_idle() -> None:
 
 
 def test_connections_beyond_the_limit_are_refused() -> None:
-    """max.connections; room comes back when others leave."""
+    """max.connections; a closed connection makes room."""
 
     async def scenario() -> None:
         async with listening(max_connections=2) as rig:
@@ -361,8 +361,8 @@ def test_connections_beyond_the_limit_are_refused() -> None:
     run(scenario)
 
 
-def test_everybody_is_asked_about_before_a_handler_runs() -> None:
-    """The seam for security: the principal of the connection, the api and its request."""
+def test_requests_are_authorized_before_their_handler_runs() -> None:
+    """With the principal of the connection, the api and the request."""
     seen = []
 
     def authorize(peer: Any, api: Any, body: Any) -> Any:
@@ -383,8 +383,8 @@ def test_everybody_is_asked_about_before_a_handler_runs() -> None:
     run(scenario)
 
 
-def test_a_bug_in_translating_ends_the_connection_and_not_the_node(caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged and counted."""
+def test_an_exception_in_a_handler_closes_the_connection_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged and counted; the node goes on."""
 
     async def scenario() -> None:
         async with listening() as rig:
@@ -398,8 +398,8 @@ def test_a_bug_in_translating_ends_the_connection_and_not_the_node(caplog: pytes
     run(scenario)
 
 
-def test_unserved_requests_write_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    """A client that asks again and again for an api that is not served: every connection is counted."""
+def test_unserved_requests_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Each connection is counted, however often a client sends the request."""
     caplog.set_level(logging.WARNING)
 
     async def scenario() -> None:
@@ -415,8 +415,8 @@ def test_unserved_requests_write_one_line(caplog: pytest.LogCaptureFixture) -> N
     run(scenario)
 
 
-def test_a_stop_lets_what_is_under_way_be_answered() -> None:
-    """Nobody new comes in, and the answer comes before the end."""
+def test_a_stop_waits_for_produce_requests_in_flight() -> None:
+    """New connections are refused, and the response is sent before the end."""
 
     async def scenario() -> None:
         async with listening() as rig:
@@ -435,8 +435,8 @@ def test_a_stop_lets_what_is_under_way_be_answered() -> None:
     run(scenario)
 
 
-def test_one_client_does_not_take_all_the_time() -> None:
-    """Calls that came together are started in turns, between which others are served."""
+def test_pipelined_requests_are_started_in_turns() -> None:
+    """Other connections are served between the turns."""
 
     async def scenario() -> None:
         async with listening() as rig:
@@ -453,8 +453,8 @@ def test_one_client_does_not_take_all_the_time() -> None:
     run(scenario)
 
 
-def test_who_stalls_while_others_wait_for_memory_is_ended() -> None:
-    """Half a frame each, and one of them may finish: if it does not go on, the next one may."""
+def test_a_stalled_connection_is_closed_while_others_wait_for_memory() -> None:
+    """Each has sent half a frame, and one may finish: when it sends nothing more, the next one may."""
 
     async def scenario() -> None:
         async with listening(queued_max_request_bytes=1 << 20, connections_max_idle_ms=120_000) as rig:
@@ -473,8 +473,8 @@ def test_who_stalls_while_others_wait_for_memory_is_ended() -> None:
     run(scenario)
 
 
-def test_answers_that_are_alike_are_written_once() -> None:
-    """Until the metadata move on; each has its own header."""
+def test_equal_responses_are_encoded_once() -> None:
+    """Until the metadata changes; each response has its own header."""
 
     async def scenario() -> None:
         async with listening() as rig:
@@ -493,23 +493,23 @@ def test_answers_that_are_alike_are_written_once() -> None:
     run(scenario)
 
 
-def test_the_system_looks_after_silent_clients() -> None:
-    """TCP keepalive, which connections have from the socket that they came to."""
+def test_connections_have_tcp_keepalive() -> None:
+    """Inherited from the listening socket."""
 
     async def scenario() -> None:
         async with listening() as rig:
             await rig.client()
             await until(lambda: rig.listener.status()["connections"] == 1)
             (connection,) = rig.listener._connections
-            with socket.socket(fileno=os.dup(connection._line.descriptor)) as near:
+            with socket.socket(fileno=os.dup(connection._socket.descriptor)) as near:
                 assert near.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
                 assert near.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
 
     run(scenario)
 
 
-def test_a_client_that_ends_its_side_still_gets_what_it_was_given() -> None:
-    """However much of it had to wait; then the connection ends."""
+def test_a_half_closed_connection_gets_its_responses() -> None:
+    """However much of them had to wait; then the connection is closed."""
 
     async def scenario() -> None:
         async with listening() as rig:
@@ -529,7 +529,7 @@ def test_a_client_that_ends_its_side_still_gets_what_it_was_given() -> None:
     run(scenario)
 
 
-def test_answers_of_a_turn_go_out_together() -> None:
+def test_responses_of_a_turn_are_written_together() -> None:
     """One packet wakes the client, not several."""
 
     async def scenario() -> None:

@@ -1,12 +1,12 @@
-"""Answers that are remembered: the same bytes for the same key, and no more memory than is allowed."""
+"""Encoded responses: the same bytes for the same key, within a bound of memory."""
 
 from __future__ import annotations
 
 from headrace.services.kafka_listener.encoded import MAX_ANSWERS, EncodedAnswers
 
 
-def test_a_body_is_made_once() -> None:
-    """For each key; the one that was not asked for longest goes first."""
+def test_a_body_is_encoded_once_per_key() -> None:
+    """The least recently used key is dropped first."""
     made: list[int] = []
 
     def body(key: int) -> bytes:
@@ -23,8 +23,8 @@ def test_a_body_is_made_once() -> None:
     assert made == [1, 2, 3, 4, 5, 6, 2]
 
 
-def test_large_ones_and_too_many_are_not_kept() -> None:
-    """One answer has a share; and small ones are counted, too, since their keys take memory."""
+def test_encoded_responses_are_bounded() -> None:
+    """By the size of one and the size of all; small ones count at least the size of their keys."""
     answers = EncodedAnswers(max_bytes=100)
     assert answers.get("large", lambda: bytes(26)) == bytes(26)
     assert answers.get("large", lambda: bytes(27)) == bytes(27)

@@ -1,4 +1,4 @@
-"""Fetch sessions: what a client hears, what it need not say again, and what ends a session."""
+"""Incremental fetch sessions: what responses contain, what requests may omit, and when a session ends."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def client() -> Client:
     return Client(FakePlane())
 
 
-def test_only_what_is_new_is_told(client: Client) -> None:
-    """All at first; then records, watermarks that moved, log starts that moved, errors."""
+def test_responses_have_changed_partitions_only(client: Client) -> None:
+    """All at first; then those with records, a new high watermark or log start offset, or an error."""
     first = client.fetch(0, 0, {0: 1, 1: 2, 2: 3})
     assert first.session_id > 0
     assert told(first) == [0, 1, 2]
@@ -108,8 +108,8 @@ def test_only_what_is_new_is_told(client: Client) -> None:
     assert told(client.fetch(session, 8, {})) == []
 
 
-def test_partitions_come_and_go(client: Client) -> None:
-    """A session that has none left is over."""
+def test_partitions_are_added_and_removed(client: Client) -> None:
+    """A session without partitions is closed."""
     session = client.fetch(0, 0, {0: 0}).session_id
     assert told(client.fetch(session, 1, {1: 0})) == [1]
     assert told(client.fetch(session, 2, {}, forgotten=(0,))) == []
@@ -119,8 +119,8 @@ def test_partitions_come_and_go(client: Client) -> None:
     assert int(client.fetch(session, 4, {}).error_code) == 70
 
 
-def test_what_does_not_fit_begins_anew(client: Client) -> None:
-    """Epochs out of order, sessions that nobody knows, of which the client hears at once."""
+def test_invalid_epochs_and_unknown_sessions_are_refused(client: Client) -> None:
+    """At once, so that the client begins a new session."""
     session = client.fetch(0, 0, {0: 0}).session_id
     assert int(client.fetch(session, 2, {}).error_code) == 71
     assert int(client.fetch(session + 1, 1, {}).error_code) == 70
@@ -135,7 +135,7 @@ def test_what_does_not_fit_begins_anew(client: Client) -> None:
 
 
 def test_sessions_are_bounded(client: Client) -> None:
-    """Two slots; a third client goes on without one, until one was silent for long."""
+    """Two slots; a third client fetches without a session until one has been idle for long."""
     first, second, third = (client.fetch(0, 0, {0: 0}).session_id for _ in range(3))
     assert 0 not in (first, second)
     assert third == 0
@@ -147,8 +147,8 @@ def test_sessions_are_bounded(client: Client) -> None:
     assert int(client.fetch(second, 2, {}).error_code) == 0
 
 
-def test_a_topic_that_nobody_knows_stays_and_fails(client: Client) -> None:
-    """It may come yet; each answer says that it is not there."""
+def test_an_unknown_topic_stays_in_the_session(client: Client) -> None:
+    """It may be created; each response has its error."""
     session = client.fetch(0, 0, {0: 0}, name="later").session_id
     assert session > 0
     for epoch in (1, 2):
@@ -156,8 +156,8 @@ def test_a_topic_that_nobody_knows_stays_and_fails(client: Client) -> None:
         assert (topic.topic, int(topic.partitions[0].error_code)) == ("later", 3)
 
 
-def test_two_fetches_of_a_session_at_once(client: Client) -> None:
-    """The older one is answered that its epoch is over, whatever it found."""
+def test_the_older_of_two_fetches_of_a_session_fails(client: Client) -> None:
+    """With an invalid epoch, whatever it read."""
     session = client.fetch(0, 0, {0: 0}).session_id
     plane = client.plane
     plane.sent.clear()

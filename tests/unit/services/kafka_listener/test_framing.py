@@ -1,4 +1,4 @@
-"""Frames out of bytes that come in any pieces, and what is refused before it costs memory."""
+"""Frames from bytes in any pieces, and frames that are refused before they take memory."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def framed(*frames: bytes) -> bytes:
     st.lists(st.binary(min_size=10, max_size=600), max_size=6),
     st.lists(st.integers(1, 300), min_size=1, max_size=6),
 )
-def test_frames_come_out_as_they_were_sent(frames: list[bytes], pieces: list[int]) -> None:
-    """However the bytes come; two connections share one buffer and do not mix."""
+def test_frames_are_read_in_any_pieces(frames: list[bytes], pieces: list[int]) -> None:
+    """Two connections share one buffer."""
     shared = bytearray(256)
     one, other = FrameReader(shared, 1_000), FrameReader(shared, 1_000)
     assert feed(other, framed(b"x" * 50)[:30], [30]) == []
@@ -48,8 +48,8 @@ def test_frames_come_out_as_they_were_sent(frames: list[bytes], pieces: list[int
     assert feed(other, framed(b"x" * 50)[30:], [7]) == [b"x" * 50]
 
 
-def test_a_large_frame_gets_memory_as_it_comes() -> None:
-    """Announcing 100 MB costs us a little; what has come at most doubles."""
+def test_memory_of_a_large_frame_grows_with_its_bytes() -> None:
+    """It at most doubles; a length of 100 MB alone takes little."""
     reader = FrameReader(bytearray(64 * 1024), 1 << 30)
     size = 100_000_000
     feed(reader, struct.pack(">i", size), [4])
@@ -60,23 +60,23 @@ def test_a_large_frame_gets_memory_as_it_comes() -> None:
     assert reader.held_bytes == 0
 
 
-def test_all_connections_may_begin_a_frame() -> None:
-    """A few bytes of a large frame from each: hardly more than what requests may hold at all."""
+def test_all_connections_can_hold_a_partial_frame() -> None:
+    """A few bytes of a large frame from each take hardly more than queued.max.request.bytes."""
     config = NodeConfig.of({"log.dirs": "/nowhere"})
     assert FIRST_BYTES * config.max_connections < 1.3 * config.queued_max_request_bytes
 
 
 @pytest.mark.parametrize("size", [-1, 0, 9, 1_001, 2**31 - 1, -(2**31)])
-def test_impossible_lengths_are_refused(size: int) -> None:
-    """Too short for a header, too long, negative: before any memory is taken."""
+def test_invalid_lengths_are_refused(size: int) -> None:
+    """Too short for a header, too long, negative: before memory is allocated."""
     reader = FrameReader(bytearray(256), 1_000)
     with pytest.raises(InvalidRequestError):
         feed(reader, struct.pack(">i", size) + bytes(20), [24])
     assert reader.held_bytes == 0
 
 
-def test_whole_frames_before_a_bad_one_are_given_out() -> None:
-    """They were asked before the connection went wrong."""
+def test_whole_frames_before_an_invalid_one_are_returned() -> None:
+    """They were sent before the stream became invalid."""
     reader = FrameReader(bytearray(256), 100)
     found = []
     room = reader.room()
@@ -87,8 +87,8 @@ def test_whole_frames_before_a_bad_one_are_given_out() -> None:
     assert found == [b"a" * 10, b"b" * 20]
 
 
-def test_headers() -> None:
-    """Null client ids are empty; those that lie are refused."""
+def test_request_headers() -> None:
+    """A null client id is empty; one beyond the frame is refused."""
     head = struct.pack(">hhih", 18, 3, -5, 2) + b"hi"
     assert read_header(memoryview(head + b"\0")) == (18, 3, -5, "hi", 12)
     assert read_header(memoryview(struct.pack(">hhih", 1, 2, 3, -1))) == (1, 2, 3, "", 10)

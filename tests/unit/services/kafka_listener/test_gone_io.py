@@ -1,4 +1,4 @@
-"""Clients that leave while they are not read: what waits for them is freed."""
+"""Clients that disconnect while their connection is not read: their memory is freed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ FETCH = 1
 
 
 @pytest.mark.parametrize("is_reset", [True, False])
-def test_a_client_that_goes_while_requests_wait_behind_a_fetch_is_gone(is_reset: bool) -> None:
-    """While something waits nothing is read, so that its end goes by unseen; the fetch may wait for weeks."""
+def test_a_disconnect_behind_a_waiting_fetch_is_detected(is_reset: bool) -> None:
+    """Nothing is read while requests wait, so that the end of the stream is not seen; the Fetch may wait for
+    weeks."""
 
     async def scenario() -> None:
         async with listening() as rig:
@@ -35,8 +36,9 @@ def test_a_client_that_goes_while_requests_wait_behind_a_fetch_is_gone(is_reset:
     run(scenario)
 
 
-def test_what_a_client_leaves_behind_goes_without_the_collector() -> None:
-    """Thousands that come and go in a second must not fill the memory until it runs, nor make it run."""
+def test_a_closed_connection_is_freed_without_the_garbage_collector() -> None:
+    """Thousands of connections per second must not fill the memory until the collector runs, nor make it
+    run."""
 
     async def scenario() -> None:
         async with listening() as rig:

@@ -1,4 +1,4 @@
-"""What is written by hand for Produce and Fetch is, byte by byte, what kio writes."""
+"""The hand-written encoding of Produce and Fetch responses equals kio's, byte for byte."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def written(write: Any, answer: dict[str, Any]) -> bytes:
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
-def test_the_bytes_are_kios(key: int, version: int) -> None:
-    """Every version, any answer that handlers give."""
+def test_encoding_equals_kio(key: int, version: int) -> None:
+    """All versions, with any response that handlers give."""
     hot = HOT_LAYOUTS[key](version)
     kio = kio_layout(load_response_schema(key, version))
 

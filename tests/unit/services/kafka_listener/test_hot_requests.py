@@ -1,4 +1,4 @@
-"""What is read by hand of Produce and Fetch is what kio reads, or left to kio."""
+"""The hand-written decoding of Produce and Fetch equals kio's, or leaves the request to kio."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ def same(hot: Any, kio: Any) -> None:
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
 @given(data=st.data())
 @settings(max_examples=20)
-def test_it_is_what_kio_reads(key: int, version: int, data: st.DataObject) -> None:
-    """Whatever the fields are; wherever in a frame the body begins."""
+def test_decoding_equals_kio(key: int, version: int, data: st.DataObject) -> None:
+    """Any field values, at any position of the body in its frame."""
     entity = data.draw(st.composite(drawn)(load_request_schema(key, version)))
     frame = memoryview(b"head" + written(entity) + b"behind")
     same(HOT_REQUESTS[key](version)(frame, 4), entity)
@@ -101,8 +101,8 @@ def test_it_is_what_kio_reads(key: int, version: int, data: st.DataObject) -> No
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
 @given(data=st.data())
 @settings(max_examples=20)
-def test_what_is_damaged_is_left_to_kio_or_read_alike(key: int, version: int, data: st.DataObject) -> None:
-    """Never an error, never more than kio would take."""
+def test_damaged_requests_are_left_to_kio_or_equal(key: int, version: int, data: st.DataObject) -> None:
+    """Without an error, and without more objects than kio makes."""
     entity = data.draw(st.composite(drawn)(load_request_schema(key, version)))
     frame = bytearray(written(entity))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -118,8 +118,8 @@ def test_what_is_damaged_is_left_to_kio_or_read_alike(key: int, version: int, da
 @pytest.mark.parametrize(
     ("key", "version", "count"), [(0, 9, 1001), (0, 8, 1001), (1, 11, 1001), (1, 12, 1001)]
 )
-def test_very_many_elements_are_left_to_the_walk(key: int, version: int, count: int) -> None:
-    """It counts them; here nothing is made of them."""
+def test_many_elements_are_left_to_the_general_decoder(key: int, version: int, count: int) -> None:
+    """It counts them first."""
     announced = b"\xea\x07" if version >= (9 if key == 0 else 12) else (1001).to_bytes(4, "big")
     none = b"\0" if version >= 9 else b"\xff\xff"
     head = (none + bytes(6)) if key == 0 else bytes(4 + 13 + 8)
@@ -127,8 +127,8 @@ def test_very_many_elements_are_left_to_the_walk(key: int, version: int, count: 
     assert HOT_REQUESTS[key](version)(frame, 0) is None
 
 
-def test_partitions_of_many_topics_are_many() -> None:
-    """Two topics may share what one may have, and what is read is counted as the walk counts it."""
+def test_partitions_of_all_topics_are_counted_together() -> None:
+    """Two topics share the limit, and the count equals that of the general decoder."""
     shape = layout(FETCH, 12)
     for each, is_few in ((500, True), (501, False)):
         partitions = [example_request(FETCH, 12).topics[0].partitions[0]] * each
@@ -140,15 +140,15 @@ def test_partitions_of_many_topics_are_many() -> None:
 
 
 @pytest.mark.parametrize("version", [3, 9, 13])
-def test_no_records_are_left_to_kio(version: int) -> None:
-    """Null is none."""
+def test_null_records_are_left_to_kio(version: int) -> None:
+    """A Produce partition with null records."""
     body = example_request(PRODUCE, version, records=None, transactional_id=None)
     assert HOT_REQUESTS[PRODUCE](version)(memoryview(written(body)), 0) is None
 
 
 @pytest.mark.parametrize(("key", "version"), [(0, 9), (1, 12), (1, 18)])
 def test_tagged_fields_are_left_to_kio(key: int, version: int) -> None:
-    """Here nobody knows them."""
+    """The hand-written decoder knows none."""
     frame = written(drawn_example(key, version))
     assert HOT_REQUESTS[key](version)(memoryview(frame), 0) is not None
     tagged = frame[:-1] + b"\x01\x63\x01x"

@@ -1,4 +1,4 @@
-"""The ports of a node's listeners: remembered, taken, advertised."""
+"""The ports of listeners: remembered, bound, advertised."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kafka_listener_rig import FakeHost, listening
 from node_rig import run
 
 
-def test_any_free_port_is_remembered_and_tried_again() -> None:
-    """So that clients find a node that was started anew; if it is taken, another one is."""
+def test_the_port_of_the_last_run_is_used_if_it_is_free() -> None:
+    """Clients find a restarted node at its address; if the port is taken, another one is used."""
 
     async def scenario() -> None:
         async with listening() as rig:
@@ -32,8 +32,8 @@ def test_any_free_port_is_remembered_and_tried_again() -> None:
     run(scenario)
 
 
-def test_a_port_that_is_asked_for_is_needed() -> None:
-    """Nobody would look for the node elsewhere; what was bound before it is free again."""
+def test_a_configured_port_that_is_taken_is_an_error() -> None:
+    """Listeners that were bound before it are closed."""
 
     async def scenario() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:

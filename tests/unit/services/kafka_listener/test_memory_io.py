@@ -1,4 +1,4 @@
-"""What clients can make a node hold: by many small elements, and by requests that never come whole."""
+"""The memory that clients can make a node hold: by many small elements, and by partial requests."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def fetch_of(partitions: int) -> bytes:
 
 
 def answer_fetch(request: OwnRequest) -> None:
-    """For each partition that it names."""
+    """A response with all partitions of the request."""
     partitions = tuple(FetchPartitionResponse(0, 9, 9, 0, 0) for _ in request.body.partitions)
     request.answered(FetchResponse(partitions), ())
 
 
-def test_what_is_made_of_requests_is_bounded_over_all_connections() -> None:
-    """50 connections with 1,500 elements each, at a limit of 8 MiB: ten are made and one more, the others are
-    the bytes that they are, until those before them are answered."""
+def test_decoded_requests_of_all_connections_are_bounded() -> None:
+    """50 connections with 1,500 elements each, at a limit of 8 MiB: ten requests are decoded and one more;
+    the others wait as bytes until those are answered."""
 
     async def scenario() -> None:
         async with listening(queued_max_request_bytes=8 * MIB) as rig:
@@ -65,8 +65,8 @@ def test_what_is_made_of_requests_is_bounded_over_all_connections() -> None:
     run(scenario)
 
 
-def test_one_request_may_not_take_half_of_the_memory() -> None:
-    """It ends its connection, and is told of; a smaller one is served."""
+def test_a_request_above_half_of_the_memory_closes_its_connection() -> None:
+    """It is logged; a smaller one is served."""
 
     async def scenario() -> None:
         async with listening(queued_max_request_bytes=MIB) as rig:
@@ -84,16 +84,15 @@ def test_one_request_may_not_take_half_of_the_memory() -> None:
 
 
 async def trickle(client: WireClient) -> None:
-    """A byte at a time, until it is cut off."""
+    """Send a byte at a time until the connection is closed."""
     while not client.writer.transport.is_closing():
         client.write(b"\0")
         await asyncio.sleep(0.005)
 
 
-def test_who_trickles_while_others_wait_for_memory_is_cut_off() -> None:
-    """15 clients have begun requests, hold all the memory that there is for that, and send a byte now and
-    then. What comes whole is served beside them; what does not is served when those before it have had their
-    time."""
+def test_slow_partial_requests_are_closed_while_others_wait_for_memory() -> None:
+    """15 clients hold all the memory of partial frames and send a byte now and then. Requests that arrive
+    whole are served beside them; other partial ones once the first have timed out."""
 
     async def scenario() -> None:
         limits = {"queued_max_request_bytes": 2 * MIB, "socket_request_receive_timeout_ms": 300}
@@ -101,7 +100,7 @@ def test_who_trickles_while_others_wait_for_memory_is_cut_off() -> None:
             slow = [await rig.client() for _ in range(15)]
             for client in slow:
                 client.write(HALF)
-            await until(lambda: bool(rig.listener.memory.hungry))
+            await until(lambda: bool(rig.listener.memory.waiting))
             trickling = [asyncio.ensure_future(trickle(client)) for client in slow]
             quick, large = await rig.client(), await rig.client()
             quick.send(API_VERSIONS, 3, 1, client_software_name="x")
@@ -116,8 +115,8 @@ def test_who_trickles_while_others_wait_for_memory_is_cut_off() -> None:
     run(scenario)
 
 
-def test_a_slow_request_is_read_where_nobody_waits() -> None:
-    """The time is that of others."""
+def test_a_slow_request_is_read_while_no_other_waits() -> None:
+    """socket.request.receive.timeout.ms counts only while others wait for memory."""
 
     async def scenario() -> None:
         async with listening(socket_request_receive_timeout_ms=100) as rig:

@@ -1,4 +1,4 @@
-"""What goes out on a connection: in order, as fast as it is read, and never what was taken back."""
+"""The output of a connection: order, flow control, and runs of log files that are revoked."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Rig:
         """As a client does that has read what it got: what it sends says so."""
         self.far.send(b"?")
         assert await asyncio.get_running_loop().sock_recv(self.near, 1) == b"?"
-        self.output.asked_again()
+        self.output.note_request()
 
     def close(self) -> None:
         self.output.close()
@@ -110,8 +110,8 @@ def connected() -> Iterator[Rig]:
         rig.close()
 
 
-def test_bytes_and_runs_go_out_in_their_order(file: BinaryIO) -> None:
-    """However slowly they are read, whatever was given meanwhile."""
+def test_bytes_and_runs_are_sent_in_order(file: BinaryIO) -> None:
+    """To a slow reader, while more is written."""
 
     async def scenario() -> None:
         with connected() as rig:
@@ -135,8 +135,8 @@ def test_bytes_and_runs_go_out_in_their_order(file: BinaryIO) -> None:
     run(scenario)
 
 
-def test_no_packet_waits_for_more_once_all_is_sent(file: BinaryIO) -> None:
-    """What goes around runs goes with them; what is behind the last one is not kept back."""
+def test_the_socket_is_uncorked_once_all_is_sent(file: BinaryIO) -> None:
+    """Bytes around runs share their packets; bytes behind the last run are not held back."""
 
     def is_corked(rig: Rig) -> bool:
         return bool(rig.near.getsockopt(socket.IPPROTO_TCP, socket.TCP_CORK))
@@ -156,8 +156,8 @@ def test_no_packet_waits_for_more_once_all_is_sent(file: BinaryIO) -> None:
     run(scenario)
 
 
-def test_more_buffers_than_one_call_takes() -> None:
-    """They go in several."""
+def test_more_buffers_than_one_system_call_takes() -> None:
+    """They are written by several calls."""
 
     async def scenario() -> None:
         with connected() as rig:
@@ -169,8 +169,8 @@ def test_more_buffers_than_one_call_takes() -> None:
 
 
 @pytest.mark.parametrize("is_sent", [False, True])
-def test_what_is_taken_back_is_not_read(file: BinaryIO, is_sent: bool) -> None:
-    """Also what the kernel has of it: the reader's connection is reset, and no byte of the rest comes."""
+def test_a_revoked_run_resets_the_connection(file: BinaryIO, is_sent: bool) -> None:
+    """Also when the kernel has it: no byte of the rest arrives."""
 
     async def scenario() -> None:
         with connected() as rig:
@@ -191,8 +191,9 @@ def test_what_is_taken_back_is_not_read(file: BinaryIO, is_sent: bool) -> None:
     run(scenario)
 
 
-def test_who_asks_again_has_what_was_sent(file: BinaryIO) -> None:
-    """Then a cut of the log is none of its business; while something is not there, it is."""
+def test_the_next_request_acknowledges_the_runs(file: BinaryIO) -> None:
+    """Afterwards a truncation of the log does not reset the connection; while bytes are unacknowledged it
+    does."""
 
     async def scenario() -> None:
         with connected() as rig:
@@ -211,8 +212,8 @@ def test_who_asks_again_has_what_was_sent(file: BinaryIO) -> None:
     run(scenario)
 
 
-def test_a_client_that_asks_without_reading_gets_bytes(file: BinaryIO) -> None:
-    """No more runs than a bound are under way."""
+def test_runs_in_flight_are_bounded(file: BinaryIO) -> None:
+    """A client that pipelines without reading gets bytes instead."""
 
     async def scenario() -> None:
         with connected() as rig:
@@ -228,8 +229,8 @@ def test_a_client_that_asks_without_reading_gets_bytes(file: BinaryIO) -> None:
     run(scenario)
 
 
-def test_a_file_that_is_shorter_than_promised_ends_the_connection(file: BinaryIO) -> None:
-    """The rest of the answer can never come."""
+def test_a_file_shorter_than_its_run_closes_the_connection(file: BinaryIO) -> None:
+    """The rest of the response can never be sent."""
 
     async def scenario() -> None:
         with connected() as rig:
@@ -240,8 +241,8 @@ def test_a_file_that_is_shorter_than_promised_ends_the_connection(file: BinaryIO
     run(scenario)
 
 
-def test_a_run_whose_pages_are_away_goes_on_when_they_are_back(file: BinaryIO) -> None:
-    """Behind what goes before it, and what comes meanwhile goes behind it."""
+def test_a_run_waits_for_pages_that_left_the_page_cache(file: BinaryIO) -> None:
+    """The order of the parts around it stays."""
 
     class Away(FileLent):
         tries = 3
@@ -264,7 +265,7 @@ def test_a_run_whose_pages_are_away_goes_on_when_they_are_back(file: BinaryIO) -
     run(scenario)
 
 
-def test_a_client_that_goes_in_the_middle_of_a_run(file: BinaryIO) -> None:
+def test_a_client_disconnects_in_the_middle_of_a_run(file: BinaryIO) -> None:
     """The output fails once and holds nothing any more."""
 
     async def scenario() -> None:
@@ -279,7 +280,7 @@ def test_a_client_that_goes_in_the_middle_of_a_run(file: BinaryIO) -> None:
     run(scenario)
 
 
-def test_a_closed_output_is_not_told_any_more() -> None:
+def test_a_closed_output_calls_nothing() -> None:
     """Also while it waits for its reader."""
 
     async def scenario() -> None:
@@ -294,8 +295,8 @@ def test_a_closed_output_is_not_told_any_more() -> None:
     run(scenario)
 
 
-def test_the_real_files_lend(file: BinaryIO) -> None:
-    """What a log gives goes the same way."""
+def test_runs_of_real_log_files_are_sent(file: BinaryIO) -> None:
+    """With the file layer of a log."""
 
     async def scenario() -> None:
         with connected() as rig:

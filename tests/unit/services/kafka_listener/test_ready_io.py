@@ -1,4 +1,4 @@
-"""Answers that are ready: the same as the node's, to those who may have them, until the metadata move on."""
+"""Ready responses: equal to the node's, authorized for each client, dropped when the metadata changes."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ async def ask_metadata(rig: ListenerRig, number: int, *, asks_node: bool, **answ
     return body
 
 
-def test_the_node_is_asked_once_for_what_many_ask() -> None:
-    """Until there are other metadata; each answer has its own number."""
+def test_a_ready_response_serves_many_clients() -> None:
+    """Until the metadata changes; each has its own correlation id."""
 
     async def scenario() -> None:
         async with listening() as rig:
@@ -54,8 +54,8 @@ def test_the_node_is_asked_once_for_what_many_ask() -> None:
     run(scenario)
 
 
-def test_what_may_be_different_the_next_time_is_not_ready() -> None:
-    """A topic that is not there may be made; an answer may be older than what is known now."""
+def test_responses_that_may_change_are_not_kept() -> None:
+    """Of unknown topics, which may be created, and of older metadata."""
 
     async def scenario() -> None:
         async with listening() as rig:
@@ -67,8 +67,8 @@ def test_what_may_be_different_the_next_time_is_not_ready() -> None:
     run(scenario)
 
 
-def test_who_does_not_say_a_name_gets_nobody_elses() -> None:
-    """ApiVersions of an old version, which asks before or after it says its name in a new one."""
+def test_a_client_without_a_software_name_gets_none() -> None:
+    """ApiVersions of an old version, before or after one with a name."""
 
     async def scenario() -> None:
         async with listening() as rig:
@@ -84,8 +84,8 @@ def test_who_does_not_say_a_name_gets_nobody_elses() -> None:
     run(scenario)
 
 
-def test_each_client_keeps_its_own_names() -> None:
-    """Those that it says, with ApiVersions, and no other one's."""
+def test_each_connection_has_its_own_software_name() -> None:
+    """That of its ApiVersions request."""
 
     async def scenario() -> None:
         async with listening() as rig:
@@ -105,8 +105,8 @@ def test_each_client_keeps_its_own_names() -> None:
     run(scenario)
 
 
-def test_who_may_not_ask_hears_that() -> None:
-    """Whoever has asked the same before."""
+def test_ready_responses_are_authorized() -> None:
+    """Also after another client got the same response."""
     asked: list[tuple[int, int]] = []
     denied: set[int] = set()
 
@@ -131,8 +131,8 @@ def test_who_may_not_ask_hears_that() -> None:
     run(scenario)
 
 
-def test_who_has_a_quota_is_counted() -> None:
-    """The time that its requests take is its own."""
+def test_clients_with_quotas_get_no_ready_response() -> None:
+    """Their request time is measured."""
 
     async def scenario() -> None:
         async with listening() as rig:
@@ -146,8 +146,8 @@ def test_who_has_a_quota_is_counted() -> None:
     run(scenario)
 
 
-def test_what_is_ready_goes_behind_what_is_not() -> None:
-    """A Produce that came before it is answered first."""
+def test_a_ready_response_waits_for_earlier_requests() -> None:
+    """A Produce before it is answered first."""
 
     async def scenario() -> None:
         async with listening() as rig:
@@ -165,8 +165,8 @@ def test_what_is_ready_goes_behind_what_is_not() -> None:
     run(scenario)
 
 
-def test_what_is_remembered_has_a_bound() -> None:
-    """Neither many requests nor a long one take memory for good."""
+def test_ready_responses_are_bounded() -> None:
+    """By their number and by the size of one."""
 
     async def versions(client: WireClient, name: str) -> None:
         client.send(API_VERSIONS, 3, client_software_name=name)
@@ -184,8 +184,8 @@ def test_what_is_remembered_has_a_bound() -> None:
     run(scenario)
 
 
-def test_a_ready_answer_that_comes_in_pieces() -> None:
-    """The request may end in the middle of what was read."""
+def test_a_request_in_pieces_gets_no_ready_response_early() -> None:
+    """It may end in the middle of a read."""
 
     async def scenario() -> None:
         async with listening() as rig:

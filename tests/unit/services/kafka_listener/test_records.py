@@ -1,4 +1,4 @@
-"""Produce, Fetch and ListOffsets: names and ids, what fails before the node is asked, hints of leaders."""
+"""Produce, Fetch and ListOffsets: topic names and ids, errors before the node is asked, leader hints."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def named(version: int, by_id_from: int, name: str = TOPIC, topic_id: bytes = TO
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 12, 13])
-def test_a_batch_goes_to_its_partition(version: int) -> None:
-    """By name or by id, with what else the version says."""
+def test_produce_names_the_partition(version: int) -> None:
+    """By topic name or id, with the other fields of the version."""
     plane = FakePlane()
     values = named(version, 13) | {"index": 0, "acks": -1, "records": b"batch", "transactional_id": None}
     plane.start(PRODUCE, version, **values)
@@ -52,8 +52,8 @@ def test_a_batch_goes_to_its_partition(version: int) -> None:
 
 
 @pytest.mark.parametrize(("version", "code"), [(9, 3), (13, 100)])
-def test_topics_that_nobody_knows_fail_alone(version: int, code: int) -> None:
-    """The others of the request are done; the answer has all, in the order of the request."""
+def test_unknown_topics_fail_alone(version: int, code: int) -> None:
+    """The response has all topics in the order of the request."""
     schema: Any = load_request_schema(PRODUCE, version)
     plane = FakePlane()
     m = importlib.import_module(f"kio.schema.produce.v{version}.request")
@@ -73,8 +73,8 @@ def test_topics_that_nobody_knows_fail_alone(version: int, code: int) -> None:
     assert found == [[(code, -1), (code, -1)], [(0, 7), (0, 8)], [(code, -1), (code, -1)]]
 
 
-def test_who_asked_somebody_else_hears_who_leads() -> None:
-    """And where: by the listener that it came over (KIP-951)."""
+def test_a_wrong_leader_names_the_current_one() -> None:
+    """With the address of the listener that the client uses (KIP-951)."""
     plane = FakePlane(small_image(nodes=2))
     plane.start(PRODUCE, 10, name=TOPIC, index=0, acks=1, transactional_id=None)
     plane.answer(ProduceResponse((ProducePartitionResponse(6, leader_id=2, leader_epoch=9),)))
@@ -88,8 +88,8 @@ def test_who_asked_somebody_else_hears_who_leads() -> None:
     ("version", "code", "is_told"),
     [(9, 6, False), (10, 6, True), (10, 74, True), (10, 75, False), (10, 19, False), (12, 3, False)],
 )
-def test_who_leads_is_told_where_it_helps(version: int, code: int, is_told: bool) -> None:
-    """To those who believe in another leader or an older epoch, since clients read it; nobody else."""
+def test_leader_hints_are_given_where_clients_read_them(version: int, code: int, is_told: bool) -> None:
+    """To clients with another leader or an older epoch, in versions that have the field."""
     plane = FakePlane(small_image(nodes=2))
     plane.start(PRODUCE, version, name=TOPIC, index=0, acks=1, transactional_id=None)
     plane.answer(ProduceResponse((ProducePartitionResponse(code, leader_id=2, leader_epoch=9),)))
@@ -103,7 +103,7 @@ def test_who_leads_is_told_where_it_helps(version: int, code: int, is_told: bool
 
 
 @pytest.mark.parametrize(("version", "may_follow"), [(10, False), (11, True), (18, True)])
-def test_followers_answer_consumers_that_know_of_them(version: int, may_follow: bool) -> None:
+def test_followers_serve_consumers_from_version_11_on(version: int, may_follow: bool) -> None:
     """With or without a rack (KIP-392)."""
     plane = FakePlane()
     values = named(version, 13) | {"partition": 0, "session_epoch": -1, "session_id": 0}
@@ -112,7 +112,7 @@ def test_followers_answer_consumers_that_know_of_them(version: int, may_follow: 
 
 
 def test_old_producers_may_not_compress_with_zstd() -> None:
-    """Consumers of their age could not read it; nothing is asked of the node."""
+    """Consumers of that version could not read it; the node is not asked."""
     builder = active_codec().builder(max_bytes=1 << 20, compression=Compression.ZSTD)
     builder.append(1, None, b"x" * 100)
     compressed = builder.build()
@@ -132,8 +132,8 @@ def test_old_producers_may_not_compress_with_zstd() -> None:
 
 
 @pytest.mark.parametrize("outcome", ["refused", "unknown"])
-def test_a_producer_whose_outcome_is_unknown_is_told_so(outcome: str) -> None:
-    """No room to wait, before the append or behind it: a code that each client knows for `maybe`."""
+def test_an_unknown_outcome_has_a_retriable_code(outcome: str) -> None:
+    """No room to wait, before the append or after it: a code that all clients take for `maybe appended`."""
     plane = FakePlane()
     plane.start(PRODUCE, 9, name=TOPIC, index=0, acks=-1, transactional_id=None, records=batch(b"x"))
     entry = ProducePartitionResponse(RequestTimedOutError.code)
@@ -144,8 +144,8 @@ def test_a_producer_whose_outcome_is_unknown_is_told_so(outcome: str) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 13, 18])
-def test_fetched_batches_and_what_is_told_with_them(version: int) -> None:
-    """Aborted transactions for those who want committed records, the replica nearby, where a log diverged."""
+def test_fetch_responses(version: int) -> None:
+    """Batches, aborted transactions for read_committed, the preferred replica, and diverging epochs."""
     plane = FakePlane(small_image(nodes=2))
     values = named(version, 13) | {"partition": 0, "session_epoch": -1, "session_id": 0, "isolation_level": 1}
     plane.start(FETCH, version, forgotten_topics_data=(), **values)
@@ -170,8 +170,8 @@ def test_fetched_batches_and_what_is_told_with_them(version: int) -> None:
     ("asked_time", "time", "offset"),
     [(-1, -1, 5), (-2, -2, 5), (-3, -3, 5), (77, 77, 5), (-4, -2, 5), (-5, -5, -1)],
 )
-def test_offsets_by_time(asked_time: int, time: int, offset: int) -> None:
-    """Nothing is tiered: the earliest local record is the earliest, and there is no tiered one."""
+def test_list_offsets_by_timestamp(asked_time: int, time: int, offset: int) -> None:
+    """Without tiered storage the earliest local offset is the earliest offset."""
     plane = FakePlane()
     plane.start(LIST_OFFSETS, 9, name=TOPIC, partition_index=0, timestamp=asked_time, isolation_level=1)
     entry = plane.asked[0].body.partitions[0]
@@ -182,8 +182,8 @@ def test_offsets_by_time(asked_time: int, time: int, offset: int) -> None:
     assert (int(told.error_code), told.offset) == (0, offset)
 
 
-def test_older_versions_are_told_codes_that_they_know() -> None:
-    """Wherever in the answer the code is."""
+def test_older_versions_get_error_codes_they_know() -> None:
+    """Anywhere in the response."""
     assert told_instead(2, 4) == {78: 5}
     assert told_instead(2, 5) == {}
     assert told_instead(28, 5) == {90: 47}  # Kafka has no other word for it there

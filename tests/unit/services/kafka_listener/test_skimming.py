@@ -1,4 +1,4 @@
-"""Nothing reaches kio that announces more than there is: it would take memory for it, and end the process."""
+"""Requests whose lengths exceed their frame do not reach kio, which would allocate memory for them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def body_of(api: KafkaApi, version: int) -> tuple[Any, bytes]:
 @settings(max_examples=400)
 @given(st.sampled_from(VERSIONS), st.data())
 def test_damaged_requests_are_refused_or_read(which: tuple[KafkaApi, int], data: st.DataObject) -> None:
-    """Any byte changed, cut or added: an error of ours or a request, and never more memory than there is."""
+    """Any byte changed, cut or added: InvalidRequestError or a request, with bounded memory."""
     api, version = which
     shape, body = body_of(api, version)
     place = data.draw(st.integers(0, len(body)))
@@ -48,7 +48,7 @@ def test_damaged_requests_are_refused_or_read(which: tuple[KafkaApi, int], data:
 @pytest.mark.parametrize("version", [8, 9])
 @pytest.mark.parametrize("count", [MAX_ELEMENTS + 1, 2**31 - 1, 2**32 - 2])
 def test_arrays_are_bounded(version: int, count: int) -> None:
-    """By what may be announced at all, and by what is there."""
+    """By MAX_ELEMENTS, and by the bytes of the frame."""
     if version == 8 and count > 2**31 - 1:
         return
     head = count.to_bytes(4, "big") if version == 8 else compact(count)
@@ -62,8 +62,8 @@ def compact(count: int) -> bytes:
 
 
 @given(st.integers(0, 2**35 - 1))
-def test_numbers_are_written_as_they_are_read(value: int) -> None:
-    """Seven bits at a time."""
+def test_unsigned_varints_round_trip(value: int) -> None:
+    """Seven bits per byte."""
     data = unsigned(value)
     assert varint(memoryview(data + b"\xff"), 0) == (value, len(data))
 
@@ -78,14 +78,14 @@ def test_numbers_are_written_as_they_are_read(value: int) -> None:
         (0, 8, b"\xff\xfe" + bytes(10)),  # Produce: transactional id of -2 bytes
     ],
 )
-def test_nothing_is_null_that_must_not_be(api_key: int, version: int, body: bytes) -> None:
-    """kio reads null arrays everywhere; handlers would stumble over them."""
+def test_null_in_non_nullable_arrays_is_refused(api_key: int, version: int, body: bytes) -> None:
+    """kio accepts null arrays everywhere; handlers do not."""
     with pytest.raises(InvalidRequestError, match="null"):
         decoded(layout(api_key, version), memoryview(body))
 
 
-def test_all_arrays_of_a_request_count_together() -> None:
-    """Many small ones are as much as a large one."""
+def test_elements_of_all_arrays_are_counted_together() -> None:
+    """Many small arrays are as much as a large one."""
     topic = b"\2t" + compact(1_000) + bytes(1_000 * 4) + b"\0"
     schema = layout(9, 6).request
     small = b"\2g" + compact(2) + topic * 2 + b"\0"
@@ -94,8 +94,8 @@ def test_all_arrays_of_a_request_count_together() -> None:
         skim(schema, memoryview(b"\2g" + compact(300) + topic * 300 + b"\0"), 0)
 
 
-def test_what_is_made_of_a_request_is_known_before() -> None:
-    """Its elements, those within elements included; by them memory is charged, and refused."""
+def test_elements_are_counted_before_decoding() -> None:
+    """With nested elements; memory is charged by them."""
     topic = b"\2t" + compact(3) + bytes(3 * 4) + b"\0"
     body = memoryview(b"\2g" + compact(2) + topic * 2 + b"\0")
     shape = layout(9, 6)
@@ -105,8 +105,8 @@ def test_what_is_made_of_a_request_is_known_before() -> None:
         shape.skim(body, 0, 7)
 
 
-def test_texts_are_bounded() -> None:
-    """A compact one may say that it has any length; Kafka allows what the other kind can have."""
+def test_strings_are_bounded() -> None:
+    """A compact string may claim any length; Kafka allows 32767 bytes in both encodings."""
     for size in (2**15 - 1, 2**15):
         body = memoryview(compact(1) + compact(size) + bytes(size) + b"\0\0\0\0" + b"\0")
         if size < 2**15:
@@ -116,8 +116,8 @@ def test_texts_are_bounded() -> None:
                 layout(3, 9).skim(body, 0)
 
 
-def test_tags_are_bounded() -> None:
-    """As many as Kafka allows; unknown ones are skipped, known ones looked at."""
+def test_tagged_fields_are_bounded() -> None:
+    """As in Kafka; unknown ones are skipped, known ones read."""
     with pytest.raises(InvalidRequestError, match="tagged"):
         no_tags(memoryview(compact(MAX_TAGS) + bytes(2 * MAX_TAGS + 2)), 0)
     fetch = layout(1, 12)
@@ -132,8 +132,8 @@ def test_tags_are_bounded() -> None:
 NEW = b"\x63\3abc"  # tag 99, of three bytes
 
 
-def test_tagged_fields_of_tomorrow_are_ignored() -> None:
-    """In the body and in what it is made of, also twice; kio would refuse them all."""
+def test_unknown_tagged_fields_are_ignored() -> None:
+    """In the body and in nested structures, also twice; kio would refuse them."""
     metadata = layout(3, 9)
     plain = b"\3" + b"\2t\0" + b"\2u\0" + b"\0\0\0" + b"\0"
     newer = b"\3" + b"\2t\1" + NEW + b"\2u\0" + b"\0\0\0" + b"\2" + NEW + NEW
@@ -141,8 +141,8 @@ def test_tagged_fields_of_tomorrow_are_ignored() -> None:
     assert decoded(metadata, memoryview(b"head" + newer), 4) == decoded(metadata, memoryview(plain), 0)
 
 
-def test_tagged_fields_of_tomorrow_within_and_beside_known_ones() -> None:
-    """A Fetch has the cluster's id and the follower's state, with tags of its own, behind tags."""
+def test_unknown_tagged_fields_beside_known_ones() -> None:
+    """A Fetch has the cluster id and the replica state as tagged fields."""
     fetch = layout(1, 15)
     _, body = body_of(SERVED[1], 15)
     tags = b"\2\0\5\5text\1\x0d" + (3).to_bytes(4, "big") + (3).to_bytes(8, "big") + b"\0"
@@ -155,15 +155,15 @@ def test_tagged_fields_of_tomorrow_within_and_beside_known_ones() -> None:
 @pytest.mark.parametrize(
     ("tags", "end"), [(b"\0", 1), (b"\1\0\0", 3), (b"\2\0\2ab\1\0", 7), (b"\1\0\x80\0", 4)]
 )
-def test_tags_are_skipped(tags: bytes, end: int) -> None:
-    """Fields that later clients add to the header."""
+def test_tags_of_the_header_are_skipped(tags: bytes, end: int) -> None:
+    """Newer clients may add some."""
     assert no_tags(memoryview(tags + b"rest"), 0) == end
 
 
 @pytest.mark.parametrize(
     "tags", [b"", b"\x80", b"\1", b"\1\0\5ab", b"\xff\xff\xff\xff\xff\1", b"\xff\xff\xff\xff\x07"]
 )
-def test_tags_that_lie_are_refused(tags: bytes) -> None:
+def test_invalid_tags_are_refused(tags: bytes) -> None:
     """A count or a length beyond the frame."""
     with pytest.raises(InvalidRequestError):
         no_tags(memoryview(tags), 0)

@@ -9,7 +9,7 @@ import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from headrace.services.kafka_listener.sockets_io import Line, Sockets
+from headrace.services.kafka_listener.sockets_io import PolledSocket, Sockets
 from kafka_listener_rig import listening
 from node_rig import run, until
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-class Told:
-    """An owner that writes down what it is told; fulfils Owner."""
+class Recorder:
+    """Fulfils Owner and counts its calls."""
 
     def __init__(self, sockets: Sockets, near: socket.socket) -> None:
         self.reads = self.writes = 0
         self.on_read: Callable[[], None] = self.take
         self.got = b""
-        self.line = Line(sockets, near.detach(), self)
+        self.socket = PolledSocket(sockets, near.detach(), self)
 
     def readable(self) -> None:
         self.reads += 1
@@ -32,19 +32,19 @@ class Told:
 
     def take(self) -> None:
         room = memoryview(bytearray(100))
-        count = self.line.read(room)
+        count = self.socket.read(room)
         if count:
             self.got += room[:count]
         elif count == 0:
-            self.line.want_reading(False)
+            self.socket.set_reading(False)
 
     def writable(self) -> None:
         self.writes += 1
-        self.line.want_writing(False)
+        self.socket.set_writing(False)
 
 
 class Rig:
-    """Some connections, and their far ends."""
+    """Connections and their remote ends."""
 
     def __init__(self, count: int) -> None:
         self.failures: list[Exception] = []
@@ -54,7 +54,7 @@ class Rig:
         for near, _ in pairs:
             near.setblocking(False)
         self.far = [far for _, far in pairs]
-        self.told = [Told(self.sockets, near) for near, _ in pairs]
+        self.recorders = [Recorder(self.sockets, near) for near, _ in pairs]
 
     def _guarded(self, action: Callable[..., None], *args: Any) -> None:
         try:
@@ -63,8 +63,8 @@ class Rig:
             self.failures.append(error)
 
     def close(self) -> None:
-        for told in self.told:
-            told.line.close()
+        for each in self.recorders:
+            each.socket.close()
         for far in self.far:
             far.close()
         self.sockets.close()
@@ -73,7 +73,7 @@ class Rig:
 
 @contextmanager
 def connected(count: int) -> Iterator[Rig]:
-    """Both ends, until the end of the block."""
+    """Open until the end of the block."""
     rig = Rig(count)
     try:
         yield rig
@@ -81,64 +81,64 @@ def connected(count: int) -> Iterator[Rig]:
         rig.close()
 
 
-def test_what_is_not_taken_is_told_again() -> None:
-    """And nothing while nothing is wanted, also not the end."""
+def test_readiness_is_level_triggered() -> None:
+    """Without polled events nothing is reported, also not the end of the stream."""
 
     async def scenario() -> None:
         with connected(2) as rig:
-            one, other = rig.told
+            one, other = rig.recorders
             rig.far[0].send(b"a" * 250)
             await until(lambda: len(one.got) == 250)
-            one.line.want_reading(False)
+            one.socket.set_reading(False)
             rig.far[0].send(b"b")
             rig.far[0].close()
             reads = one.reads
             rig.far[1].send(b"c")
             await until(lambda: other.got == b"c")
             assert one.reads == reads
-            one.line.want_reading(True)
-            await until(lambda: one.got.endswith(b"b") and not one.line.wanted)
+            one.socket.set_reading(True)
+            await until(lambda: one.got.endswith(b"b") and not one.socket.events)
             assert other.writes == one.writes == 0
 
     run(scenario)
 
 
-def test_who_waits_to_write_is_told_alone_of_that() -> None:
-    """Reading is another matter."""
+def test_writability_alone_is_reported() -> None:
+    """Reading is switched separately."""
 
     async def scenario() -> None:
         with connected(1) as rig:
-            (one,) = rig.told
-            one.line.want_reading(False)
+            (one,) = rig.recorders
+            one.socket.set_reading(False)
             rig.far[0].send(b"x")
-            one.line.want_writing(True)
+            one.socket.set_writing(True)
             await until(lambda: one.writes == 1)
             assert one.reads == 0
-            one.line.want_reading(True)
+            one.socket.set_reading(True)
             await until(lambda: one.got == b"x")
             assert one.writes == 1
 
     run(scenario)
 
 
-def test_who_was_closed_by_another_is_not_told() -> None:
-    """Of two that can be read at once, the first one closes the second one, and its place is given away."""
+def test_a_socket_closed_by_an_earlier_event_is_not_notified() -> None:
+    """Two are readable, and the first one closes the second one."""
 
     async def scenario() -> None:
         with connected(2) as rig:
-            for one, other in (rig.told, rig.told[::-1]):
-                one.on_read = other.line.close
+            for one, other in (rig.recorders, rig.recorders[::-1]):
+                one.on_read = other.socket.close
             for far in rig.far:
                 far.send(b"x")
-            await until(lambda: any(told.line.is_closed for told in rig.told))
-            assert sum(told.reads > 0 for told in rig.told) == 1
-            assert sum(told.line.is_closed for told in rig.told) == 1
+            await until(lambda: any(each.socket.is_closed for each in rig.recorders))
+            assert sum(each.reads > 0 for each in rig.recorders) == 1
+            assert sum(each.socket.is_closed for each in rig.recorders) == 1
 
     run(scenario)
 
 
-def test_all_who_wait_are_let_in() -> None:
-    """However many came at once."""
+def test_all_waiting_connections_are_accepted() -> None:
+    """200 connect at once."""
 
     async def scenario() -> None:
         async with listening() as rig:
@@ -153,8 +153,8 @@ def test_all_who_wait_are_let_in() -> None:
     run(scenario)
 
 
-def test_without_descriptors_the_others_wait() -> None:
-    """They are let in when there are some again, and the loop does not run in circles meanwhile."""
+def test_accepting_pauses_without_free_descriptors() -> None:
+    """It resumes later, and the loop does not spin meanwhile."""
 
     class Exhausted:
         """A listening socket of a process that has no descriptors for a while."""

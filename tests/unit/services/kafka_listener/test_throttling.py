@@ -1,4 +1,4 @@
-"""What clients hear of their quotas: at once, how long they are to wait; nothing is taken meanwhile."""
+"""Client quotas: the response names the throttle time at once, and the connection is muted meanwhile."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def produced(made: FakePlane, size: int, **values: Any) -> int:
     return call.throttle_ms
 
 
-def test_who_writes_too_much_is_told_to_wait() -> None:
-    """As long as it takes until the rate is at the quota; also who wants no answer."""
+def test_produce_above_the_quota_is_throttled() -> None:
+    """Until the rate is at the quota; with acks=0, too."""
     made = plane(producer_byte_rate=1_000.0)
     assert produced(made, 5_000) == 0
     first = produced(made, 6_000)
@@ -62,8 +62,8 @@ def test_who_writes_too_much_is_told_to_wait() -> None:
     assert produced(made, 1_000) == 0
 
 
-def test_others_are_not_kept_waiting() -> None:
-    """A quota is of its client alone; reading is not writing."""
+def test_a_quota_throttles_its_client_alone() -> None:
+    """And a producer quota does not throttle fetches."""
     made = plane((("client-id", "other"),), producer_byte_rate=1.0)
     assert produced(made, 50_000) == 0
     made = plane(consumer_byte_rate=1.0)
@@ -88,7 +88,8 @@ def fetched(made: FakePlane, size: int, **values: Any) -> Any:
 
 
 def test_a_fetch_above_the_quota_has_no_records() -> None:
-    """They are not counted either: who has waited gets them. More than the windows hold is not asked for."""
+    """They are not counted: the client gets them after the wait. A Fetch asks for no more than all windows
+    hold."""
     made = plane(consumer_byte_rate=1_000.0)
     assert fetched(made, 9_000).responses[0].partitions[0].records == bytes(9_000)
     asked = made.asked[-1].body
@@ -101,8 +102,8 @@ def test_a_fetch_above_the_quota_has_no_records() -> None:
     assert fetched(made, 5_000).responses[0].partitions[0].records == bytes(5_000)
 
 
-def test_a_batch_above_all_windows_is_read_one_day() -> None:
-    """By who had nothing in them; then it counts whole."""
+def test_a_batch_above_the_quota_is_read_with_empty_windows() -> None:
+    """Then it counts in full."""
     made = plane(consumer_byte_rate=1_000.0)
     assert fetched(made, 100).throttle_time == 0 * MS
     told = fetched(made, 50_000)
@@ -113,8 +114,9 @@ def test_a_batch_above_all_windows_is_read_one_day() -> None:
     assert fetched(made, 1).throttle_time > 30_000 * MS
 
 
-def test_sessions_outlive_an_empty_answer() -> None:
-    """What was not told is told with the next answer. A session that would begin with one does not."""
+def test_fetch_sessions_outlive_a_throttled_response() -> None:
+    """The changes come with the next response. A session that would begin with a throttled response does not
+    begin."""
     made = plane(consumer_byte_rate=1_000.0)
     assert fetched(made, 9_000).throttle_time == 0 * MS
     assert fetched(made, 5_000, session_epoch=0).session_id == 0
@@ -129,8 +131,8 @@ def test_sessions_outlive_an_empty_answer() -> None:
     assert told.responses[0].partitions[0].records == bytes(5_000)
 
 
-def test_the_nodes_time_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a handler takes, in percent; one window is the longest wait."""
+def test_request_time_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In percent of a handler's duration; one window is the longest wait."""
     made = plane(request_percentage=1.0)
     host_handle = made.handle
 
@@ -154,10 +156,11 @@ def test_the_nodes_time_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
         (GROW, 3, {"name": TOPIC}, CreatePartitionsResponse((ItemError(TOPIC, 89),), -1, 5_000)),
     ],
 )
-def test_who_changes_the_metadata_is_named_to_the_controller(
+def test_the_controller_throttles_changes_of_metadata(
     api_key: int, strict: int, values: Any, answer: Any
 ) -> None:
-    """It says whom it refuses, and for how long the client is to wait; old versions know no refusal."""
+    """The request names the client; the controller refuses it or gives a throttle time. Old versions know no
+    refusal."""
     for version in (strict - 1, strict):
         made = plane()
         made.start(api_key, version, validate_only=False, **values)
@@ -171,8 +174,8 @@ def test_who_changes_the_metadata_is_named_to_the_controller(
         assert made.throttle.status()["throttled"] == {"controller_mutation_rate": 1}
 
 
-def test_a_throttled_connection_is_not_read_until_it_has_waited() -> None:
-    """The answer comes at once, the next request waits; what was under way is answered meanwhile."""
+def test_a_throttled_connection_is_muted() -> None:
+    """The response is sent at once; the next request waits, requests in flight do not."""
 
     async def main() -> None:
         async with listening(quota_window_num=1) as rig:
@@ -183,16 +186,16 @@ def test_a_throttled_connection_is_not_read_until_it_has_waited() -> None:
             _, answer = await client.answer(PRODUCE, 9)
             assert 150 * MS < answer.throttle_time < 1_000 * MS
             (connection,) = rig.listener._connections
-            assert connection._is_reading_paused
+            assert connection._reading.is_paused
             client.send(VERSIONS, 3, 2, client_software_name="a")
             assert (await client.answer(VERSIONS, 3))[0] == 2
-            assert not connection._is_reading_paused
+            assert not connection._reading.is_paused
 
     run(main)
 
 
-def test_connections_come_at_a_rate() -> None:
-    """One too many is kept waiting, unread, and then ended; others go on."""
+def test_connections_above_the_rate_are_closed_after_a_wait() -> None:
+    """They are not read; other connections go on."""
 
     async def main() -> None:
         async with listening(quota_window_num=1) as rig:
@@ -211,8 +214,8 @@ def test_connections_come_at_a_rate() -> None:
     run(main)
 
 
-def test_who_makes_topics_by_asking_waits_for_its_quota_too() -> None:
-    """The controller refuses the topic: the client is told that there is none, and to wait."""
+def test_automatic_topic_creation_is_throttled() -> None:
+    """The controller refuses the topic: Metadata answers that it is unknown, with a throttle time."""
     made = plane()
     made.start(METADATA, 9, name="new", allow_auto_topic_creation=True)
     missing = TopicMetadata(UnknownTopicOrPartitionError.code, "new", b"", False, ())
