@@ -1,4 +1,4 @@
-"""The listener for Kafka's clients, if it is installed."""
+"""Creates the Kafka listener, if its library is installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def new_kafka_listener(host: GatewayHost) -> Gateway:
-    """For a node; a GatewayFactory. Errors: ConfigError without the library that knows Kafka's messages."""
+    """A GatewayFactory. Errors: ConfigError without kio, the library of Kafka's messages."""
     try:
         from .listener_io import KafkaListener
     except ImportError as error:

@@ -1,8 +1,8 @@
-"""One request of a Kafka client on its way: asked of the node, then answered. Pure.
+"""One request of a Kafka client: translated to a request of headrace, sent to a node, answered. Pure.
 
-A handler takes the call, turns it into headrace's own request, `ask`s the node, and turns the answer back. It
-may ask again; what it asks later than in its own turn waits for the event loop's next turn, because answers
-come in the middle of the node's events.
+A handler takes the call, makes headrace's request, `ask`s the node, and translates the response. It may ask
+again: what it asks after its own turn waits for the event loop's next turn, because responses come in the
+middle of the node's events.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
     from ...protocol.records.header import Buffer
     from ...storage_node.edge.gateway import GatewayHost
     from ...storage_node.log.lending import Part
-    from .encoded import EncodedAnswers
+    from .encoded import EncodedResponses
     from .entities import Layout
     from .fetch_sessions import FetchSessions
-    from .ready import ReadyAnswers
+    from .ready import ReadyResponses
     from .telemetry import ClientTelemetry
     from .throttling import Throttle
 
     Answer = Mapping[str, Any]
     Then = Callable[[Any], None]
 
-# A node that has no room for a request now is asked again: Kafka's brokers would not read it yet.
+# Retries of a request for which the node has no room: a Kafka broker would not have read it yet.
 AGAIN_MS = 50
 AGAIN_FOR_MS = 20_000
 
 
 class Principal(NamedTuple):
-    """Who is at the other end of a connection."""
+    """The identity of a client."""
 
     kind: str
     name: str
@@ -49,34 +49,34 @@ ANONYMOUS = Principal("User", ANONYMOUS_USER)
 
 @dataclass(slots=True, eq=False)
 class KafkaPeer:
-    """A client's connection; fulfils Sender. The principal is its own for as long as it lives."""
+    """A client's connection; fulfils Sender."""
 
     session: int
     listener: str
     address: str
     client_id: str = ""
-    software: tuple[str, str] = ("unknown", "unknown")  # name and version, as ApiVersions says
+    software: tuple[str, str] = ("unknown", "unknown")  # name and version, from ApiVersions
     principal: Principal = ANONYMOUS
     is_connected: bool = True
 
 
 class KafkaApi(NamedTuple):
-    """One api that Kafka's clients may ask for. `low` to `high` are served; more may be advertised, where
-    clients read something else out of the range."""
+    """One api of Kafka. Versions `low` to `high` are served; the advertised range may begin lower, where
+    clients derive a feature from it."""
 
     key: int
     name: str
     low: int
     high: int
     handle: Callable[[Call], None]
-    failed: Callable[[Call, int, str], Answer]  # the answer to a request that never ran: error code and text
+    failed: Callable[[Call, int, str], Answer]  # the error response: call, error code and message
     advertised_low: int | None = None
-    is_pipelined: bool = False  # the next requests of the same connection need not wait for its answer
-    is_silent: Callable[[Any], bool] | None = None  # whether a request wants no answer
+    is_pipelined: bool = False  # later requests of the connection need not wait for its response
+    is_silent: Callable[[Any], bool] | None = None  # whether a request has no response
 
 
 def allow_all(_peer: KafkaPeer, _api: KafkaApi, _body: Any) -> KafkaError | None:
-    """Whether somebody may ask something: None, or why not. Here everybody may ask everything."""
+    """Authorizes every request. An authorizer returns None, or the error of the response."""
     return None
 
 
@@ -89,18 +89,18 @@ class Plane(Protocol):
 
     @property
     def served(self) -> Mapping[int, KafkaApi]:
-        """What is advertised, by key."""
+        """The advertised apis, by key."""
 
     @property
     def fetch_sessions(self) -> FetchSessions:
         """Of all clients."""
 
     @property
-    def encoded(self) -> EncodedAnswers:
+    def encoded(self) -> EncodedResponses:
         """Answers that many clients get alike."""
 
     @property
-    def ready(self) -> ReadyAnswers:
+    def ready(self) -> ReadyResponses:
         """Whole answers to what many ask alike."""
 
     @property
@@ -112,19 +112,19 @@ class Plane(Protocol):
         """Whom quotas keep waiting."""
 
     def now_ms(self) -> int:
-        """Monotonic."""
+        """The monotonic clock."""
 
     def soon(self, action: Callable[[], None]) -> None:
-        """In the event loop's next turn."""
+        """Call in the event loop's next turn."""
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """After a while."""
+        """Call after `delay_ms`."""
 
     def wall_ms(self) -> int:
-        """The time of day."""
+        """The wall clock."""
 
     def new_member_id(self) -> str:
-        """One that nobody has."""
+        """A random group member id."""
 
 
 class Caller(Protocol):
@@ -132,20 +132,20 @@ class Caller(Protocol):
 
     @property
     def takes_runs(self) -> bool:
-        """Whether buffers of an answer may be LentRuns."""
+        """Whether buffers of a response may be LentRuns."""
 
     def finished(self, call: Call, buffers: Sequence[Part]) -> None:
-        """The call has its answer; none to be sent if there are no buffers."""
+        """The call is complete; without buffers no response is sent."""
 
-    def hung_up(self, call: Call) -> None:
-        """The connection ends, which is all that can be said to who wants no answer."""
+    def close_for(self, call: Call) -> None:
+        """Close the connection: acks=0 and the append failed."""
 
     def broken(self, call: Call, error: Exception) -> None:
-        """A bug of ours in translating: the connection ends."""
+        """The handler raised an exception: close the connection."""
 
 
 class _Question(NamedTuple):
-    """What a call asks its node; `then` and `failed` hear the answer."""
+    """A request to the node, and the functions that take its response."""
 
     api: Api
     body: Any
@@ -156,7 +156,7 @@ class _Question(NamedTuple):
 
 
 class Call:
-    """One request and, once it is there, its answer."""
+    """One request of a client, and later its response."""
 
     __slots__ = (
         "_caller",
@@ -191,17 +191,17 @@ class Call:
     ) -> None:
         self.api, self.version, self.correlation_id = api, version, correlation_id
         self.body, self.peer, self.plane, self.size = body, peer, plane, size
-        self.buffers: Sequence[Part] | None = None  # of the answer, once there is one
+        self.buffers: Sequence[Part] | None = None  # of the response, once it is made
         self._layout, self._caller = layout, caller
-        self.reason: KafkaError | None = None  # it is not to run
-        self.ready_key: bytes | None = None  # if others may ask the same
+        self.reason: KafkaError | None = None  # the error of a request that must not run
+        self.ready_key: bytes | None = None  # if equal requests may share the response
         self._is_in_turn = False
-        self.throttle: Throttle | None = None  # if anybody has quotas
-        self.throttle_ms = 0  # its connection is not read for so long once it is answered
+        self.throttle: Throttle | None = None  # if there is any quota
+        self.throttle_ms = 0  # the connection is muted for so long after the response
         self.busy_since_s: float | None = None
 
     def start(self) -> None:
-        """Run the handler; from the top of an event of the loop."""
+        """Run the handler; called from the top of an event of the loop."""
         if self.reason is not None:
             self.refuse(self.reason)
             return
@@ -222,7 +222,6 @@ class Call:
 
     @property
     def host(self) -> GatewayHost:
-        """The node."""
         return self.plane.host
 
     def ask(
@@ -235,11 +234,12 @@ class Call:
         with_frames: bool = False,
         failed: Callable[[KafkaError], None] | None = None,
     ) -> None:
-        """Ask this node; `then` gets the body of the answer, and its frames if it wants them. An error of the
-        whole request goes to `failed`, which otherwise refuses the call; no answer answers nothing."""
+        """Send a request to this node. `then` gets the body of the response, and with `with_frames` its
+        frames. An error of the whole request goes to `failed`, which by default refuses the call. Without a
+        response the call has none, either."""
 
-        # Order: those behind a pipelined one have been started, so it may not be asked again behind them; and
-        # a Produce may have been appended before there was no room for it to wait.
+        # Order: later pipelined requests have been started, so that this one may not be retried behind them;
+        # and a Produce may have been appended before there was no room for it to wait.
         left_ms = 0 if self.api.is_pipelined else AGAIN_FOR_MS
         question = _Question(api, body, then, frames, with_frames, failed)
         request = self._request(question, left_ms)
@@ -250,7 +250,7 @@ class Call:
             self.plane.soon(lambda: self.host.handle(request))
 
     def _request(self, question: _Question, left_ms: int) -> OwnRequest:
-        # It is not known to what is called with its answer: else both would wait for a garbage collector.
+        # The request holds the call, and not the other way round: no cycle for the garbage collector.
         answered = partial(self._answered, question, left_ms)
         takes_runs = question.with_frames and self._caller.takes_runs
         return OwnRequest(self.peer, question.api, question.body, question.frames, answered, takes_runs)
@@ -272,7 +272,7 @@ class Call:
         failed: Callable[[KafkaError], None],
         timeout_ms: int,
     ) -> None:
-        """Ask another node; errors go to `failed`."""
+        """Send a request to another node; errors go to `failed`."""
 
         def answered(outcome: Any) -> None:
             self._settle(outcome, (), then, failed)
@@ -286,7 +286,7 @@ class Call:
         then: Any,
         failed: Callable[[KafkaError], None] | None,
     ) -> None:
-        """The node has answered. What goes wrong here must not go wrong in the node."""
+        """Translate the node's response. An exception here must not reach the node's event."""
         try:
             if outcome is None:
                 self.done()
@@ -303,27 +303,27 @@ class Call:
 
     @property
     def is_silent(self) -> bool:
-        """Whether nobody waits for an answer."""
+        """Whether the client expects no response (acks=0)."""
         return self.api.is_silent is not None and self.body is not None and self.api.is_silent(self.body)
 
     def done(self) -> None:
-        """There is no answer."""
+        """Complete the call without a response."""
         self._settle_quotas()
         self._caller.finished(self, ())
 
-    def hang_up(self) -> None:
-        """What cannot be told: by the end of its connection a client knows that something went wrong."""
-        self._caller.hung_up(self)
+    def close_connection(self) -> None:
+        """Close the connection: the only error that a client without a response can notice."""
+        self._caller.close_for(self)
 
     def answer(self, fields: Answer) -> None:
-        """The answer, under the names of Kafka's schemas."""
+        """Send the response; `fields` have the names of Kafka's schemas."""
         if self._settle_quotas():
             fields = self._with_throttle(fields)
         self._caller.finished(self, self._layout.encode(self.correlation_id, fields))
 
-    def answer_alike(self, key: Hashable, make: Callable[[], Answer], *, is_ready: bool) -> None:
-        """An answer that others get, too: `key` names all that it is made of, but api and version. It
-        `is_ready` for whoever asks the same while the metadata are the same."""
+    def answer_shared(self, key: Hashable, make: Callable[[], Answer], *, is_ready: bool) -> None:
+        """Send a response that other requests share: `key` names everything that it depends on except api and
+        version. With `is_ready` equal requests get it without a handler while the metadata is the same."""
         if self._settle_quotas():
             body, is_ready = self._layout.body(self._with_throttle(make())), False
         else:
@@ -336,7 +336,7 @@ class Call:
         self._caller.finished(self, framed)
 
     def _settle_quotas(self) -> bool:
-        """Whether the client is to wait."""
+        """Whether the client is throttled."""
         if self.throttle is not None:
             self.throttle.settle(self)
         return self.throttle_ms > 0
@@ -345,10 +345,10 @@ class Call:
         return {**fields, "throttle_time": self.throttle_ms}
 
     def refuse(self, error: KafkaError) -> None:
-        """The request never ran."""
+        """Send an error response for a request that did not run."""
         try:
             if self.is_silent:
-                self.hang_up()
+                self.close_connection()
             else:
                 self.answer(self.api.failed(self, error.code, error.detail))
         except Exception as failure:  # noqa: BLE001 -- as in `start`
@@ -356,5 +356,5 @@ class Call:
 
 
 def error_alone(_call: Call, code: int, _text: str) -> Answer:
-    """The answer of apis that have one error code for all."""
+    """The error response of apis that have nothing but an error code."""
     return {"error_code": code}

@@ -1,4 +1,4 @@
-"""ApiVersions and Metadata: what a client asks first. Pure."""
+"""ApiVersions, Metadata and DescribeTopicPartitions. Pure."""
 
 from __future__ import annotations
 
@@ -28,13 +28,15 @@ if TYPE_CHECKING:
     from ...protocol.messages.data import MetadataResponse, PartitionMetadata, TopicMetadata
 
 UNSUPPORTED_VERSION = 35
-_FEATURES_SHOW_ZERO = 4  # clients before this version of ApiVersions take a lowest level 0 for an error
-# Clients wait 30 s for an answer, and more.
+_FEATURES_SHOW_ZERO = (
+    4  # Clients take a lowest feature level of 0 for an error before this version of ApiVersions.
+)
+# Clients wait 30 s or longer for a response.
 _MAKE_TIMEOUT_MS = 10_000
-# Bound: topics by name in an answer that is kept for others who ask for the same.
+# Bound: named topics in a response that is kept for equal requests.
 _MAX_NAMED = 100
 _NULL_NAMES = 12  # Metadata: from this version on
-MAX_PAGE = 2_000  # partitions in one answer of DescribeTopicPartitions
+MAX_PAGE = 2_000  # partitions in one response of DescribeTopicPartitions
 
 
 # --- ApiVersions ---------------------------------------------------------------------------------------
@@ -42,11 +44,11 @@ MAX_PAGE = 2_000  # partitions in one answer of DescribeTopicPartitions
 
 def _api_versions(call: Call) -> None:
     if not _is_named(getattr(call.body, "client_software_name", "x")):
-        raise InvalidRequestError("a client software name has letters, digits, '.' and '-'")
+        raise InvalidRequestError("a client software name has only letters, digits, '.' and '-'")
     if hasattr(call.body, "client_software_name"):
         call.peer.software = (call.body.client_software_name, call.body.client_software_version)
     offset = max(call.host.image.offset, 0)
-    call.answer_alike(offset, lambda: _versions(call, offset), is_ready=True)
+    call.answer_shared(offset, lambda: _versions(call, offset), is_ready=True)
 
 
 def _versions(call: Call, offset: int) -> dict[str, Any]:
@@ -79,7 +81,7 @@ def _ranges(call: Call) -> list[dict[str, int]]:
 
 
 def _api_versions_failed(call: Call, code: int, _text: str) -> dict[str, Any]:
-    """With the range of ApiVersions alone, by which a client finds the version that both speak."""
+    """UNSUPPORTED_VERSION with the range of ApiVersions alone, in which the client finds a common version."""
     own = [each for each in _ranges(call) if each["api_key"] == API_VERSIONS]
     return {"error_code": code, "api_keys": own if code == UNSUPPORTED_VERSION else []}
 
@@ -96,29 +98,29 @@ def _metadata(call: Call) -> None:
     if topics is None or (call.version == 0 and not topics):
         asked = MetadataRequest()
     else:
-        # an id goes before a name: Kafka's own client leaves the name empty beside it, not null
+        # The id wins over the name: Kafka's own client sends an empty name beside it, not null.
         ids = [id_of(topic.topic_id) for topic in topics if _has_id(topic)]
         names = [topic.name for topic in topics if not _has_id(topic)]
         if None in names:
-            raise InvalidRequestError("a topic without a name has an id")
+            raise InvalidRequestError("a topic needs a name or an id")
         asked = MetadataRequest(tuple(names), tuple(ids))
-    call.ask(registry.METADATA, asked, partial(_found, call, asked))
+    call.ask(registry.METADATA, asked, partial(_create_missing, call, asked))
 
 
 def _has_id(topic: Any) -> bool:
     return getattr(topic, "topic_id", None) is not None
 
 
-def _found(call: Call, asked: MetadataRequest, response: MetadataResponse) -> None:
-    """Make what is missing, if the client asks for that, and look again."""
+def _create_missing(call: Call, asked: MetadataRequest, response: MetadataResponse) -> None:
+    """Create the missing topics, if the client allows it, and describe again."""
     missing = [
         topic.name
         for topic in response.topics
         if topic.error_code == UnknownTopicOrPartitionError.code and topic.name not in INTERNAL_TOPICS
     ]
-    may_make = getattr(call.body, "allow_auto_topic_creation", True)  # the first versions had no choice
+    may_make = getattr(call.body, "allow_auto_topic_creation", True)  # the first versions had no such field
     if not missing or not may_make or not call.host.config.now.auto_create_topics_enable:
-        # Order: what is missing may be made the next time, so somebody has to look then.
+        # Order: a missing topic may exist the next time, so that the response must not be kept.
         _describe(call, asked, response, is_ready=not missing)
         return
     specs = tuple(NewTopicSpec(name) for name in missing)
@@ -126,8 +128,8 @@ def _found(call: Call, asked: MetadataRequest, response: MetadataResponse) -> No
     make = CreateTopicsRequest(specs, _MAKE_TIMEOUT_MS, False, *who)
 
     def again(outcome: Any) -> None:
-        # whatever became of it, also if another client was faster
-        call.plane.throttle.heard(call, getattr(outcome, "throttle_ms", 0))
+        # Whether it was created or not, or by another client.
+        call.plane.throttle.note_controller(call, getattr(outcome, "throttle_ms", 0))
         call.ask(registry.METADATA, asked, partial(_describe, call, asked))
 
     call.ask(registry.CREATE_TOPICS, make, again, failed=again)
@@ -139,7 +141,7 @@ def _describe(
     if len(asked.topics or ()) + len(asked.topic_ids) > _MAX_NAMED:
         call.answer(_described(call, response))
         return
-    # all that the answer is made of: the image, who tells it, and to whom
+    # Everything that the response depends on: the image, the node, and the listener.
     of_topics, of_cluster = _asked_operations(call)
     key = (
         asked.topics,
@@ -150,11 +152,11 @@ def _describe(
         of_cluster,
     )
     is_ready = is_ready and response.metadata_offset == call.host.image.offset
-    call.answer_alike(key, lambda: _described(call, response), is_ready=is_ready)
+    call.answer_shared(key, lambda: _described(call, response), is_ready=is_ready)
 
 
 def _asked_operations(call: Call) -> tuple[bool, bool]:
-    """Whether the client wants to hear what it may do with topics, and with the cluster."""
+    """Whether the client asks for the operations allowed on topics, and on the cluster."""
     return (
         getattr(call.body, "include_topic_authorized_operations", False),
         getattr(call.body, "include_cluster_authorized_operations", False),
@@ -169,7 +171,7 @@ def _described(call: Call, response: MetadataResponse) -> dict[str, Any]:
     return {
         "brokers": brokers,
         "cluster_id": response.cluster_id,
-        # Any node passes on what the controller decides; clients take this one.
+        # Any node forwards requests to the active controller; Kafka clients use the node in this field.
         "controller_id": call.host.node_id,
         "topics": [_topic(topic, reachable, call.version, of_topics) for topic in response.topics],
         "cluster_authorized_operations": allowed(OF_CLUSTER, is_asked=of_cluster),
@@ -189,7 +191,7 @@ def _topic(topic: TopicMetadata, reachable: set[int], version: int, of_topics: b
 
 
 def _name_of(name: str | None, version: int) -> str | None:
-    """Of a topic that is known by its id alone, there is none; the first versions with ids have no null."""
+    """The name of a topic; for an unknown id null, or empty in the first versions with ids."""
     return name or (None if version >= _NULL_NAMES else "")
 
 
@@ -239,12 +241,12 @@ def _describe_partitions(call: Call) -> None:
 
 
 def _page(call: Call, response: MetadataResponse) -> None:
-    """As many partitions as are wanted, from the cursor on, in the order of topics' names (KIP-966)."""
+    """Up to the limit of partitions from the cursor on, ordered by topic name (KIP-966)."""
     body = call.body
     cursor = body.cursor
     first, number = ("", 0) if cursor is None else (cursor.topic_name, max(cursor.partition_index, 0))
     left = max(min(body.response_partition_limit, MAX_PAGE), 1)
-    told: list[dict[str, Any]] = []
+    reply: list[dict[str, Any]] = []
     next_cursor = None
     for topic in sorted(response.topics, key=lambda each: each.name):
         if topic.name < first:
@@ -254,12 +256,12 @@ def _page(call: Call, response: MetadataResponse) -> None:
         if not left:
             next_cursor = {"topic_name": topic.name, "partition_index": skipped}
             break
-        told.append(_described_topic(topic, partitions))
+        reply.append(_described_topic(topic, partitions))
         left -= len(partitions)
         if skipped + len(partitions) < len(topic.partitions):
             next_cursor = {"topic_name": topic.name, "partition_index": skipped + len(partitions)}
             break
-    call.answer({"topics": told, "next_cursor": next_cursor})
+    call.answer({"topics": reply, "next_cursor": next_cursor})
 
 
 def _described_topic(topic: TopicMetadata, partitions: Sequence[PartitionMetadata]) -> dict[str, Any]:
@@ -270,7 +272,7 @@ def _described_topic(topic: TopicMetadata, partitions: Sequence[PartitionMetadat
         "is_internal": topic.is_internal,
         "partitions": [
             {
-                "error_code": 0,  # that nobody leads is told by the leader, unlike in Metadata
+                "error_code": 0,  # Only the leader reports that there is no leader, unlike in Metadata.
                 "partition_index": each.partition,
                 "leader_id": each.leader,
                 "leader_epoch": each.leader_epoch,

@@ -1,4 +1,4 @@
-"""Error codes that older versions of an api do not know, and what they are told instead. Pure.
+"""Error codes that older versions of an api do not know, and their substitutes. Pure.
 
 Source: Kafka KafkaApis.scala, AddPartitionsToTxnManager.java, OffsetMetadataManager.java,
 GroupCoordinatorService.java.
@@ -14,9 +14,9 @@ INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN = 22, 24, 25, 26
 
 _NEVER = 1_000
 
-# api, first version that knows the code, the code, what older ones are told
+# api, first version that knows the code, the code, its substitute in older versions
 _OLDER: tuple[tuple[int, int, int, int], ...] = (
-    # what was refused may have been written, for all that the client knows: it sends it again
+    # The records may have been appended: the client has to send the batch again.
     (PRODUCE, _NEVER, e.ThrottlingQuotaExceededError.code, e.RequestTimedOutError.code),
     (PRODUCE, 4, e.KafkaStorageError.code, e.NotLeaderOrFollowerError.code),
     (PRODUCE, 11, e.TransactionAbortableError.code, e.InvalidTxnStateError.code),
@@ -25,9 +25,9 @@ _OLDER: tuple[tuple[int, int, int, int], ...] = (
     (METADATA, 6, e.ListenerNotFoundError.code, e.LeaderNotAvailableError.code),
     (OFFSET_COMMIT, 9, e.StaleMemberEpochError.code, e.UnsupportedVersionError.code),
     (OFFSET_COMMIT, 9, e.GroupIdNotFoundError.code, e.IllegalGenerationError.code),
-    # a member lives on while its coordinator reads; aiokafka's ends at this code
+    # The member stays in the group while its coordinator loads; aiokafka ends at the other code.
     (HEARTBEAT, _NEVER, e.CoordinatorLoadInProgressError.code, e.NO_ERROR),
-    (DESCRIBE_GROUPS, 6, e.GroupIdNotFoundError.code, e.NO_ERROR),  # the state says it
+    (DESCRIBE_GROUPS, 6, e.GroupIdNotFoundError.code, e.NO_ERROR),  # the state field says it
     (INIT_PRODUCER_ID, 4, e.ProducerFencedError.code, e.InvalidProducerEpochError.code),
     (ADD_PARTITIONS, 2, e.ProducerFencedError.code, e.InvalidProducerEpochError.code),
     (ADD_OFFSETS, 2, e.ProducerFencedError.code, e.InvalidProducerEpochError.code),
@@ -38,6 +38,6 @@ _OLDER: tuple[tuple[int, int, int, int], ...] = (
 )
 
 
-def told_instead(api_key: int, version: int) -> dict[int, int]:
-    """By code."""
+def substitutes(api_key: int, version: int) -> dict[int, int]:
+    """The substitutes for this version, by code."""
     return {code: instead for api, knows, code, instead in _OLDER if api == api_key and version < knows}

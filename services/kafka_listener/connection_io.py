@@ -378,7 +378,7 @@ class KafkaConnection:
             if not self._is_in_turn:
                 self.end_turn()
 
-    def hung_up(self, call: Call) -> None:
+    def close_for(self, call: Call) -> None:
         """Part of Caller: close the connection instead of a response."""
         if call.buffers is None:
             self.finished(call, ())

@@ -1,7 +1,7 @@
-"""Requests for coordinators, wherever they are: asked of the node that leads the partition of each id. Pure.
+"""Requests to coordinators: forwarded to the node that leads the partition of each id. Pure.
 
-Kafka lets a client find the coordinator and refuses it at all other nodes. Here any node answers, by asking
-the right one; what has moved meanwhile is refused there, and the client looks again.
+Kafka clients find the coordinator first, and other brokers refuse their requests. Here every node forwards
+them; a node that is not the coordinator any more refuses, and the client looks for the coordinator again.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from ...protocol.messages.envelope import Api
     from .calls import Call
 
-# Bound: how long another node may take; what waits for a rebalance says itself how long that may be.
+# Bound: the time of another node's response; a request that waits for a rebalance has a timeout of its own.
 TIMEOUT_MS = 30_000
 
 
-class Many(NamedTuple):
-    """How a request for several ids is taken apart and put together again."""
+class SplitRequest(NamedTuple):
+    """How a request with several ids is split by coordinator, and its responses are joined."""
 
     topic: str
     api: Api
-    make: Callable[[Sequence[Any]], Any]  # a request for some items
-    answers: Callable[[Any], Sequence[Any]]  # those of its response, in the order of the items
-    failed: Callable[[Any, int, str], Any]  # the answer for one item: error code and text
+    make: Callable[[Sequence[Any]], Any]  # makes the request for some items
+    answers: Callable[[Any], Sequence[Any]]  # the results in its response, in the order of the items
+    failed: Callable[[Any, int, str], Any]  # the result of one item: error code and message
 
 
 def ask_one(
@@ -48,15 +48,15 @@ def ask_one(
     then: Callable[[Any], None],
     timeout_ms: int = TIMEOUT_MS,
 ) -> None:
-    """Ask the coordinator of one id. Errors: CoordinatorNotAvailableError."""
+    """Send the request to the coordinator of one id. Errors: CoordinatorNotAvailableError."""
     _ask_leader(call, leader_of(call, topic, key), api, body, then, call.refuse, timeout_ms)
 
 
 def ask_many(
-    call: Call, many: Many, items: Sequence[tuple[str, Any]], then: Callable[[list[Any]], None]
+    call: Call, many: SplitRequest, items: Sequence[tuple[str, Any]], then: Callable[[list[Any]], None]
 ) -> None:
-    """Ask the coordinators of all ids; `items` are ids with what is asked about them. `then` gets the answers
-    in the order of the items."""
+    """Send the request to the coordinators of all ids. `items` are pairs of an id and its part of the
+    request; `then` gets the results in the order of the items."""
     answers: list[Any] = [None] * len(items)
     parts: dict[int, list[int]] = {}
     for position, (key, item) in enumerate(items):
@@ -90,13 +90,13 @@ def ask_many(
 
 
 def leader_of(call: Call, topic: str, key: str) -> int:
-    """The node that coordinates an id. Errors: CoordinatorNotAvailableError."""
+    """The node that leads an id's partition. Errors: CoordinatorNotAvailableError."""
     image = call.host.image.topics.get(topic)
     if image is None:
-        raise CoordinatorNotAvailableError("there are no coordinators yet")
+        raise CoordinatorNotAvailableError("the topic of the coordinators is not created yet")
     leader = image.partitions[partition_of_id(key, len(image.partitions))].leader
     if leader == NO_NODE:
-        raise CoordinatorNotAvailableError(f"nobody leads the partition of {key[:100]!r} now")
+        raise CoordinatorNotAvailableError(f"the partition of {key[:100]!r} has no leader")
     return leader
 
 
@@ -110,7 +110,8 @@ def _ask_leader(
     timeout_ms: int,
 ) -> None:
     def failed_there(error: KafkaError) -> None:
-        # a node answers so for itself, or nobody has answered: a client is to look for the coordinator again
+        # The other node is not the coordinator, or did not respond: the client looks for the coordinator
+        # again.
         if isinstance(error, NetworkError | RequestTimedOutError | ThrottlingQuotaExceededError):
             error = CoordinatorNotAvailableError(f"node {leader}: {error}")
         failed(error)

@@ -1,6 +1,6 @@
-"""Answers that many clients get alike, written once: what the cluster looks like, which versions are served.
+"""Cache of encoded responses that many clients get alike: the cluster's metadata, served versions. Pure.
 
-Pure. Writing 10,000 partitions takes longer than everything else that a node does for a client.
+Encoding 10,000 partitions takes longer than everything else that a node does for a client.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-# Bound: answers and their bytes that are remembered, and the largest share of one of them.
+# Bound: number and bytes of the cached bodies, and the largest share of one of them.
 MAX_ANSWERS = 256
 MAX_BYTES = 16 * 1024 * 1024
 _MAX_SHARE = 4
 
 
-class EncodedAnswers:
-    """Bodies by what they were made of; the one that was not asked for longest goes first."""
+class EncodedResponses:
+    """Response bodies by key, least recently used first."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -25,7 +25,7 @@ class EncodedAnswers:
         self._bytes = 0
 
     def get(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
-        """The body for `key`, which says all that it is made of; made if it is not known."""
+        """The body for `key`, which names everything that it depends on; encoded if it is not cached."""
         body = self._bodies.pop(key, None)
         if body is None:
             body = make()

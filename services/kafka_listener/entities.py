@@ -1,10 +1,9 @@
-"""Kafka's messages by kio: one layout for each api and version, read from bytes and written to them.
+"""Kafka's messages by kio: one layout for each api and version, decoded from bytes and encoded to them.
 
-Handlers know no versions. What they answer is a tree of plain values (mappings, sequences, ints, text, bytes)
-under the names of Kafka's schemas, and each version takes the fields that it has. Units: times are ms, ids
-are 16 bytes.
-
-Pure, but for the import of kio's modules, one for each version of each api, when it is needed first.
+Handlers are independent of versions: they return a tree of plain values (mappings, sequences, ints, strings,
+bytes) under the names of Kafka's schemas, and each version takes the fields that it has. Units: times are ms,
+ids are 16 bytes. Pure, except for importing kio's modules, one for each version of each api, when they are
+needed.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from ...protocol.errors import InvalidRequestError
-from .codes import told_instead
+from .codes import substitutes
 from .hot_layouts import HOT_LAYOUTS
 from .hot_requests import HOT_REQUESTS, elements_of
 from .skimming import MAX_ELEMENTS, Skimmed, kind_of, skim
@@ -38,7 +37,7 @@ _NO_TAGS = b"\x00"
 
 
 class Records:
-    """Record batches on their way out: counted by kio, never touched by it."""
+    """Record batches of a response: kio counts them and does not copy them."""
 
     __slots__ = ("_size", "buffers")
 
@@ -51,7 +50,7 @@ class Records:
 
 
 class Sink:
-    """What kio writes into; record batches stay the buffers that they are."""
+    """The target of kio's encoder; record batches stay the buffers that they are."""
 
     __slots__ = ("_small", "parts")
 
@@ -60,7 +59,7 @@ class Sink:
         self._small: list[bytes] = []
 
     def write(self, piece: Any) -> None:
-        """Take bytes, or Records."""
+        """Append bytes or Records."""
         if type(piece) is Records:
             self._join()
             self.parts.extend(piece.buffers)
@@ -68,7 +67,7 @@ class Sink:
             self._small.append(piece)
 
     def framed(self) -> list[Buffer]:
-        """All that was written, after its length: one frame."""
+        """The length and everything written: one frame."""
         if not self.parts:
             body = b"".join(self._small)
             return [len(body).to_bytes(4, "big") + body]
@@ -80,7 +79,7 @@ class Sink:
         return self.parts
 
     def joined(self) -> bytes:
-        """All that was written, which had no Records."""
+        """Everything written, which has no Records."""
         return b"".join(self._small)
 
     def _join(self) -> None:
@@ -90,47 +89,47 @@ class Sink:
 
 
 class Layout(NamedTuple):
-    """How one version of one api looks."""
+    """One version of one api."""
 
     request: Any
     read: Callable[[Buffer, int], tuple[Any, int]]
     write: Callable[[Sink, Mapping[str, Any]], None]
-    is_flexible: bool  # the request's header, and with it all of its body
-    has_tagged_header: bool  # the answer's
-    read_hot: Callable[[memoryview, int], Any] | None = None  # None if it is not for that one
+    is_flexible: bool  # reads the request's header and body
+    has_tagged_header: bool  # reads the response's
+    read_hot: Callable[[memoryview, int], Any] | None = None  # None: use kio
 
     def skim(self, frame: memoryview, offset: int, max_elements: int = MAX_ELEMENTS) -> Skimmed:
-        """Look at the body of a request, which begins at `offset`. Errors: InvalidRequestError."""
+        """Check the body of a request, which begins at `offset`. Errors: InvalidRequestError."""
         hot = None if self.read_hot is None else self.read_hot(frame, offset)
         if hot is not None and (elements := elements_of(hot)) <= max_elements:
             return Skimmed(frame, len(frame), elements, hot)
         return skim(self.request, frame, offset, max_elements)
 
     def decode(self, skimmed: Skimmed, offset: int) -> Any:
-        """The body. Errors: InvalidRequestError."""
+        """The decoded body. Errors: InvalidRequestError."""
         if skimmed.body is not None:
             return skimmed.body
         try:
             body, _ = self.read(skimmed.frame, offset)
         except Exception as error:  # noqa: BLE001 -- kio has errors of its own for bad bytes, and Python's
-            raise InvalidRequestError(f"a request that cannot be read: {error!r}"[:300]) from None
+            raise InvalidRequestError(f"invalid request: {error!r}"[:300]) from None
         return body
 
     def encode(self, correlation_id: int, answer: Mapping[str, Any]) -> list[Buffer]:
-        """An answer as a frame, in buffers that follow each other."""
+        """A response as a frame, in several buffers."""
         sink = Sink()
         sink.write(self._head(correlation_id))
         self.write(sink, answer)
         return sink.framed()
 
     def body(self, answer: Mapping[str, Any]) -> bytes:
-        """An answer without its header; it has no records."""
+        """An encoded response without its header and without records."""
         sink = Sink()
         self.write(sink, answer)
         return sink.joined()
 
     def framed(self, correlation_id: int, body: bytes) -> tuple[bytes, bytes]:
-        """A frame around a body that was written before."""
+        """The frame of an encoded body."""
         head = self._head(correlation_id)
         return (len(head) + len(body)).to_bytes(4, "big") + head, body
 
@@ -141,7 +140,7 @@ class Layout(NamedTuple):
 
 @functools.cache
 def layout(api_key: int, version: int) -> Layout:
-    """Errors: KeyError and kio's own for what kio does not know."""
+    """Errors: KeyError, and kio's errors for unknown apis and versions."""
     request: Any = load_request_schema(api_key, version)
     response: Any = load_response_schema(api_key, version)
     has_tagged_header = bool(response.__flexible__) and api_key != _API_VERSIONS_KEY
@@ -156,19 +155,19 @@ def layout(api_key: int, version: int) -> Layout:
 
 
 def kio_layout(response: Any) -> Callable[[Sink, Mapping[str, Any]], None]:
-    """Writes answers by kio's schema of them."""
+    """Encodes responses by kio's schema."""
     write: Any = entity_writer(response)
     make = _maker(response)
     return lambda sink, answer: write(sink, make(answer))
 
 
 def ms_of(duration: datetime.timedelta | int) -> int:
-    """kio reads times as timedelta, hot_requests as ms."""
+    """Converts kio's timedelta; hot_requests has ms."""
     return duration if isinstance(duration, int) else duration // MS
 
 
 def id_of(value: uuid.UUID | bytes | None) -> bytes:
-    """kio reads ids as UUID and that of zeros as None, hot_requests as bytes."""
+    """Converts kio's UUID, None for zeros; hot_requests has bytes."""
     if isinstance(value, bytes):
         return value
     return _NO_ID if value is None else value.bytes
@@ -179,7 +178,7 @@ def id_of(value: uuid.UUID | bytes | None) -> bytes:
 
 @functools.cache
 def _maker(entity: Any) -> Callable[[Mapping[str, Any]], Any]:
-    """Makes an entity out of the fields that it has."""
+    """Makes an entity from the fields that its version has."""
     steps = [(field.name, _converter(entity, field)) for field in dataclasses.fields(entity)]
     is_throttled = any(name == "throttle_time" for name, _ in steps)
 
@@ -197,13 +196,13 @@ def _maker(entity: Any) -> Callable[[Mapping[str, Any]], Any]:
 
 
 def _converter(entity: Any, field: Any) -> Callable[[Any], Any] | None:
-    """Of one field; None where kio writes the plain value."""
+    """Converts one field; None where kio takes the plain value."""
     kind, is_array = kind_of(field.type)
     one: Callable[[Any], Any] | None
     is_entity = dataclasses.is_dataclass(kind)
     kafka_type = field.metadata.get("kafka_type", "")
     if kafka_type == "error_code":
-        instead = told_instead(entity.__api_key__, entity.__version__)
+        instead = substitutes(entity.__api_key__, entity.__version__)
         return functools.partial(_to_code, instead) if instead else _known_code
     if kafka_type == "datetime_i64":
         return _to_time_or_none if type(None) in get_args(field.type) else _to_time

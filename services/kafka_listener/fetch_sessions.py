@@ -1,7 +1,7 @@
-"""Incremental fetches of clients (KIP-227): a client names only what changed, and hears only of that. Pure.
+"""Incremental fetch sessions of Kafka clients (KIP-227): requests and responses have only what changed. Pure.
 
-A session is the gateway's: the node is asked for all of its partitions each time, and what is not new stays
-out of the answer. Source: Kafka FetchSession.java.
+A session belongs to the gateway: the node is asked for all its partitions each time, and unchanged ones are
+left out of the response. Source: Kafka FetchSession.java.
 """
 
 from __future__ import annotations
@@ -21,26 +21,28 @@ if TYPE_CHECKING:
 
 NO_SESSION, INITIAL_EPOCH, FINAL_EPOCH = 0, 0, -1
 _MAX_EPOCH = 2**31 - 1
-# Bound: partitions that all sessions remember; beyond it clients go on without one, and name them each time.
+# Bound: partitions of all sessions; above it clients get no session and name all partitions each time.
 MAX_PARTITIONS = 200_000
-# A session that was not used for this long gives its place to a new one.
+# A session that was not used for this long may be evicted by a new one.
 EVICTION_MS = 120_000
 
 
 @dataclass(slots=True, eq=False)
 class _Topic:
-    """A topic of a session as its client names it, and its partitions: what is asked, and what was told."""
+    """A topic of a session as its client names it, and the last request and response of its partitions."""
 
-    named: Any  # the request's
+    named: Any  # of the request
     partitions: dict[int, Any] = field(default_factory=dict)
-    told: dict[int, tuple[int, int]] = field(default_factory=dict)  # high watermark and log start
+    sent: dict[int, tuple[int, int]] = field(
+        default_factory=dict
+    )  # high watermark and log start offset, as last sent
 
 
 @dataclass(slots=True, eq=False)
 class _Session:
     session_id: int
     has_ids: bool
-    epoch: int  # that the next request must have
+    epoch: int  # expected in the next request
     last_used_ms: int
     topics: dict[Any, _Topic] = field(default_factory=dict)
 
@@ -51,8 +53,8 @@ class _Session:
     def merge(self, topics: Iterable[Any]) -> None:
         for topic in topics:
             known = self.topics.setdefault(_key(topic), _Topic(topic))
-            for wanted in topic.partitions:
-                known.partitions[wanted.partition] = wanted
+            for asked in topic.partitions:
+                known.partitions[asked.partition] = asked
 
     def forget(self, topics: Iterable[Any]) -> None:
         for topic in topics:
@@ -61,21 +63,21 @@ class _Session:
                 continue
             for number in topic.partitions:
                 known.partitions.pop(number, None)
-                known.told.pop(number, None)
+                known.sent.pop(number, None)
             if not known.partitions:
                 del self.topics[_key(topic)]
 
 
 class FetchContext:
-    """One fetch: which partitions it is about, and what of the answer its client has not heard yet."""
+    """One fetch: its partitions, and those of them that the response must have."""
 
     def __init__(self, sessions: FetchSessions, session: _Session | None, topics: list[Any]) -> None:
         self._sessions, self._session = sessions, session
         self._epoch = session.epoch if session is not None else FINAL_EPOCH
-        self.topics = topics  # names, and kio's partitions
+        self.topics = topics  # topic names, and kio's partitions
 
     def answer(self, topics: list[dict[str, Any]]) -> dict[str, Any]:
-        """The fields of the answer about the session, and those topics and partitions that are to be told."""
+        """The response's session fields, and its topics and partitions."""
         session = self._session
         if session is None:
             return {"error_code": 0, "session_id": NO_SESSION, "responses": topics}
@@ -83,17 +85,17 @@ class FetchContext:
             return {"error_code": InvalidFetchSessionEpochError.code, "responses": ()}
         is_first = self._epoch == INITIAL_EPOCH + 1
         news = []
-        for (_, known), told in zip(session.topics.items(), topics, strict=True):
-            partitions = [each for each in told["partitions"] if _is_news(known, each) or is_first]
+        for (_, known), result in zip(session.topics.items(), topics, strict=True):
+            partitions = [each for each in result["partitions"] if _is_changed(known, each) or is_first]
             if partitions:
-                news.append(told | {"partitions": partitions})
+                news.append(result | {"partitions": partitions})
         return {"error_code": 0, "session_id": session.session_id, "responses": news}
 
     def throttled(self) -> dict[str, Any]:
-        """The fields of an answer that tells nothing; the session goes on, unless it begins with this."""
+        """The fields of a response without partitions; the session goes on, unless it begins with this."""
         session = self._session
         if session is not None and self._epoch == INITIAL_EPOCH + 1:
-            self._sessions.give_up(session)
+            self._sessions.close(session)
             session = None
         if session is None:
             return {"error_code": 0, "session_id": NO_SESSION, "responses": ()}
@@ -106,25 +108,25 @@ class FetchSessions:
     """All sessions of a node. Bound: `slots`, and MAX_PARTITIONS in all."""
 
     def __init__(self, slots: Callable[[], int], new_id: Callable[[], int]) -> None:
-        """`new_id` gives random numbers from 1 on, of 31 bits."""
+        """`new_id` returns random numbers from 1 on, of 31 bits."""
         self._slots, self._new_id = slots, new_id
-        self._sessions: dict[int, _Session] = {}  # the one that was silent longest first
+        self._sessions: dict[int, _Session] = {}  # the least recently used one first
         self._partitions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def has(self, session: _Session) -> bool:
-        """Whether it was not given up."""
+        """Whether the session exists."""
         return self._sessions.get(session.session_id) is session
 
-    def give_up(self, session: _Session) -> None:
-        """Forget it."""
+    def close(self, session: _Session) -> None:
+        """Remove the session."""
         if self.has(session):
             self._drop(session.session_id)
 
     def begin(self, body: Any, now_ms: int) -> FetchContext:
-        """For a request. Errors: FetchSessionIdNotFoundError, InvalidFetchSessionEpochError,
+        """The context of a request. Errors: FetchSessionIdNotFoundError, InvalidFetchSessionEpochError,
         FetchSessionTopicIdError."""
         session_id = getattr(body, "session_id", NO_SESSION)
         epoch = getattr(body, "session_epoch", FINAL_EPOCH)
@@ -135,15 +137,15 @@ class FetchSessions:
             return self._create(body, now_ms)
         session = self._sessions.get(session_id)
         if session is None:
-            raise FetchSessionIdNotFoundError(f"there is no fetch session {session_id}")
+            raise FetchSessionIdNotFoundError(f"unknown fetch session {session_id}")
         if epoch != session.epoch:
-            raise InvalidFetchSessionEpochError(f"epoch {epoch}, the session's is {session.epoch}")
+            raise InvalidFetchSessionEpochError(f"session epoch {epoch}, expected {session.epoch}")
         if any(hasattr(topic, "topic_id") != session.has_ids for topic in body.topics):
-            raise FetchSessionTopicIdError("a session names topics by their names, or by their ids")
+            raise FetchSessionTopicIdError("a session names its topics either by name or by id")
         return self._go_on(session, body, now_ms)
 
     def _create(self, body: Any, now_ms: int) -> FetchContext:
-        """With a session if there is room for one."""
+        """With a session if there is a free slot."""
         topics = list(body.topics)
         size = sum(len(topic.partitions) for topic in topics)
         if not size or not self._has_room(size, now_ms):
@@ -197,7 +199,7 @@ class _ById:
 
 
 def _named(session: _Session) -> list[Any]:
-    """All of a session's topics and partitions, as requests have them."""
+    """All topics and partitions of a session, as requests have them."""
     make: Any = _ById if session.has_ids else _ByName
     return [make(key, list(topic.partitions.values())) for key, topic in session.topics.items()]
 
@@ -206,13 +208,14 @@ def _key(topic: Any) -> Any:
     return id_of(topic.topic_id) if hasattr(topic, "topic_id") else topic.topic
 
 
-def _is_news(known: _Topic, told: dict[str, Any]) -> bool:
-    """Whether a client is to hear it; remembered as told. An error is told each time, and what follows it."""
-    number = told["partition_index"]
-    now = told["high_watermark"], told.get("log_start_offset", -1)
-    before, known.told[number] = known.told.get(number), now
-    if told["error_code"]:
-        known.told.pop(number)
+def _is_changed(known: _Topic, result: dict[str, Any]) -> bool:
+    """Whether the response must have the partition, which is remembered as sent. Errors are sent each time,
+    and the first result after one."""
+    number = result["partition_index"]
+    now = result["high_watermark"], result.get("log_start_offset", -1)
+    before, known.sent[number] = known.sent.get(number), now
+    if result["error_code"]:
+        known.sent.pop(number)
         return True
-    has_more = "diverging_epoch" in told or told.get("preferred_read_replica", -1) >= 0
-    return bool(len(told["records"])) or has_more or before != now
+    has_more = "diverging_epoch" in result or result.get("preferred_read_replica", -1) >= 0
+    return bool(len(result["records"])) or has_more or before != now

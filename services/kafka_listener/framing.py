@@ -1,7 +1,7 @@
-"""Bytes off a connection to frames, with little memory; and the header of a request. Pure.
+"""Frames from the bytes of a connection, with little memory; and the header of a request. Pure.
 
-All connections read into one buffer that they share; only a frame that does not come at once gets memory of
-its own, which grows with what has come, so that announcing a large frame costs its client as much as us.
+All connections read into one shared buffer; only a frame that is not received at once gets memory of its own,
+which grows with its bytes, so that announcing a large frame costs the client as much as the node.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LENGTH_BYTES = 4
-# key, version, correlation id, and the length of the client id
+# api key, version, correlation id, and the length of the client id
 MIN_FRAME_BYTES = 10
-# Bound: what is read at once. Measured: with half of it requests of 400 KB, which seldom come whole then,
+# Bound: the bytes of one read. Measured: with half of it, requests of 400 KB, which then seldom arrive whole,
 # cost a tenth more.
 SHARED_BYTES = 512 * 1024
-FIRST_BYTES = 32 * 1024  # of a frame's own memory, which then doubles
+FIRST_BYTES = 32 * 1024  # the first size of a partial frame's own memory, which then doubles
 _LENGTH, _HEADER = struct.Struct(">i").unpack_from, struct.Struct(">hhih").unpack_from
 
 
 class RequestHeader(NamedTuple):
-    """What a frame begins with. The body begins at `end`, or behind the tags there if it is flexible."""
+    """The header of a request. The body begins at `end`, or behind the tagged fields there if it is
+    flexible."""
 
     api_key: int
     api_version: int
@@ -37,33 +38,33 @@ class RequestHeader(NamedTuple):
 class FrameReader:
     """The frames of one connection.
 
-    Invariant: `held_bytes` is the memory of the frame that has not come whole yet.
+    Invariant: `held_bytes` is the memory of the partial frame.
     """
 
     __slots__ = ("_filled", "_head", "_own", "_shared", "_size", "_view", "begun", "max_frame_bytes")
 
     def __init__(self, shared: bytearray, max_frame_bytes: int) -> None:
-        """`shared` is used between `room` and the end of `received` only."""
+        """`shared` is used only between `room` and the end of `received`."""
         self._shared, self._view = shared, memoryview(shared)
         self.max_frame_bytes = max_frame_bytes
-        self._head = b""  # the first bytes of a length
+        self._head = b""  # the first bytes of a frame's length
         self._own: bytearray | None = None
         self._filled = 0
         self._size = 0
-        self.begun = 0  # frames that did not come whole at once
+        self.begun = 0  # frames that were not received at once
 
     @property
     def held_bytes(self) -> int:
-        """Memory of the frame under way."""
+        """The memory of the partial frame."""
         return 0 if self._own is None else len(self._own)
 
     @property
-    def is_within(self) -> bool:
-        """Whether a frame has begun to come."""
+    def is_partial(self) -> bool:
+        """Whether a part of a frame was received."""
         return self._own is not None or bool(self._head)
 
     def room(self) -> memoryview:
-        """Where the next bytes go."""
+        """The buffer for the next bytes."""
         if self._own is None:
             if not self._head:
                 return self._view
@@ -76,8 +77,8 @@ class FrameReader:
         return memoryview(self._own)[self._filled :]
 
     def whole(self, count: int) -> memoryview | None:
-        """The frame that `count` bytes are, no more and no less, instead of `received`; None if they are
-        something else. It is good until the next `room`."""
+        """The frame, if the `count` received bytes are exactly one frame; then `received` is not called. It
+        is valid until the next `room`."""
         if self._own is not None or self._head:
             return None
         size = count - LENGTH_BYTES
@@ -87,8 +88,8 @@ class FrameReader:
         return shared[LENGTH_BYTES:count].toreadonly()
 
     def received(self, count: int) -> Iterator[memoryview]:
-        """The frames that are whole now that `count` bytes have come; each is good until the next is asked
-        for. Errors: InvalidRequestError, after which there is nothing more to be read."""
+        """The frames that are complete with `count` more bytes; each is valid until the next is taken.
+        Errors: InvalidRequestError, after which nothing more can be read."""
         if self._own is not None:
             self._filled += count
             if self._filled == self._size:
@@ -101,7 +102,9 @@ class FrameReader:
         while end - at >= LENGTH_BYTES:
             (size,) = _LENGTH(data, at)
             if not MIN_FRAME_BYTES <= size <= self.max_frame_bytes:
-                raise InvalidRequestError(f"a frame of {size} bytes; at most {self.max_frame_bytes} are read")
+                raise InvalidRequestError(
+                    f"frame of {size} bytes, socket.request.max.bytes is {self.max_frame_bytes}"
+                )
             at += LENGTH_BYTES
             if end - at < size:
                 self._begin(size, data[at:])
@@ -122,9 +125,9 @@ def read_header(frame: memoryview) -> RequestHeader:
     api_key, api_version, correlation_id, length = _HEADER(frame)
     end = MIN_FRAME_BYTES + length if length > 0 else MIN_FRAME_BYTES
     if end > len(frame):
-        raise InvalidRequestError("a client id that ends behind its frame")
+        raise InvalidRequestError("the client id is longer than its frame")
     try:
         client_id = str(frame[MIN_FRAME_BYTES:end], "utf-8")
     except UnicodeDecodeError:
-        raise InvalidRequestError("a client id that is not UTF-8") from None
+        raise InvalidRequestError("the client id is not UTF-8") from None
     return RequestHeader(api_key, api_version, correlation_id, client_id, end)

@@ -1,4 +1,4 @@
-"""Groups, classic and new, and their committed offsets. Pure."""
+"""Classic and consumer groups. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...protocol.messages import groups as m
 from ...protocol.messages import registry
 from ...protocol.model import CONSUMER_OFFSETS
 from .calls import Call, KafkaApi, error_alone
-from .coordinating import Many, ask_many, ask_one
+from .coordinating import SplitRequest, ask_many, ask_one
 from .entities import id_of, ms_of
 from .operations_allowed import OF_GROUP, allowed
 from .plain import each, fields, message
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ...protocol.messages.envelope import Api
 
-# From these versions on clients understand.
+# From these versions on clients know:
 _BATCHED_KEYS = 4  # FindCoordinator
 _MEMBER_IDS = 4  # JoinGroup: KIP-394
 _NO_PROTOCOL_NAME = 7  # JoinGroup
@@ -31,11 +31,11 @@ _SKIPPED_ASSIGNMENT = 9  # JoinGroup: KIP-814
 _SEVERAL_MEMBERS = 3  # LeaveGroup
 _OWN_MEMBER_IDS = 1  # ConsumerGroupHeartbeat: KIP-1082
 _REBALANCE_SLACK_MS = 10_000
-_REBALANCE_MAX_MS = 1_800_000  # Bound: of a wait at another node; the member joins again after it
+_REBALANCE_MAX_MS = 1_800_000  # Bound: the wait at another node; the member joins again afterwards.
 
 
 def client_host(call: Call) -> str:
-    """As Kafka writes it."""
+    """The client's address as Kafka writes it."""
     return "/" + call.peer.address.rpartition(":")[0]
 
 
@@ -46,12 +46,12 @@ def _find_coordinator(call: Call) -> None:
     body = call.body
     keys = body.coordinator_keys if call.version >= _BATCHED_KEYS else (body.key,)
     request = m.FindCoordinatorRequest(getattr(body, "key_type", m.GROUP_KEY), tuple(keys))
-    call.ask(registry.FIND_COORDINATOR, request, partial(_found, call))
+    call.ask(registry.FIND_COORDINATOR, request, partial(_coordinators_found, call))
 
 
-def _found(call: Call, response: m.FindCoordinatorResponse) -> None:
-    told = [_coordinator(call, each) for each in response.coordinators]
-    call.answer({"coordinators": told} if call.version >= _BATCHED_KEYS else told[0])
+def _coordinators_found(call: Call, response: m.FindCoordinatorResponse) -> None:
+    reply = [_coordinator(call, each) for each in response.coordinators]
+    call.answer({"coordinators": reply} if call.version >= _BATCHED_KEYS else reply[0])
 
 
 def _coordinator(call: Call, found: m.Coordinator) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def _find_failed(call: Call, code: int, text: str) -> dict[str, Any]:
 
 def _join(call: Call) -> None:
     body = call.body
-    # the first version waits as long for a member as for its heartbeats
+    # the first version has the session timeout for both
     rebalance_ms = ms_of(getattr(body, "rebalance_timeout", body.session_timeout))
     request = message(
         m.JoinGroupRequest,
@@ -117,15 +117,15 @@ def _join(call: Call) -> None:
 
 
 def _joined(call: Call, response: m.JoinGroupResponse) -> None:
-    told = fields(response)
-    told["members"] = each(response.members)
-    told["member_id"] = response.member_id or call.body.member_id
+    reply = fields(response)
+    reply["members"] = each(response.members)
+    reply["member_id"] = response.member_id or call.body.member_id
     if call.version < _NO_PROTOCOL_NAME:
-        told["protocol_name"] = response.protocol_name or ""
+        reply["protocol_name"] = response.protocol_name or ""
     if call.version < _SKIPPED_ASSIGNMENT and response.skip_assignment:
-        # a client that cannot skip the assignment must not take itself for the leader
-        told |= {"leader": "", "members": ()}
-    call.answer(told)
+        # A client that cannot skip the assignment must not compute one as the leader.
+        reply |= {"leader": "", "members": ()}
+    call.answer(reply)
 
 
 def _join_failed(call: Call, code: int, _text: str) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def _leave_failed(_call: Call, code: int, _text: str) -> dict[str, Any]:
 
 
 def _ask_group(call: Call, api: Api, request: Any) -> None:
-    """Ask the coordinator of the request's group; its answer has the fields of Kafka's."""
+    """Send the request to the coordinator of its group; the response has Kafka's fields."""
     ask_one(
         call, CONSUMER_OFFSETS, request.group_id, api, request, lambda answer: call.answer(fields(answer))
     )
@@ -185,7 +185,7 @@ def _ask_group(call: Call, api: Api, request: Any) -> None:
 # --- the new protocol ----------------------------------------------------------------------------------
 
 
-def _beat(call: Call) -> None:
+def _consumer_heartbeat(call: Call) -> None:
     body = call.body
     member_id = body.member_id
     if not member_id and call.version < _OWN_MEMBER_IDS:
@@ -202,21 +202,21 @@ def _beat(call: Call) -> None:
         client_host=client_host(call),
     )
     api = registry.CONSUMER_GROUP_HEARTBEAT
-    ask_one(call, CONSUMER_OFFSETS, body.group_id, api, request, partial(_beaten, call))
+    ask_one(call, CONSUMER_OFFSETS, body.group_id, api, request, partial(_consumer_heartbeat_answered, call))
 
 
 def _of_id(topic: Any) -> m.TopicIdPartitions:
     return m.TopicIdPartitions(id_of(topic.topic_id), tuple(topic.partitions))
 
 
-def _beaten(call: Call, response: m.ConsumerGroupHeartbeatResponse) -> None:
-    told = fields(response, heartbeat_interval_ms="heartbeat_interval")
+def _consumer_heartbeat_answered(call: Call, response: m.ConsumerGroupHeartbeatResponse) -> None:
+    reply = fields(response, heartbeat_interval_ms="heartbeat_interval")
     if response.assignment is not None:
-        told["assignment"] = {"topic_partitions": each(response.assignment)}
-    call.answer(told)
+        reply["assignment"] = {"topic_partitions": each(response.assignment)}
+    call.answer(reply)
 
 
-def _beat_failed(_call: Call, code: int, text: str) -> dict[str, Any]:
+def _consumer_heartbeat_failed(_call: Call, code: int, text: str) -> dict[str, Any]:
     return {
         "error_code": code,
         "error_message": text or None,
@@ -240,9 +240,9 @@ def _many_groups(
     *,
     field: str = "groups",
 ) -> tuple[Callable[[Call], None], Callable[[Call, int, str], dict[str, Any]]]:
-    """Handler and failure of an api that names groups: `ids` is where, `answers` the field of the response,
-    `field` that of Kafka's."""
-    many = Many(
+    """Handler and error response of an api that names groups. `ids` is the field of the request, `answers`
+    the field of headrace's response, `field` that of Kafka's."""
+    many = SplitRequest(
         CONSUMER_OFFSETS,
         api,
         lambda some: request(tuple(some)),
@@ -254,7 +254,7 @@ def _many_groups(
         def done(found: list[Any]) -> None:
             call.answer({field: [tell(call, answer) for answer in found]})
 
-        # Bound: a group may have megabytes to tell, and its name is short. Named twice it is told of once.
+        # Bound: the description of a group may have megabytes: a group that is named twice is described once.
         named = dict.fromkeys(getattr(call.body, ids))
         ask_many(call, many, [(group_id, group_id) for group_id in named], done)
 
@@ -270,14 +270,14 @@ def _operations(call: Call, group: Any) -> dict[str, Any]:
 
 
 def _described_group(call: Call, group: m.DescribedGroup) -> dict[str, Any]:
-    told = fields(group, protocol="protocol_data")
-    told["members"] = each(group.members, metadata="member_metadata", assignment="member_assignment")
-    return told | _operations(call, group)
+    reply = fields(group, protocol="protocol_data")
+    reply["members"] = each(group.members, metadata="member_metadata", assignment="member_assignment")
+    return reply | _operations(call, group)
 
 
 def _described_consumer_group(call: Call, group: m.DescribedConsumerGroup) -> dict[str, Any]:
-    told = fields(group)
-    told["members"] = [
+    reply = fields(group)
+    reply["members"] = [
         fields(member)
         | {
             "assignment": {"topic_partitions": each(member.assignment, topic="topic_name")},
@@ -286,7 +286,7 @@ def _described_consumer_group(call: Call, group: m.DescribedConsumerGroup) -> di
         }
         for member in group.members
     ]
-    return told | _operations(call, group)
+    return reply | _operations(call, group)
 
 
 _describe = _many_groups(
@@ -340,6 +340,6 @@ GROUP_APIS = (
     KafkaApi(15, "DescribeGroups", 0, 6, *_describe),
     KafkaApi(16, "ListGroups", 0, 5, _list, _list_failed),
     KafkaApi(42, "DeleteGroups", 0, 2, *_delete),
-    KafkaApi(68, "ConsumerGroupHeartbeat", 0, 1, _beat, _beat_failed),
+    KafkaApi(68, "ConsumerGroupHeartbeat", 0, 1, _consumer_heartbeat, _consumer_heartbeat_failed),
     KafkaApi(69, "ConsumerGroupDescribe", 0, 1, *_describe_consumers),
 )

@@ -1,7 +1,7 @@
-"""The answers of Produce and Fetch, written by hand: the two that every batch of every client passes. Pure.
+"""Hand-written encoders of Produce and Fetch responses, which every batch of every client passes. Pure.
 
-kio writes field by field, in Python, out of objects that have to be made first: four fifths of what such an
-answer costs. Here a partition is one struct. A test holds each version against kio's bytes.
+kio encodes field by field, in Python, from objects that have to be made first: four fifths of the cost of
+such a response. Here a partition is one struct. A test compares each version with kio's bytes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from .codes import FETCH, PRODUCE, told_instead
+from .codes import FETCH, PRODUCE, substitutes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,19 +23,19 @@ _FOUR = struct.Struct(">ihqq")
 _INT, _SHORT_INT, _TWO_LONGS = struct.Struct(">i"), struct.Struct(">hi"), struct.Struct(">qq")
 _LEADER, _DIVERGING = struct.Struct(">iiB"), struct.Struct(">iqB")
 _END = b"\x00"  # of an entity without tagged fields
-_SMALL = [bytes((number,)) for number in range(0x80)]  # numbers that are one byte where they are compact
+_SMALL = [bytes((number,)) for number in range(0x80)]  # numbers that are one byte as a varint
 _MOST_SMALL = 0x7F
 
 
-class _Form:
-    """How lengths, text and ends look: flexible, or as they were before."""
+class _Encoding:
+    """How lengths, strings and ends are encoded: flexible or not."""
 
     def __init__(self, *, is_flexible: bool) -> None:
         self.is_flexible = is_flexible
         self.end = _END if is_flexible else b""
 
     def count(self, count: int) -> bytes:
-        """Of an array, -1 for null."""
+        """The length of an array, -1 for null."""
         if not self.is_flexible:
             return _INT.pack(count)
         return _SMALL[count + 1] if count < _MOST_SMALL else _varint(count + 1)
@@ -43,7 +43,7 @@ class _Form:
     size = count  # of bytes
 
     def text(self, text: str | None) -> bytes:
-        """With its length."""
+        """A string with its length."""
         if text is None:
             return b"\x00" if self.is_flexible else b"\xff\xff"
         data = text.encode()
@@ -51,39 +51,39 @@ class _Form:
         return (self.count(length) if self.is_flexible else length.to_bytes(2, "big")) + data
 
     def named(self, topic: Answer, name: str, *, by_id: bool) -> bytes:
-        """A topic by its id or by its name."""
+        """A topic by its id or its name."""
         return bytes(topic["topic_id"]) if by_id else self.text(topic[name])
 
 
 def fetch_layout(version: int) -> Write:
-    """Writes answers of this version of Fetch."""
-    form = _Form(is_flexible=version >= 12)
+    """The encoder of this version of Fetch."""
+    form = _Encoding(is_flexible=version >= 12)
     end, by_id, has_session, has_replica = form.end, version >= 13, version >= 7, version >= 11
     has_start = version >= 5
     fixed = struct.Struct(">ihqqq" if has_start else ">ihqq").pack
-    instead = told_instead(FETCH, version)
+    instead = substitutes(FETCH, version)
 
-    def partition(sink: Sink, told: Answer) -> None:
-        code = told["error_code"]
+    def partition(sink: Sink, entry: Answer) -> None:
+        code = entry["error_code"]
         numbers = [
-            told["partition_index"],
+            entry["partition_index"],
             instead.get(code, code),
-            told["high_watermark"],
-            told.get("last_stable_offset", -1),
+            entry["high_watermark"],
+            entry.get("last_stable_offset", -1),
         ]
         if has_start:
-            numbers.append(told.get("log_start_offset", -1))
-        aborted = told["aborted_transactions"]
+            numbers.append(entry.get("log_start_offset", -1))
+        aborted = entry["aborted_transactions"]
         head = fixed(*numbers) + form.count(-1 if aborted is None else len(aborted))
         for each in aborted or ():
             head += _TWO_LONGS.pack(each["producer_id"], each["first_offset"]) + end
         if has_replica:
-            head += _INT.pack(told.get("preferred_read_replica", -1))
-        records = told["records"]
+            head += _INT.pack(entry.get("preferred_read_replica", -1))
+        records = entry["records"]
         sink.write(head + form.size(len(records)))
         sink.write(records)
         if end:
-            sink.write(_fetch_tags(told))
+            sink.write(_fetch_tags(entry))
 
     def write(sink: Sink, answer: Answer) -> None:
         head = _INT.pack(answer.get("throttle_time", 0))
@@ -94,8 +94,8 @@ def fetch_layout(version: int) -> Write:
         for topic in topics:
             partitions = topic["partitions"]
             sink.write(form.named(topic, "topic", by_id=by_id) + form.count(len(partitions)))
-            for told in partitions:
-                partition(sink, told)
+            for entry in partitions:
+                partition(sink, entry)
             if end:
                 sink.write(end)
         if end:
@@ -105,23 +105,23 @@ def fetch_layout(version: int) -> Write:
 
 
 def produce_layout(version: int) -> Write:
-    """Writes answers of this version of Produce."""
-    form = _Form(is_flexible=version >= 9)
+    """The encoder of this version of Produce."""
+    form = _Encoding(is_flexible=version >= 9)
     end, by_id, has_errors, has_leader = form.end, version >= 13, version >= 8, version >= 10
     has_start = version >= 5
-    # the log start offset is the last of these
+    # the last of these is the log start offset
     fixed = struct.Struct(">ihqqq").pack if has_start else lambda *numbers: _FOUR.pack(*numbers[:4])
-    instead = told_instead(PRODUCE, version)
+    instead = substitutes(PRODUCE, version)
     no_errors, no_text = (form.count(0), form.text(None)) if has_errors else (b"", b"")
     usual_end = no_errors + no_text + end
-    no_wait = _INT.pack(0) + end  # and no endpoints
+    no_wait = _INT.pack(0) + end  # without node endpoints
 
-    def partition(told: Answer) -> bytes:
-        code, start = told["error_code"], told.get("log_start_offset", -1)
+    def partition(entry: Answer) -> bytes:
+        code, start = entry["error_code"], entry.get("log_start_offset", -1)
         if code in instead:
             code = instead[code]
-        head = fixed(told["index"], code, told["base_offset"], told["log_append_time"], start)
-        text, leader, errors = told.get("error_message"), told.get("current_leader"), told["record_errors"]
+        head = fixed(entry["index"], code, entry["base_offset"], entry["log_append_time"], start)
+        text, leader, errors = entry.get("error_message"), entry.get("current_leader"), entry["record_errors"]
         if text is None and leader is None and not errors:
             return head + usual_end
         if has_errors:
@@ -134,7 +134,7 @@ def produce_layout(version: int) -> Write:
         for topic in topics:
             partitions = topic["partition_responses"]
             parts += (form.named(topic, "name", by_id=by_id), form.count(len(partitions)))
-            parts += [partition(told) for told in partitions]
+            parts += [partition(entry) for entry in partitions]
             parts.append(end)
         wait_ms, endpoints = answer.get("throttle_time"), answer.get("node_endpoints")
         if wait_ms or endpoints:
@@ -148,7 +148,7 @@ def produce_layout(version: int) -> Write:
     return write
 
 
-def _record_errors(errors: Sequence[Answer], form: _Form) -> bytes:
+def _record_errors(errors: Sequence[Answer], form: _Encoding) -> bytes:
     parts = [form.count(len(errors))]
     for each in errors:
         parts += (_INT.pack(each["batch_index"]), form.text(each["batch_index_error_message"]), form.end)
@@ -158,13 +158,13 @@ def _record_errors(errors: Sequence[Answer], form: _Form) -> bytes:
 # --- tagged fields: left out where there is nothing to say -------------------------------------------
 
 
-def _fetch_tags(told: Answer) -> bytes:
+def _fetch_tags(entry: Answer) -> bytes:
     found: tuple[bytes, ...] = ()
-    diverging = told.get("diverging_epoch")
+    diverging = entry.get("diverging_epoch")
     if diverging is not None:
         packed = _DIVERGING.pack(diverging["epoch"], diverging["end_offset"], 0)
         found = (bytes((0, len(packed))) + packed,)
-    return _tags(found + _leader_tag(1, told.get("current_leader")))
+    return _tags(found + _leader_tag(1, entry.get("current_leader")))
 
 
 def _leader_tag(tag: int, leader: Answer | None) -> tuple[bytes, ...]:
@@ -178,8 +178,8 @@ def _tags(found: tuple[bytes, ...]) -> bytes:
     return bytes((len(found),)) + b"".join(found) if found else _END
 
 
-def _endpoints(nodes: Sequence[Answer], form: _Form) -> bytes:
-    """The nodes that lead, as the only tagged field of an answer."""
+def _endpoints(nodes: Sequence[Answer], form: _Encoding) -> bytes:
+    """The nodes of the current leaders, as the only tagged field of a response."""
     if not nodes:
         return _END
     packed = form.count(len(nodes))

@@ -1,9 +1,9 @@
-"""The requests of Produce and Fetch, read by hand: the two that every batch of every client passes. Pure.
+"""Hand-written decoders of Produce and Fetch requests, which every batch of every client passes. Pure.
 
-One pass over the frame does what the walk and kio do in two, and makes nothing but what the handlers ask for.
-Whatever is out of the ordinary (tagged fields, null where a list is due, lengths that do not fit, very many
-elements) is left to those two, which know what to refuse and how: then a reader gives None. A test holds each
-version against kio. Fields have the names of Kafka's schemas; times are ms, ids 16 bytes.
+One pass over the frame does what `skimming` and kio do in two, and makes only what handlers use. Anything
+unusual (tagged fields, null for a list, invalid lengths, very many elements) is left to those two, which know
+what to refuse: a decoder returns None then. A test compares each version with kio. Fields have the names of
+Kafka's schemas; times are ms, ids 16 bytes.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     Read = Callable[[memoryview, int], Any]
     Part = Callable[[memoryview, int], tuple[Any, int]]
 
-# Bound: topics, and partitions of all of them, that are read here.
+# Bound: topics, and partitions of all of them, that are decoded here.
 _MAX_ELEMENTS = 1_000
 _SHORT, _INT = struct.Struct(">h").unpack_from, struct.Struct(">i").unpack_from
 _SHORT_INT, _TWO_INTS = struct.Struct(">hi").unpack_from, struct.Struct(">ii").unpack_from
 _LIMITS = struct.Struct(">iiib").unpack_from
 
 
-class _OddError(Exception):
-    """Not for here."""
+class _UnusualError(Exception):
+    """Left to kio."""
 
 
-# What a frame that does not fit raises on the way; of all of them kio and the walk say what is wrong.
-_NOT_HERE = (_OddError, IndexError, struct.error, UnicodeDecodeError)
+# What an invalid frame raises here; kio and `skimming` report what is wrong with it.
+_NOT_HERE = (_UnusualError, IndexError, struct.error, UnicodeDecodeError)
 
 
 class ProduceBody:
-    """A request to append."""
+    """A Produce request."""
 
     __slots__ = ("acks", "timeout", "topic_data", "transactional_id")
 
@@ -47,7 +47,7 @@ class ProduceBody:
 
 
 class FetchBody:
-    """A request to read. Versions without sessions say that they want none."""
+    """A Fetch request. Versions without sessions ask for none."""
 
     __slots__ = (
         "forgotten_topics_data",
@@ -70,7 +70,7 @@ class FetchBody:
 
 
 class NamedTopic:
-    """By its name, which Produce calls `name` and Fetch `topic`."""
+    """A topic by name: the field `name` of Produce and `topic` of Fetch."""
 
     __slots__ = ("name", "partitions")
 
@@ -79,12 +79,11 @@ class NamedTopic:
 
     @property
     def topic(self) -> str:
-        """The name."""
         return self.name
 
     @property
     def partition_data(self) -> list[Any]:
-        """As Produce calls them."""
+        """Produce's name of the field."""
         return self.partitions
 
 
@@ -98,12 +97,12 @@ class TopicById:
 
     @property
     def partition_data(self) -> list[Any]:
-        """As Produce calls them."""
+        """Produce's name of the field."""
         return self.partitions
 
 
 class ProducePart:
-    """A batch for a partition. It lies in the frame, whose memory is used again behind the request's turn."""
+    """A partition's batch, in the memory of the frame, which is reused after the request's turn."""
 
     __slots__ = ("index", "records")
 
@@ -112,7 +111,7 @@ class ProducePart:
 
 
 class FetchPart:
-    """What is wanted of a partition."""
+    """A partition of a Fetch."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -128,8 +127,8 @@ class FetchPart:
         self.partition_max_bytes = max_bytes
 
 
-class _Form(NamedTuple):
-    """How a version writes things."""
+class _Encoding(NamedTuple):
+    """How a version encodes lengths and strings."""
 
     is_flexible: bool
     by_id: bool
@@ -137,7 +136,7 @@ class _Form(NamedTuple):
     text: Callable[[memoryview, int], tuple[str | None, int]]
 
     def topics(self, frame: memoryview, at: int, part: Part) -> tuple[list[NamedTopic | TopicById], int]:
-        """Topics with partitions, each read by `part`; and where they end."""
+        """The topics, with partitions decoded by `part`, and the offset behind them."""
         count, is_flexible = self.size, self.is_flexible
         topics, at = count(frame, at)
         found: list[NamedTopic | TopicById] = []
@@ -156,21 +155,21 @@ class _Form(NamedTuple):
                 one, at = part(frame, at)
                 parts.append(one)
             if name is None:
-                raise _OddError
+                raise _UnusualError
             found.append(TopicById(name, parts) if isinstance(name, bytes) else NamedTopic(name, parts))
             if is_flexible:
                 at = _no_tags(frame, at)
         return found, at
 
 
-def _form(*, is_flexible: bool, by_id: bool) -> _Form:
+def _form(*, is_flexible: bool, by_id: bool) -> _Encoding:
     if is_flexible:
-        return _Form(True, by_id, _compact, _compact_text)
-    return _Form(False, by_id, _plain_count, _plain_text)
+        return _Encoding(True, by_id, _compact, _compact_text)
+    return _Encoding(False, by_id, _plain_count, _plain_text)
 
 
 def produce_reader(version: int) -> Read:
-    """Reads requests of this version of Produce."""
+    """The decoder of this version of Produce."""
     form = _form(is_flexible=version >= 9, by_id=version >= 13)
     is_flexible, size = form.is_flexible, form.size
 
@@ -179,11 +178,11 @@ def produce_reader(version: int) -> Read:
         length, at = size(frame, at + 4)
         end = at + length
         if end > len(frame) or length < 0:
-            raise _OddError
+            raise _UnusualError
         made = ProducePart(index, frame[at:end])
         if is_flexible:
             if frame[end]:
-                raise _OddError
+                raise _UnusualError
             end += 1
         return made, end
 
@@ -202,11 +201,11 @@ def produce_reader(version: int) -> Read:
 
 
 def fetch_reader(version: int) -> Read:
-    """Reads requests of this version of Fetch."""
+    """The decoder of this version of Fetch."""
     form = _form(is_flexible=version >= 12, by_id=version >= 13)
     has_session, has_rack = version >= 7, version >= 11
-    before = 0 if version >= 15 else 4  # who asks, if it were a replica
-    part = _wanted(version)
+    before = 0 if version >= 15 else 4  # the replica id of a follower
+    part = _fetch_part(version)
 
     def read(frame: memoryview, at: int) -> FetchBody | None:
         try:
@@ -231,8 +230,8 @@ def fetch_reader(version: int) -> Read:
     return read
 
 
-def _wanted(version: int) -> Part:
-    """Reads what is wanted of a partition."""
+def _fetch_part(version: int) -> Part:
+    """The decoder of a partition."""
     has_epoch, has_start, is_newest = version >= 9, version >= 5, version >= 12
     form = struct.Struct(f">i{'i' * has_epoch}q{'i' * is_newest}{'q' * has_start}i")
     unpack, size = form.unpack_from, form.size
@@ -250,7 +249,7 @@ def _wanted(version: int) -> Part:
 
 
 def elements_of(body: ProduceBody | FetchBody) -> int:
-    """How many topics and partitions were made of a request."""
+    """The number of topics and partitions that were decoded."""
     if isinstance(body, ProduceBody):
         return _elements(body.topic_data)
     return _elements(body.topics) + _elements(body.forgotten_topics_data)
@@ -269,18 +268,18 @@ def _number(frame: memoryview, at: int) -> tuple[int, int]:
 
 def _few(count: int) -> int:
     if not 0 <= count <= _MAX_ELEMENTS:
-        raise _OddError
+        raise _UnusualError
     return count
 
 
 def _no_tags(frame: memoryview, at: int) -> int:
     if frame[at]:
-        raise _OddError
+        raise _UnusualError
     return at + 1
 
 
 def _compact(frame: memoryview, at: int) -> tuple[int, int]:
-    """A count or length, -1 for null, and where it ends."""
+    """A count or length, -1 for null, and the offset behind it."""
     byte = frame[at]
     if byte < 0x80:
         return byte - 1, at + 1
@@ -293,7 +292,7 @@ def _compact(frame: memoryview, at: int) -> tuple[int, int]:
             return value - 1, at + 1
         shift += 7
         if shift > 28:
-            raise _OddError
+            raise _UnusualError
 
 
 def _plain_count(frame: memoryview, at: int) -> tuple[int, int]:
@@ -312,11 +311,11 @@ def _plain_text(frame: memoryview, at: int) -> tuple[str | None, int]:
 def _text(frame: memoryview, at: int, length: int) -> tuple[str | None, int]:
     if length < 0:
         if length < -1:
-            raise _OddError
+            raise _UnusualError
         return None, at
     end = at + length
     if end > len(frame):
-        raise _OddError
+        raise _UnusualError
     return str(frame[at:end], "utf-8"), end
 
 

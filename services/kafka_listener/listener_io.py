@@ -24,11 +24,11 @@ from ...runtime.limited_log_io import LimitedLog
 from ...storage_node.configs.gateway_config import advertised, wanted_listeners
 from .calls import allow_all
 from .connection_io import KafkaConnection
-from .encoded import EncodedAnswers
+from .encoded import EncodedResponses
 from .fetch_sessions import FetchSessions
 from .framing import SHARED_BYTES
 from .memory import RequestMemory
-from .ready import ReadyAnswers
+from .ready import ReadyResponses
 from .served import SERVED
 from .sockets_io import Sockets
 from .telemetry import ClientTelemetry
@@ -61,8 +61,8 @@ class KafkaListener:
         self.host = host
         self.authorize = authorize
         self.shared = bytearray(SHARED_BYTES)
-        self.encoded = EncodedAnswers()
-        self.ready = ReadyAnswers()
+        self.encoded = EncodedResponses()
+        self.ready = ReadyResponses()
         self.fetch_sessions = FetchSessions(
             lambda: self.host.config.now.max_incremental_fetch_session_cache_slots,
             lambda: secrets.randbelow(2**31 - 1) + 1,

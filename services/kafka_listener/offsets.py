@@ -14,22 +14,22 @@ from ...protocol.messages import groups as m
 from ...protocol.messages import registry
 from ...protocol.model import CONSUMER_OFFSETS
 from .calls import Call, KafkaApi
-from .coordinating import Many, ask_many, ask_one
+from .coordinating import SplitRequest, ask_many, ask_one
 from .entities import id_of
 from .plain import by_topic, message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# From these versions on: OffsetFetch for several groups, and by topic ids.
+# OffsetFetch: the first versions with several groups, and with topic ids.
 _SEVERAL_GROUPS = 8
 _TOPIC_IDS = 10
-# OffsetCommit: from this version on clients know that there may be no such group.
+# OffsetCommit: from this version on clients know GROUP_ID_NOT_FOUND.
 _NO_SUCH_GROUP = 9
 
 
 def committed(call: Call) -> tuple[tuple[m.CommittedOffset, ...], dict[str, bytes], list[dict[str, Any]]]:
-    """What a request wants to commit; the ids that it names topics by; answers about ids that nobody has."""
+    """The offsets of a request, the ids of its topics if it has ids, and the results of unknown ids."""
     found: list[m.CommittedOffset] = []
     ids: dict[str, bytes] = {}
     unknown: list[dict[str, Any]] = []
@@ -106,10 +106,10 @@ def _commit_failed(call: Call, code: int, text: str) -> dict[str, Any]:
 
 def _fetch_offsets(call: Call) -> None:
     body = call.body
-    asked = _told_once(body.groups) if call.version >= _SEVERAL_GROUPS else (body,)
-    items = [_OffsetsAsked(call, group) for group in asked]
+    asked = _without_repeats(body.groups) if call.version >= _SEVERAL_GROUPS else (body,)
+    items = [_GroupOffsets(call, group) for group in asked]
     is_stable = getattr(body, "require_stable", False)
-    many = Many(
+    many = SplitRequest(
         CONSUMER_OFFSETS,
         registry.OFFSET_FETCH,
         lambda some: m.OffsetFetchRequest(tuple(each.asked for each in some), is_stable),
@@ -118,20 +118,20 @@ def _fetch_offsets(call: Call) -> None:
     )
 
     def done(answers: list[m.OffsetsOfGroup]) -> None:
-        told = [item.told(answer) for item, answer in zip(items, answers, strict=True)]
-        call.answer({"groups": told} if call.version >= _SEVERAL_GROUPS else told[0])
+        result = [item.result(answer) for item, answer in zip(items, answers, strict=True)]
+        call.answer({"groups": result} if call.version >= _SEVERAL_GROUPS else result[0])
 
     ask_many(call, many, [(item.asked.group_id, item) for item in items], done)
 
 
-def _told_once(groups: Sequence[Any]) -> list[Any]:
-    """Bound: all that a group has committed is told once, however often it is asked for."""
+def _without_repeats(groups: Sequence[Any]) -> list[Any]:
+    """Bound: the offsets of a group are returned once, however often a request names it."""
     whole = {group.group_id: group for group in groups if group.topics is None}
     return [group for group in groups if group.topics is not None or whole[group.group_id] is group]
 
 
-class _OffsetsAsked:
-    """One group of an OffsetFetch, its topics by name or by id."""
+class _GroupOffsets:
+    """One group of an OffsetFetch, with topics by name or by id."""
 
     def __init__(self, call: Call, group: Any) -> None:
         self._image = call.host.image
@@ -154,8 +154,9 @@ class _OffsetsAsked:
             return None
         return m.TopicNamePartitions(name, numbers)
 
-    def told(self, answer: m.OffsetsOfGroup) -> dict[str, Any]:
-        """As the answer has it; versions without a place for the group's error tell it of every partition."""
+    def result(self, answer: m.OffsetsOfGroup) -> dict[str, Any]:
+        """The group in the response. Versions without a field for the group's error have it in every
+        partition."""
         topics = by_topic(answer.offsets, offset="committed_offset", leader_epoch="committed_leader_epoch")
         if answer.error_code and self._group.topics is not None:
             return self.failed(answer.error_code)
@@ -173,7 +174,7 @@ class _OffsetsAsked:
         }
 
     def failed(self, code: int) -> dict[str, Any]:
-        """Nothing is known."""
+        """The group with an error."""
         topics = [
             {
                 "name": getattr(topic, "name", ""),
@@ -187,7 +188,7 @@ class _OffsetsAsked:
 
 def _fetch_offsets_failed(call: Call, code: int, _text: str) -> dict[str, Any]:
     if call.version < _SEVERAL_GROUPS:
-        return _OffsetsAsked(call, call.body).failed(code)
+        return _GroupOffsets(call, call.body).failed(code)
     groups = [{"group_id": group.group_id, "error_code": code, "topics": ()} for group in call.body.groups]
     return {"groups": groups}
 

@@ -1,4 +1,4 @@
-"""Running a cluster: nodes, disks, reassignments, elections, the quorum. Pure."""
+"""Operation of a cluster: nodes, disks, reassignments, elections, the quorum. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .calls import Call, KafkaApi
 from .entities import id_of, ms_of
 from .operations_allowed import OF_CLUSTER, allowed
 from .plain import by_topic, fields
-from .records import Asked, failed_topics
+from .records import RequestedPartitions, failed_topics
 from .topics import endpoint_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _PREFERRED = 0
 
 
 def _whole(_call: Call, code: int, text: str) -> dict[str, Any]:
-    """The answer of apis that have an error for the whole."""
+    """The error response of apis that have one error for the whole request."""
     return {"error_code": code, "error_message": text or None}
 
 
@@ -51,7 +51,7 @@ def _cluster(call: Call, response: DescribeClusterResponse) -> None:
         where = endpoint_of(call.host.image.brokers[node.node_id], call.peer.listener)
         if where is not None:
             host, port = where
-            brokers.append({"broker_id": node.node_id, "host": host, "port": port} | _about(node))
+            brokers.append({"broker_id": node.node_id, "host": host, "port": port} | _node(node))
     call.answer(
         {
             "error_code": 0,
@@ -67,7 +67,7 @@ def _cluster(call: Call, response: DescribeClusterResponse) -> None:
     )
 
 
-def _about(node: Any) -> dict[str, Any]:
+def _node(node: Any) -> dict[str, Any]:
     return {"rack": node.rack, "is_fenced": node.is_fenced}
 
 
@@ -149,18 +149,18 @@ def _elect(call: Call) -> None:
 
     def done(response: c.ElectLeadersResponse) -> None:
         failed = response.error_code and not response.results
-        told = (
+        reply = (
             _elect_failed(call, response.error_code, response.error_detail) if failed else _elected(response)
         )
-        call.answer(told)
+        call.answer(reply)
 
     call.ask(registry.ELECT_LEADERS, request, done)
 
 
 def _elected(response: c.ElectLeadersResponse) -> dict[str, Any]:
     topics = by_topic(response.results, "partition_result", number="partition_id")
-    told = [topic | {"topic": topic["name"]} for topic in topics]
-    return {"error_code": response.error_code, "replica_election_results": told}
+    reply = [topic | {"topic": topic["name"]} for topic in topics]
+    return {"error_code": response.error_code, "replica_election_results": reply}
 
 
 def _elect_failed(call: Call, code: int, text: str) -> dict[str, Any]:
@@ -194,8 +194,8 @@ def _reassign(call: Call) -> None:
     request = c.AlterPartitionReassignmentsRequest(topics, ms_of(call.body.timeout), allows)
 
     def done(response: c.AlterPartitionReassignmentsResponse) -> None:
-        told = {"allow_replication_factor_change": allows, "responses": by_topic(response.results)}
-        call.answer(fields(response) | told)
+        reply = {"allow_replication_factor_change": allows, "responses": by_topic(response.results)}
+        call.answer(fields(response) | reply)
 
     call.ask(registry.ALTER_PARTITION_REASSIGNMENTS, request, done)
 
@@ -222,7 +222,7 @@ def _reassignments_failed(call: Call, code: int, text: str) -> dict[str, Any]:
 
 
 def _epochs(call: Call) -> None:
-    asked = Asked(call)
+    asked = RequestedPartitions(call)
 
     def entry(topic_id: bytes, each: Any) -> EpochQuestion:
         return EpochQuestion(topic_id, each.partition, each.leader_epoch, each.current_leader_epoch)
@@ -237,8 +237,8 @@ def _epochs(call: Call) -> None:
 
 
 def _epoch(asked: Any, result: Any, code: int) -> dict[str, Any]:
-    told = {"error_code": code, "leader_epoch": -1, "end_offset": -1} if result is None else fields(result)
-    return told | {"partition": asked.partition}
+    reply = {"error_code": code, "leader_epoch": -1, "end_offset": -1} if result is None else fields(result)
+    return reply | {"partition": asked.partition}
 
 
 def _epoch_failed(asked: Any, code: int) -> dict[str, Any]:
@@ -275,7 +275,7 @@ def _quorum(call: Call, response: q.DescribeQuorumResponse) -> None:
 
 
 def _quorum_topic(asked: Any, log: dict[str, Any]) -> dict[str, Any]:
-    """There is one log that has a quorum; any other partition is not known."""
+    """Only the metadata log has a quorum; any other partition is unknown."""
 
     def partition(index: int) -> dict[str, Any]:
         if (asked.topic_name, index) == (_METADATA_TOPIC, 0):
@@ -292,7 +292,7 @@ def _quorum_topic(asked: Any, log: dict[str, Any]) -> dict[str, Any]:
 
 
 def _quorum_replica(replica: q.QuorumReplica, wall_ms: int) -> dict[str, Any]:
-    """Kafka has points in time where we have how long ago."""
+    """Kafka has timestamps where headrace has durations."""
     fetch_ms, caught_up_ms = replica.last_fetch_ago_ms, replica.last_caught_up_ago_ms
     return {
         "replica_id": replica.replica_id,

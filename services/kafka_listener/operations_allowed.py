@@ -1,6 +1,7 @@
-"""What answers say of who may do what, to clients that ask for it: without security, all that there is. Pure.
+"""Allowed operations in responses, for clients that ask for them: without an authorizer, all operations.
+Pure.
 
-A set of bits, one for each operation of Kafka's AclOperation; source: Kafka AclEntry.supportedOperations,
+A bit set over Kafka's AclOperation. Source: Kafka AclEntry.supportedOperations,
 AuthHelper.authorizedOperations without an authorizer.
 """
 
@@ -19,5 +20,5 @@ OF_CLUSTER = _CREATE | _CLUSTER_ACTION | _CONFIGS | _IDEMPOTENT_WRITE | _ALTER |
 
 
 def allowed(operations: int, *, is_asked: bool) -> int:
-    """What is told."""
+    """The bits, or Kafka's "not requested" value."""
     return operations if is_asked else NOT_ASKED

@@ -1,6 +1,6 @@
-"""What clients push of their metrics, read: OTLP's MetricsData, as flat numbers with labels. Pure.
+"""Decodes client metrics: OTLP MetricsData to flat numbers with labels. Pure.
 
-Source: opentelemetry-proto metrics.proto; KIP-714 (sums tell what was added since the last push).
+Source: opentelemetry-proto metrics.proto; KIP-714 (delta sums count from the last push).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ...protocol.errors import InvalidRecordError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Bound: points that are read of one push, and characters of a metric with its labels.
+# Bound: points of one push, and characters of a metric with its labels.
 MAX_POINTS, MAX_NAME = 5_000, 500
 _MAX_LABELS, _MAX_LABEL = 20, 200
 _MAX_STEPS = 50_000  # Bound: empty resources, scopes and metrics cost two bytes each
@@ -21,7 +21,7 @@ _DELTA = 1  # AggregationTemporality
 
 
 class Point(NamedTuple):
-    """One number of one client, as `name{label="value",...}`; `is_delta`: to be added to what was before."""
+    """One number of one client, as `name{label="value",...}`; `is_delta`: to be added to the value before."""
 
     name: str
     value: float
@@ -29,14 +29,14 @@ class Point(NamedTuple):
 
 
 def points_of(data: bytes) -> list[Point]:
-    """The first MAX_POINTS of them. Errors: InvalidRecordError if it is not MetricsData."""
+    """The first MAX_POINTS points. Errors: InvalidRecordError if `data` is not MetricsData."""
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
     try:
         parsed = MetricsData.FromString(data)
     except DecodeError as error:
-        raise InvalidRecordError(f"not OTLP: {error}"[:300]) from None
+        raise InvalidRecordError(f"invalid OTLP metrics: {error}"[:300]) from None
     found = []
     for point in _points(parsed):
         if len(point.name) <= MAX_NAME and math.isfinite(point.value):
@@ -83,8 +83,8 @@ def _named(name: str, point: Any) -> str:
     )
     if not labels:
         return name
-    told = ",".join(f'{key}="{value}"' for key, value in labels)
-    return f"{name}{{{told}}}"
+    text = ",".join(f'{key}="{value}"' for key, value in labels)
+    return f"{name}{{{text}}}"
 
 
 def _text(value: Any) -> str:

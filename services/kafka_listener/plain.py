@@ -1,4 +1,4 @@
-"""Between kio's entities and headrace's messages where both have the same fields. Pure."""
+"""Translates between kio's entities and headrace's messages where both have the same fields. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _MISSING: Any = object()
 
 
 def message(kind: type[Any], body: Any, **given: Any) -> Any:
-    """A message with the fields of `body` that have the same names, but for `given`; ends in `_ms` aside.
-    What a version lacks, or leaves open with null where a message cannot, has its default."""
+    """The message with the fields of `body` of the same names, an ending in `_ms` aside, and those in
+    `given`. Fields that a version lacks, or has null where the message cannot, have their defaults."""
     values = given
     for name, kafka_name, default in _fields(kind):  # type: ignore[arg-type]  # types can be hashed
         if name in given:
@@ -29,11 +29,11 @@ def message(kind: type[Any], body: Any, **given: Any) -> Any:
 
 
 def fields(answer: Any, **renamed: str) -> dict[str, Any]:
-    """The fields of a message under their own names, or those that Kafka has for them."""
-    told = {renamed.get(name, name): getattr(answer, name) for name in answer.__struct_fields__}
-    if "error_detail" in told:
-        told["error_message"] = told.pop("error_detail") or None
-    return told
+    """The fields of a message under their own names, or the names in Kafka's schemas."""
+    reply = {renamed.get(name, name): getattr(answer, name) for name in answer.__struct_fields__}
+    if "error_detail" in reply:
+        reply["error_message"] = reply.pop("error_detail") or None
+    return reply
 
 
 def each(answers: Any, **renamed: str) -> list[dict[str, Any]]:
@@ -58,10 +58,10 @@ def _plain(value: Any) -> Any:
 def by_topic(
     results: Any, partitions: str = "partitions", number: str = "partition_index", **renamed: str
 ) -> list[dict[str, Any]]:
-    """Results that name their topic and partition, as topics with partitions, in the order of their coming.
-    `partitions` and `number` are Kafka's names for those."""
+    """Results with topic and partition, grouped by topic in the order of their first results. `partitions`
+    and `number` are the names of Kafka's fields."""
     topics: dict[str, list[dict[str, Any]]] = {}
     for result in results:
-        told = fields(result, partition=number, **renamed)
-        topics.setdefault(told.pop("topic"), []).append(told)
-    return [{"name": topic, partitions: told} for topic, told in topics.items()]
+        reply = fields(result, partition=number, **renamed)
+        topics.setdefault(reply.pop("topic"), []).append(reply)
+    return [{"name": topic, partitions: reply} for topic, reply in topics.items()]

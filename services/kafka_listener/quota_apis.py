@@ -1,4 +1,4 @@
-"""Client quotas and feature levels: described and altered. Pure."""
+"""DescribeClientQuotas, AlterClientQuotas and UpdateFeatures. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .entities import ms_of
 if TYPE_CHECKING:
     from ...protocol.metadata.quotas import Entity
 
-_ONE_OUTCOME = 2  # UpdateFeatures: from this version on there is one for all
+_ONE_OUTCOME = 2  # UpdateFeatures: from this version on there is one error for all features
 _UPGRADE, _SAFE_DOWNGRADE = 1, 2
 
 
@@ -25,7 +25,7 @@ def _describe(call: Call) -> None:
     def done(response: q.DescribeClientQuotasResponse) -> None:
         entries = [
             {
-                "entity": _told(entry.entity),
+                "entity": _entity_fields(entry.entity),
                 "values": [{"key": key, "value": value} for key, value in sorted(entry.values.items())],
             }
             for entry in response.entries
@@ -69,12 +69,12 @@ def _entity(entry: Any) -> Entity:
     return tuple((part.entity_type, part.entity_name) for part in entry.entity)
 
 
-def _told(entity: Entity) -> list[dict[str, Any]]:
+def _entity_fields(entity: Entity) -> list[dict[str, Any]]:
     return [{"entity_type": kind, "entity_name": name} for kind, name in entity]
 
 
 def _altered(entity: Entity, code: int, text: str) -> dict[str, Any]:
-    return {"error_code": code, "error_message": text or None, "entity": _told(entity)}
+    return {"error_code": code, "error_message": text or None, "entity": _entity_fields(entity)}
 
 
 def _alter_failed(call: Call, code: int, text: str) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def _update_features(call: Call) -> None:
 
 
 def _upgrade_type(update: Any) -> int:
-    """The first version said only whether a downgrade is allowed."""
+    """The first version has only a flag that allows downgrades."""
     if hasattr(update, "allow_downgrade"):
         return _SAFE_DOWNGRADE if update.allow_downgrade else _UPGRADE
     return int(update.upgrade_type)

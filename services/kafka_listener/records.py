@@ -1,7 +1,7 @@
-"""Produce, Fetch and ListOffsets: Kafka's requests about records, as headrace's own. Pure.
+"""Produce, Fetch and ListOffsets. Pure.
 
-Batches pass through as buffers. Those of a Produce lie in the memory that they were received into, which is
-used again; whoever keeps them behind the request's turn copies them.
+Batches are passed on as buffers. Those of a Produce lie in the receive buffer, which is reused after the
+request's turn: code that keeps them longer copies them.
 """
 
 from __future__ import annotations
@@ -41,37 +41,34 @@ if TYPE_CHECKING:
     from ...protocol.records.header import Buffer
     from .fetch_sessions import FetchContext
 
-# Who wants no answer is to lose the connection if it failed; so the node is asked for one.
+# With acks=0 a failed append closes the connection, so that the node is asked for a response.
 _LEADER_ACKS = 1
 # From this version on clients may compress with zstd.
 _PRODUCE_ZSTD = 7
-# From this version on there are sessions of fetches.
+# From this version on there are fetch sessions.
 _FETCH_SESSIONS = 7
-# From this version on the leaders of partitions add them to the transaction (KIP-890).
+# From this version on leaders add their partitions to the transaction (KIP-890).
 _PRODUCE_ADDS_PARTITIONS = 12
-# From this version on consumers may be sent to followers, so these answer (KIP-392).
+# From this version on followers serve consumers (KIP-392).
 _FETCH_FOLLOWS = 11
-# From these versions on clients hear who leads, if they asked somebody else (KIP-951).
+# From these versions on responses name the current leader (KIP-951).
 _HINTED_SINCE = {0: 10, 1: 16}  # by api key
 _HINTED = (NotLeaderOrFollowerError.code, FencedLeaderEpochError.code)
 _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -4, -5, -6
-# ListOffsets: the first version in which a timestamp has its meaning. Source: KIP-734, 405, 1005, 1023.
+# ListOffsets: the first version that knows a special timestamp. Source: KIP-734, 405, 1005, 1023.
 _MEANT_SINCE = {MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING_UPLOAD: 11}
 
 
 # --- what answers of these apis have in common ---------------------------------------------------------
 
 
-class Asked:
-    """The partitions of a request in its order: some go to the node, the others fail here.
-
-    `answers` are made of both, in topics as the request named them.
-    """
+class RequestedPartitions:
+    """The partitions of a request, in order: some are passed to the node, the others fail here."""
 
     def __init__(self, call: Call) -> None:
         self._find = NamedTopics(call.host.image).find
         self._found: list[tuple[dict[str, Any], list[tuple[Any, int]]]] = []
-        self.entries: list[Any] = []  # what goes to the node
+        self.entries: list[Any] = []  # for the node
 
     def add(
         self,
@@ -80,7 +77,7 @@ class Asked:
         make: Callable[[bytes, Any], Any],
         name_field: str = "name",
     ) -> None:
-        """Take what the request names; `make` gives the node's entry, or an error code."""
+        """Add a partition; `make` returns the node's entry for it, or an error code."""
         for topic in topics:
             topic_id, names, code = self._find(topic, name_field)
             rows: list[tuple[Any, int]] = []
@@ -96,8 +93,8 @@ class Asked:
     def answers(
         self, partitions: str, results: Sequence[Any], tell: Callable[[Any, Any, int], dict[str, Any]]
     ) -> list[dict[str, Any]]:
-        """Topics with their partitions; `tell` gets the asked one, the node's result or None, and the error
-        code if there is no result."""
+        """Topics with their partitions. `tell` gets the requested partition, the node's result or None, and
+        the error code without a result."""
         left = iter(results)
         return [
             names | {partitions: [tell(asked, None if code else next(left), code) for asked, code in rows]}
@@ -113,8 +110,8 @@ def failed_topics(
     tell: Callable[[Any, int], dict[str, Any]],
     name_field: str = "name",
 ) -> Callable[[Call, int, str], dict[str, Any]]:
-    """How an api with topics and partitions answers when all of it failed: the fields of its request and of
-    its answer, and the answer for one partition."""
+    """The error response of an api with topics and partitions: the names of the fields of request and
+    response, and the result of one partition."""
 
     def failed(call: Call, code: int, _text: str) -> dict[str, Any]:
         find = NamedTopics(call.host.image).find
@@ -130,12 +127,12 @@ def failed_topics(
 
 
 def _is_hinted(call: Call, result: Any) -> bool:
-    """Whether this client is to hear who leads the partition."""
+    """Whether the response names the current leader of the partition to this client."""
     return result.error_code in _HINTED and call.version >= _HINTED_SINCE[call.api.key]
 
 
 def _leader(result: Any) -> dict[str, Any]:
-    """Who leads, if that is known, where a client asked somebody else (KIP-951)."""
+    """The current leader, if it is known, for a client that asked another node (KIP-951)."""
     return {"current_leader": {"leader_id": result.leader_id, "leader_epoch": result.leader_epoch}}
 
 
@@ -150,7 +147,7 @@ def _leaders(call: Call, results: Sequence[Any]) -> list[dict[str, Any]]:
 def _produce(call: Call) -> None:
     body = call.body
     frames: list[Buffer] = []
-    asked = Asked(call)
+    asked = RequestedPartitions(call)
     is_old = call.version < _PRODUCE_ZSTD
 
     def entry(topic_id: bytes, data: Any) -> ProducePartition | int:
@@ -172,11 +169,11 @@ def _produce(call: Call) -> None:
     call.ask(registry.PRODUCE, request, partial(_produced, call, asked), frames)
 
 
-def _produced(call: Call, asked: Asked, response: ProduceResponse) -> None:
+def _produced(call: Call, asked: RequestedPartitions, response: ProduceResponse) -> None:
     def tell(data: Any, result: Any, code: int) -> dict[str, Any]:
         if result is None:
             return _produce_failed(data, code)
-        told = {
+        reply = {
             "index": data.index,
             "error_code": result.error_code,
             "base_offset": result.base_offset,
@@ -190,12 +187,12 @@ def _produced(call: Call, asked: Asked, response: ProduceResponse) -> None:
             else (),
             "error_message": result.error_detail or None,
         }
-        return told | _leader(result) if result.error_code and _is_hinted(call, result) else told
+        return reply | _leader(result) if result.error_code and _is_hinted(call, result) else reply
 
     answers = asked.answers("partition_responses", response.partitions, tell)
     if call.is_silent:
         codes = {row["error_code"] for topic in answers for row in topic["partition_responses"]}
-        call.done() if codes <= {NO_ERROR, RequestTimedOutError.code} else call.hang_up()
+        call.done() if codes <= {NO_ERROR, RequestTimedOutError.code} else call.close_connection()
         return
     call.answer({"responses": answers, "node_endpoints": _leaders(call, response.partitions)})
 
@@ -221,20 +218,20 @@ def _produce_failed(data: Any, code: int) -> dict[str, Any]:
 def _fetch(call: Call) -> None:
     body = call.body
     context = call.plane.fetch_sessions.begin(body, call.plane.now_ms())
-    asked = Asked(call)
+    asked = RequestedPartitions(call)
 
-    def entry(topic_id: bytes, wanted: Any) -> FetchPartition:
+    def entry(topic_id: bytes, asked: Any) -> FetchPartition:
         return FetchPartition(
             topic_id,
-            wanted.partition,
-            wanted.fetch_offset,
-            wanted.partition_max_bytes,
-            getattr(wanted, "current_leader_epoch", -1),
-            getattr(wanted, "last_fetched_epoch", -1),
+            asked.partition,
+            asked.fetch_offset,
+            asked.partition_max_bytes,
+            getattr(asked, "current_leader_epoch", -1),
+            getattr(asked, "last_fetched_epoch", -1),
         )
 
     asked.add(context.topics, "partitions", entry, "topic")
-    max_bytes = body.max_bytes if call.throttle is None else call.throttle.room(call, body.max_bytes)
+    max_bytes = body.max_bytes if call.throttle is None else call.throttle.fetch_bytes(call, body.max_bytes)
     request = FetchRequest(
         ms_of(body.max_wait),
         min(body.min_bytes, max_bytes),
@@ -248,19 +245,23 @@ def _fetch(call: Call) -> None:
 
 
 def _fetched(
-    call: Call, context: FetchContext, asked: Asked, response: FetchResponse, frames: Sequence[Buffer]
+    call: Call,
+    context: FetchContext,
+    asked: RequestedPartitions,
+    response: FetchResponse,
+    frames: Sequence[Buffer],
 ) -> None:
-    if call.throttle is not None and call.throttle.holds_back(call, sum(map(len, frames))):
+    if call.throttle is not None and call.throttle.throttles_fetch(call, sum(map(len, frames))):
         call.answer(context.throttled())
         return
     left = iter(frames)
     is_committed = call.body.isolation_level == 1
 
-    def tell(wanted: Any, result: Any, code: int) -> dict[str, Any]:
+    def tell(asked: Any, result: Any, code: int) -> dict[str, Any]:
         if result is None:
-            return _fetch_failed(wanted, code)
-        told = {
-            "partition_index": wanted.partition,
+            return _fetch_failed(asked, code)
+        reply = {
+            "partition_index": asked.partition,
             "error_code": result.error_code,
             "high_watermark": result.high_watermark,
             "last_stable_offset": result.last_stable_offset,
@@ -269,7 +270,7 @@ def _fetched(
                 {"producer_id": producer_id, "first_offset": first} for producer_id, first in result.aborted
             ]
             if is_committed
-            # null where nobody asked; but Kafka's brokers tell of what they do not know in one way
+            # null for read_uncommitted; but a Kafka broker sends an empty list for an unknown partition
             else ()
             if result.error_code == UnknownTopicOrPartitionError.code
             else None,
@@ -277,21 +278,21 @@ def _fetched(
             "records": Records([next(left) for _ in range(result.frame_count)]),
         }
         if _is_hinted(call, result):
-            told |= _leader(result)
+            reply |= _leader(result)
         if result.diverging_epoch >= 0:
-            told["diverging_epoch"] = {
+            reply["diverging_epoch"] = {
                 "epoch": result.diverging_epoch,
                 "end_offset": result.diverging_end_offset,
             }
-        return told
+        return reply
 
     told_topics = context.answer(asked.answers("partitions", response.partitions, tell))
     call.answer(told_topics | {"node_endpoints": _leaders(call, response.partitions)})
 
 
-def _fetch_failed(wanted: Any, code: int) -> dict[str, Any]:
+def _fetch_failed(asked: Any, code: int) -> dict[str, Any]:
     return {
-        "partition_index": wanted.partition,
+        "partition_index": asked.partition,
         "error_code": code,
         "high_watermark": -1,
         "aborted_transactions": (),
@@ -305,7 +306,7 @@ _fetch_topics_failed = failed_topics(
 
 
 def _all_of_fetch_failed(call: Call, code: int, text: str) -> dict[str, Any]:
-    """An error of the whole has a place of its own since there are sessions."""
+    """Versions with sessions have an error of the whole response."""
     if call.version >= _FETCH_SESSIONS:
         return {"error_code": code, "responses": ()}
     return _fetch_topics_failed(call, code, text)
@@ -316,17 +317,17 @@ def _all_of_fetch_failed(call: Call, code: int, text: str) -> dict[str, Any]:
 
 def _list_offsets(call: Call) -> None:
     body = call.body
-    asked = Asked(call)
+    asked = RequestedPartitions(call)
 
-    def entry(topic_id: bytes, wanted: Any) -> ListOffsetsPartition | int:
-        timestamp = wanted.timestamp
+    def entry(topic_id: bytes, asked: Any) -> ListOffsetsPartition | int:
+        timestamp = asked.timestamp
         if call.version < _MEANT_SINCE.get(timestamp, 0):
             return UnsupportedVersionError.code
-        # no record lies anywhere but on these disks
+        # there is no tiered storage
         if timestamp == _EARLIEST_LOCAL:
             timestamp = EARLIEST_TIMESTAMP
         return ListOffsetsPartition(
-            topic_id, wanted.partition_index, timestamp, getattr(wanted, "current_leader_epoch", -1)
+            topic_id, asked.partition_index, timestamp, getattr(asked, "current_leader_epoch", -1)
         )
 
     asked.add(body.topics, "partitions", entry)
@@ -334,26 +335,26 @@ def _list_offsets(call: Call) -> None:
     call.ask(registry.LIST_OFFSETS, request, partial(_listed, call, asked))
 
 
-def _listed(call: Call, asked: Asked, response: ListOffsetsResponse) -> None:
-    def tell(wanted: Any, result: Any, code: int) -> dict[str, Any]:
+def _listed(call: Call, asked: RequestedPartitions, response: ListOffsetsResponse) -> None:
+    def tell(asked: Any, result: Any, code: int) -> dict[str, Any]:
         if result is None:
-            return _list_failed(wanted, code)
-        if wanted.timestamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
-            return _list_failed(wanted, 0)
+            return _list_failed(asked, code)
+        if asked.timestamp in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
+            return _list_failed(asked, 0)
         return {
-            "partition_index": wanted.partition_index,
+            "partition_index": asked.partition_index,
             "error_code": result.error_code,
             "timestamp": result.timestamp,
             "offset": result.offset,
-            # of no offset, no epoch
+            # without an offset there is no epoch
             "leader_epoch": result.leader_epoch if result.offset >= 0 else -1,
         }
 
     call.answer({"topics": asked.answers("partitions", response.partitions, tell)})
 
 
-def _list_failed(wanted: Any, code: int) -> dict[str, Any]:
-    return {"partition_index": wanted.partition_index, "error_code": code, "timestamp": -1, "offset": -1}
+def _list_failed(asked: Any, code: int) -> dict[str, Any]:
+    return {"partition_index": asked.partition_index, "error_code": code, "timestamp": -1, "offset": -1}
 
 
 RECORD_APIS = (

@@ -1,7 +1,8 @@
-"""ACLs, delegation tokens, SCRAM credentials and SASL, answered as by a broker that has no authorizer and
-whose listener is PLAINTEXT: each request is refused with Kafka's own error code. Pure.
+"""ACLs, delegation tokens, SCRAM credentials and SASL. Pure.
 
-Source: Kafka AclApis.scala, KafkaApis.scala (delegation tokens, SASL), ScramControlManager.java.
+The responses are those of a broker without an authorizer on a PLAINTEXT listener: each request is refused
+with Kafka's error code. Source: Kafka AclApis.scala, KafkaApis.scala (delegation tokens, SASL),
+ScramControlManager.java.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ _not_authenticated = _refused_with(
 
 
 def _token_not_created(call: Call, code: int, _text: str) -> dict[str, Any]:
-    """The owner is the one that the request names, or the requester; times are -1."""
+    """The owner is the one of the request, or the requester; times are -1."""
     kind, name = call.peer.principal
     return {
         "error_code": code,
@@ -88,7 +89,7 @@ def _tokens_not_described(_call: Call, code: int, _text: str) -> dict[str, Any]:
 
 
 def _describe_scram(call: Call) -> None:
-    """No credentials are stored. Kafka's tools ask for them together with a user's quotas."""
+    """There are no credentials. Kafka's tools ask for them together with a user's quotas."""
     counts = Counter(user.name for user in call.body.users or ())
     results = []
     for name, count in counts.items():
@@ -104,7 +105,7 @@ def _scram_not_described(_call: Call, code: int, text: str) -> dict[str, Any]:
 
 
 def _alter_scram(call: Call) -> None:
-    """Deletions find nothing; a credential that would be stored is refused."""
+    """Deletions find no credential; upsertions are refused."""
     errors = {each.name: _not_deleted(each) for each in call.body.deletions}
     errors |= {each.name: _not_stored(each) for each in call.body.upsertions}
     call.answer({"results": [_user_error(name, error) for name, error in errors.items()]})

@@ -1,4 +1,4 @@
-"""All apis that Kafka's clients are served: one table, made of the families'. Pure."""
+"""The table of all served apis of Kafka. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Whether a request is what it says, before kio reads it: every count and length lies within the frame. Pure.
+"""Checks before kio decodes a request that every count and length lies within its frame. Pure.
 
-kio takes memory for as many elements as an array announces; where the system has not so much, the process
-ends. So nothing reaches it that was not walked over here: by the same schemas, a step for each run of fields
-of fixed size, and never a copy. The bounds are those that Kafka has had since 4.4, or tighter.
+kio allocates memory for as many elements as an array announces; where the system has less, the process ends.
+So each request is walked over first, by the same schemas, with a step for each run of fixed-size fields, and
+without copies. The bounds are Kafka's since 4.4, or tighter.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 
     from ...protocol.records.header import Buffer
 
-    # from frame, offset and what may still be announced to the offset behind it
+    # (frame, offset, budget) -> the offset behind the value
     Walk = Callable[[memoryview, int, "Budget"], int]
 
-# Bound: whatever memory there is; walking over them takes 20 ms. It is five for each partition that a request
-# may name by default.
+# Bound: walking over them takes 20 ms. Five for each partition that a request may name by default.
 MAX_ELEMENTS = 100_000
 MAX_TAGS = 10_000
-# As long as a text can be where it is not compact; Kafka allows no longer ones.
+# The longest string in the encoding that is not compact; Kafka allows no longer ones.
 MAX_TEXT_BYTES = 2**15 - 1
 MAX_BYTES = 2**31 - 1
 _NULL = "null where there is none, or a negative length"
@@ -50,7 +49,7 @@ _FIXED = {
 
 
 class Patch(NamedTuple):
-    """Tags from `start` to `end` of a frame, and those of them that are known."""
+    """The tagged fields from `start` to `end` of a frame, and those of them that are known."""
 
     start: int
     end: int
@@ -58,7 +57,7 @@ class Patch(NamedTuple):
 
 
 class Budget:
-    """Elements and tags that a frame may still announce; and where there are tags that nobody knows."""
+    """Elements and tagged fields that a frame may still announce, and the unknown tagged fields found."""
 
     __slots__ = ("allowed", "elements", "patches", "tags")
 
@@ -69,18 +68,18 @@ class Budget:
 
 
 class Skimmed(NamedTuple):
-    """A body that is what it says: how many `elements` all of its arrays have, and where it ends. `frame` is
-    without those tagged fields that nobody knows, which kio refuses."""
+    """A valid body: the number of elements of all its arrays, and its end. `frame` is without unknown tagged
+    fields, which kio refuses."""
 
     frame: memoryview
     end: int
     elements: int
-    body: Any = None  # what was made of it already
+    body: Any = None  # decoded already, by hot_requests
 
 
 def skim(schema: Any, frame: memoryview, offset: int, max_elements: int = MAX_ELEMENTS) -> Skimmed:
-    """Walk over the body that begins at `offset`. Errors: InvalidRequestError if it does not fit in the frame
-    or announces more than is allowed."""
+    """Walk over the body that begins at `offset`. Errors: InvalidRequestError if it exceeds the frame or the
+    bounds."""
     budget = Budget(min(max_elements, MAX_ELEMENTS))
     end = _entity(schema)(frame, offset, budget)
     known = memoryview(_patched(frame, 0, len(frame), budget.patches)) if budget.patches else frame
@@ -88,7 +87,7 @@ def skim(schema: Any, frame: memoryview, offset: int, max_elements: int = MAX_EL
 
 
 def kind_of(declared: Any) -> tuple[Any, bool]:
-    """Of a field: the type of one value, None beside it left out; and whether there is an array of them."""
+    """The type of a field's value, without None, and whether it is an array."""
     if getattr(declared, "__origin__", None) is tuple:
         return kind_of(get_args(declared)[0])[0], True
     inner = [kind for kind in get_args(declared) if kind is not type(None)]
@@ -99,7 +98,7 @@ def kind_of(declared: Any) -> tuple[Any, bool]:
 
 @functools.cache
 def _entity(schema: Any) -> Walk:
-    """The walk over an entity: its fields in order, then its tags."""
+    """The walk over an entity: its fields in order, then its tagged fields."""
     steps: list[Walk] = []
     fixed = 0
     tagged: dict[int, Walk] = {}
@@ -126,7 +125,7 @@ def _field(field: Any, *, is_flexible: bool, is_tagged: bool) -> tuple[int, Walk
     """The size of a field, or the walk over it."""
     kind, is_array = kind_of(field.type)
     is_nullable = type(None) in get_args(field.type)
-    # Less than the least: kio takes null where Kafka has none.
+    # kio accepts null where Kafka has no null.
     least = -1 if is_nullable else 0
     if dataclasses.is_dataclass(kind):
         one = _entity(kind)  # type: ignore[arg-type]  # types can be hashed
@@ -159,7 +158,7 @@ def _skip(size: int) -> Walk:
 
 
 def _text(length_bytes: int, least: int, *, is_flexible: bool) -> Walk:
-    """Text (behind 2 bytes, if it is not compact) or bytes, behind their length, which is -1 for null."""
+    """A string (of 2 length bytes, or compact) or bytes; length -1 is null."""
     most = MAX_TEXT_BYTES if length_bytes == 2 else MAX_BYTES
 
     def compact(frame: memoryview, offset: int, _budget: Budget) -> int:
@@ -167,7 +166,7 @@ def _text(length_bytes: int, least: int, *, is_flexible: bool) -> Walk:
         if length - 1 < least:
             raise InvalidRequestError(_NULL)
         if length - 1 > most:
-            raise InvalidRequestError(f"a text of {length - 1} bytes")
+            raise InvalidRequestError(f"string of {length - 1} bytes")
         return _within(frame, offset + max(length - 1, 0))
 
     def plain(frame: memoryview, offset: int, _budget: Budget) -> int:
@@ -181,7 +180,7 @@ def _text(length_bytes: int, least: int, *, is_flexible: bool) -> Walk:
 
 
 def _array(one: Walk | None, size: int, least: int, *, is_flexible: bool) -> Walk:
-    """Elements of a fixed `size`, or each behind `one`."""
+    """Elements of a fixed `size`, or each walked over by `one`."""
 
     def walk(frame: memoryview, offset: int, budget: Budget) -> int:
         if is_flexible:
@@ -207,7 +206,7 @@ def _array(one: Walk | None, size: int, least: int, *, is_flexible: bool) -> Wal
 
 
 def _nullable(one: Walk) -> Walk:
-    """An entity behind a byte that says whether it is there (KIP-893)."""
+    """An entity behind a byte that says whether it is null (KIP-893)."""
 
     def walk(frame: memoryview, offset: int, budget: Budget) -> int:
         end = _within(frame, offset + 1)
@@ -217,7 +216,7 @@ def _nullable(one: Walk) -> Walk:
 
 
 def _tags(known: dict[int, Walk]) -> Walk:
-    """Tagged fields: those that are known are walked over, too, since kio reads them."""
+    """Tagged fields: known ones are walked over, too, since kio decodes them."""
 
     def walk(frame: memoryview, offset: int, budget: Budget) -> int:
         if offset < len(frame) and not frame[offset]:
@@ -236,7 +235,7 @@ def _tags(known: dict[int, Walk]) -> Walk:
             one = known.get(tag)
             if one is not None:
                 if one(frame, offset, budget) > end:
-                    raise InvalidRequestError(f"tagged field {tag} is longer than it says")
+                    raise InvalidRequestError(f"tagged field {tag} is longer than its size")
                 kept.append((tag, _patched(frame, offset, end, budget.patches[outside:])))
             offset = end
         if len(kept) < count or len(budget.patches) > outside:
@@ -249,7 +248,7 @@ def _tags(known: dict[int, Walk]) -> Walk:
 
 
 def _patched(frame: memoryview, start: int, end: int, patches: Sequence[Patch]) -> bytes:
-    """A piece of a frame, with the patches that lie in it."""
+    """A piece of a frame with its patches applied."""
     parts: list[Buffer] = []
     for patch in patches:
         if start <= patch.start < end:
@@ -259,7 +258,7 @@ def _patched(frame: memoryview, start: int, end: int, patches: Sequence[Patch]) 
 
 
 def unsigned(value: int) -> bytes:
-    """What `varint` reads."""
+    """Encodes an unsigned varint."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -269,14 +268,14 @@ def unsigned(value: int) -> bytes:
 
 
 def no_tags(frame: memoryview, offset: int) -> int:
-    """Where tagged fields end that nobody knows. Errors: InvalidRequestError."""
+    """The end of tagged fields that are all unknown. Errors: InvalidRequestError."""
     if offset < len(frame) and not frame[offset]:
         return offset + 1
     return _UNKNOWN_TAGS(frame, offset, Budget(0))
 
 
 def varint(frame: memoryview, offset: int) -> tuple[int, int]:
-    """A number of up to five bytes, and where it ends. Errors: InvalidRequestError."""
+    """An unsigned varint of up to five bytes, and its end. Errors: InvalidRequestError."""
     value = 0
     for shift in range(0, 35, 7):
         if offset >= len(frame):
@@ -286,12 +285,12 @@ def varint(frame: memoryview, offset: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, offset
-    raise InvalidRequestError("a number of more than five bytes, or one that ends behind its frame")
+    raise InvalidRequestError("invalid varint, or one that exceeds its frame")
 
 
 def _within(frame: memoryview, offset: int) -> int:
     if offset > len(frame):
-        raise InvalidRequestError("a request that ends behind its frame")
+        raise InvalidRequestError("the request is longer than its frame")
     return offset
 
 

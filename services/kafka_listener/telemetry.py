@@ -1,9 +1,9 @@
-"""Metrics that clients push (KIP-714): who is asked for which, and what they pushed. Pure.
+"""Client metrics (KIP-714): subscriptions of clients, and the metrics that they pushed. Pure.
 
-A client asks what it is to push, and gets the union of all subscriptions that match it, under an id that
-changes with them; it pushes under this id at the interval that it was told. A client that is gone, or silent
-for three intervals, is forgotten with its metrics.
-Source: Kafka ClientMetricsManager.java, ClientMetricsInstance.java.
+A client asks what to push and gets the union of all matching subscriptions, under an id that changes with
+them; it pushes under this id at the interval of the response. A client that disconnects, or is silent for
+three intervals, is dropped with its metrics. Source: Kafka ClientMetricsManager.java,
+ClientMetricsInstance.java.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
     Configs = Mapping[tuple[int, str], Mapping[str, str]]
 
-# Bound: clients that are known, those whose connection is not used longest go first. Source: as Kafka.
+# Bound: known clients; the least recently used are dropped first, as in Kafka.
 MAX_CLIENTS = 16_384
-# Bound: metrics that are kept of one client and of all; what is beyond is counted, and dropped.
+# Bound: metrics of one client and of all; more are counted and dropped.
 MAX_POINTS_PER_CLIENT, MAX_POINTS = 1_000, 100_000
-# Bound: clients, and metrics of all of them, that the status shows; the newest pushes first.
+# Bound: clients, and metrics of all of them, in the status; the newest pushes first.
 SHOWN_CLIENTS, SHOWN_POINTS = 50, 2_000
 MIN_EXPIRY_MS = 60_000
-# In the order in which they are preferred.
+# In order of preference.
 COMPRESSIONS = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
 RESERVED_IDS = frozenset((bytes(16), bytes(15) + b"\x01"))
 _ALL = "*"
@@ -52,7 +52,7 @@ _ASK_AGAIN = (UnknownSubscriptionIdError.code, UnsupportedCompressionTypeError.c
 
 
 class Client(NamedTuple):
-    """Who asks, as subscriptions may match it."""
+    """The attributes of a client that subscriptions match."""
 
     instance_id: bytes
     client_id: str
@@ -63,7 +63,7 @@ class Client(NamedTuple):
 
     @property
     def facts(self) -> dict[str, str]:
-        """By the names that `match` has for them."""
+        """By their names in `match`."""
         return {
             "client_instance_id": text_of_id(self.instance_id),
             "client_id": self.client_id,
@@ -74,8 +74,8 @@ class Client(NamedTuple):
         }
 
 
-class Subscribed(NamedTuple):
-    """What a client is to push."""
+class SubscribedMetrics(NamedTuple):
+    """The metrics that a client is to push."""
 
     subscription_id: int
     metrics: tuple[str, ...]
@@ -92,17 +92,17 @@ class _Subscription(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class _Known:
-    """A client, what it is to push and what it pushed."""
+class _ClientState:
+    """A client, its subscription, and the metrics that it pushed."""
 
     client: Client
     session: int
-    subscribed: Subscribed
-    version: int  # of the subscriptions that `subscribed` was made of
+    subscribed: SubscribedMetrics
+    version: int  # the configs that `subscribed` was derived from
     seen_ms: int
-    asked_ms: int | None = None  # when it was told, or pushed, last
+    asked_ms: int | None = None  # of the last request
     pushed_ms: int | None = None
-    is_told: bool = True  # and has not pushed since
+    is_told: bool = True  # no push since the last subscription
     last_error: int = 0
     is_terminating: bool = False
     points: dict[str, float] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class _Known:
         return self.seen_ms + max(MIN_EXPIRY_MS, 3 * self.subscribed.interval_ms)
 
     def may_get(self, now_ms: int) -> bool:
-        """Once in an interval, or after an error that asks for it."""
+        """Once per interval, and after an error that asks for it."""
         is_due = self.asked_ms is None or now_ms - self.asked_ms >= self.subscribed.interval_ms
         if is_due or self.last_error in (
             UnknownSubscriptionIdError.code,
@@ -126,7 +126,7 @@ class _Known:
         return False
 
     def may_push(self, now_ms: int) -> bool:
-        """Once in an interval; and at once after it was told what: clients spread their first pushes."""
+        """Once per interval, and at once after a new subscription: clients spread their first pushes."""
         if self.is_told or now_ms - (self.pushed_ms or 0) >= self.subscribed.interval_ms:
             self.asked_ms = self.pushed_ms = now_ms
             self.is_told = False
@@ -135,13 +135,13 @@ class _Known:
 
 
 class ClientTelemetry:
-    """All clients of one node that push their metrics, or ask whether they should.
+    """All clients of one node that push metrics or asked for a subscription.
 
     Invariant: `_points` is the number of points of all clients.
     """
 
     def __init__(self) -> None:
-        self._clients: dict[bytes, _Known] = {}  # the one that asked last comes last
+        self._clients: dict[bytes, _ClientState] = {}  # most recently used last
         self._by_session: dict[int, bytes] = {}
         self._configs: Configs = {}
         self._own: dict[tuple[int, str], Mapping[str, str]] = {}
@@ -157,21 +157,21 @@ class ClientTelemetry:
         """Whether a client has this id."""
         return instance_id in self._clients
 
-    def get(self, configs: Configs, client: Client, session: int, now_ms: int) -> Subscribed:
-        """What this client is to push. Errors: ThrottlingQuotaExceededError before its interval is over."""
+    def get(self, configs: Configs, client: Client, session: int, now_ms: int) -> SubscribedMetrics:
+        """The subscription of a client. Errors: ThrottlingQuotaExceededError before its interval is over."""
         known = self._client(configs, client, session, now_ms)
         if not known.may_get(now_ms):
             known.throttled += 1
-            raise ThrottlingQuotaExceededError("asked again before the push interval was over")
+            raise ThrottlingQuotaExceededError("GetTelemetrySubscriptions before the push interval was over")
         known.last_error = 0
         return known.subscribed
 
     def push(
         self, configs: Configs, client: Client, session: int, body: Any, max_bytes: int, now_ms: int
     ) -> None:
-        """Take what a client pushes; `body` is a PushTelemetry request. Errors: KafkaError."""
+        """Store the metrics of a client; `body` is a PushTelemetry request. Errors: KafkaError."""
         if client.instance_id in RESERVED_IDS:
-            raise InvalidRequestError("a client instance id that nobody may have")
+            raise InvalidRequestError("invalid client instance id")
         known = self._client(configs, client, session, now_ms)
         try:
             try:
@@ -186,18 +186,18 @@ class ClientTelemetry:
         known.last_error = 0
 
     def connection_gone(self, session: int) -> None:
-        """The clients that asked over it first are forgotten."""
+        """Drop the clients that were first seen on this connection."""
         instance_id = self._by_session.pop(session, None)
         if instance_id is not None:
             self._forget(instance_id)
 
     def expire(self, now_ms: int) -> None:
-        """Forget those that were silent for too long."""
+        """Drop clients that have been silent for too long."""
         for instance_id in [key for key, known in self._clients.items() if known.expires_ms <= now_ms]:
             self._forget(instance_id)
 
     def status(self) -> dict[str, Any]:
-        """JSON-able, under Kafka's names where it has some; `clients` the ones that pushed last."""
+        """JSON-able, under Kafka's names where it has some; `clients` are those that pushed last."""
         pushed = sorted(
             (known for known in self._clients.values() if known.pushed_ms is not None),
             key=lambda known: known.pushed_ms or 0,
@@ -225,20 +225,20 @@ class ClientTelemetry:
 
     # --- inside ------------------------------------------------------------------------------------------
 
-    def _client(self, configs: Configs, client: Client, session: int, now_ms: int) -> _Known:
+    def _client(self, configs: Configs, client: Client, session: int, now_ms: int) -> _ClientState:
         self._follow(configs)
         known = self._clients.pop(client.instance_id, None)
         if known is None:
             while len(self._clients) >= MAX_CLIENTS:
                 self._forget(next(iter(self._clients)))
-            known = _Known(client, session, self._subscribed(client), self._version, now_ms)
+            known = _ClientState(client, session, self._subscribed(client), self._version, now_ms)
         elif known.version != self._version:
             subscribed = self._subscribed(known.client)
             if subscribed != known.subscribed:  # it may ask, and push, at once
                 known.asked_ms, known.is_told = None, True
                 known.last_error, known.is_terminating = 0, False
             known.subscribed, known.version = subscribed, self._version
-        if known.session != session:  # it has connected again
+        if known.session != session:  # the client reconnected
             self._by_session.pop(known.session, None)
             known.session = session
         self._own_session(session, client.instance_id)
@@ -247,7 +247,7 @@ class ClientTelemetry:
         return known
 
     def _own_session(self, session: int, instance_id: bytes) -> None:
-        """One client for each connection; one that names many ids has the last."""
+        """One client per connection; a connection that uses several ids has the last."""
         before = self._by_session.get(session)
         if before is not None and before != instance_id:
             self._forget(before)
@@ -261,7 +261,7 @@ class ClientTelemetry:
                 del self._by_session[known.session]
 
     def _follow(self, configs: Configs) -> None:
-        """Work out the subscriptions anew, if they changed."""
+        """Update the subscriptions, if the configs changed."""
         if configs is self._configs:
             return
         self._configs = configs
@@ -270,30 +270,32 @@ class ClientTelemetry:
             self._own, self._version = own, self._version + 1
             self._subscriptions = [_subscription(own[key]) for key in sorted(own)]
 
-    def _subscribed(self, client: Client) -> Subscribed:
+    def _subscribed(self, client: Client) -> SubscribedMetrics:
         facts = client.facts
         wanted = [each for each in self._subscriptions if each.wants(facts)]
         metrics = {name for each in wanted for name in each.metrics}
         names = (_ALL,) if _ALL in metrics else tuple(sorted(metrics))
         interval_ms = min((each.interval_ms for each in wanted), default=DEFAULT_INTERVAL_MS)
         interval_ms = min(interval_ms, DEFAULT_INTERVAL_MS)
-        return Subscribed(subscription_id(names, interval_ms, client.instance_id), names, interval_ms)
+        return SubscribedMetrics(subscription_id(names, interval_ms, client.instance_id), names, interval_ms)
 
-    def _check(self, known: _Known, body: Any, max_bytes: int, now_ms: int) -> None:
+    def _check(self, known: _ClientState, body: Any, max_bytes: int, now_ms: int) -> None:
         if known.is_terminating:
-            raise InvalidRequestError("the client said before that it pushes for the last time")
+            raise InvalidRequestError("the client has sent its terminating push already")
         if not known.may_push(now_ms) and not body.terminating:
             known.throttled += 1
-            raise ThrottlingQuotaExceededError("pushed again before the push interval was over")
+            raise ThrottlingQuotaExceededError("PushTelemetry before the push interval was over")
         if body.subscription_id != known.subscribed.subscription_id:
             self._unknown_subscriptions += 1
-            raise UnknownSubscriptionIdError(f"subscription {body.subscription_id}")
+            raise UnknownSubscriptionIdError(f"unknown subscription id {body.subscription_id}")
         if body.compression_type not in (Compression.NONE, *COMPRESSIONS):
-            raise UnsupportedCompressionTypeError(f"compression codec {body.compression_type}")
+            raise UnsupportedCompressionTypeError(f"unsupported compression type {body.compression_type}")
         if len(body.metrics) > max_bytes:
-            raise TelemetryTooLargeError(f"{len(body.metrics)} bytes, telemetry.max.bytes is {max_bytes}")
+            raise TelemetryTooLargeError(
+                f"push of {len(body.metrics)} bytes, telemetry.max.bytes is {max_bytes}"
+            )
 
-    def _take(self, known: _Known, points: list[Point]) -> None:
+    def _take(self, known: _ClientState, points: list[Point]) -> None:
         known.pushes += 1
         for point in points:
             if point.name in known.points:
@@ -313,14 +315,14 @@ def read_points(compression: int, data: bytes, max_bytes: int) -> list[Point]:
     try:
         plain = decompress(compression, data, max_bytes)
     except InvalidRecordError:
-        raise TelemetryTooLargeError(f"grows to more than {max_bytes} bytes") from None
+        raise TelemetryTooLargeError(f"decompressed metrics exceed {max_bytes} bytes") from None
     except CorruptMessageError as error:
         raise InvalidRecordError(str(error)) from None
     return points_of(bytes(plain))
 
 
 def subscription_id(metrics: tuple[str, ...], interval_ms: int, instance_id: bytes) -> int:
-    """An id that is another one when what is to be pushed is another."""
+    """A hash of the subscription's contents."""
     crc = crc32c(f"[{', '.join(metrics)}]{interval_ms}".encode())
     high, low = (int.from_bytes(instance_id[at : at + 8], "big") for at in (0, 8))
     both = high ^ low
@@ -329,7 +331,7 @@ def subscription_id(metrics: tuple[str, ...], interval_ms: int, instance_id: byt
 
 
 def text_of_id(instance_id: bytes) -> str:
-    """As Kafka writes ids."""
+    """Base64 without padding, as Kafka writes ids."""
     return base64.urlsafe_b64encode(instance_id).decode().rstrip("=")
 
 

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions and PushTelemetry: clients push their metrics. Pure."""
+"""GetTelemetrySubscriptions and PushTelemetry. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .entities import id_of
 from .telemetry import COMPRESSIONS, RESERVED_IDS, Client
 
 if TYPE_CHECKING:
-    from .telemetry import Subscribed
+    from .telemetry import SubscribedMetrics
 
 
 def _subscriptions(call: Call) -> None:
@@ -18,13 +18,13 @@ def _subscriptions(call: Call) -> None:
     if instance_id == bytes(16):
         instance_id = _new_id(call)
     peer, plane = call.peer, call.plane
-    told = plane.telemetry.get(
+    subscribed = plane.telemetry.get(
         call.host.image.configs, _client(call, instance_id), peer.session, plane.now_ms()
     )
-    call.answer(_told(told, instance_id, call.host.config.now.telemetry_max_bytes))
+    call.answer(_subscribed(subscribed, instance_id, call.host.config.now.telemetry_max_bytes))
 
 
-def _told(subscribed: Subscribed, instance_id: bytes, max_bytes: int) -> dict[str, Any]:
+def _subscribed(subscribed: SubscribedMetrics, instance_id: bytes, max_bytes: int) -> dict[str, Any]:
     return {
         "error_code": 0,
         "client_instance_id": instance_id,

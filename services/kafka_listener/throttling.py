@@ -1,7 +1,7 @@
-"""What the listener does about quotas: answers say for how long their client is to wait, and go at once; then
-the connection is not read for as long. A fetch above its quota has no records. Pure: clocks are given.
+"""Client quotas on the Kafka listener. Pure.
 
-Source: Kafka KafkaApis.scala, ClientRequestQuotaManager.java; KIP-219.
+A response is sent at once and has the throttle time; the connection is muted for that time. A Fetch above its
+quota returns no records. Source: Kafka KafkaApis.scala, ClientRequestQuotaManager.java; KIP-219.
 """
 
 from __future__ import annotations
@@ -28,32 +28,33 @@ _PRODUCE = 0
 
 
 class Throttle:
-    """All clients of one listener under the quotas that the metadata has."""
+    """All clients of one listener, under the quotas of the metadata."""
 
     def __init__(self, host: GatewayHost, now_ms: Callable[[], int], clock_s: Callable[[], float]) -> None:
-        """`clock_s` measures how long the node is busy with a request."""
+        """`clock_s` measures the request time."""
         self._now_ms, self._clock_s = now_ms, clock_s
         self._node = host.quotas
         self.quotas = self._node.meters
 
     @property
     def active(self) -> Throttle | None:
-        """This, if anybody has any quota. Asked once for every request: no more than that is done without."""
+        """Self if there is any quota, else None. Read once per request: without quotas nothing more is
+        done."""
         return self if self._node.is_active else None
 
     # --- of every request --------------------------------------------------------------------------------
 
     def begin(self, call: Call) -> None:
-        """The node is busy with it from now on."""
+        """The handler of the call starts."""
         call.busy_since_s = self._clock_s() if self.quotas.has(REQUEST_PERCENTAGE) else None
 
     def end(self, call: Call) -> None:
-        """Its turn is over; what follows later is not counted."""
+        """The handler has returned; later work is not counted."""
         self._record_time(call)
         call.busy_since_s = None
 
     def settle(self, call: Call) -> None:
-        """It is about to be answered: how long its client is to wait is in `call.throttle_ms` then."""
+        """Before the response: set `call.throttle_ms`."""
         wait_ms = self._record_time(call)
         if call.api.key == _PRODUCE:
             wait_ms = max(wait_ms, self._record(PRODUCER_RATE, call.peer, _written(call)))
@@ -68,17 +69,17 @@ class Throttle:
 
     # --- of fetches --------------------------------------------------------------------------------------
 
-    def room(self, call: Call, max_bytes: int) -> int:
-        """How many bytes a fetch may have: more could never be given to it."""
+    def fetch_bytes(self, call: Call, max_bytes: int) -> int:
+        """The bytes that a fetch may return: more would exceed all windows."""
         held = self._held(CONSUMER_RATE, call.peer)
         return max_bytes if held is None else min(max_bytes, self._most(held))
 
     def _most(self, held: Held) -> int:
         return max(int(largest(held, self._windows)), 1)
 
-    def holds_back(self, call: Call, size: int) -> bool:
-        """Whether so many bytes of records are not to be given, but that the client is to wait for them. One
-        batch may be more than all windows hold: it is given to who had nothing in them."""
+    def throttles_fetch(self, call: Call, size: int) -> bool:
+        """Whether `size` bytes of records are over the quota and not returned. A batch that is larger than
+        all windows is returned when the windows are empty."""
         held = self._held(CONSUMER_RATE, call.peer)
         wait_ms = self._record_time(call)
         if held is not None:
@@ -93,8 +94,8 @@ class Throttle:
 
     # --- of changes of the metadata ----------------------------------------------------------------------
 
-    def heard(self, call: Call, wait_ms: int) -> None:
-        """The controller, who measures those, wants the client to wait."""
+    def note_controller(self, call: Call, wait_ms: int) -> None:
+        """Take over the throttle time of the controller, which enforces quotas of mutations."""
         if wait_ms:
             self._count(MUTATION_RATE)
         call.throttle_ms = max(call.throttle_ms, wait_ms)
@@ -102,7 +103,7 @@ class Throttle:
     # --- of connections ----------------------------------------------------------------------------------
 
     def of_connection(self, address: str) -> int:
-        """How many ms a new connection from there is kept waiting before it is ended; 0 to let it in."""
+        """How many ms a new connection from `address` is muted before it is closed; 0 to accept it."""
         held = None if self.active is None else self.quotas.of_address(address)
         if held is None:
             return 0
@@ -116,11 +117,11 @@ class Throttle:
     # --- inside ------------------------------------------------------------------------------------------
 
     def expire(self) -> None:
-        """Forget who has not been here for long."""
+        """Drop clients that have not been seen for long."""
         self.quotas.expire(self._now_ms())
 
     def status(self) -> dict[str, Any]:
-        """JSON-able: how often each kind of quota made somebody wait."""
+        """JSON-able: how often each kind of quota throttled a client."""
         return self._node.status()
 
     @property
@@ -138,6 +139,6 @@ class Throttle:
 
 
 def _written(call: Call) -> int:
-    """Bytes of the batches of a Produce."""
+    """The bytes of the batches of a Produce."""
     data = call.body.topic_data if call.body is not None else ()
     return sum(len(part.records or b"") for topic in data for part in topic.partition_data)

@@ -1,6 +1,6 @@
-"""Topics and configs: made, grown, deleted, changed and described. Pure.
+"""Topics, records and configs. Pure.
 
-What the controller decides any node passes on to it; that is the node's matter, not the client's.
+The node forwards requests to the active controller.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ...storage_node.configs.config_answers import configs_of_unmade
 from .calls import Call, KafkaApi
 from .entities import id_of, ms_of
 from .plain import each, fields, message
-from .records import Asked, failed_topics
+from .records import RequestedPartitions, failed_topics
 from .topics import endpoint_of
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 _CONFIGS_OF_NEW = 5  # CreateTopics: from this version on
 _BY_ID = 6  # DeleteTopics: from this version on topics have names or ids
 
-# The first versions whose clients may be refused for a quota of changes.
+# The first versions that know THROTTLING_QUOTA_EXCEEDED.
 _STRICT_CREATE, _STRICT_GROW, _STRICT_DELETE = 6, 3, 5
 _SET, _DELETE = 0, 1  # operations on a config
 _NODE_RESOURCES = (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE)
 _CLUSTER_SOURCE = 3  # a dynamic cluster-wide default
-# Which source of a config is the resource itself, of those that are not nodes.
+# The config source of a resource itself, for resources that are not nodes.
 _OWN_SOURCE = {TOPIC_RESOURCE: 1, CLIENT_METRICS_RESOURCE: 7, GROUP_RESOURCE: 8}
 
 
@@ -62,24 +62,24 @@ def _create_topics(call: Call) -> None:
         for topic in call.body.topics
     )
     request = m.CreateTopicsRequest(
-        specs, ms_of(call.body.timeout), call.body.validate_only, *_asking(call, _STRICT_CREATE)
+        specs, ms_of(call.body.timeout), call.body.validate_only, *_quota_fields(call, _STRICT_CREATE)
     )
 
     def done(response: m.CreateTopicsResponse) -> None:
-        call.plane.throttle.heard(call, response.throttle_ms)
+        call.plane.throttle.note_controller(call, response.throttle_ms)
         _topics_created(call, request, response)
 
     call.ask(registry.CREATE_TOPICS, request, done)
 
 
-def _asking(call: Call, strict_since: int) -> tuple[str, str, bool]:
-    """Who asks, for quotas. Versions before `strict_since` do not know that they may have asked for too much
-    in a short time (KIP-599): they are made to wait only."""
+def _quota_fields(call: Call, strict_since: int) -> tuple[str, str, bool]:
+    """The client of a request, for quotas. Versions before `strict_since` do not know
+    THROTTLING_QUOTA_EXCEEDED (KIP-599): they only get a throttle time."""
     return call.peer.principal.name, call.peer.client_id, call.version < strict_since
 
 
 def _topics_created(call: Call, asked: m.CreateTopicsRequest, response: m.CreateTopicsResponse) -> None:
-    """Newer clients want to hear the configs of what was made, or would be; Kafka's own fail without."""
+    """Newer versions return the configs of the new topics; Kafka's own client fails without."""
     made = [topic.name for topic in response.topics if not topic.error_code]
     if not made or call.version < _CONFIGS_OF_NEW:
         _answer_created(call, response.topics, {})
@@ -104,7 +104,7 @@ def _topics_created(call: Call, asked: m.CreateTopicsRequest, response: m.Create
 def _answer_created(
     call: Call, topics: Sequence[m.CreatedTopic], configs: Mapping[str, m.DescribedConfigs]
 ) -> None:
-    once = {topic.name: topic for topic in topics}.values()  # a name that comes twice is told once
+    once = {topic.name: topic for topic in topics}.values()  # a name that is repeated is described once
     call.answer({"topics": [_created(topic, configs.get(topic.name)) for topic in once]})
 
 
@@ -123,10 +123,10 @@ def _create_topics_failed(call: Call, code: int, text: str) -> dict[str, Any]:
 def _delete_topics(call: Call) -> None:
     rows = _to_delete(call)
     names = tuple(name for name, _, code in rows if not code and name is not None)
-    request = m.DeleteTopicsRequest(names, ms_of(call.body.timeout), *_asking(call, _STRICT_DELETE))
+    request = m.DeleteTopicsRequest(names, ms_of(call.body.timeout), *_quota_fields(call, _STRICT_DELETE))
 
     def done(response: m.DeleteTopicsResponse) -> None:
-        call.plane.throttle.heard(call, response.throttle_ms)
+        call.plane.throttle.note_controller(call, response.throttle_ms)
         results = {result.name: result for result in response.results}
         call.answer({"responses": [_deleted(row, results) for row in rows]})
 
@@ -145,7 +145,7 @@ def _to_delete(call: Call) -> list[_Row]:
     for topic in call.body.topics:
         topic_id = id_of(topic.topic_id)
         if (topic.name is None) == (topic.topic_id is None):
-            raise InvalidRequestError("a topic is named by its name or by its id")
+            raise InvalidRequestError("a topic needs a name or an id, not both")
         name = topic.name or call.host.image.topic_names.get(topic_id)
         if name is not None and name in topics:
             topic_id = topics[name].topic_id
@@ -155,8 +155,8 @@ def _to_delete(call: Call) -> list[_Row]:
 
 def _deleted(row: _Row, results: dict[str, m.ItemError]) -> dict[str, Any]:
     name, topic_id, code = row
-    told: dict[str, Any] = {"name": name, "topic_id": topic_id, "error_code": code, "error_message": None}
-    return told | fields(results[name]) if name is not None and not code else told
+    reply: dict[str, Any] = {"name": name, "topic_id": topic_id, "error_code": code, "error_message": None}
+    return reply | fields(results[name]) if name is not None and not code else reply
 
 
 def _delete_topics_failed(call: Call, code: int, _text: str) -> dict[str, Any]:
@@ -182,11 +182,11 @@ def _create_partitions(call: Call) -> None:
 
     growths = tuple(growth(topic) for topic in body.topics)
     request = m.CreatePartitionsRequest(
-        growths, ms_of(body.timeout), body.validate_only, *_asking(call, _STRICT_GROW)
+        growths, ms_of(body.timeout), body.validate_only, *_quota_fields(call, _STRICT_GROW)
     )
 
     def done(response: m.CreatePartitionsResponse) -> None:
-        call.plane.throttle.heard(call, response.throttle_ms)
+        call.plane.throttle.note_controller(call, response.throttle_ms)
         call.answer({"results": each(response.results)})
 
     call.ask(registry.CREATE_PARTITIONS, request, done)
@@ -197,7 +197,7 @@ def _create_partitions_failed(call: Call, code: int, text: str) -> dict[str, Any
 
 
 def _delete_records(call: Call) -> None:
-    asked = Asked(call)
+    asked = RequestedPartitions(call)
 
     def entry(topic_id: bytes, partition: Any) -> DeleteRecordsPartition:
         return DeleteRecordsPartition(topic_id, partition.partition_index, partition.offset)
@@ -248,7 +248,7 @@ def _configs(call: Call, response: m.DescribeConfigsResponse) -> None:
 
 
 def _described(asked: Any, result: m.DescribedConfigs) -> dict[str, Any]:
-    """Of the cluster-wide defaults Kafka describes only the keys that are set, each with that one synonym."""
+    """Cluster-wide defaults are described as in Kafka: only the keys that are set, each with one synonym."""
     wanted = asked.configuration_keys
     no_doc = "" if asked.resource_type == BROKER_LOGGER_RESOURCE else None
     levels = (_CLUSTER_SOURCE,) if (asked.resource_type, asked.resource_name) == CLUSTER_DEFAULT else None
@@ -298,7 +298,7 @@ def _alter_configs(call: Call) -> None:
 
 
 def _replace_configs(call: Call) -> None:
-    """The older way to change configs: what is not named goes back to its default."""
+    """AlterConfigs: keys that are not named are reset to their defaults."""
     described = m.DescribeConfigsRequest(_resources(call.body.resources))
     call.ask(registry.DESCRIBE_CONFIGS, described, partial(_replace, call))
 
@@ -336,8 +336,8 @@ def _alter_configs_failed(call: Call, code: int, text: str) -> dict[str, Any]:
 
 
 def _list_resources(call: Call) -> None:
-    """Version 0 is KIP-714's ListClientMetricsResources. Nodes and their loggers are listed if they have the
-    listener that the client uses."""
+    """Version 0 is ListClientMetricsResources of KIP-714. Nodes and their loggers are listed if they have the
+    client's listener."""
     types = tuple(call.body.resource_types) if call.version else (CLIENT_METRICS_RESOURCE,)
     brokers = call.host.image.brokers
     nodes = {str(node) for node in brokers if endpoint_of(brokers[node], call.peer.listener) is not None}

@@ -1,4 +1,4 @@
-"""Topics by the names and ids that requests give them. Pure."""
+"""Topics by the names and ids of requests. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ NO_TOPIC_ID = bytes(16)
 
 
 class NamedTopics:
-    """The topics of one request, whose entries name them as their version does: by name, or by id."""
+    """The topics of one request, whose version names them by name or by id."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
 
     def find(self, entry: Any, name_field: str = "name") -> tuple[bytes, dict[str, Any], int]:
-        """The id, empty for a topic that does not exist; what the answer names it by; the error code for one
-        that is not known, 0 for one that is."""
+        """The id, empty for an unknown topic; the fields that name it in the response; the error code, 0 for
+        a known topic."""
         if hasattr(entry, "topic_id"):
             topic_id = id_of(entry.topic_id)
             code = 0 if topic_id in self._image.topic_names else UnknownTopicIdError.code
@@ -34,7 +34,7 @@ class NamedTopics:
 
 
 def endpoint_of(broker: BrokerRegistration, listener: str) -> tuple[str, int] | None:
-    """Where clients of a listener reach a node; None if it does not have that listener."""
+    """The address of a node for clients of a listener; None if the node does not have that listener."""
     for each in broker.listeners:
         if each.name == listener:
             return each.host, each.port
@@ -42,7 +42,7 @@ def endpoint_of(broker: BrokerRegistration, listener: str) -> tuple[str, int] | 
 
 
 def endpoints(image: MetadataImage, listener: str, node_ids: set[int]) -> list[dict[str, Any]]:
-    """Some nodes as answers name them, as far as they are known."""
+    """The nodes that are known, as responses have them."""
     found = []
     for node_id in sorted(node_ids):
         broker = image.brokers.get(node_id)

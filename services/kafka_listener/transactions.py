@@ -10,7 +10,7 @@ from ...protocol.messages import transactions as m
 from ...protocol.messages.groups import PartitionResult, TopicNamePartitions
 from ...protocol.model import CONSUMER_OFFSETS, TRANSACTION_STATE
 from .calls import Call, KafkaApi, error_alone
-from .coordinating import Many, ask_many, ask_one
+from .coordinating import SplitRequest, ask_many, ask_one
 from .offsets import commit_failed, committed
 from .plain import by_topic, each, fields, message
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 # From these versions on.
 _BATCHED = 4  # AddPartitionsToTxn: several transactions
 _ENDS_BUMP = 5  # EndTxn and TxnOffsetCommit: transactions by KIP-890
-# A prepared transaction is open, and no timeout ends it: what Kafka's clients know of it, as by KIP-939.
+# A prepared transaction is open and has no timeout: reported to Kafka clients as in KIP-939.
 _PREPARED, _ONGOING = "Prepared", "Ongoing"
 _NO_TIMEOUT_MS = 2**31 - 1
 
 
 def _ask_coordinator(call: Call, api: Api, request: Any) -> None:
-    """Ask that of the request's transactional id; its answer has the fields of Kafka's."""
+    """Send the request to the coordinator of its transactional id; the response has Kafka's fields."""
 
     def done(answer: Any) -> None:
         call.answer(fields(answer))
@@ -61,7 +61,7 @@ def _end(call: Call) -> None:
 
 
 def _add_partitions(call: Call) -> None:
-    many = Many(
+    many = SplitRequest(
         TRANSACTION_STATE,
         registry.ADD_PARTITIONS_TO_TXN,
         lambda some: m.AddPartitionsToTxnRequest(tuple(some)),
@@ -96,14 +96,14 @@ def _named(topics: Sequence[Any], numbers: str = "partitions") -> tuple[TopicNam
 def _added(
     call: Call, items: Sequence[m.TransactionPartitions], answers: Sequence[m.AddedPartitions]
 ) -> dict[str, Any]:
-    told = []
+    reply = []
     for item, answer in zip(items, answers, strict=True):
         results = answer.results or _all_failed(item.topics, answer.error_code)
         topics = by_topic(results, "results_by_partition", error_code="partition_error_code")
-        told.append({"transactional_id": item.transactional_id, "topic_results": topics})
+        reply.append({"transactional_id": item.transactional_id, "topic_results": topics})
     if call.version < _BATCHED:
-        return {"results_by_topic_v3_and_below": told[0]["topic_results"]}
-    return {"error_code": 0, "results_by_transaction": told}
+        return {"results_by_topic_v3_and_below": reply[0]["topic_results"]}
+    return {"error_code": 0, "results_by_transaction": reply}
 
 
 def _all_failed(topics: Sequence[TopicNamePartitions], code: int) -> list[PartitionResult]:
@@ -136,14 +136,14 @@ def _commit_offsets(call: Call) -> None:
 
 
 def _describe(call: Call) -> None:
-    many = Many(
+    many = SplitRequest(
         TRANSACTION_STATE,
         registry.DESCRIBE_TRANSACTIONS,
         lambda some: m.DescribeTransactionsRequest(tuple(some)),
         lambda response: response.transactions,
         lambda item, code, text: m.DescribedTransaction(code, item, error_detail=text),
     )
-    # Bound: as of groups, one that is named twice is told of once
+    # Bound: an id that is named twice is described once
     named = [(each, each) for each in dict.fromkeys(call.body.transactional_ids)]
 
     def done(answers: list[m.DescribedTransaction]) -> None:
@@ -153,17 +153,18 @@ def _describe(call: Call) -> None:
 
 
 def _state(described: m.DescribedTransaction) -> dict[str, Any]:
-    told = fields(
+    reply = fields(
         described,
         state="transaction_state",
         timeout_ms="transaction_timeout",
         start_ms="transaction_start_time",
     )
     if described.state == _PREPARED:
-        told |= {"transaction_state": _ONGOING, "transaction_timeout": _NO_TIMEOUT_MS}
-    if described.error_code:  # of what is not known nothing is told, not even that there is none
-        told |= {"transaction_timeout": 0, "transaction_start_time": 0, "producer_id": 0, "producer_epoch": 0}
-    return told | {"topics": each(described.topics)}
+        reply |= {"transaction_state": _ONGOING, "transaction_timeout": _NO_TIMEOUT_MS}
+    if described.error_code:  # an unknown producer has no entry
+        no_producer = {"producer_id": 0, "producer_epoch": 0}
+        reply |= {"transaction_timeout": 0, "transaction_start_time": 0, **no_producer}
+    return reply | {"topics": each(described.topics)}
 
 
 def _describe_failed(call: Call, code: int, text: str) -> dict[str, Any]:
@@ -174,8 +175,8 @@ def _describe_failed(call: Call, code: int, text: str) -> dict[str, Any]:
 
 
 def _list(call: Call) -> None:
-    """The transactional ids of this node alone: clients ask all nodes. Who asks for what is ongoing hears of
-    what is prepared, too; for that alone, of that alone."""
+    """The transactional ids of this node alone: clients ask all nodes. Prepared transactions are listed as
+    ongoing, and alone if the filter names their state."""
     body = call.body
     states = tuple(body.state_filters)
     request = m.ListTransactionsRequest(
@@ -198,8 +199,8 @@ def _list(call: Call) -> None:
 
 
 def _listed(listed: m.ListedTransaction) -> dict[str, Any]:
-    told = fields(listed, state="transaction_state")
-    return told | {"transaction_state": _ONGOING} if listed.state == _PREPARED else told
+    reply = fields(listed, state="transaction_state")
+    return reply | {"transaction_state": _ONGOING} if listed.state == _PREPARED else reply
 
 
 def _list_failed(_call: Call, code: int, _text: str) -> dict[str, Any]:
@@ -231,7 +232,7 @@ def _producers_failed(call: Call, code: int, text: str) -> dict[str, Any]:
 
 
 def _write_markers(call: Call) -> None:
-    """From an admin that aborts a transaction whose coordinator has forgotten it."""
+    """Sent by an admin client that aborts a transaction unknown to its coordinator."""
     markers = tuple(
         message(
             m.TransactionMarker,

@@ -6,11 +6,11 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from headrace.services.kafka_listener.calls import Call, KafkaApi, KafkaPeer
-from headrace.services.kafka_listener.encoded import EncodedAnswers
+from headrace.services.kafka_listener.encoded import EncodedResponses
 from headrace.services.kafka_listener.entities import layout
 from headrace.services.kafka_listener.fetch_sessions import FetchSessions
 from headrace.services.kafka_listener.framing import read_header
-from headrace.services.kafka_listener.ready import ReadyAnswers
+from headrace.services.kafka_listener.ready import ReadyResponses
 from headrace.services.kafka_listener.served import SERVED
 from headrace.services.kafka_listener.skimming import no_tags
 from headrace.services.kafka_listener.telemetry import ClientTelemetry
@@ -39,8 +39,8 @@ class FakePlane:
         self.image = small_image() if image is None else image
         self.node_id = NODE
         self.quotas = NodeQuotas(lambda: self.config.now, lambda: self.image)
-        self.encoded = EncodedAnswers()
-        self.ready = ReadyAnswers()
+        self.encoded = EncodedResponses()
+        self.ready = ReadyResponses()
         numbers = itertools.count(1)
         self.fetch_sessions = FetchSessions(lambda: 2, lambda: next(numbers))
         self.telemetry = ClientTelemetry()
@@ -75,7 +75,7 @@ class FakePlane:
     def finished(self, _call: Call, buffers: Sequence[Any]) -> None:
         self.sent.append(b"".join(map(bytes, buffers)))
 
-    def hung_up(self, _call: Call) -> None:
+    def close_for(self, _call: Call) -> None:
         self.is_hung_up = True
 
     def broken(self, _call: Call, error: Exception) -> None:

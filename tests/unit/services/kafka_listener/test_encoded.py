@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.services.kafka_listener.encoded import MAX_ANSWERS, EncodedAnswers
+from headrace.services.kafka_listener.encoded import MAX_ANSWERS, EncodedResponses
 
 
 def test_a_body_is_encoded_once_per_key() -> None:
@@ -13,7 +13,7 @@ def test_a_body_is_encoded_once_per_key() -> None:
         made.append(key)
         return bytes([key]) * 20
 
-    answers = EncodedAnswers(max_bytes=100)
+    answers = EncodedResponses(max_bytes=100)
     for key in (1, 2, 1, 3, 4, 5, 1):
         assert answers.get(key, lambda key=key: body(key)) == bytes([key]) * 20
     assert made == [1, 2, 3, 4, 5]
@@ -25,7 +25,7 @@ def test_a_body_is_encoded_once_per_key() -> None:
 
 def test_encoded_responses_are_bounded() -> None:
     """By the size of one and the size of all; small ones count at least the size of their keys."""
-    answers = EncodedAnswers(max_bytes=100)
+    answers = EncodedResponses(max_bytes=100)
     assert answers.get("large", lambda: bytes(26)) == bytes(26)
     assert answers.get("large", lambda: bytes(27)) == bytes(27)
     for key in range(MAX_ANSWERS + 1):

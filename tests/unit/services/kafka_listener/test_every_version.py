@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from headrace.protocol.errors import InvalidRequestError
 from headrace.protocol.metadata.image import MetadataImage
-from headrace.services.kafka_listener.codes import told_instead
+from headrace.services.kafka_listener.codes import substitutes
 from headrace.services.kafka_listener.entities import Records, layout
 from headrace.services.kafka_listener.framing import read_header
 from headrace.services.kafka_listener.served import SERVED
@@ -75,7 +75,7 @@ def check_error(api: KafkaApi, version: int) -> None:
     correlation_id, answer = answer_of(api.key, version, sent[4:])
     assert correlation_id == 7
     if hasattr(answer, "error_code") or api.name not in ("Metadata", "DescribeLogDirs"):  # no place for it
-        assert told_instead(api.key, version).get(89, 89) in codes(answer)
+        assert substitutes(api.key, version).get(89, 89) in codes(answer)
 
 
 @every_api

@@ -44,7 +44,7 @@ def test_frames_are_read_in_any_pieces(frames: list[bytes], pieces: list[int]) -
     one, other = FrameReader(shared, 1_000), FrameReader(shared, 1_000)
     assert feed(other, framed(b"x" * 50)[:30], [30]) == []
     assert feed(one, framed(*frames), pieces) == frames
-    assert not one.is_within
+    assert not one.is_partial
     assert feed(other, framed(b"x" * 50)[30:], [7]) == [b"x" * 50]
 
 

@@ -18,7 +18,7 @@ from headrace.protocol.messages.data import (
 )
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import Compression
-from headrace.services.kafka_listener.codes import told_instead
+from headrace.services.kafka_listener.codes import substitutes
 from headrace.services.kafka_listener.entities import MS, layout
 from kafka_calls import FakePlane
 from kafka_listener_rig import TOPIC, TOPIC_ID, small_image
@@ -184,9 +184,9 @@ def test_list_offsets_by_timestamp(asked_time: int, time: int, offset: int) -> N
 
 def test_older_versions_get_error_codes_they_know() -> None:
     """Anywhere in the response."""
-    assert told_instead(2, 4) == {78: 5}
-    assert told_instead(2, 5) == {}
-    assert told_instead(28, 5) == {90: 47}  # Kafka has no other word for it there
+    assert substitutes(2, 4) == {78: 5}
+    assert substitutes(2, 5) == {}
+    assert substitutes(28, 5) == {90: 47}  # Kafka has no other word for it there
     answer = {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "error_code": 78}]}]}
     for version, code in ((4, 5), (5, 78)):
         frame = b"".join(map(bytes, layout(2, version).encode(1, answer)))

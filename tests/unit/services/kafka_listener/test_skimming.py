@@ -112,7 +112,7 @@ def test_strings_are_bounded() -> None:
         if size < 2**15:
             assert layout(3, 9).skim(body, 0).elements == 1
         else:
-            with pytest.raises(InvalidRequestError, match="a text of 32768 bytes"):
+            with pytest.raises(InvalidRequestError, match="string of 32768 bytes"):
                 layout(3, 9).skim(body, 0)
 
 

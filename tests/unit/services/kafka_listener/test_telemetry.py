@@ -130,7 +130,7 @@ def test_nobody_asks_or_pushes_before_the_interval_is_over(rig: Rig) -> None:
     rig.push(payload(a=2))
     rig.push(payload(a=3), terminating=True)
     assert rig.shown["metrics"] == {'a{topic="t"}': 3.0}
-    with pytest.raises(e.InvalidRequestError, match="last time"):
+    with pytest.raises(e.InvalidRequestError, match="terminating push"):
         rig.push()
 
 
