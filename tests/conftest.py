@@ -14,6 +14,7 @@ import pytest
 
 if TYPE_CHECKING:
     from _pytest.nodes import Collector
+    from command_line import CommandLine
 
 ROOT = Path(__file__).parent.parent
 
@@ -54,6 +55,14 @@ class _RootIsNoTestPackage:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collect_directory(self, path: Path, parent: Collector) -> Collector | None:
         return pytest.Dir.from_parent(parent, path=path) if path == ROOT else None
+
+
+@pytest.fixture
+def command_line(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    """Runs `headrace` command lines in this process."""
+    from command_line import CommandLine  # tests of Spark have no services
+
+    return CommandLine(capfdbinary, monkeypatch)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -9,13 +9,12 @@ What is read or written is in the page cache until `evict` or `drop_cached`; dir
 
 from __future__ import annotations
 
-import copy
 import errno
 import functools
 import os
 import random
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headrace.protocol.errors import KafkaStorageError
 from headrace.runtime.files.file_layer import (
@@ -50,7 +49,7 @@ class _Inode:
     )  # (write | truncate, position or size)
     cold: set[int] = field(default_factory=set)  # numbers of the pages that are not cached
 
-    def __deepcopy__(self, _memo: dict[int, Any]) -> _Inode:
+    def copied(self, _copies: _Copies) -> _Inode:
         return _Inode(self.data[:], self.durable, self.pending[:], set(self.cold))
 
     def is_cached(self, position: int, size: int) -> bool:
@@ -108,12 +107,20 @@ class _Folder:
     durable: dict[str, _Inode | _Folder] = field(default_factory=dict)
     pending: list[tuple[str | None, str | None, _Inode | _Folder | None]] = field(default_factory=list)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Folder:
-        def of(names: dict[str, _Inode | _Folder]) -> dict[str, _Inode | _Folder]:
-            return {name: copy.deepcopy(node, memo) for name, node in names.items()}
+    def copied(self, copies: _Copies) -> _Folder:
+        """A copy in which a node that has several names is one node again."""
 
-        changes = [(gone, come, copy.deepcopy(node, memo)) for gone, come, node in self.pending]
-        return _Folder(of(self.names), of(self.durable), changes)
+        def of(node: _Inode | _Folder) -> _Inode | _Folder:
+            copy = copies.get(node)
+            if copy is None:
+                copy = copies[node] = node.copied(copies)
+            return copy
+
+        return _Folder(
+            {name: of(node) for name, node in self.names.items()},
+            {name: of(node) for name, node in self.durable.items()},
+            [(gone, come, node and of(node)) for gone, come, node in self.pending],
+        )
 
     def change(self, gone: str | None, come: str | None, node: _Inode | _Folder | None) -> None:
         """Atomically take away one name and set another."""
@@ -324,7 +331,7 @@ class FakeFiles:
     def restart(self) -> FakeFiles:
         """The file system as the next process finds it after this one died: nothing written is lost."""
         after = FakeFiles(capacity_bytes=self.capacity_bytes)
-        after._root = copy.deepcopy(self._root)
+        after._root = self._root.copied({})
         return after
 
     def power_loss(self, mode: str | int) -> FakeFiles:
@@ -442,13 +449,15 @@ class FakeFiles:
             raise Crash(f"before {operation} {path}")
         if self.error_at is not None and number == self.error_at[0]:
             _fail(operation, path, self.error_at[1])
-        self._inject(operation, path)
+        if self._faults:
+            self._inject(operation, path)
         return None
 
     def _read_fault(self, operation: str, path: str) -> None:
         if self.is_dead:
             raise Crash(f"{operation} {path} by a dead process")
-        self._inject(operation, path)
+        if self._faults:
+            self._inject(operation, path)
 
     def _inject(self, operation: str, path: str) -> None:
         for number, (wanted, part, error, after) in enumerate(self._faults):
@@ -489,7 +498,15 @@ class FakeFiles:
 
     def _parent(self, path: str) -> tuple[_Folder, str]:
         *above, name = _parts(path)
-        return self._folder("/".join(above)), name
+        node: _Inode | _Folder | None = self._root
+        for part in above:
+            node = node.names.get(part) if isinstance(node, _Folder) else None
+        if not isinstance(node, _Folder):
+            _fail("list", "/".join(above), errno.ENOENT)
+        return node, name
+
+
+_Copies = dict[_Inode | _Folder, _Inode | _Folder]  # of nodes, by identity
 
 
 @functools.lru_cache(4096)

@@ -15,13 +15,14 @@ import pytest
 from headrace import TopicPartition
 from headrace.clients.admin.admin_types import NewTopic
 from headrace.services.bench.topics import DEFAULT_PARTITIONS, TEMPORARY_PREFIX
-from headrace.services.cli.main import run
 from headrace.services.local_io import LocalCluster, local
 from waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from command_line import CommandLine
 
 
 @pytest.fixture(scope="module")
@@ -31,16 +32,13 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def bench(
-    cluster: LocalCluster, capfdbinary: pytest.CaptureFixture[bytes]
-) -> Callable[..., tuple[int, dict[str, Any], str]]:
+def bench(cluster: LocalCluster, shell: CommandLine) -> Callable[..., tuple[int, dict[str, Any], str]]:
     """Runs a benchmark: (exit code, the one JSON object, standard error). Leaves no temporary topic."""
 
     def bench(command: str, *more: str) -> tuple[int, dict[str, Any], str]:
-        code = run(["-b", cluster.bootstrap, "bench", *command.split(), *more, "-o", "json"])
-        out, err = capfdbinary.readouterr()
+        code, out, err = shell("bench", *command.split(), *more, "-o", "json")
         assert not temporary_topics(cluster)
-        return code, json.loads(out) if out else {}, without_progress(err.decode())
+        return code, json.loads(out) if out else {}, without_progress(err)
 
     return bench
 
@@ -243,10 +241,10 @@ def test_mixed(bench: Any, topic: str, start: str) -> None:
     assert report["records_per_s"] == report["produce"]["records_per_s"]
 
 
-def test_text_goes_to_standard_output_alone(cluster: LocalCluster, capfd: pytest.CaptureFixture[str]) -> None:
+def test_text_goes_to_standard_output_alone(shell: CommandLine) -> None:
     """Without -o: figures for people."""
-    assert run(["-b", cluster.bootstrap, "bench", "produce", "--records", "1000"]) == 0
-    out, err = capfd.readouterr()
+    code, out, err = shell("bench", "produce", "--records", "1000")
+    assert code == 0
     assert out.startswith("produce: topic headrace-bench-")
     assert "records/s" in out
     assert without_progress(err) == ""

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import headrace
 import pytest
 from headrace.services.cli.completion import SHELLS
-from headrace.services.cli.main import run
 from headrace.services.cluster_files_io import ClusterFile, write_cluster_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from command_line import CommandLine
     from headrace.services.local_io import LocalCluster
 
 # What bash does when the tab key is pressed: the function of `complete -p headrace` fills COMPREPLY.
@@ -113,7 +113,7 @@ def test_cluster_that_does_not_answer_completes_nothing(tab: Callable[..., list[
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_every_shell_has_a_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_shell_has_a_script(shell: str, command_line: CommandLine) -> None:
     """It asks `headrace` with the variable that `main` reads."""
-    assert run(["completion", shell]) == 0
-    assert f"_HEADRACE_COMPLETE={shell}_complete" in capsys.readouterr().out
+    code, out, _ = command_line("completion", shell)
+    assert (code, f"_HEADRACE_COMPLETE={shell}_complete" in out) == (0, True)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
-import json
-import sys
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -17,13 +14,14 @@ from headrace import TopicPartition
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.data import ProducePartition, ProduceRequest
 from headrace.protocol.records.codec import active_codec
-from headrace.services.cli.main import run
 from headrace.services.local_io import LocalCluster, local
 from waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from command_line import CommandLine
 
 LONG_AGO_MS = 1_700_000_000_000
 FAST: dict[str, Any] = {
@@ -42,30 +40,10 @@ def cluster() -> Iterator[LocalCluster]:
         yield running
 
 
-@pytest.fixture
-def shell(
-    cluster: LocalCluster, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., tuple[int, str, str]]:
-    """Runs a command line in this process: (exit code, standard output, standard error)."""
-
-    def shell(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
-        code = run(["-b", cluster.bootstrap, *arguments])
-        out, err = capfdbinary.readouterr()
-        return code, out.decode(), err.decode()
-
-    return shell
-
-
-def shown(shell: Any, *arguments: str) -> Any:
-    """The JSON that a command prints."""
-    code, out, err = shell(*arguments, "-o", "json")
-    assert code == 0, err
-    return json.loads(out)
-
-
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_the_life_of_a_group(cluster: LocalCluster, shell: Any, tmp_path: Path, protocol: str) -> None:
+def test_the_life_of_a_group(
+    cluster: LocalCluster, shell: CommandLine, tmp_path: Path, protocol: str
+) -> None:
     """Listed and described while it reads; reset by every rule when it has stopped; deleted."""
     topic = name = f"life-{protocol}"
     assert shell("topic", "create", topic, "-p", "2", "-r", "3")[0] == 0
@@ -86,7 +64,7 @@ def test_the_life_of_a_group(cluster: LocalCluster, shell: Any, tmp_path: Path, 
         wait_for(lambda: lag_of(cluster, name) == {f"{topic}-0": 6}, "its node knows how far it is behind")
         assert counted(cluster, "group-count")[protocol] == 1
         assert counted(cluster, "num-partitions")["active"] == 6
-    wait_for(lambda: shown(shell, "group", "describe", name)[0]["state"] == "Empty", "its member has left")
+    wait_for(lambda: shell.json("group", "describe", name)[0]["state"] == "Empty", "its member has left")
     reset(shell, name, topic, tmp_path)
     remove(shell, name, topic)
 
@@ -104,23 +82,23 @@ def counted(cluster: LocalCluster, name: str) -> Counter[str]:
     return sum((Counter(each.get(name, {})) for each in metrics), Counter())
 
 
-def look(shell: Any, name: str, topic: str, protocol: str) -> None:
+def look(shell: CommandLine, name: str, topic: str, protocol: str) -> None:
     """While its member reads; and what members forbid."""
 
     def is_stable() -> bool:
-        return [row["group"] for row in shown(shell, "group", "list", "--state", "Stable")] == [name]
+        return [row["group"] for row in shell.json("group", "list", "--state", "Stable")] == [name]
 
     wait_for(is_stable, "all partitions are assigned")
-    (row,) = shown(shell, "group", "list", "--type", protocol)
+    (row,) = shell.json("group", "list", "--type", protocol)
     assert (row["group"], row["protocol"]) == (name, "consumer")
-    (facts,) = shown(shell, "group", "describe", name)
+    (facts,) = shell.json("group", "describe", name)
     assert (facts["type"], facts["members"], facts["lag"]) == (protocol, 1, 6)
     first, second = facts["partitions"]
     assert (first["committed"], first["end"], first["lag"]) == (4, 10, 6)
     assert (second["committed"], second["end"], second["lag"]) == (None, 0, None)
     assert first["member"] == second["member"]
     assert first["host"]
-    (member,) = shown(shell, "group", "members", name)
+    (member,) = shell.json("group", "members", name)
     assert member["assignment"] == [f"{topic}:0,1"]
     code, _, err = shell("group", "reset", name, "--all-topics", "--to-latest", "--execute")
     assert (code, "NonEmptyGroupError" in err) == (1, True)
@@ -130,7 +108,7 @@ def look(shell: Any, name: str, topic: str, protocol: str) -> None:
     assert (code, "GroupSubscribedToTopicError" in err) == (1, True)
 
 
-def reset(shell: Any, name: str, topic: str, folder: Path) -> None:
+def reset(shell: CommandLine, name: str, topic: str, folder: Path) -> None:
     """Each rule from where the one before has left it."""
     place = ("--topic", f"{topic}:0")
     steps: list[tuple[tuple[str, ...], int]] = [
@@ -146,26 +124,26 @@ def reset(shell: Any, name: str, topic: str, folder: Path) -> None:
     before = 4
     for rule, after in steps:
         row = {"group": name, "topic": topic, "partition": 0, "old": before, "new": after}
-        assert shown(shell, "group", "reset", name, *place, *rule) == [row]
-        assert shown(shell, "group", "reset", name, *place, *rule, "--execute") == [row]
+        assert shell.json("group", "reset", name, *place, *rule) == [row]
+        assert shell.json("group", "reset", name, *place, *rule, "--execute") == [row]
         before = after
     file = folder / "offsets.csv"
     file.write_text(f"{topic},0,3\n{topic},1,0\n")
     assert shell("group", "reset", name, "--from-file", str(file), "--execute")[0] == 0
     code, out, _ = shell("group", "reset", name, "--all-topics", "--to-current", "--export")
     assert (code, out) == (0, file.read_text())
-    (facts,) = shown(shell, "group", "describe", name)
+    (facts,) = shell.json("group", "describe", name)
     assert [(each["committed"], each["lag"]) for each in facts["partitions"]] == [(3, 7), (0, 0)]
 
 
-def remove(shell: Any, name: str, topic: str) -> None:
+def remove(shell: CommandLine, name: str, topic: str) -> None:
     """One partition's offset, then everything."""
     assert shell("group", "delete-offsets", name, "--topic", f"{topic}:1")[0] == 0
-    assert len(shown(shell, "group", "describe", name)[0]["partitions"]) == 1
+    assert len(shell.json("group", "describe", name)[0]["partitions"]) == 1
     assert shell("group", "delete", name, "--yes")[0] == 0
     assert shell("group", "describe", name)[0] == 3
     assert shell("group", "delete", name, "--yes")[0] == 3
-    assert shown(shell, "group", "list") == []
+    assert shell.json("group", "list") == []
 
 
 def hang(cluster: LocalCluster, topic: str, producer_id: int) -> None:
@@ -191,7 +169,7 @@ def hang(cluster: LocalCluster, topic: str, producer_id: int) -> None:
     asyncio.run(write())
 
 
-def test_open_and_hanging_transactions(cluster: LocalCluster, shell: Any) -> None:
+def test_open_and_hanging_transactions(cluster: LocalCluster, shell: CommandLine) -> None:
     """What is under way is shown and left alone; what hangs holds readers back until it is ended."""
     topic = "transactions"
     assert shell("topic", "create", topic, "-p", "1", "-r", "3")[0] == 0
@@ -199,37 +177,37 @@ def test_open_and_hanging_transactions(cluster: LocalCluster, shell: Any) -> Non
         producer.init_transactions()
         producer.begin_transaction()
         producer.send(topic, b"one").result(60)
-        (row,) = shown(shell, "txn", "list", "--state", "Ongoing")
+        (row,) = shell.json("txn", "list", "--state", "Ongoing")
         assert row["transactional_id"] == "orders"
-        (facts,) = shown(shell, "txn", "describe", "orders")
+        (facts,) = shell.json("txn", "describe", "orders")
         assert (facts["state"], facts["partitions"]) == ("Ongoing", [f"{topic}:0"])
-        (open_one,) = shown(shell, "txn", "producers", topic)
+        (open_one,) = shell.json("txn", "producers", topic)
         assert (open_one["producer_id"], open_one["start_offset"]) == (facts["producer_id"], 0)
         hang(cluster, topic, producer_id=4_000_000)
         producer.commit_transaction()
     wait_for(
-        lambda: shown(shell, "txn", "describe", "orders")[0]["partitions"] == [], "its markers are written"
+        lambda: shell.json("txn", "describe", "orders")[0]["partitions"] == [], "its markers are written"
     )
     reset_new = ("group", "reset", "lagging", "--new-group", "--topic", topic)
     assert shell(*reset_new, "--to-earliest", "--execute")[0] == 0
 
     def lag(*options: str) -> int:
-        found: int = shown(shell, "group", "describe", "lagging", *options)[0]["lag"]
+        found: int = shell.json("group", "describe", "lagging", *options)[0]["lag"]
         return found
 
     assert (lag(), lag("--read-committed")) == (3, 1)
-    assert shown(shell, "txn", "find-hanging", "--all", "--max-transaction-timeout", "P99999D") == []
-    (row,) = shown(shell, "txn", "find-hanging", "--all")
+    assert shell.json("txn", "find-hanging", "--all", "--max-transaction-timeout", "P99999D") == []
+    (row,) = shell.json("txn", "find-hanging", "--all")
     assert (row["producer_id"], row["start_offset"], row["transactional_id"]) == (4_000_000, 1, None)
     where = ("--topic", topic, "--partition", "0", "--yes")
     assert shell("txn", "abort", *where, "--start-offset", "0")[0] == 3
     code, _, err = shell("txn", "abort", *where, "--start-offset", "1")
     assert code == 0, err
-    assert shown(shell, "txn", "find-hanging", "--all") == []
+    assert shell.json("txn", "find-hanging", "--all") == []
     assert lag() == lag("--read-committed")
 
 
-def test_what_is_under_way_is_not_torn_apart(cluster: LocalCluster, shell: Any) -> None:
+def test_what_is_under_way_is_not_torn_apart(cluster: LocalCluster, shell: CommandLine) -> None:
     """A transaction that its coordinator knows is not aborted in one of its partitions; but who has it may
     be fenced out."""
     topic = "fencing"

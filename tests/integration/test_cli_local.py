@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -12,12 +11,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from headrace.services.cli.main import run
 from headrace.services.local_io import LocalCluster, local
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from command_line import CommandLine
 
 
 @pytest.fixture(scope="module")
@@ -28,75 +28,57 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def headrace(
-    cluster: LocalCluster, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., tuple[int, bytes, str]]:
-    """Runs a command line in this process: (exit code, standard output, standard error)."""
-
-    def headrace(*arguments: str, data: bytes = b"") -> tuple[int, bytes, str]:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-        where = [] if arguments[0] == "log" else ["-b", cluster.bootstrap]
-        code = run([*where, *arguments])
-        out, err = capfdbinary.readouterr()
-        return code, out, err.decode()
-
-    return headrace
-
-
-@pytest.fixture
-def topic(headrace: Any, request: pytest.FixtureRequest) -> str:
+def topic(shell: CommandLine, request: pytest.FixtureRequest) -> str:
     """A topic of two partitions with the test's own name."""
     name = "".join(c if c.isalnum() else "-" for c in request.node.name)
-    assert headrace("topic", "create", name, "-p", "2")[0] == 0
+    assert shell("topic", "create", name, "-p", "2")[0] == 0
     return name
 
 
-def test_the_life_of_a_topic(headrace: Any) -> None:
+def test_the_life_of_a_topic(shell: CommandLine) -> None:
     """Create, list, describe, alter, grow, delete."""
-    code, out, _ = headrace(
-        "topic", "create", "life", "-p", "2", "-X", "max.message.bytes=2000", "-o", "json"
-    )
+    code, out, _ = shell("topic", "create", "life", "-p", "2", "-X", "max.message.bytes=2000", "-o", "json")
     assert code == 0
     made = json.loads(out)[0]
     assert (made["topic"], made["partitions"], made["replication_factor"]) == ("life", 2, 1)
-    code, out, _ = headrace("topic", "list")
+    code, out, _ = shell("topic", "list")
     assert code == 0
-    assert b"life" in out
-    assert headrace("produce", "life", "-p", "1", data=b"a\nb\n")[0] == 0
-    described = json.loads(headrace("topic", "describe", "life", "-o", "json")[1])[0]
+    assert "life" in out
+    assert shell("produce", "life", "-p", "1", data=b"a\nb\n")[0] == 0
+    described = shell.json("topic", "describe", "life")[0]
     assert described["configs"] == {"max.message.bytes": "2000"}
     assert [part["records"] for part in described["partitions"]] == [0, 2]
     assert {part["leader"] for part in described["partitions"]} == {1, 2}
-    code, out, _ = headrace("topic", "describe", "life")
-    assert b"LEADER-EPOCH" in out
-    assert headrace("config", "alter", "--topic", "life", "--set", "max.message.bytes=3000")[0] == 0
-    assert headrace("topic", "add-partitions", "life", "3")[0] == 0
-    described = json.loads(headrace("topic", "describe", "life", "-o", "json")[1])[0]
+    code, out, _ = shell("topic", "describe", "life")
+    assert "LEADER-EPOCH" in out
+    assert shell("config", "alter", "--topic", "life", "--set", "max.message.bytes=3000")[0] == 0
+    assert shell("topic", "add-partitions", "life", "3")[0] == 0
+    described = shell.json("topic", "describe", "life")[0]
     assert described["configs"] == {"max.message.bytes": "3000"}
     assert len(described["partitions"]) == 3
-    assert headrace("config", "alter", "--topic", "life", "--delete", "max.message.bytes")[0] == 0
-    assert json.loads(headrace("topic", "describe", "life", "-o", "json")[1])[0]["configs"] == {}
-    assert headrace("topic", "delete", "life", "--yes")[0] == 0
-    assert headrace("topic", "describe", "life")[0] == 3
+    assert shell("config", "alter", "--topic", "life", "--delete", "max.message.bytes")[0] == 0
+    assert shell.json("topic", "describe", "life")[0]["configs"] == {}
+    assert shell("topic", "delete", "life", "--yes")[0] == 0
+    assert shell("topic", "describe", "life")[0] == 3
 
 
-def test_what_goes_wrong_with_topics(headrace: Any, topic: str) -> None:
+def test_what_goes_wrong_with_topics(shell: CommandLine, topic: str) -> None:
     """It exists, it does not, it is no name, the config is unknown: one line, a hint, and the exit code."""
-    code, out, err = headrace("topic", "create", topic)
-    assert (code, out, err.count("\n")) == (1, b"", 2)  # and a hint
+    code, out, err = shell("topic", "create", topic)
+    assert (code, out, err.count("\n")) == (1, "", 2)  # and a hint
     assert "TopicAlreadyExistsError" in err
-    assert headrace("topic", "create", "new-one", topic)[0] == 4
-    assert headrace("topic", "delete", "nowhere", "--yes")[0] == 3
-    assert headrace("topic", "create", "no/name")[0] == 1
-    assert headrace("topic", "create", "other", "-r", "9")[0] == 1
-    code, _, err = headrace("topic", "create", "other", "-X", "max.mesage.bytes=5")
+    assert shell("topic", "create", "new-one", topic)[0] == 4
+    assert shell("topic", "delete", "nowhere", "--yes")[0] == 3
+    assert shell("topic", "create", "no/name")[0] == 1
+    assert shell("topic", "create", "other", "-r", "9")[0] == 1
+    code, _, err = shell("topic", "create", "other", "-X", "max.mesage.bytes=5")
     assert code == 1
     assert "max.mesage.bytes" in err
-    assert headrace("topic", "add-partitions", topic, "1")[0] == 1
+    assert shell("topic", "add-partitions", topic, "1")[0] == 1
 
 
 @pytest.mark.parametrize("name", ["..", "../outside", "/etc/x", "a/../../b", "a\nb 0 9", "x" * 250, ""])
-def test_no_name_of_a_topic_leads_anywhere(headrace: Any, cluster: LocalCluster, name: str) -> None:
+def test_no_name_of_a_topic_leads_anywhere(shell: CommandLine, cluster: LocalCluster, name: str) -> None:
     """Refused by the server, found nowhere, and no file is made of it; errors stay on one line."""
     before = sorted(cluster.data_dir.parent.glob("*"))
     for arguments, expected in (
@@ -108,14 +90,14 @@ def test_no_name_of_a_topic_leads_anywhere(headrace: Any, cluster: LocalCluster,
         (("config", "alter", "--topic", name, "--set", "segment.ms=1"), 3),
         (("consume", name, "-e"), 1),
     ):
-        code, out, err = headrace(*arguments)
-        assert (code in (expected, 1), out) == (True, b""), (arguments, code, err)
+        code, out, err = shell(*arguments)
+        assert (code in (expected, 1), out) == (True, ""), (arguments, code, err)
         assert err.count("\n") <= 2  # and a hint
     assert sorted(cluster.data_dir.parent.glob("*")) == before
     assert not list(cluster.data_dir.rglob("*outside*"))
 
 
-def test_configs_of_a_topic_a_node_a_group_and_the_cluster(headrace: Any, topic: str) -> None:
+def test_configs_of_a_topic_a_node_a_group_and_the_cluster(shell: CommandLine, topic: str) -> None:
     """Set, add to a list, look, take back; what is set is shown, or with --all everything."""
     where = (("--topic", topic), ("--node", "2"), ("--cluster-wide",), ("--group", "g"))
     pairs = (
@@ -125,10 +107,8 @@ def test_configs_of_a_topic_a_node_a_group_and_the_cluster(headrace: Any, topic:
         "consumer.session.timeout.ms=50000",
     )
     for resource, pair in zip(where, pairs, strict=True):
-        assert headrace("config", "alter", *resource, "--set", pair)[0] == 0
-    rows = json.loads(
-        headrace("config", "describe", *(part for one in where for part in one), "-o", "json")[1]
-    )
+        assert shell("config", "alter", *resource, "--set", pair)[0] == 0
+    rows = shell.json("config", "describe", *(part for one in where for part in one))
     assert [(row["resource"], row["key"], row["value"], row["source"]) for row in rows] == [
         ("cluster", "min.insync.replicas", "1", "cluster"),
         ("cluster", "log.retention.ms", "7", "cluster"),
@@ -137,33 +117,33 @@ def test_configs_of_a_topic_a_node_a_group_and_the_cluster(headrace: Any, topic:
         (f"topic {topic}", "retention.ms", "5", "topic"),
     ]
     # nobody named: everybody who has some
-    assert all(row in json.loads(headrace("config", "describe", "-o", "json")[1]) for row in rows)
-    code, out, _ = headrace("config", "describe", *where[1], "--all", "-v")
+    assert all(row in shell.json("config", "describe") for row in rows)
+    code, out, _ = shell("config", "describe", *where[1], "--all", "-v")
     assert code == 0
-    text = out.decode()
+    text = out
     assert (
         "node 2  log.retention.ms=6  (long)\n    node: log.retention.ms=6\n    cluster: log.retention.ms=7"
         in text
     )
     assert "node 2  node.id=2  (int, read-only)" in text
-    assert headrace("config", "alter", *where[0], "--append", "cleanup.policy=compact")[0] == 0
-    assert headrace("config", "alter", *where[0], "--subtract", "cleanup.policy=delete")[0] == 0
-    _, out, _ = headrace("config", "describe", *where[0])
-    assert out.decode().split() == [
+    assert shell("config", "alter", *where[0], "--append", "cleanup.policy=compact")[0] == 0
+    assert shell("config", "alter", *where[0], "--subtract", "cleanup.policy=delete")[0] == 0
+    _, out, _ = shell("config", "describe", *where[0])
+    assert out.split() == [
         *("RESOURCE", "KEY", "VALUE", "SOURCE"),
         *("topic", topic, "cleanup.policy", "compact", "topic"),
         *("topic", topic, "retention.ms", "5", "topic"),
     ]
-    _, out, _ = headrace("config", "alter", *where[0], "--delete", "retention.ms", "--dry-run", "-o", "json")
+    _, out, _ = shell("config", "alter", *where[0], "--delete", "retention.ms", "--dry-run", "-o", "json")
     assert json.loads(out) == [{"resource": f"topic {topic}", "state": "could be changed"}]
-    assert headrace("config", "alter", *where[0], "--delete", "cleanup.policy")[0] == 0
+    assert shell("config", "alter", *where[0], "--delete", "cleanup.policy")[0] == 0
     for resource, pair in zip(where, pairs, strict=True):
-        assert headrace("config", "alter", *resource, "--delete", pair.split("=")[0])[0] == 0
-    _, out, err = headrace("config", "describe", *where[0], *where[1])
-    assert (out, err) == (b"", "nothing is set; --all shows what is inherited or built in\n")
+        assert shell("config", "alter", *resource, "--delete", pair.split("=")[0])[0] == 0
+    _, out, err = shell("config", "describe", *where[0], *where[1])
+    assert (out, err) == ("", "nothing is set; --all shows what is inherited or built in\n")
 
 
-def test_what_goes_wrong_with_configs(headrace: Any, topic: str) -> None:
+def test_what_goes_wrong_with_configs(shell: CommandLine, topic: str) -> None:
     """One line with the nearest key, or why it cannot be set there; partly done is 4, not found 3."""
     for arguments, code, text in (
         (("--topic", topic, "--set", "retention.msx=5"), 1, "did you mean 'retention.ms'"),
@@ -174,45 +154,45 @@ def test_what_goes_wrong_with_configs(headrace: Any, topic: str) -> None:
         (("--topic", "nowhere", "--set", "segment.ms=5"), 3, "no topic 'nowhere'"),
         (("--topic", topic, "--topic", "nowhere", "--set", "segment.ms=5"), 4, "1 of 2 resources failed"),
     ):
-        found, _, err = headrace("config", "alter", *arguments)
+        found, _, err = shell("config", "alter", *arguments)
         assert (found, text in err) == (code, True), err
-    assert headrace("config", "describe", "--topic", "nowhere")[0] == 3
+    assert shell("config", "describe", "--topic", "nowhere")[0] == 3
 
 
-def test_deleting_asks(headrace: Any, topic: str) -> None:
+def test_deleting_asks(shell: CommandLine, topic: str) -> None:
     """Without --yes and without an answer nothing is deleted."""
-    assert headrace("topic", "delete", topic)[0] == 130
-    assert headrace("topic", "describe", topic)[0] == 0
+    assert shell("topic", "delete", topic)[0] == 130
+    assert shell("topic", "describe", topic)[0] == 0
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ((), b"0\n1\n2\n3\n4\n"),
-        (("-o", "beginning", "-c", "2"), b"0\n1\n"),
-        (("-o", "-2"), b"3\n4\n"),
-        (("-o", "3"), b"3\n4\n"),
-        (("-o", "end"), b""),
-        (("-o", "99"), b""),
-        (("-o", "s@0"), b"0\n1\n2\n3\n4\n"),
-        (("-o", "s@99999999999999"), b""),
-        (("-o", "e@0"), b""),
-        (("-o", "1", "-o", "e@99999999999999"), b"1\n2\n3\n4\n"),
-        (("-f", "%t/%p/%o=%s ", "-c", "1"), b"TOPIC/0/0=0 "),
+        ((), "0\n1\n2\n3\n4\n"),
+        (("-o", "beginning", "-c", "2"), "0\n1\n"),
+        (("-o", "-2"), "3\n4\n"),
+        (("-o", "3"), "3\n4\n"),
+        (("-o", "end"), ""),
+        (("-o", "99"), ""),
+        (("-o", "s@0"), "0\n1\n2\n3\n4\n"),
+        (("-o", "s@99999999999999"), ""),
+        (("-o", "e@0"), ""),
+        (("-o", "1", "-o", "e@99999999999999"), "1\n2\n3\n4\n"),
+        (("-f", "%t/%p/%o=%s ", "-c", "1"), "TOPIC/0/0=0 "),
     ],
 )
 def test_where_reading_starts_and_stops(
-    headrace: Any, topic: str, arguments: tuple[str, ...], expected: bytes
+    shell: CommandLine, topic: str, arguments: tuple[str, ...], expected: str
 ) -> None:
     """kcat's offsets on a partition with five records."""
-    headrace("produce", topic, "-p", "0", data=b"0\n1\n2\n3\n4\n")
-    code, out, err = headrace("consume", topic, "-p", "0", "-e", *arguments)
-    assert (code, out, err) == (0, expected.replace(b"TOPIC", topic.encode()), "")
+    shell("produce", topic, "-p", "0", data=b"0\n1\n2\n3\n4\n")
+    code, out, err = shell("consume", topic, "-p", "0", "-e", *arguments)
+    assert (code, out, err) == (0, expected.replace("TOPIC", topic), "")
 
 
-def test_keys_nulls_headers_and_json(headrace: Any, topic: str) -> None:
+def test_keys_nulls_headers_and_json(shell: CommandLine, topic: str) -> None:
     """Everything that a record holds goes in and comes out."""
-    headrace(
+    shell(
         "produce",
         topic,
         "-K",
@@ -226,9 +206,9 @@ def test_keys_nulls_headers_and_json(headrace: Any, topic: str) -> None:
         "a=2",
         data=b"k\tv\nk2\t\n\xff\t\xfe",
     )
-    code, out, _ = headrace("consume", topic, "-p", "1", "-e", "-K", "|", "-Z")
+    code, out, _ = shell.binary("consume", topic, "-p", "1", "-e", "-K", "|", "-Z")
     assert (code, out) == (0, b"k|v\nk2|NULL\n\xff|\xfe\n")
-    code, out, _ = headrace("consume", topic, "-e", "-o", "json")
+    code, out, _ = shell("consume", topic, "-e", "-o", "json")
     records = json.loads(out)
     assert [(record["key"], record["value"]) for record in records] == [
         ("k", "v"),
@@ -237,108 +217,110 @@ def test_keys_nulls_headers_and_json(headrace: Any, topic: str) -> None:
     ]
     assert records[0]["headers"] == [["a", "1"], ["a", "2"]]
     assert records[2]["key_encoding"] == records[2]["value_encoding"] == "base64"
-    code, out, _ = headrace("-o", "jsonl", "consume", topic, "-e")
+    code, out, _ = shell("-o", "jsonl", "consume", topic, "-e")
     assert [json.loads(line)["offset"] for line in out.splitlines()] == [0, 1, 2]
 
 
-def test_empty_topics(headrace: Any, topic: str) -> None:
+def test_empty_topics(shell: CommandLine, topic: str) -> None:
     """Nothing to read is no error, in every form."""
-    assert headrace("consume", topic, "-e")[:2] == (0, b"")
-    code, out, _ = headrace("consume", topic, "-e", "-o", "json")
+    assert shell("consume", topic, "-e")[:2] == (0, "")
+    code, out, _ = shell("consume", topic, "-e", "-o", "json")
     assert (code, json.loads(out)) == (0, [])
 
 
-def test_several_topics_at_once(headrace: Any, topic: str) -> None:
+def test_several_topics_at_once(shell: CommandLine, topic: str) -> None:
     """One command reads them all."""
-    headrace("topic", "create", topic + "2")
-    headrace("produce", topic, data=b"one")
-    headrace("produce", topic + "2", data=b"two")
-    _, out, _ = headrace("consume", topic, topic + "2", "-e")
-    assert sorted(out.split()) == [b"one", b"two"]
+    shell("topic", "create", topic + "2")
+    shell("produce", topic, data=b"one")
+    shell("produce", topic + "2", data=b"two")
+    _, out, _ = shell("consume", topic, topic + "2", "-e")
+    assert sorted(out.split()) == ["one", "two"]
 
 
-def test_what_goes_wrong_with_records(headrace: Any, topic: str, tmp_path: Path) -> None:
+def test_what_goes_wrong_with_records(shell: CommandLine, topic: str, tmp_path: Path) -> None:
     """No such topic, partition or file; a record that is too large among good ones."""
-    assert headrace("consume", "nowhere", "-e")[0] == 3
-    assert headrace("consume", topic, "-p", "7", "-e")[0] == 3
-    assert headrace("produce", topic, "-p", "7", data=b"x")[0] == 3
-    assert headrace("produce", topic, str(tmp_path / "missing"))[0] == 2
-    code, _, err = headrace("produce", "nowhere", data=b"x")
+    assert shell("consume", "nowhere", "-e")[0] == 3
+    assert shell("consume", topic, "-p", "7", "-e")[0] == 3
+    assert shell("produce", topic, "-p", "7", data=b"x")[0] == 3
+    assert shell("produce", topic, str(tmp_path / "missing"))[0] == 2
+    code, _, err = shell("produce", "nowhere", data=b"x")
     assert code == 3
     assert "hint: " in err
-    code, out, err = headrace("produce", topic, "-o", "json", data=b"good\n" + b"x" * 3_000_000 + b"\ngood")
+    code, out, err = shell("produce", topic, "-o", "json", data=b"good\n" + b"x" * 3_000_000 + b"\ngood")
     assert code == 4
     assert json.loads(out)["failed"] == 1
-    code, _, err = headrace("produce", topic, "-X", "linger=5", data=b"x")
+    code, _, err = shell("produce", topic, "-X", "linger=5", data=b"x")
     assert code == 2
     assert "did you mean 'linger.ms'" in err
-    assert headrace("produce", topic, "-X", "fetch.min.bytes=5", data=b"x")[0] == 2  # would have no effect
-    assert headrace("consume", topic, "-e", "-X", "linger.ms=5")[0] == 2
+    assert shell("produce", topic, "-X", "fetch.min.bytes=5", data=b"x")[0] == 2  # would have no effect
+    assert shell("consume", topic, "-e", "-X", "linger.ms=5")[0] == 2
 
 
-def test_status_asks_the_storage_nodes(headrace: Any, cluster: LocalCluster, topic: str) -> None:
+def test_status_asks_the_storage_nodes(shell: CommandLine, cluster: LocalCluster, topic: str) -> None:
     """-b needs no Ray: nodes, and what each leads."""
-    code, out, _ = headrace("status", "-o", "json")
+    code, out, _ = shell("status", "-o", "json")
     facts = json.loads(out)
     assert (code, facts["state"], facts["offline_partitions"]) == (0, "running", 0)
     assert [node["node_id"] for node in facts["nodes"]] == [1, 2]
     assert ",".join(node["endpoint"] for node in facts["nodes"]) == cluster.bootstrap
     assert sum(node["leaders"] for node in facts["nodes"]) == facts["partitions"] >= 2
-    code, out, _ = headrace("status", "-X", "client.id=me")
+    code, out, _ = shell("status", "-X", "client.id=me")
     assert code == 0
-    assert b"LEADERS" in out
+    assert "LEADERS" in out
 
 
-def test_nobody_there_is_told_soon() -> None:
-    """Whoever types a command does not wait for a minute; -X sets how long."""
+def test_unreachable_cluster_ends_a_command_soon(command_line: CommandLine) -> None:
+    """Not after the minute of programs; -X sets the time."""
     started_s = time.monotonic()
-    assert run(["-b", "127.0.0.1:1", "status", "-X", "default.api.timeout.ms=200"]) == 1
-    assert run(["-b", "127.0.0.1:1", "topic", "list", "-X", "default.api.timeout.ms=200"]) == 1
+    for command in (("status",), ("topic", "list")):
+        assert command_line.at("127.0.0.1:1")(*command, "-X", "default.api.timeout.ms=200")[0] == 1
     assert time.monotonic() - started_s < 15
 
 
-def test_produce_from_files(headrace: Any, topic: str, tmp_path: Path) -> None:
+def test_produce_from_files(shell: CommandLine, topic: str, tmp_path: Path) -> None:
     """Several files, without a newline at the end, CRLF, another delimiter, a limit."""
     (tmp_path / "a").write_bytes(b"1\r\n2")
     (tmp_path / "b").write_bytes(b"3\n")
-    _, _, err = headrace("produce", topic, str(tmp_path / "a"), str(tmp_path / "b"), "-p", "0", "-z", "gzip")
+    _, _, err = shell("produce", topic, str(tmp_path / "a"), str(tmp_path / "b"), "-p", "0", "-z", "gzip")
     assert err == f"3 records sent to {topic}\n"
-    assert headrace("consume", topic, "-e", "-p", "0")[1] == b"1\n2\n3\n"
-    headrace("produce", topic, "-D", ";", "-c", "2", "-p", "1", "-k", "key", data=b"x;y;z")
-    assert headrace("consume", topic, "-e", "-p", "1", "-f", "%k=%s,")[1] == b"key=x,key=y,"
+    assert shell("consume", topic, "-e", "-p", "0")[1] == "1\n2\n3\n"
+    shell("produce", topic, "-D", ";", "-c", "2", "-p", "1", "-k", "key", data=b"x;y;z")
+    assert shell("consume", topic, "-e", "-p", "1", "-f", "%k=%s,")[1] == "key=x,key=y,"
 
 
-def test_log_dump(headrace: Any, cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
+def test_log_dump(
+    shell: CommandLine, command_line: CommandLine, cluster: LocalCluster, topic: str, tmp_path: Path
+) -> None:
     """Segments and indexes of a running node; damage is found, told, and is exit code 1."""
-    headrace("produce", topic, "-p", "0", data=b"hello\nworld\n")
+    shell("produce", topic, "-p", "0", data=b"hello\nworld\n")
     segment = next(cluster.data_dir.glob(f"node-*/{topic}-0/*.log"))
-    code, out, _ = headrace("log", "dump", str(segment))
+    code, out, _ = command_line("log", "dump", str(segment))
     assert code == 0
-    assert b"hello" in out
-    code, out, _ = headrace(
+    assert "hello" in out
+    code, out, _ = command_line(
         "log", "dump", str(segment), str(segment.parent / "partition.metadata"), "-o", "json"
     )
     assert [entry["kind"] for entry in json.loads(out)][:3] == ["batch", "record", "record"]
     assert {entry["file"] for entry in json.loads(out)} == {str(path) for path in segment.parent.iterdir()}
-    code, out, _ = headrace("log", "dump", "--batches", str(segment), "-o", "jsonl")
+    code, out, _ = command_line("log", "dump", "--batches", str(segment), "-o", "jsonl")
     assert {json.loads(line)["kind"] for line in out.splitlines()} == {"batch"}
     broken = tmp_path / segment.name
     data = bytearray(segment.read_bytes())
     data[-3] ^= 1
     broken.write_bytes(data)
-    code, _, err = headrace("log", "dump", str(broken))
+    code, _, err = command_line("log", "dump", str(broken))
     assert code == 1
     assert "1 fault found" in err
-    assert headrace("log", "dump", str(tmp_path / "missing.log"))[0] == 2
+    assert command_line("log", "dump", str(tmp_path / "missing.log"))[0] == 2
 
 
 def start(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "headrace", *arguments], **options)
 
 
-def test_a_reader_that_goes_away_ends_quietly(headrace: Any, cluster: LocalCluster, topic: str) -> None:
+def test_a_reader_that_goes_away_ends_quietly(shell: CommandLine, cluster: LocalCluster, topic: str) -> None:
     """`headrace consume | head`: no traceback, and the shell's own code for it."""
-    headrace("produce", topic, data=b"x" * 1000 + b"\n" + b"y" * 1000 + b"\n")
+    shell("produce", topic, data=b"x" * 1000 + b"\n" + b"y" * 1000 + b"\n")
     read, write = os.pipe()
     os.close(read)
     process = start("-b", cluster.bootstrap, "consume", topic, "-e", stdout=write, stderr=subprocess.PIPE)
@@ -347,9 +329,9 @@ def test_a_reader_that_goes_away_ends_quietly(headrace: Any, cluster: LocalClust
     assert (process.returncode, err) == (141, b"")
 
 
-def test_ctrl_c_ends_a_consumer_that_waits(headrace: Any, cluster: LocalCluster, topic: str) -> None:
+def test_ctrl_c_ends_a_consumer_that_waits(shell: CommandLine, cluster: LocalCluster, topic: str) -> None:
     """It follows the topic until it is interrupted; what was printed until then is complete."""
-    headrace("produce", topic, data=b"first")
+    shell("produce", topic, data=b"first")
     process = start("-b", cluster.bootstrap, "consume", topic, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline() == b"first\n"

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import headrace
 import pytest
-from headrace.services.cli.main import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from command_line import CommandLine
     from headrace.services.local_io import LocalCluster
 
 
@@ -48,21 +48,17 @@ def cluster() -> Iterator[LocalCluster]:
         ("txn describe nope", 3, "'nope'"),
     ],
 )
-def test_mistakes_say_what_to_do(
-    cluster: LocalCluster, line: str, code: int, told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_say_what_to_do(shell: CommandLine, line: str, code: int, told: str) -> None:
     """Exit code, message on standard error, and nothing on standard output."""
-    assert run(["-b", cluster.bootstrap, *shlex.split(line)]) == code
-    captured = capsys.readouterr()
-    assert told in captured.err
-    assert captured.out == ""
+    found, out, err = shell(*shlex.split(line))
+    assert (found, out) == (code, "")
+    assert told in err
 
 
 def test_consume_commits_nothing(
-    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    cluster: LocalCluster, shell: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The group of the environment is that of programs: `consume` reads, and the group stays where it is."""
     monkeypatch.setenv("HEADRACE_GROUP_ID", "billing")
-    assert run(["-b", cluster.bootstrap, "consume", "orders", "-e"]) == 0
-    assert capfd.readouterr().out == "one\n"
+    assert shell("consume", "orders", "-e")[:2] == (0, "one\n")
     assert cluster.admin().list_groups() == []

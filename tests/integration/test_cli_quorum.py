@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from headrace.services.cli.main import run
 from headrace.services.local_io import local
 from waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pytest
+    from command_line import CommandLine
 
 
 QUORUM = {
@@ -27,13 +26,12 @@ def roles(found: Any) -> dict[int, str]:
     return {each["id"]: each["role"] for each in [*found["voters"], *found["observers"]]}
 
 
-def test_a_voter_is_taken_out_and_put_in_again(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_voter_is_taken_out_and_put_in_again(command_line: CommandLine) -> None:
     """Of three, down to one, which stays; the errors say what is wrong."""
     with local(nodes=1, controllers=3, **QUORUM) as cluster:
 
         def shell(*arguments: str) -> tuple[int, str]:
-            code = run(["-b", cluster.bootstrap, "quorum", *arguments])
-            out, err = capfd.readouterr()
+            code, out, err = command_line.at(cluster.bootstrap)("quorum", *arguments)
             return code, out + err
 
         def status() -> Any:

@@ -2,76 +2,53 @@
 
 from __future__ import annotations
 
-import io
-import json
-import sys
 from typing import TYPE_CHECKING, Any
 
-from headrace.services.cli.main import run
 from headrace.services.local_io import LocalCluster, local
 from waiting import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
+    from command_line import CommandLine
 
 
-class Shell:
-    """Runs command lines in this process."""
-
-    def __init__(self, cluster: LocalCluster, capture: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._cluster, self._capture, self._monkeypatch = cluster, capture, monkeypatch
-
-    def run(self, *arguments: str, data: bytes = b"") -> tuple[int, str, str]:
-        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-        code = run(["-b", self._cluster.bootstrap, *arguments])
-        out, err = self._capture.readouterr()
-        return code, out.decode(), err.decode()
-
-    def json(self, *arguments: str) -> Any:
-        code, out, err = self.run(*arguments, "-o", "json")
-        assert code == 0, err
-        return json.loads(out)
-
-    def partitions(self, topic: str) -> Any:
-        return self.json("topic", "describe", topic)[0]["partitions"]
+def partitions(shell: CommandLine, topic: str) -> Any:
+    return shell.json("topic", "describe", topic)[0]["partitions"]
 
 
-def test_an_operator_looks_after_three_nodes(
-    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_operator_looks_after_three_nodes(tmp_path: Path, command_line: CommandLine) -> None:
     """A topic with three replicas; a node is drained and comes back; a partition moves to two nodes and is
     read there; a node dies, is seen as missing, and comes back."""
     with local(nodes=3, data_dir=str(tmp_path), broker_session_timeout_ms=3_000) as cluster:
-        shell = Shell(cluster, capfdbinary, monkeypatch)
+        shell = command_line.at(cluster.bootstrap)
         made = shell.json("topic", "create", "t", "-p", "3", "-r", "3", "-X", "min.insync.replicas=2")
         assert made[0]["replication_factor"] == 3
-        wait_for(lambda: all(len(p["isr"]) == 3 for p in shell.partitions("t")), "all replicas are in sync")
-        assert shell.run("produce", "t", data=b"1\n2\n3\n")[0] == 0
+        wait_for(lambda: all(len(p["isr"]) == 3 for p in partitions(shell, "t")), "all replicas are in sync")
+        assert shell("produce", "t", data=b"1\n2\n3\n")[0] == 0
         assert shell.json("topic", "describe", "--under-replicated") == []
         drain_and_return(shell)
         move(shell, tmp_path)
         lose_and_regain(shell, cluster)
-        assert sorted(shell.run("consume", "t", "-o", "beginning", "-e")[1].split()) == ["1", "2", "3"]
+        assert sorted(shell("consume", "t", "-o", "beginning", "-e")[1].split()) == ["1", "2", "3"]
 
 
-def drain_and_return(shell: Shell) -> None:
+def drain_and_return(shell: CommandLine) -> None:
     """The drained node leads nothing and is not elected until the drain is taken back."""
     drained = shell.json("node", "drain", "1", "--wait", "--timeout", "60")
     assert drained == {"node_id": 1, "state": "drained", "leaders_left": 0, "below_min_isr": 0}
     wait_for(lambda: shell.json("node", "list")[0]["state"] == "shutting_down", "the drain is seen")
     wait_for(lambda: shell.json("node", "list")[0]["leaders"] == 0, "the new leaders are seen")
-    first = next(p for p in shell.partitions("t") if p["replicas"][0] == 1)
+    first = next(p for p in partitions(shell, "t") if p["replicas"][0] == 1)
     place = ("-t", "t", "-p", str(first["partition"]))
-    code, _, err = shell.run("partition", "elect", "--preferred", *place)
+    code, _, err = shell("partition", "elect", "--preferred", *place)
     assert (code, "PreferredLeaderNotAvailableError" in err) == (1, True)
     assert shell.json("node", "drain", "1", "--cancel")["state"] == "active"
     elect = ("partition", "elect", "--preferred", *place)
-    wait_for(lambda: shell.run(*elect)[0] == 0, "node 1 is in sync again")
+    wait_for(lambda: shell(*elect)[0] == 0, "node 1 is in sync again")
 
     def leads_again() -> bool:
-        now = shell.partitions("t")[first["partition"]]
+        now = partitions(shell, "t")[first["partition"]]
         return now["leader"] == 1 and all(
             now[name] > first[name] for name in ("leader_epoch", "partition_epoch")
         )
@@ -80,29 +57,29 @@ def drain_and_return(shell: Shell) -> None:
     assert shell.json(*elect) == [{"topic": "t", "partition": first["partition"], "result": "not needed"}]
 
 
-def move(shell: Shell, folder: Path) -> None:
+def move(shell: CommandLine, folder: Path) -> None:
     """Partition plans, from the generator to the end."""
-    code, text, _ = shell.run("partition", "reassign", "--generate", "-t", "t", "--nodes", "2,3", "-r", "2")
+    code, text, _ = shell("partition", "reassign", "--generate", "-t", "t", "--nodes", "2,3", "-r", "2")
     assert code == 0
     plan = folder / "plan.json"
     plan.write_text(text)
-    code, back, err = shell.run("partition", "reassign", "--execute", str(plan), "--throttle", "100000000")
+    code, back, err = shell("partition", "reassign", "--execute", str(plan), "--throttle", "100000000")
     assert code == 0, err
-    wait_for(lambda: shell.run("partition", "reassign", "--verify", str(plan))[0] == 0, "the move is done")
+    wait_for(lambda: shell("partition", "reassign", "--verify", str(plan))[0] == 0, "the move is done")
     assert shell.json("partition", "reassign", "--list") == []
     wait_for(lambda: replicas(shell) == [[2, 3]] * 3, "every node knows it")
-    code, _, err = shell.run("partition", "reassign", "--cancel", str(plan))
+    code, _, err = shell("partition", "reassign", "--cancel", str(plan))
     assert (code, "NoReassignmentInProgressError" in err) == (1, True)
-    assert shell.run("partition", "reassign", "--execute", back)[0] == 0
-    wait_for(lambda: shell.run("partition", "reassign", "--verify", back)[0] == 0, "it is as before")
+    assert shell("partition", "reassign", "--execute", back)[0] == 0
+    wait_for(lambda: shell("partition", "reassign", "--verify", back)[0] == 0, "it is as before")
     wait_for(lambda: replicas(shell) == [[1, 2, 3]] * 3, "every node knows it")
 
 
-def replicas(shell: Shell) -> list[list[int]]:
-    return [sorted(part["replicas"]) for part in shell.partitions("t")]
+def replicas(shell: CommandLine) -> list[list[int]]:
+    return [sorted(part["replicas"]) for part in partitions(shell, "t")]
 
 
-def lose_and_regain(shell: Shell, cluster: LocalCluster) -> None:
+def lose_and_regain(shell: CommandLine, cluster: LocalCluster) -> None:
     """A dead node is fenced, its partitions are told as missing replicas; it cannot be forgotten."""
     cluster.kill_node(2)
     wait_for(lambda: shell.json("node", "list")[2]["state"] == "fenced", "node 3 is fenced")
@@ -126,8 +103,8 @@ def lose_and_regain(shell: Shell, cluster: LocalCluster) -> None:
 
     for name in ("AtMinIsrPartitionCount", "UnderReplicatedPartitions"):
         wait_for(lambda name=name: counted(name) == 3, f"the leaders know it: {name}")
-    code, _, err = shell.run("node", "unregister", "3", "--yes")
+    code, _, err = shell("node", "unregister", "3", "--yes")
     assert (code, "replicas" in err) == (1, True)
     cluster.restart_node(2)
-    wait_for(lambda: all(len(p["isr"]) == 3 for p in shell.partitions("t")), "node 3 is in sync again")
+    wait_for(lambda: all(len(p["isr"]) == 3 for p in partitions(shell, "t")), "node 3 is in sync again")
     assert sum(node["metrics"]["IsrExpandsPerSec"]["count"] for node in cluster.status()["nodes"]) >= 3

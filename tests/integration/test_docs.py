@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import headrace
 import pytest
 from headrace import TopicPartition
-from headrace.services.cli.main import run
 from pages import PAGES, SHELL, blocks, programs, text_of
 from waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from command_line import CommandLine
 
 CALL_MAIN = """
 import asyncio, headrace
@@ -112,7 +113,7 @@ def test_all_programs_are_found() -> None:
     assert len(ON_RAY) >= 2
 
 
-def test_the_options_of_the_readme_exist(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_options_of_the_readme_exist(command_line: CommandLine) -> None:
     """Each command of the README takes the options that are shown with it."""
     shown = [block.text for block in blocks(text_of("README.md")) if block.language == SHELL]
     lines = [line for text in shown for line in text.splitlines()]
@@ -120,8 +121,8 @@ def test_the_options_of_the_readme_exist(capsys: pytest.CaptureFixture[str]) -> 
     assert len(commands) >= 6
     for command in commands:
         words = shlex.split(command, comments=True)
-        assert run([*words, "--help"]) == 0, command
-        text = capsys.readouterr().out
+        code, text, _ = command_line(*words, "--help")
+        assert code == 0, command
         for option in (word for word in words if word.startswith("-")):
             name = option if option.startswith("--") else option[:2]
             assert re.search(rf"(^|\s){name}\b", text), f"{command}: {option}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import headrace
@@ -12,13 +11,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import NewTopic as KafkaTopic
 from headrace import ANY_NAME, Resource, errors, quota_entity
 from headrace.runtime.waiting_io import until
-from headrace.services.cli.main import run
 from kafka.admin import KafkaAdminClient
 from kafka_clients import WAIT_S, confluent_consumer, confluent_producer, new_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
+    from command_line import CommandLine
     from headrace.services.local_io import LocalCluster
 
 
@@ -30,26 +29,13 @@ def cluster() -> Iterator[LocalCluster]:
         assert [node["kafka"]["broken"] for node in made.status()["nodes"]] == [0]
 
 
-@pytest.fixture
-def cli(cluster: LocalCluster, capfd: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """Runs a command in this process; what it printed, as JSON if it is that."""
-
-    def call(*arguments: str) -> Any:
-        code = run(["-b", cluster.bootstrap, *arguments])
-        out, err = capfd.readouterr()
-        assert code == 0, err
-        return json.loads(out) if "json" in arguments else out
-
-    return call
-
-
-def test_librdkafka_pushes_its_metrics(cluster: LocalCluster, cli: Callable[..., Any]) -> None:
+def test_librdkafka_pushes_its_metrics(cluster: LocalCluster, shell: CommandLine) -> None:
     """What a subscription asks for is shown by the node, with the client's name; it ends with the client."""
-    cli("client-metrics", "alter", "--name", "sub", "--metrics", "*", "--interval", "100",
-        "--match", "client_id=metered.*")  # fmt: skip
-    assert cli("client-metrics", "list", "-o", "json") == [{"name": "sub"}]
+    assert shell("client-metrics", "alter", "--name", "sub", "--metrics", "*", "--interval", "100",
+        "--match", "client_id=metered.*")[0] == 0  # fmt: skip
+    assert shell.json("client-metrics", "list") == [{"name": "sub"}]
     described = {"name": "sub", "metrics": "*", "interval.ms": "100", "match": "client_id=metered.*"}
-    assert cli("client-metrics", "describe", "-o", "json") == [described]
+    assert shell.json("client-metrics", "describe") == [described]
 
     def known() -> dict[str, Any]:
         found: dict[str, Any] = cluster.status()["nodes"][0]["kafka"]["client_metrics"]
@@ -69,17 +55,20 @@ def test_librdkafka_pushes_its_metrics(cluster: LocalCluster, cli: Callable[...,
     del producer, metered, other
     until(lambda: known()["instance-count"] == 0, WAIT_S)
     assert known()["metric-count"] == 0
-    cli("client-metrics", "delete", "--name", "sub")
-    assert cli("client-metrics", "describe", "-o", "json") == []
+    assert shell("client-metrics", "delete", "--name", "sub")[0] == 0
+    assert shell.json("client-metrics", "describe") == []
 
 
-def test_quotas_slow_clients_down(cluster: LocalCluster, cli: Callable[..., Any]) -> None:
+def test_quotas_slow_clients_down(cluster: LocalCluster, shell: CommandLine) -> None:
     """librdkafka hears for how long it waits; a reader gets everything, later; others are not concerned."""
     topic = new_topic(cluster, "slow", 1)
-    cli("quota", "alter", "--client", "slow", "--set", "producer_byte_rate=200000", "--set",
-        "consumer_byte_rate=300000")  # fmt: skip
-    cli("quota", "alter", "--user-defaults", "--client", "slow", "--set", "request_percentage=900")
-    assert cli("quota", "describe", "--client", "slow", "-o", "json") == [
+    assert shell("quota", "alter", "--client", "slow", "--set", "producer_byte_rate=200000", "--set",
+        "consumer_byte_rate=300000")[0] == 0  # fmt: skip
+    assert (
+        shell("quota", "alter", "--user-defaults", "--client", "slow", "--set", "request_percentage=900")[0]
+        == 0
+    )
+    assert shell.json("quota", "describe", "--client", "slow") == [
         {"entity": "client-id slow", "quota": "consumer_byte_rate", "value": 300000.0},
         {"entity": "client-id slow", "quota": "producer_byte_rate", "value": 200000.0},
         {"entity": "client-id slow, user defaults", "quota": "request_percentage", "value": 900.0},
@@ -129,7 +118,7 @@ def test_quotas_slow_clients_down(cluster: LocalCluster, cli: Callable[..., Any]
         assert quota_entity(client_id="slow", user=None) in found
         gone = {entity: dict.fromkeys(values) for entity, values in found.items()}
         assert not admin.alter_client_quotas(gone).errors
-    assert cli("quota", "describe", "-o", "json") == []
+    assert shell.json("quota", "describe") == []
 
 
 def test_changes_are_rationed_for_both_planes_together(cluster: LocalCluster) -> None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import TYPE_CHECKING
 
 from headrace import LATEST, NewTopic, TopicPartition, errors
-from headrace.services.cli.main import run
 from headrace.services.local_io import local
 from waiting import wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
+    from command_line import CommandLine
     from headrace.services.local_io import LocalCluster
 
 MIB = 1024 * 1024
@@ -83,22 +80,14 @@ def test_segments_go_under_a_reader_and_a_follower(tmp_path: Path) -> None:
             assert (record.offset, record.value) == (start, value_of(start))
 
 
-def test_records_are_deleted_for_good(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_are_deleted_for_good(tmp_path: Path, command_line: CommandLine) -> None:
     """By the command and the client, on all nodes; after a crash of all of them they do not come back."""
     with local(nodes=3, data_dir=str(tmp_path)) as cluster:
         fill(cluster)
 
-        def deleted(*arguments: str) -> list[dict[str, object]]:
-            command = ["-b", cluster.bootstrap, "topic", "delete-records", *arguments, "--yes", "-o", "json"]
-            monkeypatch.setattr(sys, "argv", ["headrace", *command])
-            assert run(command) == 0
-            return list(json.loads(capsys.readouterr().out))
-
-        assert deleted("t", "-p", "0", "--offset", "700") == [
-            {"topic": "t", "partition": 0, "low_watermark": 700}
-        ]
+        delete = ("topic", "delete-records", "t", "-p", "0", "--offset", "700", "--yes")
+        deleted = command_line.at(cluster.bootstrap).json(*delete)
+        assert deleted == [{"topic": "t", "partition": 0, "low_watermark": 700}]
         for index in range(3):
             cluster.kill_node(index)
         for index in range(3):

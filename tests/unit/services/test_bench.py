@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from headrace.services.bench.histogram import Histogram
 from headrace.services.cli.bench import text_report
-from headrace.services.cli.main import run
+
+if TYPE_CHECKING:
+    from command_line import CommandLine
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("command", ["", "produce", "consume", "latency", "mixed"])
-def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help(command: str, command_line: CommandLine) -> None:
     """Every command explains itself without a cluster."""
-    assert run(["bench", *command.split(), "--help"]) == 0
-    assert "Usage: headrace bench" in capsys.readouterr().out
+    code, out, _ = command_line("bench", *command.split(), "--help")
+    assert (code, "Usage: headrace bench" in out) == (0, True)
 
 
 @pytest.mark.parametrize(
@@ -58,28 +60,28 @@ def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
         ("mixed --read-from middle", "--read-from"),
     ],
 )
-def test_wrong_usage(arguments: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage(arguments: str, text: str, command_line: CommandLine) -> None:
     """Exit code 2, nothing on standard output, and a line that names the option."""
-    assert run(["-b", "127.0.0.1:1", "bench", *arguments.split()]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert text in captured.err.splitlines()[-1]
+    code, out, err = command_line.at("127.0.0.1:1")("bench", *arguments.split())
+    assert (code, out) == (2, "")
+    assert text in err.splitlines()[-1]
 
 
-def test_a_payload_file_without_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_payload_file_without_lines(tmp_path: Path, command_line: CommandLine) -> None:
     """Told before a topic is made."""
     (tmp_path / "empty").touch()
-    assert run(["-b", "127.0.0.1:1", "bench", "produce", "--payload-file", str(tmp_path / "empty")]) == 2
-    assert "no lines to send" in capsys.readouterr().err
+    code, _, err = command_line.at("127.0.0.1:1")(
+        "bench", "produce", "--payload-file", str(tmp_path / "empty")
+    )
+    assert (code, "no lines to send" in err) == (2, True)
 
 
 @pytest.mark.parametrize("command", ["produce", "consume", "latency", "mixed"])
-def test_nobody_there(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nobody_there(command: str, command_line: CommandLine) -> None:
     """One line with a hint; no worker is started, no result printed."""
-    assert run(["-b", "127.0.0.1:1", "bench", command, "-X", "default.api.timeout.ms=200"]) == 1
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert [line.split(":")[0] for line in captured.err.splitlines()] == ["headrace", "hint"]
+    code, out, err = command_line.at("127.0.0.1:1")("bench", command, "-X", "default.api.timeout.ms=200")
+    assert (code, out) == (1, "")
+    assert [line.split(":")[0] for line in err.splitlines()] == ["headrace", "hint"]
 
 
 def facts(**more: Any) -> dict[str, Any]:
@@ -102,13 +104,13 @@ def test_the_report_for_people() -> None:
     assert sum("latency" in line for line in lines) == 1
 
 
-def test_the_commands_of_the_page_exist(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_of_the_page_exist(command_line: CommandLine) -> None:
     """docs/BENCH.md shows options that are there."""
     page = (ROOT / "docs" / "BENCH.md").read_text()
     commands = [line.split() for line in page.splitlines() if line.startswith("headrace bench ")]
     assert {words[2] for words in commands} == {"produce", "consume", "latency", "mixed"}
     for words in commands:
-        assert run([*words[1:3], "--help"]) == 0
-        text = capsys.readouterr().out
+        code, text, _ = command_line(*words[1:3], "--help")
+        assert code == 0
         for option in (word for word in words if word.startswith("-")):
             assert re.search(rf"(^|\s){option}[ ,\n]", text), option

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 from headrace.services.cli.common import Effect, NotFoundError, Settings, effect_of
-from headrace.services.cli.main import cli, run
+from headrace.services.cli.main import cli
 from headrace.services.cluster_files_io import ClusterFile, UnknownClusterError, write_cluster_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from command_line import CommandLine
 
 # A complete command line of every command that reads. Those of NEEDS_NO_CLUSTER connect to none, and
 # `status` is about the default cluster, because scripts start it when `status` fails.
@@ -114,35 +116,32 @@ def test_every_command_declares_its_effect() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(CHANGING.keys() - HAS_OWN_CLUSTER))
-def test_changing_command_never_falls_back(
-    two: socket.socket, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_changing_command_never_falls_back(two: socket.socket, name: str, command_line: CommandLine) -> None:
     """`default` is down and `two` is up: not found, `two` is named, and nothing has connected to it."""
-    assert run([*name.split(), *CHANGING[name].split()]) == 3
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "no cluster 'default'" in captured.err
-    assert "two" in captured.err
+    code, out, err = command_line(*name.split(), *CHANGING[name].split())
+    assert (code, out) == (3, "")
+    assert "no cluster 'default'" in err
+    assert "two" in err
     with pytest.raises(BlockingIOError):
         two.accept()
 
 
 @pytest.mark.parametrize("name", sorted(READING.keys() - NEEDS_NO_CLUSTER - NEVER_FALLS_BACK))
 def test_reading_command_names_the_cluster_it_fell_back_to(
-    two: socket.socket, name: str, capsys: pytest.CaptureFixture[str]
+    two: socket.socket, name: str, command_line: CommandLine
 ) -> None:
     """`default` is down and `two` is up: a command that reads takes `two` and says so on standard error."""
-    assert run([*name.split(), *READING[name].split(), "-X", "default.api.timeout.ms=50"]) == 1
-    captured = capsys.readouterr()
-    assert captured.err.splitlines()[0] == (
+    code, _, err = command_line(*name.split(), *READING[name].split(), "-X", "default.api.timeout.ms=50")
+    assert code == 1
+    assert err.splitlines()[0] == (
         "no cluster 'default' is up: reading from cluster 'two' (--cluster names one)"
     )
 
 
-def test_status_never_falls_back(two: socket.socket, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_never_falls_back(two: socket.socket, command_line: CommandLine) -> None:
     """`headrace status || headrace up` starts the default cluster although another one is up."""
-    assert run(["status"]) == 3
-    assert "--cluster: two" in capsys.readouterr().err
+    code, _, err = command_line("status")
+    assert (code, "--cluster: two" in err) == (3, True)
     with pytest.raises(BlockingIOError):
         two.accept()
 

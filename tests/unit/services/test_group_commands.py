@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import io
-import json
-import sys
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from fake_admin_cluster import FakeAdminCluster
-from headrace.clients.sync import admin_io
-from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol.consumer_protocol import Assignment, encode_assignment
 from headrace.protocol.model import TopicPartition
-from headrace.services.cli.main import run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-Run = Callable[..., tuple[int, str, str]]
+    from command_line import CommandLine
+
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 LONG_AGO_MS = 1_000_000
 
@@ -36,51 +30,26 @@ def fake() -> FakeAdminCluster:
     return fake
 
 
-@pytest.fixture
-def headrace(
-    fake: FakeAdminCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Run]:
-    """Runs a command line against the fake: (exit code, standard output, standard error)."""
-    with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
-        admin = admin_io.Admin
-        monkeypatch.setattr(admin_io, "Admin", lambda _addresses, config: admin(cluster, config=config))
-
-        def headrace(*arguments: str) -> tuple[int, str, str]:
-            monkeypatch.setattr(sys, "stdin", io.StringIO())
-            code = run(["-b", "node0:9000", *arguments])
-            captured = capsys.readouterr()
-            return code, captured.out, captured.err
-
-        yield headrace
-
-
-def shown(headrace: Run, *arguments: str, code: int = 0) -> Any:
-    """The JSON that a command prints."""
-    found, out, err = headrace(*arguments, "-o", "json")
-    assert found == code, err
-    return json.loads(out)
-
-
 def join(fake: FakeAdminCluster) -> None:
     """Group g has one member, which has both partitions."""
     fake.group("g").join("m-1", "one", encode_assignment(Assignment(3, (FIRST, SECOND))))
 
 
-def test_list(headrace: Run, fake: FakeAdminCluster) -> None:
+def test_list(shell: CommandLine, fake: FakeAdminCluster) -> None:
     """All, or some; a state that there is not is wrong usage."""
     fake.group("other").state = "Stable"
-    assert [row["group"] for row in shown(headrace, "group", "list")] == ["g", "other"]
-    (row,) = shown(headrace, "group", "list", "--state", "stable", "--type", "classic")
+    assert [row["group"] for row in shell.json("group", "list")] == ["g", "other"]
+    (row,) = shell.json("group", "list", "--state", "stable", "--type", "classic")
     assert row == {"group": "other", "type": "classic", "state": "Stable", "protocol": "consumer"}
-    assert headrace("group", "list")[1].splitlines()[0].split() == ["GROUP", "TYPE", "STATE", "PROTOCOL"]
-    code, _, err = headrace("group", "list", "--state", "idle")
+    assert shell("group", "list")[1].splitlines()[0].split() == ["GROUP", "TYPE", "STATE", "PROTOCOL"]
+    code, _, err = shell("group", "list", "--state", "idle")
     assert (code, "'idle' is none of Empty" in err) == (2, True)
 
 
-def test_describe_shows_lag_and_who_reads(headrace: Run, fake: FakeAdminCluster) -> None:
+def test_describe_shows_lag_and_who_reads(shell: CommandLine, fake: FakeAdminCluster) -> None:
     """Also of partitions that a member has and where nothing is committed."""
     join(fake)
-    (facts,) = shown(headrace, "group", "describe", "g")
+    (facts,) = shell.json("group", "describe", "g")
     member = {"member": "m-1", "instance": "one", "client": "client", "host": "host"}
     assert facts == {
         "group": "g",
@@ -95,35 +64,35 @@ def test_describe_shows_lag_and_who_reads(headrace: Run, fake: FakeAdminCluster)
             {"topic": "t", "partition": 1, "committed": None, "end": 0, "lag": None, **member},
         ],
     }
-    _, out, _ = headrace("group", "describe", "--all")
+    _, out, _ = shell("group", "describe", "--all")
     lines = [line.split() for line in out.splitlines()]
     assert ["TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER", "CLIENT", "HOST"] in lines
     assert ["t", "0", "1", "3", "2", "m-1", "client", "host"] in lines
-    (facts,) = shown(headrace, "group", "describe", "g", "--read-committed")
+    (facts,) = shell.json("group", "describe", "g", "--read-committed")
     assert fake.requests("ListOffsets")[-1].isolation == 1
 
 
-def test_members(headrace: Run, fake: FakeAdminCluster) -> None:
+def test_members(shell: CommandLine, fake: FakeAdminCluster) -> None:
     """Who has what, as --topic takes it."""
-    assert shown(headrace, "group", "members", "g") == []
-    assert headrace("group", "members", "g")[2] == "no members\n"
+    assert shell.json("group", "members", "g") == []
+    assert shell("group", "members", "g")[2] == "no members\n"
     join(fake)
-    (row,) = shown(headrace, "group", "members", "g")
+    (row,) = shell.json("group", "members", "g")
     assert (row["member"], row["partitions"], row["assignment"]) == ("m-1", 2, ["t:0,1"])
-    assert "t:0,1" in headrace("group", "members", "--all")[1]
+    assert "t:0,1" in shell("group", "members", "--all")[1]
 
 
-def test_what_goes_wrong_with_groups(headrace: Run, fake: FakeAdminCluster) -> None:
+def test_what_goes_wrong_with_groups(shell: CommandLine, fake: FakeAdminCluster) -> None:
     """What is not there is 3, some is 4, usage is 2; one line, and a hint."""
-    code, out, err = headrace("group", "describe", "nowhere")
+    code, out, err = shell("group", "describe", "nowhere")
     assert (code, out) == (3, "")
     assert "GroupIdNotFoundError" in err
     assert "headrace group list" in err
-    assert headrace("group", "describe", "g", "nowhere")[0] == 4
-    assert headrace("group", "describe")[0] == 2
-    assert headrace("group", "members", "g", "--all")[0] == 2
+    assert shell("group", "describe", "g", "nowhere")[0] == 4
+    assert shell("group", "describe")[0] == 2
+    assert shell("group", "members", "g", "--all")[0] == 2
     join(fake)
-    code, _, err = headrace("group", "delete", "g", "--yes")
+    code, _, err = shell("group", "delete", "g", "--yes")
     assert (code, "NonEmptyGroupError" in err, "group members" in err) == (1, True, True)
 
 
@@ -142,131 +111,131 @@ def test_what_goes_wrong_with_groups(headrace: Run, fake: FakeAdminCluster) -> N
         (("--by-duration", "PT0S"), 3),
     ],
 )
-def test_reset_by_every_rule(headrace: Run, fake: FakeAdminCluster, rule: tuple[str, ...], new: int) -> None:
+def test_reset_by_every_rule(
+    shell: CommandLine, fake: FakeAdminCluster, rule: tuple[str, ...], new: int
+) -> None:
     """Shown first, done with --execute."""
     row = {"group": "g", "topic": "t", "partition": 0, "old": 1, "new": new}
     place = ("--topic", "t:0")
-    assert shown(headrace, "group", "reset", "g", *place, *rule) == [row]
+    assert shell.json("group", "reset", "g", *place, *rule) == [row]
     assert not fake.requests("OffsetCommit")
-    assert "--execute does it" in headrace("group", "reset", "g", *place, *rule)[2]
-    assert shown(headrace, "group", "reset", "g", *place, *rule, "--execute") == [row]
+    assert "--execute does it" in shell("group", "reset", "g", *place, *rule)[2]
+    assert shell.json("group", "reset", "g", *place, *rule, "--execute") == [row]
     assert fake.group("g").offsets["t", 0].offset == new
 
 
-def test_reset_scopes_and_files(headrace: Run, fake: FakeAdminCluster, tmp_path: Path) -> None:
+def test_reset_scopes_and_files(shell: CommandLine, fake: FakeAdminCluster, tmp_path: Path) -> None:
     """A whole topic, all topics that were read, and what was exported."""
-    rows = shown(headrace, "group", "reset", "g", "--topic", "t", "--to-latest")
+    rows = shell.json("group", "reset", "g", "--topic", "t", "--to-latest")
     assert [(row["partition"], row["old"], row["new"]) for row in rows] == [(0, 1, 3), (1, None, 0)]
-    rows = shown(headrace, "group", "reset", "g", "--all-topics", "--to-latest")
+    rows = shell.json("group", "reset", "g", "--all-topics", "--to-latest")
     assert [row["partition"] for row in rows] == [0]
-    code, out, _ = headrace("group", "reset", "g", "--topic", "t", "--to-current", "--export")
+    code, out, _ = shell("group", "reset", "g", "--topic", "t", "--to-current", "--export")
     assert (code, out) == (0, "t,0,1\nt,1,0\n")
     file = tmp_path / "offsets.csv"
     file.write_text(out)
-    assert headrace("group", "reset", "g", "--topic", "t", "--to-latest", "--execute")[0] == 0
-    rows = shown(headrace, "group", "reset", "g", "--from-file", str(file), "--execute")
+    assert shell("group", "reset", "g", "--topic", "t", "--to-latest", "--execute")[0] == 0
+    rows = shell.json("group", "reset", "g", "--from-file", str(file), "--execute")
     assert [(row["old"], row["new"]) for row in rows] == [(3, 1), (0, 0)]
-    rows = shown(
-        headrace, "group", "reset", "new", "--topic", "t:1", "--to-latest", "--execute", "--new-group"
-    )
+    rows = shell.json("group", "reset", "new", "--topic", "t:1", "--to-latest", "--execute", "--new-group")
     assert rows == [{"group": "new", "topic": "t", "partition": 1, "old": None, "new": 0}]
 
 
-def test_reset_refuses(headrace: Run, fake: FakeAdminCluster, tmp_path: Path) -> None:
+def test_reset_refuses(shell: CommandLine, fake: FakeAdminCluster, tmp_path: Path) -> None:
     """A group with members, no rule or two, no scope or two, topics and files that are not there."""
     some = ("--topic", "t")
     for usage in ((), some, ("--to-latest",), (*some, "--to-latest", "--to-earliest")):
-        assert headrace("group", "reset", "g", *usage)[0] == 2
-    assert headrace("group", "reset", "g", *some, "--all-topics", "--to-latest")[0] == 2
+        assert shell("group", "reset", "g", *usage)[0] == 2
+    assert shell("group", "reset", "g", *some, "--all-topics", "--to-latest")[0] == 2
     for bad in (("--to-datetime", "noon"), ("--by-duration", "1h"), ("--from-file", str(tmp_path / "no"))):
         scope = () if "--from-file" in bad else some
-        assert headrace("group", "reset", "g", *scope, *bad)[0] == 2
-    assert headrace("group", "reset", "nowhere", "--all-topics", "--to-latest", "--new-group")[0] == 2
+        assert shell("group", "reset", "g", *scope, *bad)[0] == 2
+    assert shell("group", "reset", "nowhere", "--all-topics", "--to-latest", "--new-group")[0] == 2
     for execute in ((), ("--execute",)):
-        code, _, err = headrace("group", "reset", "gg", "--topic", "t", "--to-latest", *execute)
+        code, _, err = shell("group", "reset", "gg", "--topic", "t", "--to-latest", *execute)
         assert (code, "no group 'gg'; did you mean 'g'? --new-group" in err) == (3, True)
-    assert headrace("group", "reset", "g", "--topic", "typo", "--to-latest")[0] == 3
-    assert headrace("group", "reset", "g", "--topic", "t:1", "--shift-by", "1")[0] == 2
+    assert shell("group", "reset", "g", "--topic", "typo", "--to-latest")[0] == 3
+    assert shell("group", "reset", "g", "--topic", "t:1", "--shift-by", "1")[0] == 2
     join(fake)
-    code, out, err = headrace("group", "reset", "g", *some, "--to-latest", "--execute")
+    code, out, err = shell("group", "reset", "g", *some, "--to-latest", "--execute")
     assert (code, out) == (1, "")
     assert "group 'g' is Stable with 1 members: stop them first [NonEmptyGroupError]" in err
     assert fake.group("g").offsets["t", 0].offset == 1
 
 
-def test_delete(headrace: Run, fake: FakeAdminCluster) -> None:
+def test_delete(shell: CommandLine, fake: FakeAdminCluster) -> None:
     """Offsets of a topic, then the group."""
     fake.commit("g", "t", 1, 0)
-    rows = shown(headrace, "group", "delete-offsets", "g", "--topic", "t:1")
+    rows = shell.json("group", "delete-offsets", "g", "--topic", "t:1")
     assert rows == [{"group": "g", "topic": "t", "partition": 1}]
     assert list(fake.group("g").offsets) == [("t", 0)]
-    code, _, err = headrace("group", "delete", "g", "nowhere", "--yes")
+    code, _, err = shell("group", "delete", "g", "nowhere", "--yes")
     assert (code, "deleted g" in err) == (4, True)
-    assert headrace("group", "delete", "g")[0] == 130  # nobody says yes
-    assert headrace("group", "delete-offsets", "g", "--topic", "t")[0] == 3
+    assert shell("group", "delete", "g")[0] == 130  # nobody says yes
+    assert shell("group", "delete-offsets", "g", "--topic", "t")[0] == 3
 
 
-def test_transactions_are_shown(headrace: Run, fake: FakeAdminCluster) -> None:
+def test_transactions_are_shown(shell: CommandLine, fake: FakeAdminCluster) -> None:
     """List, describe, and who writes."""
     fake.know("a", 7, FIRST, SECOND)
     fake.open_transaction(FIRST, 7, start=2, last_ms=5_000)
-    (row,) = shown(headrace, "txn", "list", "--state", "Ongoing", "--longer-than", "PT1S")
+    (row,) = shell.json("txn", "list", "--state", "Ongoing", "--longer-than", "PT1S")
     of_prepared = {"prepared": None, "prepared_s": None}
     facts = {"transactional_id": "a", "coordinator": 0, "producer_id": 7, "state": "Ongoing"}
     assert row == {**facts, **of_prepared}
-    (row,) = shown(headrace, "txn", "describe", "a")
+    (row,) = shell.json("txn", "describe", "a")
     assert (row["start"], row["partitions"]) == ("1970-01-01T00:00:05.000+00:00", ["t:0,1"])
-    assert "t:0,1" in headrace("txn", "describe", "a")[1]
-    code, _, err = headrace("txn", "describe", "nowhere")
+    assert "t:0,1" in shell("txn", "describe", "a")[1]
+    code, _, err = shell("txn", "describe", "nowhere")
     assert (code, "headrace txn list" in err) == (3, True)
-    (row,) = shown(headrace, "txn", "producers", "t", "-p", "0")
+    (row,) = shell.json("txn", "producers", "t", "-p", "0")
     assert (row["producer_id"], row["start_offset"], row["last_sequence"]) == (7, 2, 7)
 
 
-def test_prepared_transactions_are_shown_and_ended(headrace: Run, fake: FakeAdminCluster) -> None:
+def test_prepared_transactions_are_shown_and_ended(shell: CommandLine, fake: FakeAdminCluster) -> None:
     """Since when; not as hanging, nor in one of their partitions. Whoever ends one is asked first."""
     fake.know("a", 7, FIRST, SECOND, state="Prepared", prepared_ms=LONG_AGO_MS)
     fake.open_transaction(FIRST, 7, start=2, last_ms=LONG_AGO_MS)
-    (row,) = shown(headrace, "txn", "list", "--state", "Prepared")
-    (described,) = shown(headrace, "txn", "describe", "a")
+    (row,) = shell.json("txn", "list", "--state", "Prepared")
+    (described,) = shell.json("txn", "describe", "a")
     assert row["prepared"] == described["prepared"] is not None
     assert row["prepared_s"] > 1_000
-    assert shown(headrace, "txn", "find-hanging", "--all") == []
+    assert shell.json("txn", "find-hanging", "--all") == []
     place = ("-t", "t", "-p", "0", "--start-offset", "2", "--yes")
-    code, _, err = headrace("txn", "abort", *place)
+    code, _, err = shell("txn", "abort", *place)
     assert (code, "'a' is Prepared there" in err, "txn abort-prepared" in err) == (1, True, True)
-    assert headrace("txn", "abort-prepared", "a")[0] == 130  # nobody says yes
-    assert headrace("txn", "abort-prepared", "a", "nowhere", "--yes")[0] == 4
+    assert shell("txn", "abort-prepared", "a")[0] == 130  # nobody says yes
+    assert shell("txn", "abort-prepared", "a", "nowhere", "--yes")[0] == 4
     assert fake.known["a"].state == "PrepareAbort"
-    assert headrace("txn", "abort-prepared", "a", "--yes")[0] == 1
+    assert shell("txn", "abort-prepared", "a", "--yes")[0] == 1
 
 
-def test_hanging_transactions_are_found_and_ended(headrace: Run, fake: FakeAdminCluster) -> None:
+def test_hanging_transactions_are_found_and_ended(shell: CommandLine, fake: FakeAdminCluster) -> None:
     """Wherever it is looked; by offset or by ids; not what its coordinator knows."""
     fake.know("a", 7, FIRST)
     fake.open_transaction(FIRST, 7, start=2, last_ms=LONG_AGO_MS)
     fake.open_transaction(SECOND, 8, start=5, last_ms=LONG_AGO_MS)
     for scope in (("--all",), ("--node", "1"), ("--topic", "t"), ("--topic", "t", "-p", "1")):
-        (row,) = shown(headrace, "txn", "find-hanging", *scope)
+        (row,) = shell.json("txn", "find-hanging", *scope)
         assert (row["partition"], row["producer_id"], row["start_offset"]) == (1, 8, 5)
-    assert shown(headrace, "txn", "find-hanging", "--node", "0") == []
-    assert headrace("txn", "find-hanging")[0] == 2
-    assert headrace("txn", "find-hanging", "--all", "-p", "0")[0] == 2
+    assert shell.json("txn", "find-hanging", "--node", "0") == []
+    assert shell("txn", "find-hanging")[0] == 2
+    assert shell("txn", "find-hanging", "--all", "-p", "0")[0] == 2
     place = ("abort", "--topic", "t", "--partition")
-    assert headrace("txn", *place, "1", "--start-offset", "4", "--yes")[0] == 3
-    assert headrace("txn", *place, "1", "--yes")[0] == 2
-    assert headrace("txn", *place, "1", "--start-offset", "5", "--producer-id", "8", "--yes")[0] == 2
-    assert headrace("txn", *place, "1", "--start-offset", "5")[0] == 130  # nobody says yes
+    assert shell("txn", *place, "1", "--start-offset", "4", "--yes")[0] == 3
+    assert shell("txn", *place, "1", "--yes")[0] == 2
+    assert shell("txn", *place, "1", "--start-offset", "5", "--producer-id", "8", "--yes")[0] == 2
+    assert shell("txn", *place, "1", "--start-offset", "5")[0] == 130  # nobody says yes
     assert not fake.markers
-    assert headrace("txn", *place, "1", "--start-offset", "5", "--yes")[0] == 0
+    assert shell("txn", *place, "1", "--start-offset", "5", "--yes")[0] == 0
     by_ids = ("--producer-id", "7", "--producer-epoch", "3", "--coordinator-epoch", "2", "--yes")
-    code, _, err = headrace("txn", *place, "0", *by_ids)
+    code, _, err = shell("txn", *place, "0", *by_ids)
     assert (code, "it does not hang: 'a' is Ongoing there" in err) == (1, True)
-    assert headrace("txn", *place, "0", *by_ids, "--force")[0] == 0
+    assert shell("txn", *place, "0", *by_ids, "--force")[0] == 0
     assert [(each.producer_id, each.coordinator_epoch) for each in fake.markers] == [(8, 0), (7, 2)]
-    assert headrace("txn", "find-hanging", "--all")[2] == "nothing hangs in 2 partitions\n"
+    assert shell("txn", "find-hanging", "--all")[2] == "nothing hangs in 2 partitions\n"
     fake.topics["t"].partitions[0].leader = -1
-    assert headrace("txn", "find-hanging", "--all")[2].splitlines() == [
+    assert shell("txn", "find-hanging", "--all")[2].splitlines() == [
         "1 partitions have no leader now, and were not looked at",
         "nothing hangs in 1 partitions",
     ]

@@ -15,11 +15,13 @@ from headrace.protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from headrace.services.cli.common import NotFoundError, PartialFailureError, Settings, absorb
-from headrace.services.cli.main import exit_code_of, hint_of, message_of, run
+from headrace.services.cli.main import exit_code_of, hint_of, message_of
 from headrace.services.cluster_files_io import UnknownClusterError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from command_line import CommandLine
 
 
 @pytest.fixture(autouse=True)
@@ -41,22 +43,22 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ["--version"],
     ],
 )
-def test_what_always_works(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_always_works(arguments: list[str], command_line: CommandLine) -> None:
     """Help and version need no cluster."""
-    assert run(arguments) == 0
-    assert capsys.readouterr().out
+    code, out, _ = command_line(*arguments)
+    assert code == 0
+    assert out
 
 
-def test_config_keys_can_be_read_by_programs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_config_keys_can_be_read_by_programs(command_line: CommandLine) -> None:
     """`config keys -o` has each key once per part, with the same default as docs/CONFIG.md."""
-    assert run(["config", "keys", "-o", "json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
+    rows = command_line.json("config", "keys")
     by_key = {(row["part"], row["key"]): row for row in rows}
     assert len(by_key) == len(rows)
     linger = by_key["Producer", "linger.ms"]
     assert (linger["default"], linger["unit"], linger["live"]) == ("5", "ms", False)
-    assert run(["-o", "jsonl", "config", "keys"]) == 0
-    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == rows
+    code, out, _ = command_line("-o", "jsonl", "config", "keys")
+    assert (code, [json.loads(line) for line in out.splitlines()]) == (0, rows)
 
 
 @pytest.mark.parametrize(
@@ -88,50 +90,45 @@ def test_config_keys_can_be_read_by_programs(capsys: pytest.CaptureFixture[str])
         ["-b", "h:1", "--cluster", "x", "topic", "list"],
     ],
 )
-def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_is_2(arguments: list[str], command_line: CommandLine) -> None:
     """A wrong command line is told on standard error, before anything is asked or started."""
-    assert run(arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err
-    assert "Traceback" not in captured.err
+    code, out, err = command_line(*arguments)
+    assert (code, out) == (2, "")
+    assert err
+    assert "Traceback" not in err
 
 
 @pytest.mark.parametrize(
     "arguments", [["status"], ["down"], ["status", "--cluster", "x"], ["down", "--cluster", "x"]]
 )
-def test_a_cluster_that_is_not_there_is_3(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_that_is_not_there_is_3(arguments: list[str], command_line: CommandLine) -> None:
     """Not found, in one line."""
-    assert run(arguments) == 3
-    assert capsys.readouterr().err.startswith("headrace: no cluster")
+    code, _, err = command_line(*arguments)
+    assert code == 3
+    assert err.startswith("headrace: no cluster")
 
 
-def test_without_any_cluster_it_is_3(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_any_cluster_it_is_3(command_line: CommandLine) -> None:
     """Nothing was named and nothing is there: not found rather than wrong usage. `down` offers no `up`."""
-    assert run(["topic", "list"]) == 3
-    assert "headrace up" in capsys.readouterr().err
-    assert run(["status"]) == 3
-    assert "headrace up" in capsys.readouterr().err
-    assert run(["down"]) == 3
-    assert "headrace up" not in capsys.readouterr().err
+    for command, has_hint in (("topic list", True), ("status", True), ("down", False)):
+        code, _, err = command_line(*command.split())
+        assert (code, "headrace up" in err) == (3, has_hint), command
 
 
 def test_headrace_cluster_names_the_cluster(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The variable that clients heed holds for `status` and `down` as well; --cluster wins."""
     monkeypatch.setenv("HEADRACE_CLUSTER", "other")
-    for command in ("status", "down"):
-        assert run([command]) == 3
-        assert "'other'" in capsys.readouterr().err
-    assert run(["status", "--cluster", "third"]) == 3
-    assert "'third'" in capsys.readouterr().err
+    for command, name in (("status", "other"), ("down", "other"), ("status --cluster third", "third")):
+        code, _, err = command_line(*command.split())
+        assert (code, f"'{name}'" in err) == (3, True), command
 
 
-def test_quickstart_names_a_missing_input(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quickstart_names_a_missing_input(command_line: CommandLine) -> None:
     """A file that is not there is not found."""
-    assert run(["quickstart", "--input", "/no/such/file"]) == 3
-    assert "/no/such/file: No such file" in capsys.readouterr().err
+    code, _, err = command_line("quickstart", "--input", "/no/such/file")
+    assert (code, "/no/such/file: No such file" in err) == (3, True)
 
 
 @pytest.mark.parametrize(

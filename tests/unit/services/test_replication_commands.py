@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from fake_cluster import FakeCluster
-from headrace.clients.sync import admin_io
-from headrace.clients.sync.cluster_io import Cluster
 from headrace.services.cli import node as node_commands
-from headrace.services.cli.main import run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-Run = Callable[..., tuple[int, str, str]]
+    from command_line import CommandLine
 
 
 @pytest.fixture
@@ -31,36 +26,11 @@ def fake() -> FakeCluster:
     return fake
 
 
-@pytest.fixture
-def headrace(
-    fake: FakeCluster, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Run]:
-    """Runs a command line against the fake: (exit code, standard output, standard error)."""
-    with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
-        admin = admin_io.Admin
-        monkeypatch.setattr(admin_io, "Admin", lambda _addresses, config: admin(cluster, config=config))
-
-        def headrace(*arguments: str) -> tuple[int, str, str]:
-            monkeypatch.setattr(sys, "stdin", io.StringIO())
-            code = run(["-b", "node0:9000", *arguments])
-            captured = capsys.readouterr()
-            return code, captured.out, captured.err
-
-        yield headrace
-
-
-def shown(headrace: Run, *arguments: str, code: int = 0) -> Any:
-    """The JSON that a command prints."""
-    found, out, _ = headrace(*arguments, "-o", "json")
-    assert found == code
-    return json.loads(out)
-
-
-def test_describe_shows_who_may_lead(headrace: Run, fake: FakeCluster) -> None:
+def test_describe_shows_who_may_lead(shell: CommandLine, fake: FakeCluster) -> None:
     """ISR, ELR and epochs always; what a reassignment changes where there is one."""
     part = fake.topics["t"].partitions[1]
     part.isr, part.elr = (1,), (2,)
-    (facts,) = shown(headrace, "topic", "describe", "t")
+    (facts,) = shell.json("topic", "describe", "t")
     assert facts["partitions"][1] == {
         "partition": 1,
         "leader": 1,
@@ -77,14 +47,14 @@ def test_describe_shows_who_may_lead(headrace: Run, fake: FakeCluster) -> None:
         "end": 0,
         "records": 0,
     }
-    _, out, _ = headrace("topic", "describe", "t")
+    _, out, _ = shell("topic", "describe", "t")
     head = out.splitlines()[2].split()
     assert head == [
         *("PARTITION", "LEADER", "LEADER-EPOCH", "PARTITION-EPOCH", "REPLICAS", "ISR", "ELR"),
         *("BEGINNING", "END", "RECORDS"),
     ]
     part.adding = (2,)
-    assert "ADDING-REPLICAS" in headrace("topic", "describe", "t")[1]
+    assert "ADDING-REPLICAS" in shell("topic", "describe", "t")[1]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +68,7 @@ def test_describe_shows_who_may_lead(headrace: Run, fake: FakeCluster) -> None:
     ],
 )
 def test_describe_filters(
-    headrace: Run, fake: FakeCluster, filters: tuple[str, ...], expected: list[int]
+    shell: CommandLine, fake: FakeCluster, filters: tuple[str, ...], expected: list[int]
 ) -> None:
     """Of all topics, unless some are named; topics where all is well are left out."""
     fake.create("healthy", configs={"min.insync.replicas": "1"})
@@ -106,70 +76,70 @@ def test_describe_filters(
     first, second = fake.topics["t"].partitions
     first.leader, second.isr = -1, (0, 1)
     fake.topics["t"].configs["min.insync.replicas"] = "2"
-    (facts,) = shown(headrace, "topic", "describe", *filters)
+    (facts,) = shell.json("topic", "describe", *filters)
     assert (facts["topic"], [part["partition"] for part in facts["partitions"]]) == ("t", expected)
-    assert shown(headrace, "topic", "describe", "healthy", *filters) == []
+    assert shell.json("topic", "describe", "healthy", *filters) == []
 
 
-def test_elections(headrace: Run, fake: FakeCluster) -> None:
+def test_elections(shell: CommandLine, fake: FakeCluster) -> None:
     """Not needed is no failure; some that failed is 4, all is 1, and a topic that is not there 3."""
     part = fake.topics["t"].partitions[1]
-    assert shown(headrace, "partition", "elect", "--preferred", "--topic", "t") == [
+    assert shell.json("partition", "elect", "--preferred", "--topic", "t") == [
         {"topic": "t", "partition": 0, "result": "not needed"},
         {"topic": "t", "partition": 1, "result": "elected"},
     ]
     assert part.leader == 0
-    code, out, err = headrace("partition", "elect", "--preferred", "--all")
+    code, out, err = shell("partition", "elect", "--preferred", "--all")
     assert (code, out, err) == (0, "", "no partition needs an election\n")
     part.leader, part.isr = 1, (1,)
-    code, out, err = headrace("partition", "elect", "--preferred", "-t", "t", "-p", "0", "-p", "1")
+    code, out, err = shell("partition", "elect", "--preferred", "-t", "t", "-p", "0", "-p", "1")
     assert (code, "t-1" in err, "not needed" in out) == (4, True, True)
-    code, out, err = headrace("partition", "elect", "--preferred", "--all")
+    code, out, err = shell("partition", "elect", "--preferred", "--all")
     assert (code, out, "PreferredLeaderNotAvailableError" in err) == (1, "", True)
-    assert headrace("partition", "elect", "--preferred", "-t", "typo")[0] == 3
+    assert shell("partition", "elect", "--preferred", "-t", "typo")[0] == 3
 
 
-def test_unclean_elections_ask(headrace: Run, fake: FakeCluster) -> None:
+def test_unclean_elections_ask(shell: CommandLine, fake: FakeCluster) -> None:
     """Records may be lost."""
     fake.topics["t"].partitions[0].leader = -1
-    assert headrace("partition", "elect", "--unclean", "--all")[0] == 130
-    assert shown(headrace, "partition", "elect", "--unclean", "--all", "--yes") == [
+    assert shell("partition", "elect", "--unclean", "--all")[0] == 130
+    assert shell.json("partition", "elect", "--unclean", "--all", "--yes") == [
         {"topic": "t", "partition": 0, "result": "elected"}
     ]
 
 
-def test_a_reassignment_from_plan_to_end(headrace: Run, fake: FakeCluster, tmp_path: Path) -> None:
+def test_a_reassignment_from_plan_to_end(shell: CommandLine, fake: FakeCluster, tmp_path: Path) -> None:
     """Generate, execute with a throttle, list, verify until it is done, which ends the throttle; and back."""
-    code, out, _ = headrace("partition", "reassign", "--generate", "-t", "t", "--nodes", "1,2", "-r", "2")
+    code, out, _ = shell("partition", "reassign", "--generate", "-t", "t", "--nodes", "1,2", "-r", "2")
     assert code == 0
     plan = tmp_path / "plan.json"
     plan.write_text(out)
     assert [part["replicas"] for part in json.loads(out)["partitions"]] == [[1, 2], [2, 1]]
-    code, back, err = headrace("partition", "reassign", "--execute", str(plan), "--throttle", "1000")
+    code, back, err = shell("partition", "reassign", "--execute", str(plan), "--throttle", "1000")
     assert (code, "2 partitions move" in err) == (0, True)
     assert [part["replicas"] for part in json.loads(back)["partitions"]] == [[0, 1, 2], [0, 1, 2]]
     (topic, *nodes) = (each.resource.name for each in fake.requests("IncrementalAlterConfigs")[0].resources)
     assert (topic, sorted(nodes)) == ("t", ["0", "1", "2"])
     sending = fake.requests("IncrementalAlterConfigs")[0].resources[0].changes[0]
     assert sending.value == "0:0,0:1,0:2,1:0,1:1,1:2"
-    moves = shown(headrace, "partition", "reassign", "--list")
+    moves = shell.json("partition", "reassign", "--list")
     assert [move["removing_replicas"] for move in moves] == [[0], [0]]
-    rows = shown(headrace, "partition", "reassign", "--verify", str(plan), code=1)
+    rows = shell.json("partition", "reassign", "--verify", str(plan), code=1)
     assert [row["state"] for row in rows] == ["moving", "moving"]
     fake.finish_moves()
-    rows = shown(headrace, "partition", "reassign", "--verify", str(plan))
+    rows = shell.json("partition", "reassign", "--verify", str(plan))
     assert [row["state"] for row in rows] == ["done", "done"]
     cleared = fake.requests("IncrementalAlterConfigs")[-1].resources
     assert all(change.operation == 1 for each in cleared for change in each.changes)
-    assert shown(headrace, "partition", "reassign", "--verify", back, code=1)[0]["state"] == "differs"
+    assert shell.json("partition", "reassign", "--verify", back, code=1)[0]["state"] == "differs"
 
 
-def test_a_reassignment_is_cancelled(headrace: Run, fake: FakeCluster) -> None:
+def test_a_reassignment_is_cancelled(shell: CommandLine, fake: FakeCluster) -> None:
     """What was not under way is an error of its own."""
     plan = '{"partitions": [{"topic": "t", "partition": 0, "replicas": [2, 1]}]}'
-    assert headrace("partition", "reassign", "--execute", plan)[0] == 0
-    assert headrace("partition", "reassign", "--cancel", plan)[0] == 0
-    code, _, err = headrace("partition", "reassign", "--cancel", plan)
+    assert shell("partition", "reassign", "--execute", plan)[0] == 0
+    assert shell("partition", "reassign", "--cancel", plan)[0] == 0
+    code, _, err = shell("partition", "reassign", "--cancel", plan)
     assert (code, "NoReassignmentInProgressError" in err) == (1, True)
 
 
@@ -183,9 +153,9 @@ def test_a_reassignment_is_cancelled(headrace: Run, fake: FakeCluster) -> None:
         ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [77]}]}', 1),
     ],
 )
-def test_plans_that_cannot_be(headrace: Run, plan: str, code: int) -> None:
+def test_plans_that_cannot_be(shell: CommandLine, plan: str, code: int) -> None:
     """One line that says why; nothing is printed as done."""
-    found, out, err = headrace("partition", "reassign", "--execute", plan)
+    found, out, err = shell("partition", "reassign", "--execute", plan)
     assert (found, out) == (code, "")
     assert err.startswith("headrace: ")
 
@@ -211,19 +181,19 @@ def test_plans_that_cannot_be(headrace: Run, plan: str, code: int) -> None:
         ("node", "drain", "1", "--wait", "--cancel"),
     ],
 )
-def test_wrong_usage_is_2(headrace: Run, arguments: tuple[str, ...]) -> None:
+def test_wrong_usage_is_2(shell: CommandLine, arguments: tuple[str, ...]) -> None:
     """Told on standard error."""
-    code, out, err = headrace(*arguments)
+    code, out, err = shell(*arguments)
     assert (code, out) == (2, "")
     assert err
 
 
-def test_nodes_are_listed_with_those_that_are_down(headrace: Run, fake: FakeCluster) -> None:
+def test_nodes_are_listed_with_those_that_are_down(shell: CommandLine, fake: FakeCluster) -> None:
     """State, rack, what they lead and hold."""
     fake.racks[0] = "r1"
     fake.drained.add(1)
     fake.stop_node(2)
-    assert shown(headrace, "node", "list") == [
+    assert shell.json("node", "list") == [
         {
             "node_id": 0,
             "endpoint": "node0:9000",
@@ -249,19 +219,19 @@ def test_nodes_are_listed_with_those_that_are_down(headrace: Run, fake: FakeClus
             "partitions": 2,
         },
     ]
-    assert headrace("node", "list")[1].splitlines()[0].split() == [
+    assert shell("node", "list")[1].splitlines()[0].split() == [
         *("NODE-ID", "ENDPOINT", "RACK", "STATE", "LEADERS", "PARTITIONS")
     ]
 
 
-def test_a_node_is_drained(headrace: Run, fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_is_drained(shell: CommandLine, fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it must keep is told, and waited for; then it may lead again."""
     part = fake.topics["t"].partitions[1]
     part.isr = (1,)
-    code, out, err = headrace("node", "drain", "1", "-o", "json")
+    code, out, err = shell("node", "drain", "1", "-o", "json")
     assert json.loads(out) == {"node_id": 1, "state": "draining", "leaders_left": 1, "below_min_isr": 0}
     assert (code, "1 partitions" in err) == (0, True)
-    assert headrace("node", "drain", "1", "--wait", "--timeout", "0")[0] == 1
+    assert shell("node", "drain", "1", "--wait", "--timeout", "0")[0] == 1
 
     def wait(holds: Callable[[], bool], *_: float) -> bool:
         assert not holds()
@@ -269,7 +239,7 @@ def test_a_node_is_drained(headrace: Run, fake: FakeCluster, monkeypatch: pytest
         return holds()
 
     monkeypatch.setattr(node_commands, "until", wait)
-    assert shown(headrace, "node", "drain", "1", "--wait") == {
+    assert shell.json("node", "drain", "1", "--wait") == {
         "node_id": 1,
         "state": "drained",
         "leaders_left": 0,
@@ -277,36 +247,36 @@ def test_a_node_is_drained(headrace: Run, fake: FakeCluster, monkeypatch: pytest
     }
     assert part.leader == 2
     fake.below_min_isr = ("orders", "t")
-    code, _, err = headrace("node", "drain", "1")
+    code, _, err = shell("node", "drain", "1")
     assert code == 0
     assert "warning: 2 partitions are below min.insync.replicas now" in err
     assert "orders, t. `headrace node drain 1 --cancel`" in err
-    assert shown(headrace, "node", "drain", "1", "--cancel")["state"] == "active"
-    assert headrace("node", "drain", "9")[0] == 3
+    assert shell.json("node", "drain", "1", "--cancel")["state"] == "active"
+    assert shell("node", "drain", "9")[0] == 3
 
 
-def test_forgetting_a_node_asks(headrace: Run, fake: FakeCluster) -> None:
+def test_forgetting_a_node_asks(shell: CommandLine, fake: FakeCluster) -> None:
     """Only one that is down is forgotten."""
-    assert headrace("node", "unregister", "2")[0] == 130
-    assert headrace("node", "unregister", "2", "--yes")[0] == 1
+    assert shell("node", "unregister", "2")[0] == 130
+    assert shell("node", "unregister", "2", "--yes")[0] == 1
     fake.stop_node(2)
-    assert headrace("node", "unregister", "2", "--yes")[0] == 0
-    assert headrace("node", "unregister", "2", "--yes")[0] == 3
+    assert shell("node", "unregister", "2", "--yes")[0] == 0
+    assert shell("node", "unregister", "2", "--yes")[0] == 3
 
 
-def test_records_are_deleted(headrace: Run, fake: FakeCluster, tmp_path: Path) -> None:
+def test_records_are_deleted(shell: CommandLine, fake: FakeCluster, tmp_path: Path) -> None:
     """Of some partitions, of all, as a file says; where each starts then. It asks first."""
     for partition in (0, 1):
         fake.put("t", partition, b"1", b"2", b"3")
-    assert headrace("topic", "delete-records", "t", "--offset", "end")[0] == 130
-    rows = shown(headrace, "topic", "delete-records", "t", "-p", "1", "--offset", "2", "--yes")
+    assert shell("topic", "delete-records", "t", "--offset", "end")[0] == 130
+    rows = shell.json("topic", "delete-records", "t", "-p", "1", "--offset", "2", "--yes")
     assert rows == [{"topic": "t", "partition": 1, "low_watermark": 2}]
-    rows = shown(headrace, "topic", "delete-records", "t", "--offset", "end", "--yes")
+    rows = shell.json("topic", "delete-records", "t", "--offset", "end", "--yes")
     assert [row["low_watermark"] for row in rows] == [3, 3]
     file = tmp_path / "offsets.json"
     entries = [{"topic": "t", "partition": n, "offset": offset} for n, offset in ((0, -1), (1, 4))]
     file.write_text(json.dumps({"version": 1, "partitions": entries}))
-    code, out, err = headrace("topic", "delete-records", "--offset-json-file", str(file), "--yes")
+    code, out, err = shell("topic", "delete-records", "--offset-json-file", str(file), "--yes")
     assert (code, out.splitlines()[1].split(), "t-1" in err) == (4, ["t", "0", "3"], True)
 
 
@@ -327,7 +297,7 @@ def test_records_are_deleted(headrace: Run, fake: FakeCluster, tmp_path: Path) -
     ],
 )
 def test_deletions_that_are_refused(
-    headrace: Run, tmp_path: Path, arguments: tuple[str, ...], code: int, word: str
+    shell: CommandLine, tmp_path: Path, arguments: tuple[str, ...], code: int, word: str
 ) -> None:
     """Wrong usage, files that are none, partitions and offsets that do not exist."""
     file, nonsense = tmp_path / "offsets.json", tmp_path / "nonsense.json"
@@ -336,5 +306,5 @@ def test_deletions_that_are_refused(
     other = tmp_path / "other.json"
     other.write_text("{}")
     paths = {"FILE": str(file), "NONSENSE": str(nonsense), "OTHER": str(other)}
-    found, _, err = headrace("topic", "delete-records", *(paths.get(each, each) for each in arguments))
+    found, _, err = shell("topic", "delete-records", *(paths.get(each, each) for each in arguments))
     assert (found, word in err) == (code, True), err

@@ -1,0 +1,23 @@
+"""What tests of commands share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from headrace.clients.sync import admin_io
+from headrace.clients.sync.cluster_io import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from command_line import CommandLine
+
+
+@pytest.fixture
+def shell(fake: Any, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommandLine]:
+    """Runs command lines against the `fake` cluster of the file."""
+    with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
+        admin = admin_io.Admin
+        monkeypatch.setattr(admin_io, "Admin", lambda _addresses, config: admin(cluster, config=config))
+        yield command_line.at("node0:9000")
