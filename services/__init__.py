@@ -1,1 +1,1 @@
-"""The roof: what is run. Hosts, the command line, the quickstart."""
+"""Entry points: hosts of servers (local, Ray), the command line, the quickstart, benchmarks."""

@@ -1,7 +1,7 @@
-"""What headrace keeps under HEADRACE_HOME (default ~/.headrace): one small file per cluster, and its data.
+"""Files under HEADRACE_HOME (default ~/.headrace): one small file per cluster, and the clusters' data.
 
-`clusters/<name>.json` says how to reach a cluster from this machine. It is a pointer, not the truth: the
-truth is in the actors (found by name) and on their disks.
+`clusters/<name>.json` says how to reach a cluster from this machine. It is only a pointer: the authoritative
+state is in the actors, which are found by name, and on their disks.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _LEGAL_NAME = re.compile(r"[a-z0-9]([a-z0-9_.-]{0,61}[a-z0-9])?\Z")
 
 
 class UnknownClusterError(NoClusterError):
-    """No cluster of this name was started from this machine, or is on this Ray."""
+    """No cluster of this name was started from this machine or runs on this Ray."""
 
 
 class OwnRayFacts(msgspec.Struct, frozen=True):
-    """The Ray that was started for the cluster, by its leading process."""
+    """The Ray that was started for the cluster, identified by its leading process."""
 
     pid: int
     created_s: float
@@ -38,10 +38,10 @@ class OwnRayFacts(msgspec.Struct, frozen=True):
 
 
 class ClusterFile(msgspec.Struct, frozen=True):
-    """How to reach one cluster. `own_ray` is None when it joined a Ray that was there.
+    """How to reach one cluster. `own_ray` is None if it joined an existing Ray.
 
-    `config` has the keys it was started with, which nodes that are added later get as well; `pins` has the
-    Ray resource that ties each server, by its name, to the machine of its disk.
+    `config` has the keys of its start, which also apply to nodes that are added later; `pins` has the Ray
+    resource that ties each server, by name, to the machine of its disk.
     """
 
     cluster: str
@@ -56,8 +56,8 @@ class ClusterFile(msgspec.Struct, frozen=True):
     pins: dict[str, str] = {}
 
 
-# Order: made while this is imported, because the first decoder of a type must not be made on two threads at
-# once; see protocol/transport/wire.py.
+# Order: created at import, because the first decoder of a type must not be created by two threads at once;
+# see protocol/transport/wire.py.
 _decode = msgspec.json.Decoder(ClusterFile).decode
 
 
@@ -67,18 +67,18 @@ def home_dir() -> Path:
 
 
 def default_data_dir(cluster: str) -> str:
-    """Where a cluster keeps its logs unless it is told otherwise."""
+    """The data dir of a cluster, unless it is configured."""
     return str(home_dir() / "data" / cluster)
 
 
 def remove_empty_data_home() -> None:
-    """Remove the folder of all default data dirs once the last one is gone."""
+    """Remove the parent folder of the default data dirs if it is empty."""
     with contextlib.suppress(OSError):
         (home_dir() / "data").rmdir()
 
 
 def checked_name(cluster: str) -> str:
-    """The cluster's name, fit for a file and a Ray namespace. Errors: ConfigError."""
+    """The cluster's name, validated for file names and Ray namespaces. Errors: ConfigError."""
     if not _LEGAL_NAME.match(cluster):
         raise ConfigError(
             f"a cluster name has 1 to 63 of a-z, 0-9, '.', '_', '-', and a letter or digit at both ends:"
@@ -88,7 +88,7 @@ def checked_name(cluster: str) -> str:
 
 
 def write_cluster_file(facts: ClusterFile) -> None:
-    """Write the file in one step, so that a reader never sees half of it."""
+    """Write the file atomically."""
     path = _path(facts.cluster)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
@@ -98,20 +98,20 @@ def write_cluster_file(facts: ClusterFile) -> None:
 
 
 def read_cluster_file(cluster: str) -> ClusterFile:
-    """Errors: UnknownClusterError; ConfigError when the file cannot be read."""
+    """Errors: UnknownClusterError; ConfigError for an unreadable file."""
     path = _path(cluster)
     try:
         return _decode(path.read_bytes())
     except FileNotFoundError as error:
         known = ", ".join(known_clusters())
-        hint = f"; known here: {known}" if known else ""
+        hint = f"; known clusters: {known}" if known else ""
         raise UnknownClusterError(f"no cluster {cluster!r} was started from this machine{hint}") from error
     except (OSError, msgspec.DecodeError) as error:
         raise ConfigError(f"cannot read {path}: {error}") from error
 
 
 def remove_cluster_file(cluster: str) -> None:
-    """Forget the cluster; its data stays."""
+    """Delete the file of a cluster; its data is kept."""
     with contextlib.suppress(FileNotFoundError):
         _path(cluster).unlink()
 
@@ -123,27 +123,28 @@ def known_clusters() -> list[str]:
 
 @contextlib.contextmanager
 def cluster_lock(cluster: str) -> Iterator[None]:
-    """One `up` or `down` of a cluster at a time on this machine. Errors: HeadraceError when it is taken."""
+    """Exclude a concurrent `up` or `down` of the cluster on this machine. Errors: HeadraceError if one is
+    running."""
     path = _path(cluster).with_suffix(".lock")
     with _opened_in_folder(path) as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise _busy(cluster) from error
-        # whoever held it before removed the file: a lock on what is left of it locks nobody out
+        # the last holder has deleted the file: a lock on the deleted file has no effect
         if not path.exists() or path.stat().st_ino != os.fstat(stream.fileno()).st_ino:
             raise _busy(cluster)
         try:
             yield
         finally:
             path.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # nothing stays of the last cluster but its data
+            with contextlib.suppress(OSError):  # remove the empty folder of the last cluster
                 path.parent.rmdir()
                 path.parent.parent.rmdir()
 
 
 def _opened_in_folder(path: Path) -> BinaryIO:
-    """Open a lock file; another command may remove the empty folder between its making and this."""
+    """Open a lock file; another command may remove the empty folder concurrently."""
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):

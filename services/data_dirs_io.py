@@ -1,4 +1,4 @@
-"""The data dir of a cluster on this machine: a folder per server, `node-3` or `controller-1`."""
+"""The data dir of a cluster on this machine: one folder per server, `node-3` or `controller-1`."""
 
 from __future__ import annotations
 
@@ -12,33 +12,36 @@ from .discovery import CONTROLLER_PREFIX, NODE_PREFIX
 
 
 def nodes_with_data(data_dir: str) -> int:
-    """The highest index of a storage node that has a folder there: `up` after `down` starts as many."""
+    """The highest index of a storage node's folder: `up` after `down` starts as many nodes."""
     return _highest_index(data_dir, NODE_PREFIX)
 
 
 def controllers_with_data(data_dir: str) -> int:
-    """The highest index of a controller that has a folder there."""
+    """The highest index of a controller's folder."""
     return _highest_index(data_dir, CONTROLLER_PREFIX)
 
 
 def index_of(name: str) -> tuple[int, str]:
-    """The number in a server's name (0 without one), and the name: the order of servers."""
+    """The sort key of servers: the number in the name (0 without one), and the name."""
     digits = name.rpartition("-")[2]
     return (int(digits) if digits.isdigit() else 0, name)
 
 
 def remove_data(data_dir: str) -> None:
-    """Remove the data dir with all that it has."""
+    """Remove the data dir with all logs."""
     shutil.rmtree(data_dir, ignore_errors=True)
     remove_empty_data_home()
 
 
 def check_unused(data_dir: str) -> None:
-    """Errors: HeadraceError when a server, of a cluster started elsewhere, has its folder open."""
+    """Errors: HeadraceError if a server, of a cluster that was started elsewhere, uses its folder."""
     for path in sorted(Path(data_dir).glob("*/.lock")):
         lock = OsFiles().lock(str(path))
         if lock is None:
-            raise HeadraceError(f"{path.parent} is in use: stop its cluster from the machine that started it")
+            raise HeadraceError(
+                f"{path.parent} is in use by a running server: stop its cluster from the machine that"
+                " started it"
+            )
         lock.release()
 
 

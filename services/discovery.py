@@ -1,4 +1,5 @@
-"""How a client with no bootstrap address finds a cluster: by Ray actor names, or this machine's files."""
+"""Discovery of a cluster for a client without bootstrap addresses: Ray actor names, or this machine's
+files."""
 
 from __future__ import annotations
 
@@ -19,10 +20,10 @@ ASK_TIMEOUT_S = 2.0
 
 
 def discover() -> str | None:
-    """The bootstrap addresses of the cluster that HEADRACE_CLUSTER names, or of the cluster `default`.
+    """The bootstrap addresses of the cluster named by HEADRACE_CLUSTER, or of the cluster `default`.
 
-    Inside a program that uses Ray, the cluster is looked for there first. None when no cluster is up, or when
-    this one has no address yet. Errors: as `chosen_cluster`.
+    A program that uses Ray searches that Ray first. None if no cluster is up, or if this one has no address
+    yet. Errors: as `chosen_cluster`.
     """
     on_ray, in_files = _nodes_on_ray(), known_clusters()
     known = sorted({*on_ray, *in_files})
@@ -36,10 +37,10 @@ def discover() -> str | None:
 
 
 def chosen_cluster(wanted: str | None, known: Iterable[str], ways: str) -> str:
-    """The name of the cluster that clients and commands use: `wanted`, or the default one. Never another one,
-    to which records could be written by mistake. `ways` says how to name another one.
+    """The cluster of clients and commands: `wanted`, or the default one; never another one, to which records
+    could be written by mistake. `ways`: how the user can name a cluster.
 
-    Errors: UnknownClusterError, which names the clusters of `known`, when it is not among them.
+    Errors: UnknownClusterError, with the names in `known`, if it is not among them.
     """
     name, names = wanted or DEFAULT_CLUSTER, sorted(known)
     if name in names:
@@ -49,8 +50,8 @@ def chosen_cluster(wanted: str | None, known: Iterable[str], ways: str) -> str:
 
 
 def _nodes_on_ray() -> dict[str, list[tuple[str, str]]]:
-    """Cluster -> (actor, namespace) of its storage nodes, on the Ray that this process is connected to, if it
-    is."""
+    """Cluster -> (actor, namespace) of its storage nodes, on the Ray that this process is connected to, if
+    any."""
     ray: Any = sys.modules.get("ray")
     found: dict[str, list[tuple[str, str]]] = {}
     if ray is None or not ray.is_initialized():
@@ -63,7 +64,7 @@ def _nodes_on_ray() -> dict[str, list[tuple[str, str]]]:
 
 
 def _endpoints(nodes: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """The addresses of those storage node actors that answer within ASK_TIMEOUT_S."""
+    """The addresses of the storage node actors that answer within ASK_TIMEOUT_S."""
     ray: Any = sys.modules.get("ray")
     calls = [ray.get_actor(actor, namespace).endpoint.remote() for actor, namespace in nodes]
     ready, _ = ray.wait(calls, num_returns=len(calls), timeout=ASK_TIMEOUT_S) if calls else ([], [])
@@ -73,6 +74,6 @@ def _endpoints(nodes: Iterable[tuple[str, str]]) -> tuple[str, ...]:
 def _answer(ray: Any, call: Any) -> str | None:
     try:
         host, port = ray.get(call)
-    except ray.exceptions.RayError:  # a node that starts, or is gone: the others will do
+    except ray.exceptions.RayError:  # a node that is starting or gone: the others are enough
         return None
     return f"{host}:{port}"

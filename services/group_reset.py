@@ -1,4 +1,4 @@
-"""Where the offsets of a group go: the rules of kafka-consumer-groups, and its CSV files. Pure."""
+"""New offsets of a group: the rules of kafka-consumer-groups, and its CSV files. Pure."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _MAX_NUMBER = 2**63
 
 
 class Rule(Enum):
-    """How the new offset of a partition is found."""
+    """The rule for the new offset of a partition."""
 
     EARLIEST = "to-earliest"
     LATEST = "to-latest"
-    CURRENT = "to-current"  # what is committed, or the end
+    CURRENT = "to-current"  # the committed offset, or the end
     OFFSET = "to-offset"
     SHIFT = "shift-by"
-    TIME = "to-datetime"  # by-duration as well, once it is known since when
+    TIME = "to-datetime"  # also for by-duration, converted to a time
     FILE = "from-file"
 
 
 class Bounds(NamedTuple):
-    """A partition as it is: where its records start and end, what the group has committed (None: nothing),
-    and the first offset that the rule's time finds (-1: nothing is that new)."""
+    """The state of a partition: log start and end, the committed offset of the group (None: none), and the
+    first offset at or after the rule's time (-1: none)."""
 
     earliest: int
     latest: int
@@ -41,7 +41,8 @@ class Bounds(NamedTuple):
 
 
 class Move(NamedTuple):
-    """The commit of a partition before and after. `remark`: why it is not what the rule says."""
+    """The committed offset of a partition before and after. `remark`: why the new offset differs from the
+    rule's."""
 
     tp: TopicPartition
     old: int | None
@@ -50,9 +51,9 @@ class Move(NamedTuple):
 
 
 def moved(rule: Rule, tp: TopicPartition, bounds: Bounds, number: int = 0) -> Move:
-    """`number` is the offset of OFFSET and FILE, the distance of SHIFT.
+    """The move of one partition. `number`: the offset of OFFSET and FILE, the distance of SHIFT.
 
-    Errors: ConfigError to shift what is not committed.
+    Errors: ConfigError to shift a partition without committed offset.
     """
     old = bounds.committed
     if rule is Rule.EARLIEST:
@@ -63,14 +64,14 @@ def moved(rule: Rule, tp: TopicPartition, bounds: Bounds, number: int = 0) -> Mo
         return Move(tp, old, bounds.latest if old is None else old)
     if rule is Rule.TIME:
         if bounds.by_time == NO_OFFSET:
-            return Move(tp, old, bounds.latest, "no record is that new: the end")
+            return Move(tp, old, bounds.latest, "no record from that time on: using the end")
         return Move(tp, old, bounds.by_time)
     if rule is Rule.SHIFT:
         if old is None:
-            raise ConfigError(f"{tp} cannot be shifted: the group has committed nothing there")
+            raise ConfigError(f"{tp} cannot be shifted: the group has no committed offset there")
         number += old
     new = min(max(number, bounds.earliest), bounds.latest)
-    remark = "" if new == number else f"{number} lies outside {bounds.earliest}..{bounds.latest}"
+    remark = "" if new == number else f"{number} is outside of {bounds.earliest}..{bounds.latest}"
     return Move(tp, old, new, remark)
 
 
@@ -79,16 +80,16 @@ def scope_of(text: str) -> tuple[str, tuple[int, ...]]:
     topic, colon, numbers = text.partition(":")
     found = numbers.split(",") if colon else []
     if not topic or not all(number.isascii() and number.isdecimal() for number in found):
-        raise ConfigError(f"{text!r} is neither a topic nor like topic:0,1")
+        raise ConfigError(f"{text!r} is not a topic, or partitions such as topic:0,1")
     return topic, tuple(dict.fromkeys(int(number) for number in found))
 
 
 def time_of(text: str) -> int:
-    """Milliseconds of an ISO 8601 date and time, UTC if it names no zone. Errors: ConfigError."""
+    """Milliseconds of an ISO 8601 date and time, UTC without a zone. Errors: ConfigError."""
     try:
         when = datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigError(f"{text!r} is no time such as 2026-01-31T12:00:00.000") from None
+        raise ConfigError(f"{text!r} is not a time such as 2026-01-31T12:00:00.000") from None
     ms = round((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
     if ms < 0:
         raise ConfigError(f"{text!r} is before 1970")
@@ -96,8 +97,8 @@ def time_of(text: str) -> int:
 
 
 def offsets_of_csv(text: str, group_id: str) -> dict[TopicPartition, int]:
-    """Lines of topic, partition, offset; or of the group's id before them, as an export of several groups
-    has. Errors: ConfigError with the line."""
+    """Lines of topic, partition, offset; or with the group id first, as in an export of several groups.
+    Errors: ConfigError with the line."""
     found: dict[TopicPartition, int] = {}
     for number, line in enumerate(csv.reader(io.StringIO(text, newline="")), 1):
         fields = [field.strip() for field in line]
@@ -111,15 +112,15 @@ def offsets_of_csv(text: str, group_id: str) -> dict[TopicPartition, int]:
         except ValueError:
             raise ConfigError(f"line {number} is not topic,partition,offset: {line!r:.100}") from None
         if tp in found:
-            raise ConfigError(f"line {number} names {tp} again")
+            raise ConfigError(f"line {number} repeats {tp}")
         found[tp] = value
     if not found:
-        raise ConfigError(f"there is no line for group {group_id!r}")
+        raise ConfigError(f"the file has no line for group {group_id!r}")
     return found
 
 
 def csv_of(moves: Iterable[Move]) -> str:
-    """What `offsets_of_csv` reads, and kafka-consumer-groups."""
+    """The CSV that `offsets_of_csv` and kafka-consumer-groups read."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows((*move.tp, move.new) for move in moves)
     return out.getvalue()

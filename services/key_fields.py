@@ -1,4 +1,4 @@
-"""Which field of a line of text is worth counting: the client of an access log, the program of a syslog."""
+"""Selects a field of text lines as key: the client of an access log, the program of a syslog. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MAX_COLUMNS = 10  # a name that far to the right is text, not a field
-MAX_FIELD_BYTES = 256  # what is looked at of a field
-MAX_KEY_BYTES = 128  # Bound: what one key may weigh; the rest of a longer field is cut off
-MIN_SHARE = 0.8  # a field must be there in this part of the lines
-MAX_DISTINCT_SHARE = 0.5  # a field that differs on most lines is an identifier or a text
+MAX_COLUMNS = 10  # a column further to the right is text, not a field
+MAX_FIELD_BYTES = 256  # compared bytes of a field
+MAX_KEY_BYTES = 128  # Bound: bytes of a key; a longer field is cut off
+MIN_SHARE = 0.8  # the part of the lines that must have the field
+MAX_DISTINCT_SHARE = 0.5  # a field that differs on most lines is an identifier or text
 
 NO_KEY = b"(no key)"
 
@@ -34,7 +34,7 @@ class KeyField:
     separator: bytes | None = None
 
     def key_of(self, line: bytes) -> bytes:
-        """The key of one line; `NO_KEY` when the field is not there."""
+        """The key of one line; `NO_KEY` if it lacks the field."""
         fields = line.split(self.separator, self.index + 1)
         if len(fields) <= self.index:
             return NO_KEY
@@ -42,7 +42,7 @@ class KeyField:
 
 
 def choose_key_field(sample: Sequence[bytes]) -> KeyField:
-    """The first field that repeats without always being the same, times and numbers aside; else the first."""
+    """The first field that repeats and varies, except times and numbers; else the first field."""
     lines = [line for line in sample if line.strip()]
     separator = _separator(lines)
     rows = [line.split(separator, MAX_COLUMNS)[:MAX_COLUMNS] for line in lines]
@@ -68,14 +68,14 @@ def _is_time_or_number(key: bytes) -> bool:
 
 
 def _separator(lines: Sequence[bytes]) -> bytes | None:
-    """Tab, comma or semicolon when nearly every line has at least two of them, else white space."""
+    """Tab, comma or semicolon if nearly every line has at least two of them, else white space."""
     for candidate in (b"\t", b",", b";"):
         if lines and sum(line.count(candidate) >= 2 for line in lines) >= MIN_SHARE * len(lines):
             return candidate
     return None
 
 
-@functools.lru_cache(4096)  # Bound: about 1.5 MB; fields repeat, which is why one of them is the key
+@functools.lru_cache(4096)  # Bound: about 1.5 MB; fields repeat, so most lookups hit
 def _key_in(field: bytes) -> bytes:
     return _normal(field)[:MAX_KEY_BYTES] or NO_KEY
 

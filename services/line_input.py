@@ -1,4 +1,4 @@
-"""A stream of bytes cut into records: a delimiter ends a record, another one ends its key. Pure."""
+"""Splits a stream of bytes into records: a delimiter ends a record, another one ends its key. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ..protocol.errors import MessageTooLargeError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-# Bound: what is kept of an input that never ends its record; no record can be larger anyway.
+# Bound: bytes buffered of an input without delimiter; no record can be larger.
 MAX_RECORD_BYTES = 100 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class LineShape:
-    """How records are cut out. `key` is for all of them; `max_count` None takes everything."""
+    """How records are split. `key` applies to all records; `max_count` None means no limit."""
 
     delimiter: bytes
     key_delimiter: bytes | None = None
@@ -29,17 +29,17 @@ class LineShape:
 def split_records(
     chunks: Iterable[bytes | None], shape: LineShape
 ) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """(key, value) of every record in the order of the stream, each as soon as it is complete.
+    """Key and value of every record in the order of the stream, each as soon as it is complete.
 
-    A None among the chunks ends the record under way (the end of a file); so does the end of the stream.
-    A line feed as delimiter takes a carriage return before it along. Errors: MessageTooLargeError.
+    None among the chunks (the end of a file) and the end of the stream end a record. A line feed as delimiter
+    also removes a carriage return before it. Errors: MessageTooLargeError.
     """
     for line in islice(_lines(chunks, shape.delimiter), shape.max_count):
         yield split_record(line, shape)
 
 
 def split_record(line: bytes, shape: LineShape) -> tuple[bytes | None, bytes | None]:
-    """Key and value of one record; a line without the key delimiter is all value."""
+    """Key and value of one record; a line without the key delimiter is a value."""
     key, value = shape.key, line
     if shape.key_delimiter is not None and shape.key_delimiter in line:
         key, _, value = line.partition(shape.key_delimiter)
@@ -56,7 +56,7 @@ def _lines(chunks: Iterable[bytes | None], delimiter: bytes) -> Iterator[bytes]:
                 yield _without_return(bytes(buffer), delimiter)
             buffer.clear()
             continue
-        # a delimiter may begin in what is left of the chunks before
+        # a delimiter may start in the rest of the previous chunks
         at = max(0, len(buffer) - len(delimiter) + 1)
         buffer += chunk
         start = 0
@@ -66,7 +66,7 @@ def _lines(chunks: Iterable[bytes | None], delimiter: bytes) -> Iterator[bytes]:
         del buffer[:start]
         if len(buffer) > MAX_RECORD_BYTES:
             raise MessageTooLargeError(
-                f"a record has more than {MAX_RECORD_BYTES} bytes without its delimiter"
+                f"a record has more than {MAX_RECORD_BYTES} bytes before its delimiter"
             )
     if buffer:
         yield _without_return(bytes(buffer), delimiter)

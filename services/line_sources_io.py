@@ -1,4 +1,4 @@
-"""Lines of real text for the quickstart: a file, a folder, the logs under /var/log, or process metrics."""
+"""Lines of text for the quickstart: a file, a folder, the logs under /var/log, or process metrics."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 LOG_FOLDER = "/var/log"
 MAX_FILES = 200
-MAX_FOLDER_BYTES = 64 * 1024 * 1024  # Bound: what a folder gives in all; an input file is read whole
+# Bound: total bytes of a folder's files; a single input file is read whole
+MAX_FOLDER_BYTES = 64 * 1024 * 1024
 SNIFF_BYTES = 8192
-# Bound: one record. max.message.bytes is 1 MiB by default; a longer line becomes several records.
+# Bound: one record. max.message.bytes is 1 MiB by default; a longer line is split into several records.
 MAX_LINE_BYTES = 512 * 1024
 SAMPLE_LINES = 1000
 METRICS_SECONDS = 10.0
@@ -27,12 +28,12 @@ _PACKED = {".gz", ".xz", ".bz2", ".zst", ".zip", ".journal"}
 
 
 class InputError(HeadraceError):
-    """The input cannot be read as lines."""
+    """The input is not readable text."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """A file to read; of a longer one only the last `size_bytes` are taken."""
+    """A file to read; with `skip_bytes` only its last `size_bytes`."""
 
     path: Path
     size_bytes: int
@@ -42,7 +43,7 @@ class TextFile:
 def input_files(path: str) -> list[TextFile]:
     """The file itself, or the text files of a folder.
 
-    Errors: FileNotFoundError; InputError for what is neither, or a folder without text files.
+    Errors: FileNotFoundError; InputError if it is neither, or a folder without text files.
     """
     source = Path(path).expanduser()
     facts = source.stat()
@@ -58,9 +59,9 @@ def input_files(path: str) -> list[TextFile]:
 
 
 def text_files(folder: Path, budget_bytes: int = MAX_FOLDER_BYTES) -> list[TextFile]:
-    """Readable, non-empty text files under `folder`, largest share first, within `budget_bytes` in all.
+    """Readable, non-empty text files under `folder`, largest first, within `budget_bytes` in total.
 
-    Links are not followed; of a file that is larger than what is left, its end is taken.
+    Links are not followed; of a file that exceeds the rest of the budget, only the end is read.
     """
     found: list[TextFile] = []
     for parent, folders, names in os.walk(folder):
@@ -81,9 +82,9 @@ def text_files(folder: Path, budget_bytes: int = MAX_FOLDER_BYTES) -> list[TextF
 
 
 def read_lines(file: TextFile) -> Iterator[bytes]:
-    """The lines of one file without their ends (LF or CRLF); a line past `MAX_LINE_BYTES` comes in pieces.
+    """The lines of one file without line ends (LF or CRLF); a line above `MAX_LINE_BYTES` is split.
 
-    A file that is cut at its start begins with the first whole line. What is appended meanwhile is left out.
+    A file with `skip_bytes` starts at the first whole line. Data appended during the read is ignored.
     """
     with file.path.open("rb") as stream:
         if file.skip_bytes:
@@ -96,7 +97,7 @@ def read_lines(file: TextFile) -> Iterator[bytes]:
         while left > 0:
             piece = stream.readline(min(left, MAX_LINE_BYTES))
             if not piece:
-                return  # it was truncated while we read
+                return  # the file was truncated during the read
             left -= len(piece)
             if not (is_inside and piece == b"\n"):
                 yield _without_end(piece)
@@ -104,12 +105,12 @@ def read_lines(file: TextFile) -> Iterator[bytes]:
 
 
 def sample_lines(file: TextFile) -> list[bytes]:
-    """The first lines of a file, as many as tell its shape."""
+    """The first lines of a file, enough to choose the key field."""
     return [line for line, _ in zip(read_lines(file), range(SAMPLE_LINES), strict=False)]
 
 
 def process_metrics(seconds: float = METRICS_SECONDS) -> Iterator[bytes]:
-    """What every process of this machine does, as lines: time, name, pid, CPU seconds, resident bytes."""
+    """Lines of process metrics of this machine: time, name, pid, CPU seconds, resident bytes."""
     import psutil
 
     deadline = time.monotonic() + seconds
@@ -127,7 +128,7 @@ def process_metrics(seconds: float = METRICS_SECONDS) -> Iterator[bytes]:
 
 
 def total_bytes(files: Sequence[TextFile]) -> int:
-    """Bytes that will be read of all files together."""
+    """The number of bytes that will be read of all files."""
     return sum(file.size_bytes for file in files)
 
 

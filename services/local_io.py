@@ -1,7 +1,7 @@
-"""`headrace.local()`: a whole cluster inside this process, with real sockets and real files.
+"""`headrace.local()`: a whole cluster inside this process, with real sockets and files.
 
-One background thread with one event loop runs a controller and the storage nodes, the same servers that
-run on Ray. A server that fails takes the cluster down, and every further use says why.
+One background thread with one event loop runs the controllers and storage nodes, the same servers as on Ray.
+A server that fails ends the cluster, and every further call reports its error.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class LocalCluster(ClientFactory):
         self, nodes: int, data_dir: str | None, config: Mapping[str, Any], controllers: int = 1
     ) -> None:
         if nodes < 1:
-            raise ValueError(f"a cluster has at least one storage node, not {nodes}")
+            raise ValueError(f"nodes must be at least 1, not {nodes}")
         if not 1 <= controllers <= MAX_VOTERS:
-            raise ValueError(f"a cluster has 1 to {MAX_VOTERS} controllers, not {controllers}")
+            raise ValueError(f"controllers must be within 1..{MAX_VOTERS}, not {controllers}")
         node_pairs, controller_pairs = split_config(config)
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if data_dir is None:
@@ -82,46 +82,48 @@ class LocalCluster(ClientFactory):
 
     @property
     def kafka_bootstrap(self) -> str:
-        """host:port of every storage node for Kafka's own clients; needs the config key `listeners`."""
+        """host:port of every storage node for Kafka clients; needs the config key `listeners`."""
         self._raise_if_over()
         return self._cores.kafka_bootstrap()
 
     def restart_node(self, index: int) -> None:
-        """Stop storage node `index` (from 0) cleanly, unless it was killed; start it over the same files."""
+        """Stop storage node `index` (from 0) cleanly, unless it was killed, and start it with the same
+        files."""
         self._raise_if_over()
         self._thread.call(self._cores.restart_node(index), START_TIMEOUT_S)
 
     def kill_node(self, index: int) -> None:
-        """End storage node `index` (from 0) as a crash would; `restart_node` brings it back."""
+        """End storage node `index` (from 0) as a crash would; `restart_node` starts it again."""
         self._raise_if_over()
         self._thread.call(self._cores.kill_node(index), STOP_TIMEOUT_S)
 
     def restart_controller(self, index: int = 0) -> None:
-        """Stop controller `index` (from 0) cleanly, unless it was killed; start it over the same files."""
+        """Stop controller `index` (from 0) cleanly, unless it was killed, and start it with the same
+        files."""
         self._raise_if_over()
         self._thread.call(self._cores.restart_controller(index), START_TIMEOUT_S)
 
     def kill_controller(self, index: int) -> None:
-        """End controller `index` (from 0) as a crash would; `restart_controller` brings it back."""
+        """End controller `index` (from 0) as a crash would; `restart_controller` starts it again."""
         self._raise_if_over()
         self._thread.call(self._cores.kill_controller(index), STOP_TIMEOUT_S)
 
     def active_controller(self) -> int | None:
-        """The index (from 0) of the controller that decides now, or None."""
+        """The index (from 0) of the active controller, or None."""
         self._raise_if_over()
         return self._thread.call(self._cores.active_controller(), STOP_TIMEOUT_S)
 
     def status(self) -> dict[str, Any]:
-        """What every server says about itself, JSON-able."""
+        """The status of every server, JSON-able."""
         self._raise_if_over()
         return self._thread.call(self._cores.status(), STOP_TIMEOUT_S)
 
     def close(self) -> None:
-        """Close the clients that were made here, stop every server and remove a temporary data dir; safe to
-        call again.
+        """Close the clients that this cluster created, stop every server and remove a temporary data dir;
+        idempotent.
 
-        Errors: ClosedError when a server had failed before; else the first one of a client, as of its
-        `close`, after everything has stopped.
+        Errors: ClosedError if a server failed before; else the first error of a client's `close`, after all
+        servers have stopped.
         """
         if self._is_closed:
             return
@@ -139,7 +141,8 @@ class LocalCluster(ClientFactory):
         if error is None:
             self.close()
         else:
-            for lost in self._shut_down():  # the body's own error is the news; a server failure was logged
+            # the body's own exception takes precedence; a server failure was logged
+            for lost in self._shut_down():
                 log_loss(lost)
 
     def _wait_ready(self) -> None:
@@ -155,18 +158,19 @@ class LocalCluster(ClientFactory):
         self._clients.add(client)
 
     def _close_clients(self) -> list[BaseException]:
-        """Their errors. Order: before the servers, which have to answer what is flushed and committed."""
+        """Close all clients and return their errors. Order: before the servers, which answer flushes and
+        commits."""
         ends_at = time.monotonic() + CLIENTS_TIMEOUT_S
         errors: list[BaseException] = []
         for client in list(self._clients):
             try:
                 client.close(max(ends_at - time.monotonic(), 0))
-            except Exception as error:  # noqa: BLE001 - raised by `close`, when the servers have stopped
+            except Exception as error:  # noqa: BLE001 - raised by `close` after the servers have stopped
                 errors.append(error)
         return errors
 
     def _shut_down(self) -> list[BaseException]:
-        """Stop everything; the errors of clients."""
+        """Stop everything; returns the errors of clients."""
         self._is_closed = True
         errors = self._close_clients() if self._cores.failure is None else []
         self._thread.wake(self._cores.closing.set)
@@ -179,18 +183,18 @@ class LocalCluster(ClientFactory):
 
     def _raise_if_over(self) -> None:
         if self._is_closed:
-            raise ClosedError("the local cluster was closed")
+            raise ClosedError("the local cluster is closed")
         if self._cores.failure is not None:
             raise self._failed()
 
     def _failed(self) -> ClosedError:
-        error = ClosedError(f"the local cluster has failed: {self._cores.failure!r}")
+        error = ClosedError(f"a server of the local cluster failed: {self._cores.failure!r}")
         error.__cause__ = self._cores.failure
         return error
 
 
 class _Servers:
-    """The servers of one local cluster; everything but `ended` runs on its event loop."""
+    """The servers of one local cluster; everything except `ended` runs on its event loop."""
 
     def __init__(
         self,
@@ -202,7 +206,7 @@ class _Servers:
         new_files: Callable[[], Files],
     ) -> None:
         self._new_files = new_files
-        # A quorum needs its majority: as many controllers as there were, whatever was asked for.
+        # A quorum needs its majority: at least as many controllers as have data, whatever was asked for.
         there = max((int(path.name[11:]) for path in data_dir.glob("controller-[1-9]")), default=1)
         self._controller_configs = [
             ControllerConfig.of(
@@ -215,7 +219,7 @@ class _Servers:
             )
             for index in range(1, max(controllers, there) + 1)
         ]
-        # nobody else is to be waited for in one process; Kafka's quickstart has it so too
+        # a single process has no other members to wait for; Kafka's quickstart config does the same
         node_pairs = {"group.initial.rebalance.delay.ms": 0, **scaled(node_pairs, nodes)}
         self._node_configs = [
             NodeConfig.of(of_node(node_pairs, index, str(data_dir / f"node-{index}")))
@@ -230,7 +234,8 @@ class _Servers:
         self._controllers: list[ControllerServer] = []
 
     async def run(self) -> None:
-        """Start all, serve until `closing`, stop all. Errors: those of a server, which end the others."""
+        """Start all servers, serve until `closing`, stop all. Errors: those of a server, which ends the
+        others."""
         try:
             async with asyncio.TaskGroup() as self._tasks:
                 await self._start_controllers()
@@ -245,23 +250,25 @@ class _Servers:
             raise group.exceptions[0] from group
 
     def ended(self, failure: BaseException | None) -> None:
-        """How the loop ended; called once, on its thread."""
+        """Record how the loop ended; called once, on its thread."""
         self.failure = failure
         if failure is not None and self.settled.is_set():
-            log.critical("the local cluster has failed: %r", failure, exc_info=failure)
+            log.critical(
+                "a server of the local cluster failed, all servers are stopped: %r", failure, exc_info=failure
+            )
         self.settled.set()
 
     def bootstrap(self) -> str:
-        """Addresses of the nodes; they do not change once the cluster is ready."""
+        """Addresses of the nodes; constant once the cluster is ready."""
         return ",".join(f"{node.host}:{node.port}" for node in self._nodes)
 
     def kafka_bootstrap(self) -> str:
-        """Of the first listener of each node; they do not change once the cluster is ready."""
+        """The first Kafka listener of each node; constant once the cluster is ready."""
         first = [each.endpoints[0] for each in self._nodes if each.endpoints]
         return ",".join(f"{endpoint.host}:{endpoint.port}" for endpoint in first)
 
     async def status(self) -> dict[str, Any]:
-        """Controllers and nodes; `controller` is the one that decides, None if there is none."""
+        """Controllers and nodes; `controller` is the active one, or None."""
         controllers = [self._controller_status(controller) for controller in self._controllers]
         active = await self.active_controller()
         return {
@@ -276,7 +283,7 @@ class _Servers:
         return {"state": "running", **controller.status()}
 
     async def active_controller(self) -> int | None:
-        """The index of the one that decides."""
+        """The index of the active controller."""
         active = [index for index, each in enumerate(self._controllers) if self._is_deciding(each)]
         return max(active, key=lambda index: self._controllers[index].quorum.epoch, default=None)
 
@@ -284,31 +291,31 @@ class _Servers:
         return controller in self._runs and controller.is_active
 
     async def restart_node(self, index: int) -> None:
-        """A fresh server over the files of an old one."""
+        """Start a new server with the files of the old one."""
         await self._stop(self._nodes[index])
         self._nodes[index] = self._new_node(self._node_configs[index])
         await self._start(self._nodes[index])
 
     async def kill_node(self, index: int) -> None:
-        """No farewell, no flush, no clean marker."""
+        """End a node without farewell message, flush or clean-shutdown marker."""
         node = self._nodes[index]
         await node.kill()
         await self._runs.pop(node)
 
     async def restart_controller(self, index: int) -> None:
-        """The others find the new one through its locator."""
+        """Restart a controller; the others find it through its locator."""
         await self._stop(self._controllers[index])
         self._controllers[index] = self._new_controller(index)
         await self._start(self._controllers[index])
 
     async def kill_controller(self, index: int) -> None:
-        """No farewell, no flush."""
+        """End a controller without farewell message or flush."""
         controller = self._controllers[index]
         await controller.kill()
         await self._runs.pop(controller)
 
     async def _start_controllers(self) -> None:
-        """Order: a quorum begins once, when all of its disks are blank."""
+        """Order: the quorum is formed once, when all of its disks are empty."""
         self._controllers = [self._new_controller(index) for index in range(len(self._controller_configs))]
         for controller in self._controllers:
             await self._start(controller)
@@ -337,7 +344,7 @@ class _Servers:
 
     async def _stop(self, server: NodeServer | ControllerServer) -> None:
         run = self._runs.pop(server, None)
-        if run is not None:  # it was not killed
+        if run is not None:  # None after a kill
             await server.stop()
             await run
 
@@ -345,9 +352,9 @@ class _Servers:
 def local(nodes: int = 1, data_dir: str | None = None, controllers: int = 1, **config: Any) -> LocalCluster:
     """Start a cluster of `nodes` storage nodes inside this process; it is ready when this returns.
 
-    `controllers` that form a quorum decide for it; more than one outlive the death of a minority of them.
-    Without `data_dir` its files are temporary and go with it; with one, the next `local` on the same
-    folder finds them. `config` takes keys of storage nodes and controller with underscores.
-    Errors: ConfigError for unknown keys; whatever kept a server from starting.
+    `controllers` form a quorum, which tolerates the loss of a minority. Without `data_dir` the files are
+    temporary; otherwise the next `local` with the same folder uses them again. `config` takes keys of storage
+    nodes and controllers with underscores. Errors: ConfigError for unknown keys; any error that prevents the
+    start of a server.
     """
     return LocalCluster(nodes, data_dir, config, controllers)

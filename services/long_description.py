@@ -1,4 +1,4 @@
-"""The README as package indexes show it: links into the repository become absolute. Run by setup.py; pure."""
+"""The README for package indexes: relative links become absolute. Run by setup.py; pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LINK = re.compile(r"(!?\[[^\]]*\]\()(?![a-z]+:|#|/)([^)\s]+)\)")
 
 
 def absolute_links(markdown: str, revision: str = "main") -> str:
-    """Relative links lead to the files of `revision`, pictures to their bytes."""
+    """Relative links point to the files of `revision`, images to their raw bytes."""
 
     def absolute(match: re.Match[str]) -> str:
         head, path = match.groups()

@@ -1,4 +1,4 @@
-"""What a cluster looks like to a client: the answer of `status` where Ray cannot be asked."""
+"""The status of a cluster as a client sees it: for `status` without Ray."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
     from ..clients.sync.admin_io import Admin
 
-PATIENCE_S = 5.0  # for nodes that may be away: what else there is to tell is told all the same
-TOPICS_PER_REQUEST = 500  # Bound: of what is described in one answer
+PATIENCE_S = 5.0  # client timeout; the status also reports what is known without the nodes that do not answer
+TOPICS_PER_REQUEST = 500  # Bound: topics per DescribeTopicPartitions response
 
 
 def network_status(admin: Admin) -> dict[str, Any]:
-    """Storage nodes, and what they lead, asked over the data plane; JSON-able.
+    """Storage nodes and their leaderships, requested from the nodes; JSON-able.
 
-    `nodes` has those that are fenced too. The state is "running" while every partition has a leader, else
-    "degraded". Errors: those of the client.
+    `nodes` includes fenced ones. The state is "running" while every partition has a leader, else "degraded".
+    Errors: those of the client.
     """
     cluster = admin.describe_cluster(include_fenced=True)
     names = [item.name for item in admin.list_topics(internal=True)]
@@ -57,7 +57,7 @@ def network_status(admin: Admin) -> dict[str, Any]:
 
 
 def prepared_transactions(admin: Admin) -> int | None:
-    """How many wait for their drivers; None if not all nodes can say."""
+    """The number of prepared transactions, which wait for their drivers; None if a node did not answer."""
     try:
         return len(admin.list_transactions(states=("Prepared",), timeout=PATIENCE_S))
     except HeadraceError:
@@ -65,6 +65,6 @@ def prepared_transactions(admin: Admin) -> int | None:
 
 
 def pieces(names: list[str]) -> Iterator[list[str]]:
-    """The names of topics, as many at a time as one request describes."""
+    """Topic names, as many at a time as one request describes."""
     for start in range(0, len(names), TOPICS_PER_REQUEST):
         yield names[start : start + TOPICS_PER_REQUEST]

@@ -1,7 +1,7 @@
-"""A Ray of our own: started when there is none to join, stopped exactly, by its recorded processes.
+"""A Ray started by headrace when there is none to join, and stopped exactly, by its recorded processes.
 
-`ray start --head --block` runs in a session of its own (setsid), so every process that it starts, actors
-included, carries its session id: that is how all of them are found again, and nothing else is touched.
+`ray start --head --block` runs in its own session (setsid), so every process that it starts, actors included,
+has its session id: `down` finds all of them by it and touches no other process.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from ..runtime.ports_io import reserve_ports
 from ..runtime.waiting_io import until
 
 START_TIMEOUT_S = 60.0
-GRACE_S = 0.5  # the actors were stopped before; raylet and GCS drain for much longer than anyone waits
+GRACE_S = 0.5  # actors were stopped before; raylet and GCS would drain for much longer
 KILL_TIMEOUT_S = 10.0
-# Bound: Ray's sockets live at <temp dir>/session_<date>_<pid>/sockets/plasma_store, 66 characters more, and
-# a Unix socket path has at most 107.
+# Bound: Ray's sockets are at <temp dir>/session_<date>_<pid>/sockets/plasma_store, 66 characters more, and a
+# Unix socket path has at most 107.
 MAX_TEMP_DIR_LENGTH = 40
 # Ray puts paths into shell command lines without quoting them.
 _SHELL_SAFE = re.compile(r"[\w@%+=:,./-]+\Z", re.ASCII)
-OBJECT_STORE_BYTES = 80_000_000  # Ray's minimum is 75 MiB; headrace puts nothing into the object store
+OBJECT_STORE_BYTES = 80_000_000  # Ray's minimum is 75 MiB; headrace does not use the object store
 
 
 class RayStartError(HeadraceError):
-    """Ray could not be started, or does not answer."""
+    """Ray did not start, or does not answer."""
 
 
 @dataclass(frozen=True)
 class OwnRay:
-    """A Ray that we started: `pid` leads its session, `created_s` guards against a reused pid."""
+    """A Ray that headrace started: `pid` leads its session, `created_s` detects a reused pid."""
 
     address: str
     pid: int
@@ -49,9 +49,9 @@ class OwnRay:
 
 
 def start_own_ray(timeout_s: float = START_TIMEOUT_S) -> OwnRay:
-    """Start a local Ray without dashboard, in its own session and temp dir; returns when it answers.
+    """Start a local Ray without dashboard, with its own session and temp dir; returns when it answers.
 
-    Errors: RayStartError with the end of Ray's own output; nothing is left running then.
+    Errors: RayStartError with the last lines of Ray's output; no process is left running then.
     """
     temp_dir = _make_temp_dir()
     output = Path(temp_dir) / "ray-start.log"
@@ -68,19 +68,19 @@ def start_own_ray(timeout_s: float = START_TIMEOUT_S) -> OwnRay:
     own = OwnRay("", child.pid, _created_s(child.pid), temp_dir)
     try:
         address = _wait_for_address(child, output, timeout_s)
-        child.returncode = 0  # it outlives us on purpose, so no warning when the object goes
+        child.returncode = 0  # it outlives this process on purpose: no ResourceWarning
         return OwnRay(address, own.pid, own.created_s, temp_dir)
-    except BaseException:  # Ctrl-C too: a half-started Ray must not stay
+    except BaseException:  # Ctrl-C too: a half-started Ray must not be left running
         stop_own_ray(own)
         raise
 
 
 def stop_own_ray(own: OwnRay) -> None:
-    """End every process of that Ray, wait until they are gone, remove its temp dir.
+    """End every process of that Ray, wait for their exit, remove its temp dir.
 
-    Errors: RayStartError naming the processes that outlive SIGKILL; its temp dir stays then.
+    Errors: RayStartError with the processes that survive SIGKILL; the temp dir is kept then.
     """
-    # Order: the leader last. On SIGTERM it would drain for a minute; alive it reaps what ends under it.
+    # Order: the leader last. On SIGTERM it would drain for a minute; while alive it reaps its children.
     _signal(_followers(own), signal.SIGTERM)
     if not until(lambda: not _followers(own), GRACE_S):
         _signal(_followers(own), signal.SIGKILL)
@@ -88,20 +88,20 @@ def stop_own_ray(own: OwnRay) -> None:
     _signal(processes_of(own), signal.SIGKILL)
     if not until(lambda: _is_gone(own), KILL_TIMEOUT_S):
         left = ", ".join(str(process.pid) for process in processes_of(own))
-        raise RayStartError(f"these processes of our Ray do not end: {left}")
+        raise RayStartError(f"processes of the Ray that headrace started survive SIGKILL: {left}")
     shutil.rmtree(own.temp_dir, ignore_errors=True)
 
 
 def is_running(own: OwnRay) -> bool:
-    """True while its leading process lives."""
+    """Whether its leading process is alive."""
     return own.created_s > 0 and _created_s(own.pid) == own.created_s
 
 
 def processes_of(own: OwnRay) -> list[psutil.Process]:
-    """All live processes in the session that `own` leads, the leader last."""
+    """All live processes in the session of `own`, the leader last."""
     created_s = _created_s(own.pid)
     if created_s not in (0.0, own.created_s):
-        return []  # the pid belongs to someone else now, so our session is long gone
+        return []  # the pid was reused, so the session has ended
     found = [process for process in psutil.process_iter() if _is_member(process, own)]
     return sorted(found, key=lambda process: process.pid == own.pid)
 
@@ -120,7 +120,7 @@ def _followers(own: OwnRay) -> list[psutil.Process]:
 
 
 def _is_gone(own: OwnRay) -> bool:
-    with contextlib.suppress(ChildProcessError):  # reap it when it is a child of this very process
+    with contextlib.suppress(ChildProcessError):  # reap it if it is a child of this process
         os.waitpid(own.pid, os.WNOHANG)
     return not processes_of(own)
 
@@ -157,7 +157,7 @@ def _command(temp_dir: str) -> list[str]:
         "--head",
         "--block",
         "--port=0",
-        f"--ray-client-server-port={reserve_ports(1)[0]}",  # the default, 10001, may be another Ray's
+        f"--ray-client-server-port={reserve_ports(1)[0]}",  # the default, 10001, may be used by another Ray
         "--dashboard-agent-listen-port=0",
         f"--temp-dir={temp_dir}",
         "--include-dashboard=false",
@@ -169,7 +169,7 @@ def _command(temp_dir: str) -> list[str]:
 
 
 def _interpreter(temp_dir: str, executable: str, prefix: str) -> str:
-    """This Python, through a link when a shell would not take its path unquoted ("my clone/.venv")."""
+    """The path of this Python, through a link if a shell would need quotes for it ("my clone/.venv")."""
     if _SHELL_SAFE.match(executable) or not Path(executable).is_relative_to(prefix):
         return executable
     link = Path(temp_dir) / "python"
@@ -180,22 +180,23 @@ def _interpreter(temp_dir: str, executable: str, prefix: str) -> str:
 def _environment() -> dict[str, str]:
     environment = dict(os.environ)
     environment.pop("RAY_ADDRESS", None)
-    # Ray would write a token into the home folder; whoever wants authentication sets the mode.
+    # Ray would write a token into the home folder; users who want authentication set the mode.
     environment.setdefault("RAY_AUTH_MODE", "disabled")
     environment["RAY_USAGE_STATS_ENABLED"] = "0"
-    environment.setdefault("RAY_worker_niceness", "0")  # Ray's 15 would put servers behind everything else
+    # Ray's default of 15 would give servers the lowest priority
+    environment.setdefault("RAY_worker_niceness", "0")
     return environment
 
 
 def _make_temp_dir() -> str:
     base = tempfile.gettempdir()
     if len(base) > MAX_TEMP_DIR_LENGTH - len("/hr-ray-12345678") or not _SHELL_SAFE.match(base):
-        base = "/tmp"  # noqa: S108 - a short and plain path; mkdtemp makes a private folder
+        base = "/tmp"  # noqa: S108
     return tempfile.mkdtemp(prefix="hr-ray-", dir=base)
 
 
 def _created_s(pid: int) -> float:
-    """When the process was created, 0.0 when it is gone."""
+    """The creation time of the process, 0.0 if it has ended."""
     try:
         process = psutil.Process(pid)
         return 0.0 if process.status() == psutil.STATUS_ZOMBIE else float(process.create_time())

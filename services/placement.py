@@ -1,8 +1,8 @@
-"""Which server belongs to which machine: each is tied to a Ray resource that only its disk's machine has.
+"""Placement of servers: each is tied to a Ray resource that only the machine of its disk has. Pure.
 
-Never to a Ray node id, which is another after each start of a machine. A tie is decided once, when the server
-is new, and written into the cluster file: machines that are away for a while must not shift the others to
-disks that are not theirs. Pure.
+Never to a Ray node id, which changes with each start of a machine. The tie is chosen once, for a new server,
+and stored in the cluster file: while machines are down, the other servers must not move to disks of other
+servers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..protocol.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-PIN_SHARE = 0.001  # of a machine's own resource: places an actor without taking room
+PIN_SHARE = 0.001  # of the machine's own resource: ties an actor without limiting the number of actors
 
 
 def pins_of(
@@ -23,12 +23,12 @@ def pins_of(
     machines: Sequence[str],
     disk_resource: str | None,
 ) -> dict[str, str]:
-    """The resource of each server by its name; `known` ones stay what they are.
+    """The resource of each server by name; those in `known` are kept.
 
-    `indices` gives the number of each server, 0 for the first controller; a further controller goes with the
-    node of its number. `machines` are addresses. Without a resource of one's own it is the machine's
-    `node:<ip>`, which outlives a restart of its raylet. One machine is named too: another may join, and must
-    not get a restarted server.
+    `indices` gives the number of each server, 0 for the first controller; a further controller is placed with
+    the node of its number. `machines` are addresses. Without a `disk_resource` it is the machine's
+    `node:<ip>`, which survives a restart of its raylet. A single machine gets one too: another machine may
+    join, and must not get a restarted server.
     """
     return {
         name: known.get(name) or _new_pin(index, machines, disk_resource) for name, index in indices.items()
@@ -36,17 +36,18 @@ def pins_of(
 
 
 def without_machine(pins: Mapping[str, str], resources: Collection[str]) -> dict[str, str]:
-    """Those of `pins` that no machine of the Ray has now; `resources` are the names of all that it has."""
+    """The entries of `pins` without a machine at present; `resources` are the names of all resources of the
+    Ray."""
     return {name: pin for name, pin in pins.items() if pin not in resources}
 
 
 def check_new(pins: Mapping[str, str], known: Collection[str], resources: Collection[str]) -> None:
-    """Errors: ConfigError for a server that never was, and cannot begin: nobody has its disk. One that was
-    waits for its machine instead."""
+    """Errors: ConfigError for a new server whose resource no machine has. An existing server waits for its
+    machine instead."""
     for name, pin in without_machine(pins, resources).items():
         if name not in known:
             raise ConfigError(
-                f"{name} needs a machine with the Ray resource {pin}, and there is none:"
+                f"{name} needs a machine with the Ray resource {pin}, which no machine has:"
                 f""" start Ray there with --resources='{{"{pin}": 1}}'"""
             )
 

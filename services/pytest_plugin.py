@@ -1,12 +1,13 @@
-"""The pytest plugin: clusters in the test's own process, as `headrace.local` makes them.
+"""The pytest plugin: clusters in the process of the test, as from `headrace.local`.
 
-Fixtures: `headrace_cluster` (a fresh one for each test), `headrace_session_cluster` (one for the whole run)
-and `headrace_cluster_factory` (as many as a test wants). Options are the arguments of `headrace.local`: for
-all clusters of a run in the ini option `headrace_options`, over that for a test, class or module in the
-marker `headrace`, over that in a call of the factory.
+Fixtures: `headrace_cluster` (a new one for each test), `headrace_session_cluster` (one for the whole run) and
+`headrace_cluster_factory` (any number). Options are the arguments of `headrace.local`: for all clusters of a
+run in the ini option `headrace_options`, overridden for a test, class or module by the marker `headrace`,
+overridden by a call of the factory.
 
 A cluster runs in a thread of its own, so it serves blocking and asyncio clients in any kind of test. pytest
-loads this module in every run where headrace is installed: nothing else is imported until a cluster is made.
+loads this module in every run where headrace is installed: other modules are imported only when a cluster is
+created.
 """
 
 from __future__ import annotations
@@ -27,44 +28,44 @@ _NUMBERS = ("nodes", "controllers")
 
 
 class ClusterFactory(Protocol):
-    """What the fixture `headrace_cluster_factory` gives."""
+    """The type of the fixture `headrace_cluster_factory`."""
 
     def __call__(
         self, *, nodes: int = ..., data_dir: str | None = ..., controllers: int = ..., **config: Any
     ) -> LocalCluster:
-        """A running cluster, which ends with the test. Errors: as of `headrace.local`."""
+        """A running cluster, which is closed after the test. Errors: as of `headrace.local`."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the ini option."""
+    """Declare the ini option `headrace_options`."""
     about = "Arguments of headrace.local for the clusters of all fixtures, a key=value per line."
     parser.addini(OPTIONS, about, type="linelist", default=[])
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker, as --strict-markers wants it."""
+    """Declare the marker `headrace`, for --strict-markers."""
     about = f"{MARKER}(nodes=1, controllers=1, **config): arguments of headrace.local for headrace_cluster."
     config.addinivalue_line("markers", about)
 
 
 @pytest.fixture
 def headrace_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
-    """A fresh cluster; its files go with it. The marker `headrace` gives its options."""
+    """A new cluster with temporary files. The marker `headrace` sets its options."""
     with _cluster({**_ini_options(request.config), **_marked_options(request.node)}) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def headrace_session_cluster(pytestconfig: pytest.Config) -> Iterator[LocalCluster]:
-    """One cluster for the whole run (of a worker, with pytest-xdist): topics and groups of one test are there
-    in the next, so each takes names of its own."""
+    """One cluster for the whole run (per worker with pytest-xdist): tests share its topics and groups, so
+    each uses names of its own."""
     with _cluster(_ini_options(pytestconfig)) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def headrace_cluster_factory(request: pytest.FixtureRequest) -> Iterator[ClusterFactory]:
-    """Starts clusters, with the options of `headrace_cluster` and over them those of the call."""
+    """Starts clusters, with the options of `headrace_cluster` and those of the call."""
     options = {**_ini_options(request.config), **_marked_options(request.node)}
     with ExitStack() as stack:
         yield lambda **given: stack.enter_context(_cluster({**options, **given}))
@@ -91,7 +92,7 @@ def _ini_options(config: pytest.Config) -> dict[str, Any]:
 
 
 def _marked_options(item: pytest.Item) -> dict[str, Any]:
-    """Those of the nearest marker win. Errors: pytest.UsageError."""
+    """The nearest marker wins. Errors: pytest.UsageError."""
     options: dict[str, Any] = {}
     for marker in reversed(list(item.iter_markers(MARKER))):
         if marker.args:

@@ -1,7 +1,8 @@
-"""The quickstart: real lines through a cluster of three storage nodes on Ray, and back, and compared.
+"""The quickstart: sends lines of text through a cluster of three storage nodes on Ray, reads them back,
+compares.
 
-It starts what it needs, leaves nothing running, and says "ok" only if count and checksum of every
-partition are the same on both sides.
+It starts everything that it needs, stops all of it, and reports success only if count and checksum of every
+partition are equal on both sides.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ PARTITIONS = 6
 TOP_KEYS = 10
 METRICS_KEY = KeyField(1)  # the name of the process
 CHUNK_LINES = 2000
-MAX_OPEN_CHUNKS = 50  # Bound: outcomes that are kept; the oldest are long done when they are looked at
+MAX_OPEN_CHUNKS = 50  # Bound: unresolved results; the oldest are long done when they are checked
 READY_TIMEOUT_S = 60.0
 READ_TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True)
 class PartitionPlace:
-    """Where the bytes of one partition lie; empty `directory` when that is another machine."""
+    """The location of one partition's data; `directory` is empty on another machine."""
 
     partition: int
     node: str
@@ -56,7 +57,7 @@ class PartitionPlace:
 
 @dataclass
 class Outcome:
-    """Everything the quickstart found out."""
+    """The results of the quickstart."""
 
     sent: list[RecordSum] = field(default_factory=lambda: [RecordSum() for _ in range(PARTITIONS)])
     read: list[PartitionRead] = field(default_factory=list)
@@ -66,12 +67,12 @@ class Outcome:
 
     @property
     def total_sent(self) -> RecordSum:
-        """All partitions together, on the way in."""
+        """The sum of all sent records."""
         return sum(self.sent, RecordSum())
 
     @property
     def total_read(self) -> RecordSum:
-        """All partitions together, on the way out."""
+        """The sum of all read records."""
         return sum((part.total for part in self.read), RecordSum())
 
     @property
@@ -83,7 +84,7 @@ class Outcome:
         return counts.most_common(TOP_KEYS)
 
     def differences(self) -> list[str]:
-        """What went in and did not come out the same; empty when all is well."""
+        """Partitions whose sent and read sums differ; empty on success."""
         found = {part.partition: part.total for part in self.read}
         return [
             f"partition {partition}: {sent} in, {found.get(partition, RecordSum())} out"
@@ -101,10 +102,10 @@ def run(
     report: Callable[[str], None],
     advance: Callable[[int], None],
 ) -> tuple[Outcome, str]:
-    """Run it; the outcome and the folder of the data, which is gone unless `keep`.
+    """Run the quickstart; returns the outcome and the data folder, which is deleted unless `keep`.
 
-    No files means process metrics. `advance` hears of the bytes that were read. Whatever happens, Ctrl-C
-    included, the cluster and the Ray that was started for it are gone afterwards.
+    Without files it uses process metrics. `advance` is called with the number of bytes read. The cluster and
+    a Ray that was started for it are always stopped, also after Ctrl-C.
     """
     data_dir = tempfile.mkdtemp(prefix="headrace-quickstart-")
     name = f"quickstart-{os.getpid()}"
@@ -132,10 +133,10 @@ def _flow(
     outcome = Outcome()
     bootstrap = ",".join(cluster.bootstrap)
     with Admin(bootstrap) as admin:
-        _ = admin.create_topics(NewTopic(TOPIC, PARTITIONS, 1))[TOPIC]  # raises what went wrong
+        _ = admin.create_topics(NewTopic(TOPIC, PARTITIONS, 1))[TOPIC]  # raises its error
     namespace = ray_host.namespace_of(cluster.cluster)
     with joined(cluster.ray_address, namespace, cluster.auth_mode) as ray:
-        readers = _Readers(ray, bootstrap)  # their processes start while we send
+        readers = _Readers(ray, bootstrap)  # their processes start during the send
         report(f"sending to topic {TOPIC!r} with {PARTITIONS} partitions")
         started_s = time.monotonic()
         _send(bootstrap, _keyed_lines(files, field_index), outcome.sent, advance)
@@ -148,7 +149,7 @@ def _flow(
 
 
 def _keyed_lines(files: Sequence[TextFile], field_index: int | None) -> Iterator[tuple[bytes, bytes]]:
-    """(key, line) of every line; the field is chosen per file, because files have different shapes."""
+    """Key and line of every line; the key field is chosen per file, because formats differ."""
     for file in files:
         chosen = choose_key_field(sample_lines(file))
         yield from _with_keys(read_lines(file), chosen, field_index)
@@ -170,7 +171,7 @@ def _send(
     sums: list[RecordSum],
     advance: Callable[[int], None],
 ) -> None:
-    """Send every line and sum it up. Errors: the first one that the cluster did not acknowledge."""
+    """Send every line and add it to the sums. Errors: that of the first record that was not acknowledged."""
     with Producer(bootstrap, acks="all", linger_ms=10) as producer:
         send = producer.send
         sent: deque[list[RecordFuture]] = deque()
@@ -178,7 +179,7 @@ def _send(
             sent.append([send(TOPIC, line, key=key) for key, line in chunk])
             size_bytes = 0
             for key, line in chunk:
-                sums[positive_hash(key) % PARTITIONS].add(key, line)  # where the record must come out
+                sums[positive_hash(key) % PARTITIONS].add(key, line)  # the partition that the record is in
                 size_bytes += len(line) + 1
             advance(size_bytes)
             if len(sent) > MAX_OPEN_CHUNKS:
@@ -194,7 +195,7 @@ def _raise_if_failed(futures: list[RecordFuture]) -> None:
 
 
 class _Readers:
-    """One reader per partition, each a Ray actor that goes with our connection to Ray."""
+    """One reader per partition, each a Ray actor that ends with the connection to Ray."""
 
     def __init__(self, ray: Any, bootstrap: str) -> None:
         self._ray = ray
@@ -202,7 +203,7 @@ class _Readers:
         self._readers = [reader.remote(bootstrap, TOPIC, partition) for partition in range(PARTITIONS)]
 
     def read(self) -> list[PartitionRead]:
-        """Read all partitions at the same time, once all readers are up."""
+        """Read all partitions in parallel, once all readers are up."""
         ends = self._ray.get(
             [reader.end_offset.remote() for reader in self._readers], timeout=READY_TIMEOUT_S
         )

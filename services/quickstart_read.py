@@ -1,4 +1,4 @@
-"""One partition read to its end, in a process of its own: a Ray actor of the quickstart."""
+"""Reads one partition to its end in a Ray actor, for the quickstart."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POLL_RECORDS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class PartitionRead:
-    """What one reader saw. Times are wall-clock seconds; `top_keys` has the most frequent first."""
+    """The result of one reader. Times are wall-clock seconds; `top_keys` has the most frequent first."""
 
     partition: int
     total: RecordSum
@@ -28,7 +28,7 @@ class PartitionRead:
 
 
 class PartitionReader:
-    """Reads one partition; the quickstart makes it a Ray actor, so that six of them read in parallel."""
+    """Reads one partition; the quickstart runs six of them in parallel as Ray actors."""
 
     def __init__(self, bootstrap: str, topic: str, partition: int) -> None:
         self._place = TopicPartition(topic, partition)
@@ -36,13 +36,13 @@ class PartitionReader:
         self._consumer.assign([self._place])
 
     def end_offset(self) -> int:
-        """Where the partition ends now (exclusive); once it answers, the reader is up and connected."""
+        """The log end offset of the partition; its response shows that the reader is connected."""
         return self._consumer.end_offsets(self._place)[self._place]
 
     def read(self, end_offset: int, top: int) -> PartitionRead:
         """Read offsets 0 to `end_offset` (exclusive), and close.
 
-        Errors: ApiTimeoutError when nothing comes for `STALL_TIMEOUT_S`; AssertionError for a gap in the
+        Errors: ApiTimeoutError if no record comes for `STALL_TIMEOUT_S`; AssertionError for a gap in the
         offsets.
         """
         total, keys = RecordSum(), Counter[bytes]()
@@ -61,7 +61,7 @@ class PartitionReader:
                 last_s = time.time()
             if time.time() - last_s > STALL_TIMEOUT_S:
                 raise ApiTimeoutError(
-                    f"{place} gave nothing for {STALL_TIMEOUT_S:.0f} s at offset {next_offset}"
+                    f"no record from {place} for {STALL_TIMEOUT_S:.0f} s at offset {next_offset}"
                 )
         ended_s = time.time()
         consumer.close()

@@ -1,7 +1,7 @@
 """`headrace up`, `status` and `down`: a cluster of Ray actors, created or adopted by name.
 
-Nothing here is the truth about a cluster. Actors are found by their names in the namespace
-`headrace-<cluster>`, what they are is on their disks, and the cluster file is a pointer to them.
+This process holds no authoritative state. Actors are found by their names in the namespace
+`headrace-<cluster>`, their state is on their disks, and the cluster file is a pointer to them.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ STOP_TIMEOUT_S = 20.0
 STATUS_TIMEOUT_S = 5.0
 GONE_TIMEOUT_S = 15.0
 POLL_S = 0.1
-# A server that fails to start ends its process, and Ray starts it again; the third failure is the answer.
+# A server that fails to start ends its process, and Ray restarts it; the third failure is reported.
 MAX_START_FAILURES = 3
-UP_STATES = {"running", "active"}  # of a host, and of a storage node that the controller counts on
+UP_STATES = {"running", "active"}  # of a host, and of a storage node that is not fenced
 
 
 class StartError(HeadraceError):
@@ -65,7 +65,7 @@ class StartError(HeadraceError):
 
 @dataclass(frozen=True)
 class UpOptions:
-    """What `up` was asked for; None leaves the choice to what is there, or the default."""
+    """Arguments of `up`; None selects the value of the existing cluster, or the default."""
 
     cluster: str
     nodes: int | None = None
@@ -79,19 +79,22 @@ class UpOptions:
 
 
 def up(options: UpOptions, report: Report) -> ClusterFile:
-    """Start the cluster, or adopt the one that runs and add the nodes that are missing.
+    """Start the cluster, or adopt a running one and add missing nodes.
 
-    Errors: ConfigError when it contradicts the running cluster; RayStartError; StartError, and then what
-    this call started is gone again.
+    Errors: ConfigError if the options contradict the running cluster; RayStartError; StartError, after which
+    everything that this call started is stopped.
     """
     checked_name(options.cluster)
-    split_config(options.config)  # refuses a bad key before anything is started
+    split_config(options.config)  # rejects invalid keys before anything is started
     with cluster_lock(options.cluster):
         before = _running_file(options.cluster, report)
         facts = _merged(options, before)
         left_out = nodes_with_data(facts.data_dir) - facts.nodes
         if left_out > 0:
-            report(f"{facts.data_dir} has data of {left_out} more nodes, whose partitions stay offline")
+            report(
+                f"{facts.data_dir} has data of {left_out} more nodes, which are not started: their replicas"
+                " are offline"
+            )
         own = None
         if not facts.ray_address:
             report("starting Ray on this machine")
@@ -100,7 +103,7 @@ def up(options: UpOptions, report: Report) -> ClusterFile:
             facts = _with(facts, ray_address=own.address, own_ray=own_facts)
         has_data = Path(facts.data_dir).exists()
         try:
-            # Order: the file first, so that `down` can end what a killed `up` left behind.
+            # Order: the file first, so that `down` can stop the parts of an interrupted `up`.
             write_cluster_file(facts)
             facts = _start_actors(options, facts, report)
             write_cluster_file(facts)
@@ -110,14 +113,15 @@ def up(options: UpOptions, report: Report) -> ClusterFile:
             if before is None:
                 remove_cluster_file(options.cluster)
             if not has_data:
-                # No client knew an address of these servers. What was there before stays, here and elsewhere.
+                # No client knows an address of these new servers. Existing data is kept.
                 remove_data(facts.data_dir)
             raise
     return facts
 
 
 def status(cluster: str) -> dict[str, Any]:
-    """What runs, asked of the actors themselves; JSON-able. A silent actor has only a `state`.
+    """The status of all servers, from the actors themselves; JSON-able. An actor that does not answer has
+    only a `state`.
 
     Errors: UnknownClusterError.
     """
@@ -143,7 +147,11 @@ def status(cluster: str) -> dict[str, Any]:
         calls = {n: ray.get_actor(n, namespace).status.remote() for n in names if n not in away}
         found = {name: _status_or_state(name, a) for name, a in gather(ray, calls, STATUS_TIMEOUT_S).items()}
         for name in set(names) & set(away):
-            found[name] = {"name": name, "state": "waiting", "detail": f"no machine has {away[name]}"}
+            found[name] = {
+                "name": name,
+                "state": "waiting",
+                "detail": f"no machine has Ray resource {away[name]}",
+            }
     nodes = [found[name] for name in sorted(found, key=index_of) if name.startswith(NODE_PREFIX)]
     controllers = [found[name] for name in sorted(found, key=index_of) if not name.startswith(NODE_PREFIX)]
     result["controller"] = _active(controllers)
@@ -164,17 +172,18 @@ def _prepared(node: dict[str, Any]) -> int:
 
 
 def _active(controllers: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The controller that leads, by its own account; of several, which lasts for moments only, the newest."""
+    """The controller that says it leads; if several do, for a moment, the one with the newest epoch."""
     leading = [each for each in controllers if each.get("quorum", {}).get("role") == "leader"]
     return max(leading, key=lambda each: each["quorum"]["epoch"], default=None)
 
 
 def down(cluster: str, report: Report, *, delete_data: bool = False) -> list[str]:
-    """Stop nodes, controller, and the Ray that was started for them; what could not stop cleanly.
+    """Stop nodes, controllers, and the Ray that was started for them; returns the servers that did not stop
+    cleanly.
 
-    With `delete_data` the default data dir of a cluster that is not up is removed, if there is one.
-    Errors: UnknownClusterError; HeadraceError when a server still uses that dir; RayStartError when processes
-    of our Ray outlive SIGKILL.
+    With `delete_data` the default data dir of a cluster that is not up is removed too. Errors:
+    UnknownClusterError; HeadraceError if a server still uses that dir; RayStartError if processes of the Ray
+    survive SIGKILL.
     """
     with cluster_lock(cluster):
         if delete_data and cluster not in known_clusters() and Path(default_data_dir(cluster)).exists():
@@ -188,9 +197,9 @@ def down(cluster: str, report: Report, *, delete_data: bool = False) -> list[str
             with joined(facts.ray_address, namespace_of(cluster), facts.auth_mode) as ray:
                 troubles = _stop_actors(ray, facts, report, delete_data=delete_data)
         elif facts.own_ray is None:
-            troubles = [f"no Ray answers at {facts.ray_address}: nothing could be asked to stop"]
+            troubles = [f"no Ray answers at {facts.ray_address}: its servers could not be stopped"]
         if facts.own_ray is not None:
-            report("stopping our Ray")
+            report("stopping Ray")
             stop_own_ray(_own_ray(facts, facts.own_ray))
         if delete_data:
             remove_data(facts.data_dir)
@@ -204,7 +213,7 @@ def namespace_of(cluster: str) -> str:
 
 
 def _running_file(cluster: str, report: Report) -> ClusterFile | None:
-    """The file of a cluster whose Ray answers; leftovers of one that died are cleared away."""
+    """The file of a cluster whose Ray answers; the file of a Ray that has ended is removed."""
     try:
         facts = read_cluster_file(cluster)
     except UnknownClusterError:
@@ -212,22 +221,22 @@ def _running_file(cluster: str, report: Report) -> ClusterFile | None:
     if is_reachable(facts.ray_address):
         return facts
     if facts.own_ray is not None:
-        report(f"the Ray of cluster {cluster!r} is gone; starting over with its data")
+        report(f"the Ray of cluster {cluster!r} has ended; starting a new one with its data")
         stop_own_ray(_own_ray(facts, facts.own_ray))
-        # Its only machine may have another address by now.
+        # Its only machine may have another address now.
         return _with(facts, ray_address="", own_ray=None, pins={})
     return None
 
 
 def _merged(options: UpOptions, before: ClusterFile | None) -> ClusterFile:
-    """What the cluster shall be, out of the options and what is there. Errors: ConfigError."""
+    """The target state of the cluster, from the options and the existing cluster. Errors: ConfigError."""
     if before is None:
         data_dir = str(Path(options.data_dir or default_data_dir(options.cluster)).expanduser().absolute())
         address = wanted_address(options.ray_address) or ""
         nodes, config = options.nodes or nodes_with_data(data_dir) or DEFAULT_NODES, dict(options.config)
-        # A quorum needs its majority: as many controllers as there were, whatever was asked for.
+        # A quorum needs its majority: at least as many controllers as have data, whatever was asked for.
         controllers = max(options.controllers or 1, controllers_with_data(data_dir))
-        # `status` and `down` talk to this Ray as `up` did, also from a shell without the variable.
+        # `status` and `down` connect to this Ray as `up` did, also from a shell without the variable.
         auth_mode = os.environ.get("RAY_AUTH_MODE") or "disabled"
         return ClusterFile(
             options.cluster,
@@ -247,7 +256,8 @@ def _merged(options: UpOptions, before: ClusterFile | None) -> ClusterFile:
         raise _too_few(before.cluster, before.nodes)
     if options.data_dir and str(Path(options.data_dir).expanduser().absolute()) != before.data_dir:
         raise ConfigError(
-            f"cluster {before.cluster!r} keeps its data in {before.data_dir}; take it down first"
+            f"cluster {before.cluster!r} has its data in {before.data_dir}: run `headrace down` before"
+            " changing that"
         )
     is_running = bool(before.ray_address)
     changed = sorted(name for name, value in options.config.items() if before.config.get(name) != value)
@@ -267,7 +277,7 @@ def _start_actors(options: UpOptions, facts: ClusterFile, report: Report) -> Clu
         resources = ray.cluster_resources()
         pins = _pins(facts, machine_addresses(ray), options.disk_resource)
         check_new(pins, {*facts.pins, *before}, resources)
-        # what runs without our knowing its pin was started from elsewhere: it keeps the one that it has
+        # a running server without a known pin was started from elsewhere: it keeps its pin
         facts = _with(facts, pins={n: pin for n, pin in pins.items() if n in facts.pins or n not in before})
         away = without_machine(facts.pins, resources)
         try:
@@ -275,7 +285,7 @@ def _start_actors(options: UpOptions, facts: ClusterFile, report: Report) -> Clu
             adopted = sorted(set(actors) & set(before))
             report(f"adopted {', '.join(adopted)}" if adopted else f"starting {len(actors)} actors")
             for name, pin in away.items():
-                report(f"{name} waits for the machine with {pin}, and starts when that is back")
+                report(f"{name} waits for a machine with Ray resource {pin}, and starts when it joins")
             present = {name: actor for name, actor in actors.items() if name not in away}
             endpoints = _wait_until_up(ray, present, _names(facts)[0], options.timeout_s, report)
         except BaseException:
@@ -288,7 +298,7 @@ def _start_actors(options: UpOptions, facts: ClusterFile, report: Report) -> Clu
 
 
 def _wait_for_machines(ray: Any, machines: int, timeout_s: float, report: Report) -> None:
-    """Return once the Ray has so many machines: a server is tied to one of those that it has then.
+    """Return once the Ray has `machines` machines: servers are tied to the machines present at their start.
 
     Errors: StartError.
     """
@@ -303,11 +313,11 @@ def _wait_for_machines(ray: Any, machines: int, timeout_s: float, report: Report
 
 
 def _with_those_there(options: UpOptions, facts: ClusterFile, names: list[str]) -> ClusterFile:
-    """The facts, with nodes that run already, perhaps started from another machine. Errors: ConfigError."""
+    """The facts with nodes that already run, perhaps started from another machine. Errors: ConfigError."""
     there = sum(1 for name in names if name.startswith(NODE_PREFIX))
     controllers = len(names) - there
     if facts.bootstrap or not names:
-        return facts  # the file knew of them, or there are none
+        return facts  # the file has them, or there are none
     if options.config:
         raise _config_of_running(facts.cluster, *min(options.config.items()))
     if (options.nodes or there) < there:
@@ -319,24 +329,25 @@ def _with_those_there(options: UpOptions, facts: ClusterFile, names: list[str]) 
 
 def _config_of_running(cluster: str, name: str, value: Any) -> ConfigError:
     live = changed_while_running(name)
-    remedy = f"take it down to change {name}"
+    remedy = f"run `headrace down` before changing {name}"
     if live is not None:
         where = "" if cluster == DEFAULT_CLUSTER else f" --cluster {cluster}"
         remedy = (
             f"`headrace config alter{where} --cluster-wide --set {live}={value}` changes it while it runs"
         )
-    return ConfigError(f"cluster {cluster!r} runs already: {remedy}")
+    return ConfigError(f"cluster {cluster!r} is running: {remedy}")
 
 
 def _too_few(cluster: str, nodes: int) -> ConfigError:
-    return ConfigError(f"cluster {cluster!r} has {nodes} storage nodes; `up` does not remove any")
+    return ConfigError(f"cluster {cluster!r} has {nodes} storage nodes: `up` does not remove nodes")
 
 
 def _other_controllers(cluster: str, controllers: int) -> ConfigError:
-    # Those that run know the others by what they were started with. One that was alone and loses its disk
-    # would begin a second quorum beside those that were added.
+    # Running controllers know the others from their start. A single controller that loses its disk would form
+    # a second quorum beside added ones.
     return ConfigError(
-        f"cluster {cluster!r} has {controllers} controllers: take it down to start more; none are removed"
+        f"cluster {cluster!r} has {controllers} controllers: run `headrace down` before adding more; `up`"
+        " removes none"
     )
 
 
@@ -352,7 +363,7 @@ def _create(ray: Any, facts: ClusterFile, pins: Mapping[str, str]) -> dict[str, 
     controller_config = replicated(controller_config, facts.nodes)
     loopback = {"listener.host": "127.0.0.1"} if facts.own_ray is not None else {}
     data_dir = Path(facts.data_dir)
-    # Order: only the first may be alone with an empty disk. A further one begins nothing, it joins.
+    # Order: only the first controller may form a quorum alone on an empty disk. Further ones join.
     controllers, nodes = _names(facts)
     actors = {}
     for index, name in enumerate(controllers, 1):
@@ -368,7 +379,6 @@ def _create(ray: Any, facts: ClusterFile, pins: Mapping[str, str]) -> dict[str, 
 
 
 def _names(facts: ClusterFile) -> tuple[list[str], list[str]]:
-    """The names of all controllers, and of all storage nodes."""
     controllers = [f"{CONTROLLER_PREFIX}{index}" for index in range(1, facts.controllers + 1)]
     return controllers, [f"{NODE_PREFIX}{index}" for index in range(1, facts.nodes + 1)]
 
@@ -382,14 +392,15 @@ def _pins(facts: ClusterFile, machines: list[str], disk_resource: str | None) ->
 def _wait_until_up(
     ray: Any, actors: Mapping[str, Any], controllers: list[str], timeout_s: float, report: Report
 ) -> dict[str, str]:
-    """host:port of every actor once all serve. `controllers` are the names of all, here or not.
+    """host:port of every actor once all serve. `controllers` names all controllers, also those without a
+    machine.
 
     Errors: StartError.
     """
     deadline = time.monotonic() + timeout_s
     here = {name: actors[name] for name in controllers if name in actors}
     if not here:
-        raise StartError("no controller can run: no machine with the disk of one is part of this Ray")
+        raise StartError("no controller can run: no machine of this Ray has the disk of one")
     if len(controllers) == 1:
         return _wait_ready(ray, actors, timeout_s, report)
     endpoints = _wait_ready(ray, here, timeout_s, report)
@@ -400,30 +411,30 @@ def _wait_until_up(
 
 
 def _begin_quorum(ray: Any, controllers: Mapping[str, Any]) -> None:
-    """Name the voters of a new cluster: once, and only when none of its disks has been part of a quorum.
+    """Set the voters of a new cluster: once, and only if all of its disks are empty.
 
-    Errors: StartError when a controller cannot be asked.
+    Errors: StartError if a controller does not answer.
     """
     calls = {name: each.voter.remote() for name, each in controllers.items()}
     answers = gather(ray, calls, STATUS_TIMEOUT_S)
     for name, answer in answers.items():
         if isinstance(answer, BaseException):
-            raise StartError(f"{name} does not say whether its disk is empty: {_reason(answer)}")
+            raise StartError(f"{name} did not report whether its disk is empty: {_reason(answer)}")
     if all(is_blank for _, is_blank in answers.values()):
         first = min(controllers, key=index_of)
         begun = controllers[first].begin.remote([voter for voter, _ in answers.values()])
         outcome = gather(ray, {first: begun}, STATUS_TIMEOUT_S)[first]
         if isinstance(outcome, BaseException):
-            raise StartError(f"{first} cannot begin the quorum: {_reason(outcome)}")
+            raise StartError(f"{first} failed to form the quorum: {_reason(outcome)}")
 
 
 def _wait_ready(ray: Any, actors: Mapping[str, Any], timeout_s: float, report: Report) -> dict[str, str]:
-    """host:port of every actor once all serve. Errors: StartError with what the slowest one says."""
+    """host:port of every actor once all serve. Errors: StartError with the last error of the slowest one."""
     deadline = time.monotonic() + timeout_s
     calls = {name: handle.ready.remote(timeout_s) for name, handle in actors.items()}
     endpoints: dict[str, str] = {}
     failures: dict[str, int] = dict.fromkeys(actors, 0)
-    last = "they did not answer"
+    last = "no response"
     while len(endpoints) < len(actors):
         if time.monotonic() > deadline:
             missing = ", ".join(sorted(set(actors) - set(endpoints)))
@@ -450,19 +461,21 @@ def _wait_ready(ray: Any, actors: Mapping[str, Any], timeout_s: float, report: R
 
 
 def _reason(error: BaseException) -> str:
-    """The last line of what happened: Ray's texts hold whole tracebacks."""
+    """The last line of an error: Ray's messages contain whole tracebacks."""
     lines = [line.strip() for line in str(cause_of(error)).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__
 
 
 def _stop_actors(ray: Any, facts: ClusterFile, report: Report, *, delete_data: bool) -> list[str]:
-    """Nodes first, so that the controllers see them go; then every actor is ended for good."""
+    """Stop nodes first, while controllers can handle their shutdown, then kill all actors."""
     namespace = namespace_of(facts.cluster)
     names = actor_names(ray, namespace)
     handles = {name: ray.get_actor(name, namespace) for name in names}
     away = without_machine(facts.pins, ray.cluster_resources())
     troubles = [
-        f"{name} has no machine: its data stays there" for name in names if delete_data and name in away
+        f"{name}: its machine is down, so its data was not deleted"
+        for name in names
+        if delete_data and name in away
     ]
     for group in (
         [name for name in names if name.startswith(NODE_PREFIX)],

@@ -1,4 +1,4 @@
-"""Finding, joining and leaving a Ray cluster. Ray is imported only when something here joins one."""
+"""Finds, joins and leaves a Ray cluster. Ray is imported only when one is joined."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .own_ray_io import RayStartError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-START_OWN = "local"  # as an address: start a Ray of our own, whatever is there
-FIND = "auto"  # as an address: the Ray that `ray start` left on this machine
+START_OWN = "local"  # as an address: start a new Ray in any case
+FIND = "auto"  # as an address: the Ray that `ray start` started on this machine
 CONNECT_TIMEOUT_S = 2.0
 
 
 def wanted_address(given: str | None) -> str | None:
     """The address of the Ray to join, or None to start one.
 
-    `given` wins over RAY_ADDRESS, and that over the Ray that runs on this machine from `ray start`.
-    Errors: RayStartError when "auto" was asked for and none runs.
+    Order of precedence: `given`, RAY_ADDRESS, the Ray that `ray start` started on this machine. Errors:
+    RayStartError for "auto" if none runs.
     """
     wanted = given or os.environ.get("RAY_ADDRESS") or ""
     if wanted == START_OWN:
@@ -43,7 +43,7 @@ def wanted_address(given: str | None) -> str | None:
 
 
 def is_reachable(address: str) -> bool:
-    """True when something listens there; Ray itself would try for half a minute."""
+    """Whether a server listens at the address; Ray itself would retry for half a minute."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         return True  # not host:port (a Ray client URL): Ray decides
@@ -56,9 +56,9 @@ def is_reachable(address: str) -> bool:
 
 @contextlib.contextmanager
 def joined(address: str, namespace: str, auth_mode: str | None = None) -> Iterator[Any]:
-    """The `ray` module, connected to that cluster; left again at the end unless it was joined before.
+    """The `ray` module, connected to that cluster; disconnected at the end unless it was connected before.
 
-    Errors: RayStartError when Ray does not answer or refuses.
+    Errors: RayStartError if Ray does not answer or rejects the connection.
     """
     if not is_reachable(address):
         raise RayStartError(f"no Ray answers at {address}")
@@ -81,9 +81,9 @@ def joined(address: str, namespace: str, auth_mode: str | None = None) -> Iterat
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise RayStartError(f"cannot join the Ray at {address}: {error}") from error
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, on_terminate)  # Ray's own would end us without cleaning up
+        signal.signal(signal.SIGTERM, on_terminate)  # Ray's handler would end the process without cleanup
     try:
-        # Ray prints notices on standard output, where only results of commands belong
+        # Ray prints notices on standard output, which is for results of commands only
         with contextlib.redirect_stdout(sys.stderr):
             yield ray
     finally:
@@ -102,7 +102,7 @@ def machine_addresses(ray: Any) -> list[str]:
 
 
 def gather(ray: Any, calls: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-    """The answer of each call, or the exception it ended with; GetTimeoutError for those still under way."""
+    """The result of each call, or its exception; GetTimeoutError for unfinished calls."""
     deadline = time.monotonic() + timeout_s
     answers: dict[str, Any] = {}
     for name, call in calls.items():
@@ -115,7 +115,7 @@ def gather(ray: Any, calls: Mapping[str, Any], timeout_s: float) -> dict[str, An
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """What an actor's method raised, out of Ray's wrapping; the error itself when Ray raised it."""
+    """The exception of an actor's method, without Ray's wrapper; the error itself if Ray raised it."""
     cause = getattr(error, "cause", None)
     return cause if isinstance(cause, BaseException) else error
 

@@ -1,7 +1,7 @@
-"""Plans of which nodes shall hold which partitions: Kafka's JSON form, and a generator. Pure.
+"""Reassignment plans: Kafka's JSON form, and a generator. Pure.
 
-The generator moves as little as it can: a replica stays where it is unless its node is not wanted or has more
-than its share. Then the least loaded node gets it, rather one of a rack that the partition is not in yet.
+The generator moves as few replicas as possible: a replica stays unless its node is not a target or has more
+than its share. Then the least loaded node gets it, preferably in a rack without a replica of the partition.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_PLAN_BYTES = 64 << 20  # Bound: some hundred thousand partitions
 
 
 def plan_of(text: str) -> Plan:
-    """The plan in a JSON text. Errors: ConfigError that says what is wrong with it."""
+    """Parse a plan. Errors: ConfigError with the reason."""
     try:
         entries = json.loads(text)["partitions"]
         plan = {_place(entry): _replicas(entry) for entry in entries}
@@ -34,12 +34,12 @@ def plan_of(text: str) -> Plan:
             f'[{{"topic": "t", "partition": 0, "replicas": [1, 2]}}]}}: {cause}'
         ) from error
     if not plan or len(plan) != len(entries):
-        raise ConfigError("a plan names at least one partition, and none of them twice")
+        raise ConfigError("a plan must name at least one partition, and each only once")
     return plan
 
 
 def text_of_plan(plan: Mapping[TopicPartition, Nodes]) -> str:
-    """Kafka's JSON for it, one line for each partition."""
+    """Kafka's JSON of the plan, one line per partition."""
     lines = ",\n".join(
         "  " + json.dumps({"topic": place.topic, "partition": place.partition, "replicas": list(nodes)})
         for place, nodes in sorted(plan.items())
@@ -50,8 +50,8 @@ def text_of_plan(plan: Mapping[TopicPartition, Nodes]) -> str:
 def generate(
     current: Mapping[TopicPartition, Nodes], racks: Mapping[int, str | None], factor: int | None
 ) -> Plan:
-    """Spread the partitions over the nodes of `racks` (rack by node id), each with `factor` replicas or as
-    many as it has. Errors: ConfigError if that needs more nodes."""
+    """Spread the partitions over the nodes of `racks` (rack by node id), each with `factor` replicas or its
+    current number. Errors: ConfigError if there are too few nodes."""
     counts = {place: factor or len(nodes) for place, nodes in current.items()}
     most = max(counts.values(), default=0)
     if most > len(racks):

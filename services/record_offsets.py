@@ -1,4 +1,4 @@
-"""Up to where records of which partitions are to be deleted: the JSON of kafka-delete-records.sh. Pure."""
+"""The offset file of DeleteRecords: the JSON of kafka-delete-records.sh. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ALL_COMMITTED = -1
 
 
 def offsets_of(text: str) -> dict[TopicPartition, int]:
-    """By partition the offset, -1 for all committed records. Errors: ConfigError that says what is wrong."""
+    """The offset by partition, -1 for all committed records. Errors: ConfigError with the reason."""
     try:
         stated = json.loads(text)
         version, entries = stated.get("version", 1), stated["partitions"]
@@ -24,20 +24,20 @@ def offsets_of(text: str) -> dict[TopicPartition, int]:
             f'[{{"topic": "t", "partition": 0, "offset": 10}}]}}: {error!r}'
         ) from error
     if version != 1:
-        raise ConfigError(f"version {version!r}, only 1 is known")
+        raise ConfigError(f"version {version!r} is not supported: use 1")
     if not offsets or len(offsets) != len(entries):
-        raise ConfigError("it names at least one partition, and none of them twice")
+        raise ConfigError("the file must name at least one partition, and each only once")
     return offsets
 
 
 def _place(entry: Any) -> TopicPartition:
     topic = entry["topic"]
     if not isinstance(topic, str):
-        raise TypeError(f"topic {topic!r} is no text")
+        raise TypeError(f"topic {topic!r} is not a string")
     return TopicPartition(topic, _number(entry["partition"], 0))
 
 
 def _number(value: Any, low: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value < 1 << 63:
-        raise ValueError(f"{value!r} is no number from {low} on")
+        raise ValueError(f"{value!r} is not an integer >= {low}")
     return value

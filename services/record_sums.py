@@ -1,7 +1,7 @@
-"""Sums over records that do not depend on their order: what went in equals what came out.
+"""Order-independent sums of records, to compare the records sent and read.
 
 The sum is over 64-bit digests of key and value, modulo 2**64. A lost, added or changed record changes it
-(but for one chance in 2**64); unlike with XOR, a record that comes twice does not cancel itself out.
+(except for one chance in 2**64); unlike with XOR, a duplicate record changes it too.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class RecordSum:
     checksum: int = 0
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
-        """Take one record in."""
-        # the lengths in front keep (b"ab", b"c") apart from (b"a", b"bc"), and null from empty
+        """Add one record."""
+        # the lengths distinguish (b"ab", b"c") from (b"a", b"bc"), and null from empty
         head = b"%d,%d," % (-1 if key is None else len(key), -1 if value is None else len(value))
         digest = hashlib.blake2b(head + (key or b"") + (value or b""), digest_size=8).digest()
         self.count += 1

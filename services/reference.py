@@ -1,4 +1,4 @@
-"""The reference pages CONFIG, ERRORS, PROTOCOL and STATES of docs/, made from the declarations they describe.
+"""Generates the pages CONFIG, ERRORS, PROTOCOL and STATES of docs/ from declarations in the code.
 
 `python -m headrace.services.reference` (or `make docs`) writes them; a tidy test fails when they are stale.
 """
@@ -47,21 +47,20 @@ SECTIONS: tuple[tuple[str, str, type[Config]], ...] = (
     ),
     ("Group", "Set with `headrace config alter --group NAME`.", GroupConfig),
     (
-        "Subscription to clients' metrics",
+        "Client metrics subscription",
         "Set with `headrace client-metrics alter --name NAME`.",
         ClientMetricsConfig,
     ),
     (
         "Storage node",
-        "Set with `headrace up -X key=value`, or as arguments of `headrace.local`. What may change while "
-        "running: `headrace config alter --cluster-wide`; for one node, but for `min.insync.replicas`, "
+        "Set with `headrace up -X key=value`, or as arguments of `headrace.local`. Dynamic keys: "
+        "`headrace config alter --cluster-wide`; for one node, except `min.insync.replicas`, "
         "`--node ID`.",
         NodeConfig,
     ),
     (
         "Controller",
-        "Set with `headrace up -X key=value`. What may change while running: "
-        "`headrace config alter --cluster-wide`.",
+        "Set with `headrace up -X key=value`. Dynamic keys: `headrace config alter --cluster-wide`.",
         ControllerConfig,
     ),
     ("Producer", "Keyword arguments with underscores, or `config={...}`.", ProducerConfig),
@@ -71,7 +70,7 @@ SECTIONS: tuple[tuple[str, str, type[Config]], ...] = (
 
 
 def config_page() -> str:
-    """docs/CONFIG.md: every key of every part, with its default, range and meaning."""
+    """docs/CONFIG.md: all keys with defaults, ranges and meanings."""
     parts = ["# Configuration\n", "Made by `make docs` from the declarations in the code.\n"]
     for title, how, config in SECTIONS:
         parts.append(f"## {title}\n\n{how}\n")
@@ -82,13 +81,13 @@ def config_page() -> str:
 
 
 def config_rows() -> list[dict[str, Any]]:
-    """Every key of every part: `part`, `key`, `default` as text, `unit`, `range` (`low..high` or choices),
-    `live` (may change while running) and `doc`."""
+    """All keys as rows: `part`, `key`, `default` as text, `unit`, `range` (`low..high` or choices), `live`
+    (may change while running) and `doc`."""
     return [row for title, _, config in SECTIONS for row in _config_rows(title, config)]
 
 
 def errors_page() -> str:
-    """docs/ERRORS.md: every error, with its code and what to do with it."""
+    """docs/ERRORS.md: all errors with their codes and meanings."""
     parts = ["# Errors\n", "Made by `make docs` from `protocol/errors.py`. Codes are Kafka's.\n"]
     parts.append("| class | code | retriable | meaning |\n| --- | --- | --- | --- |")
     for cls in _error_classes():
@@ -112,7 +111,7 @@ def protocol_page() -> str:
 
 
 def _struct(struct: type, shown: set[type]) -> str:
-    """One struct as a list, and after it those it is made of that were not shown yet."""
+    """One struct as a list, followed by its nested structs that were not shown yet."""
     shown.add(struct)
     about = " ".join((struct.__doc__ or "").split())
     lines = [f"**{struct.__name__}**: {about}\n"]
@@ -125,7 +124,7 @@ def _struct(struct: type, shown: set[type]) -> str:
 
 
 def _type_name(kind: Any, inner: list[type]) -> str:
-    """The name of a field's type; structs met on the way are added to `inner`, but not metadata records."""
+    """The name of a field's type; nested structs, except metadata records, are added to `inner`."""
     arguments = [each for each in typing.get_args(kind) if each is not Ellipsis]
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         if kind.__module__ != records.__name__ and kind not in inner:
@@ -139,16 +138,16 @@ def _type_name(kind: Any, inner: list[type]) -> str:
 
 
 def states_page() -> str:
-    """docs/STATES.md: every state machine, drawn from its transition table."""
+    """docs/STATES.md: state diagrams, drawn from the transition tables."""
     parts = ["# States\n", "Made by `make docs` from the transition tables in the code.\n"]
-    parts.append("## A node id, as the controller holds it (`controller/state/broker_states.py`)\n")
+    parts.append("## Storage node in the controller (`controller/state/broker_states.py`)\n")
     arrows = [
         f"{state.value} --> {target.value}: {event.value.split(':')[0]}"
         for state, events in broker_states.TRANSITIONS.items()
         for event, target in events.items()
     ]
     parts.append(_drawing(broker_states.BrokerState.UNREGISTERED.value, arrows))
-    parts.append("## A controller in the quorum (`controller/quorum/roles.py`)\n")
+    parts.append("## Controller in the quorum (`controller/quorum/roles.py`)\n")
     arrows = [
         f"{role.value} --> {target.value}: {event.value}"
         for role, role_events in roles.TRANSITIONS.items()
@@ -156,41 +155,41 @@ def states_page() -> str:
     ]
     parts.append(_drawing(roles.Role.UNATTACHED.value, arrows))
     where = "(`controller/state/partition_states.py`)"
-    parts.append(f"## A partition, as the controller holds it {where}\n")
+    parts.append(f"## Partition in the controller {where}\n")
     parts.append(_drawing("new", _labelled(partition_states.PARTITION_TRANSITIONS)))
-    parts.append(f"## A replica of a partition, as the controller holds it {where}\n")
+    parts.append(f"## Replica in the controller {where}\n")
     parts.append(_drawing("none", _labelled(partition_states.REPLICA_TRANSITIONS)))
-    parts.append("## A classic group, as its coordinator holds it (`coordinators/group/classic_states.py`)\n")
+    parts.append("## Classic group (`coordinators/group/classic_states.py`)\n")
     parts.append(_drawing(ClassicState.EMPTY.value, _labelled(CLASSIC_TRANSITIONS)))
-    parts.append("## A transactional id, as its coordinator holds it (`coordinators/txn/states.py`)\n")
+    parts.append("## Transactional id (`coordinators/txn/states.py`)\n")
     parts.append(_drawing(txn_states.TxnState.EMPTY.value, _labelled(txn_states.TRANSITIONS)))
     where = "(`coordinators/runtime/hosted_shard.py`)"
-    parts.append(f"## A partition of groups or transactional ids, as a coordinator holds it {where}\n")
+    parts.append(f"## Coordinator shard {where}\n")
     parts.append(_drawing(ShardState.LOADING.value, _labelled(SHARD_TRANSITIONS)))
     where = "(`coordinators/group/consumer_group.py`)"
-    parts.append(f"## A group of the new protocol, as its coordinator holds it {where}\n")
+    parts.append(f"## Consumer-protocol group {where}\n")
     parts.append(_drawing(GroupState.EMPTY.value, _labelled(GROUP_TRANSITIONS)))
-    parts.append(f"## A member of it {where}\n")
+    parts.append(f"## Member of a consumer-protocol group {where}\n")
     arrows = [
         f"{state.name.lower()} --> {target.name.lower()}: {label}"
         for state, targets in MEMBER_TRANSITIONS.items()
         for target, label in targets.items()
     ]
     parts.append(_drawing(MemberState.STABLE.name.lower(), arrows))
-    parts.append("## A storage node, as it sees its membership (`storage_node/links/membership.py`)\n")
+    parts.append("## Registration of a storage node (`storage_node/links/membership.py`)\n")
     arrows = _plain(membership.MembershipState, membership.TRANSITIONS)
     parts.append(_drawing(membership.MembershipState.SEARCHING.value, arrows))
-    parts.append("## The transactions of a producer (`clients/producer/transactions.py`)\n")
+    parts.append("## Transaction in a producer (`clients/producer/transactions.py`)\n")
     arrows = _labelled(transactions.TRANSITIONS)
     parts.append(_drawing(transactions.TxnState.UNINITIALIZED.value, arrows))
-    parts.append("## A partition that a node follows (`storage_node/replica/followed.py`)\n")
+    parts.append("## Partition of a follower (`storage_node/replica/followed.py`)\n")
     arrows = _plain(followed.FollowState, followed.TRANSITIONS)
     parts.append(_drawing(followed.FollowState.READY.value, arrows))
     where = "(`clients/group/states.py`)"
     first = member_states.MemberState.UNJOINED.value
-    parts.append(f"## A consumer in its group, classic protocol {where}\n")
+    parts.append(f"## Consumer group member, classic protocol {where}\n")
     parts.append(_drawing(first, _events(member_states.CLASSIC_TRANSITIONS)))
-    parts.append(f"## A consumer in its group, new protocol {where}\n")
+    parts.append(f"## Consumer group member, consumer protocol {where}\n")
     parts.append(_drawing(first, _events(member_states.MODERN_TRANSITIONS)))
     return "\n".join(parts)
 

@@ -1,4 +1,4 @@
-"""Bounds on how fast partitions move: Kafka's throttle configs, set on the nodes and topics of a plan."""
+"""Replication throttles of reassignments: Kafka's throttle configs, set on the nodes and topics of a plan."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def set_throttle(
     current: Mapping[TopicPartition, Nodes],
     bytes_per_s: int,
 ) -> None:
-    """Bound what each node of the plan sends and fetches for its moves. Errors: those of the client."""
+    """Limit what each node of the plan sends and fetches for its moves. Errors: those of the client."""
     changes: Changes = {}
     for place, target in plan.items():
         sending = [f"{place.partition}:{node_id}" for node_id in current[place]]
@@ -38,7 +38,7 @@ def set_throttle(
 
 
 def clear_throttle(admin: Admin, topics: list[str]) -> None:
-    """Take the bounds off these topics and off all nodes. Errors: those of the client."""
+    """Remove the throttles of these topics and of all nodes. Errors: those of the client."""
     nodes = admin.describe_cluster(include_fenced=True).nodes
     changes: Changes = {Resource.topic(name): {SENDING: None, FETCHING: None} for name in topics}
     changes.update({Resource.broker(node.node_id): dict.fromkeys(RATES) for node in nodes})

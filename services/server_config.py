@@ -1,4 +1,4 @@
-"""One set of `key=value` pairs for a whole cluster, told apart for its nodes and its controller."""
+"""Splits the `key=value` pairs of a cluster into configs of its nodes and controllers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ..runtime.config import Config
 
-# The host gives each server these itself.
+# Set by the host for each server.
 _HOST_SETS = {
     "node.id",
     "log.dirs",
@@ -25,14 +25,14 @@ _HOST_SETS = {
     "controller.quorum.bootstrap.servers",
 }
 
-DURABLE_REPLICAS = 3  # Kafka's default for internal topics, and what its operators choose for all others
+DURABLE_REPLICAS = 3  # Kafka's default for internal topics, and common practice for other topics
 
 
 def split_config(pairs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(node, controller) configs by dotted names; a key that both declare goes to both.
+    """Node and controller configs by dotted names; a key that both declare goes to both.
 
-    Errors: ConfigError for a key that neither declares (with the nearest name), one that the host sets
-    itself, or a value out of range.
+    Errors: ConfigError for an unknown key (with the nearest name), a key that the host sets, or a value out
+    of range.
     """
     node: dict[str, Any] = {}
     controller: dict[str, Any] = {}
@@ -44,17 +44,17 @@ def split_config(pairs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, An
             raise ConfigError(f"unknown config key {name!r}{nearest_key(name, sorted(known))}")
         for target, dotted in taken:
             if dotted in _HOST_SETS:
-                raise ConfigError(f"{dotted} is set by the host, not by hand")
+                raise ConfigError(f"{dotted} is set by the host and cannot be configured")
             target[dotted] = value
-    # the checks of types, ranges and combinations, before anything is started
+    # validates types, ranges and combinations before anything is started
     NodeConfig.of({**node, "log.dirs": "anywhere"})
     ControllerConfig.of({**controller, "metadata.log.dir": "anywhere"})
     return node, controller
 
 
 def scaled(node: Mapping[str, Any], nodes: int) -> dict[str, Any]:
-    """The node config with as many replicas of the internal topics as a cluster of `nodes` can have, unless
-    it says how many: Kafka's three could never be made in a smaller one."""
+    """The node config with replication factors of internal topics that a cluster of `nodes` can have, unless
+    they are set: Kafka's default of three would make their creation fail."""
     replicas = min(nodes, DURABLE_REPLICAS)
     return {
         "offsets.topic.replication.factor": replicas,
@@ -65,8 +65,8 @@ def scaled(node: Mapping[str, Any], nodes: int) -> dict[str, Any]:
 
 
 def replicated(controller: Mapping[str, Any], nodes: int) -> dict[str, Any]:
-    """The controller config of a cluster whose `nodes` fail one by one, unless it says otherwise: topics get
-    three replicas (as many as there are nodes, if these are fewer), and acks=all waits for all but one."""
+    """The controller config of a cluster whose `nodes` fail independently, unless the keys are set: topics
+    get three replicas (or one per node, if fewer), and acks=all tolerates one replica outside of the ISR."""
     replicas = min(nodes, DURABLE_REPLICAS)
     return {
         "default.replication.factor": replicas,
@@ -76,8 +76,8 @@ def replicated(controller: Mapping[str, Any], nodes: int) -> dict[str, Any]:
 
 
 def of_node(node: Mapping[str, Any], index: int, log_dir: str) -> dict[str, Any]:
-    """The node config as node `index` (from 1) has it. A port for Kafka's clients is that of the first node,
-    the others take those behind it."""
+    """The config of node `index` (from 1). The port of a Kafka listener is that of the first node; the others
+    use the following ports."""
     found = {**node, "node.id": index, "log.dirs": log_dir}
     for name in ("listeners", "advertised.listeners"):
         if name in found:
@@ -92,7 +92,7 @@ def _with_own_port(address: str, index: int) -> str:
 
 
 def changed_while_running(name: str) -> str | None:
-    """The dotted name of a key that `config alter --cluster-wide` changes; None if it needs a restart."""
+    """The dotted name of a key that `config alter --cluster-wide` can change; None if it needs a restart."""
     for cls in (NodeConfig, ControllerConfig):
         dotted = _dotted(cls, name)
         if dotted is not None and (cls.keys()[dotted].live or dotted in CLUSTER_WIDE_KEYS):

@@ -1,1 +1,2 @@
-"""`headrace bench`: produce, consume, latency and mixed load against any cluster, measured honestly."""
+"""`headrace bench`: load generators for produce, consume, end-to-end latency and mixed load, against any
+cluster."""

@@ -1,8 +1,9 @@
-"""Worker processes of a benchmark: all start measuring at one moment, none outlives the command.
+"""Worker processes of a benchmark: they start measuring at the same moment and end with the command.
 
 Each worker has one pipe to the parent. It sends ("ready", number), then ("done", result) or ("failed",
-error); it gets ("go", start time). When the parent is gone the pipe ends, and the worker ends at once. Counts
-for the progress line lie in shared memory, one writer per number, so that nothing is sent meanwhile.
+error); it receives ("go", start time). If the parent process ends, the pipe closes and the worker exits.
+Counts for the progress line are in shared memory with one writer per number, so that no messages are sent
+during the measurement.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from typing import Self
 
-# Enough for all workers to hear of it before it comes.
+# Long enough for every worker to receive the start time before it comes.
 HEAD_START_NS = 50_000_000
 TERMINATE_TIMEOUT_S = 5.0
 REPORT_EVERY_S = 1.0
@@ -33,18 +34,18 @@ _RECORDS, _BYTES, _FAILED, _WIDTH = 0, 1, 2, 3
 
 
 class WorkerLostError(HeadraceError):
-    """A worker process ended without a word."""
+    """A worker process ended without a result."""
 
 
 class Task(Protocol):
-    """One worker's work; it travels to the worker by pickle."""
+    """The work of one worker process; sent to it by pickle."""
 
     def run(self, link: Link) -> Any:
-        """Prepare, `link.start()`, do it, and return what was measured."""
+        """Prepare, call `link.start()`, do the work, and return the measurements."""
 
 
 class Link:
-    """A worker's end."""
+    """A worker's connection to the parent process."""
 
     def __init__(self, pipe: Connection, board: Any, slot: int, group: range) -> None:
         self._pipe, self._board, self._at = pipe, board, slot * _WIDTH
@@ -53,9 +54,9 @@ class Link:
         self._start_ns = 0
 
     def start(self, prepared: int = 0) -> int:
-        """Tell that all is prepared, and a number for the parent; wait until all others are.
+        """Report that the worker is ready, with a number for the parent, and wait until all workers are.
 
-        The common start time in monotonic ns.
+        Returns the common start time in monotonic ns.
         """
         self._pipe.send(("ready", prepared))
         self._go.wait()
@@ -63,22 +64,22 @@ class Link:
         return self._start_ns
 
     def progress(self, records: int, size_bytes: int, failed: int = 0) -> None:
-        """This worker's totals so far."""
+        """Publish this worker's totals so far."""
         board, at = self._board, self._at
         board[at + _RECORDS], board[at + _BYTES], board[at + _FAILED] = records, size_bytes, failed
 
     def group_records(self) -> int:
-        """The records of all workers of this one's kind."""
+        """The records of all workers of this worker's group."""
         board = self._board
         return sum([board[at] for at in self._group])
 
     def goal(self) -> int | None:
-        """How many records the readers are to reach together; None while that is not known."""
+        """The number of records that the readers have to reach together; None while it is unknown."""
         goal = self._board[-1]
         return None if goal < 0 else goal
 
     def listen(self) -> None:
-        """Runs on a thread of its own: what the parent says, and that it is gone."""
+        """Receive messages of the parent, on a thread of its own; exit when the pipe closes."""
         with contextlib.suppress(EOFError, OSError):
             while True:
                 self._start_ns = self._pipe.recv()[1]
@@ -86,26 +87,26 @@ class Link:
         os._exit(1)
 
     def send(self, *message: Any) -> None:
-        """To the parent; it may be gone."""
+        """Send a message to the parent; ignored if it has ended."""
         with contextlib.suppress(OSError):
             self._pipe.send(message)
 
 
 class Totals:
-    """What a group of workers has counted so far."""
+    """The running counts of a group of workers."""
 
     def __init__(self, board: Any, group: range) -> None:
         self._board, self._group = board, group
 
     def read(self) -> tuple[int, int, int]:
-        """(records, bytes, failed)."""
+        """Records, bytes and failed records."""
         rows = [self._board[slot * _WIDTH : (slot + 1) * _WIDTH] for slot in self._group]
         records, size_bytes, failed = (sum(column) for column in zip(*rows, strict=True))
         return records, size_bytes, failed
 
 
 class Fleet:
-    """The worker processes for groups of tasks; a context manager that leaves none behind."""
+    """The worker processes of all task groups; a context manager that ends them all."""
 
     def __init__(self, *groups: Sequence[Task]) -> None:
         self.groups: list[range] = []
@@ -125,16 +126,15 @@ class Fleet:
         self.start_ns = 0
 
     def totals(self, group: int) -> Totals:
-        """The running counts of one group."""
         return Totals(self._board, self.groups[group])
 
     def set_goal(self, records: int) -> None:
-        """Tell the readers how many records they are to reach together."""
+        """Publish the number of records that the readers have to reach together."""
         self._board[-1] = records
 
     def start(self, on_second: Callable[[], None]) -> None:
-        """Start all, wait until all are prepared, and let them go. Errors: those of a worker."""
-        for group in self.groups:  # in turn: what the first did to prepare lies behind the second
+        """Start all workers, wait until all are ready, and send the start time. Errors: those of a worker."""
+        for group in self.groups:  # in turn: a later group starts behind the preparations of an earlier one
             self._start_group(group)
             self._gather("ready", group, on_second)
         self.start_ns = now_ns() + HEAD_START_NS
@@ -145,7 +145,7 @@ class Fleet:
                 self._lost(slot)
 
     def finish(self, group: int, on_second: Callable[[], None]) -> list[Any]:
-        """Wait for the results of a group. Errors: those of any worker."""
+        """The results of one group. Errors: those of any worker."""
         self._gather("done", self.groups[group], on_second)
         return [self.results[slot] for slot in self.groups[group]]
 
@@ -153,7 +153,7 @@ class Fleet:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Whatever still runs is ended: after an error or an interrupt nobody waits for it."""
+        """End workers that still run, after an error or an interrupt."""
         for process in self._processes:
             process.join(0 if any(result is None for result in self.results) else TERMINATE_TIMEOUT_S)
             if process.is_alive():
@@ -167,8 +167,8 @@ class Fleet:
             pipe.close()
 
     def _start_group(self, group: range) -> None:
-        # Blocked while they start, and by inheritance in them for ever: Ctrl-C is for the parent alone,
-        # which ends its workers itself.
+        # SIGINT is blocked while they start and, by inheritance, in the workers: Ctrl-C is for the parent
+        # alone, which ends its workers itself.
         old = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
         try:
             for slot in group:
@@ -214,9 +214,7 @@ class Fleet:
     def _lost(self, slot: int) -> Any:
         process = self._processes[slot]
         process.join(TERMINATE_TIMEOUT_S)
-        raise WorkerLostError(
-            f"worker process {slot} ended in the middle of its work (exit code {process.exitcode})"
-        )
+        raise WorkerLostError(f"worker process {slot} ended without a result (exit code {process.exitcode})")
 
 
 def _work(task: Task, pipe: Connection, board: Any, slot: int, group: range) -> None:
@@ -225,18 +223,18 @@ def _work(task: Task, pipe: Connection, board: Any, slot: int, group: range) -> 
     threading.Thread(target=link.listen, name="headrace-bench-parent", daemon=True).start()
     try:
         result = task.run(link)
-    except Exception as error:  # noqa: BLE001 - told to the parent, which ends with it
+    except Exception as error:  # noqa: BLE001 - sent to the parent, which raises it
         link.send("failed", _portable(error))
     else:
         link.send("done", result)
 
 
 def _portable(error: Exception) -> Exception:
-    """The error itself where it survives the trip, else one with its text."""
+    """The error itself if it can be pickled, else a HeadraceError with its text."""
     if isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     try:
         copy: Exception = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
-    except Exception:  # noqa: BLE001 - whatever its own reduction raises
+    except Exception:  # noqa: BLE001 - any error of the exception's own __reduce__
         copy = HeadraceError(f"{type(error).__name__}: {error}")
     return copy if isinstance(copy, (HeadraceError, OSError, ValueError)) else HeadraceError(repr(error))

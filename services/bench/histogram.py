@@ -1,4 +1,5 @@
-"""A log-linear histogram of durations: fixed memory, at most 1 % off, mergeable over processes. Pure."""
+"""A log-linear histogram of durations: fixed memory, an error of at most 0.4 %, mergeable across processes.
+Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 # Values below 256 have a bucket each; every octave above has 128 buckets. A bucket is 1/128 of its octave's
-# start wide and stands for its middle, so what is read back is at most 1/256 (0.4 %) off.
+# start wide and its value is its middle, so percentiles are at most 1/256 (0.4 %) off.
 PRECISION_BITS = 7
-# Bound: 2**43 ns are 2.4 hours; longer ones share the last bucket (`max` and `mean` stay exact).
+# Bound: 2**43 ns are 2.4 hours; longer values share the last bucket (`max` and `mean` stay exact).
 HIGHEST_BITS = 43
 
 _STEP = 1 << PRECISION_BITS
@@ -22,7 +23,7 @@ PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99_9": 99.9}
 
 
 class Histogram:
-    """Counts whole numbers, nanoseconds by convention. `summary_ms` gives what is reported."""
+    """Counts whole numbers, by convention nanoseconds."""
 
     __slots__ = ("_counts", "count", "max", "min", "total")
 
@@ -34,9 +35,9 @@ class Histogram:
         self.max: int | None = None
 
     def record(self, value: int, count: int = 1) -> None:
-        """Count `value` `count` times. Errors: ValueError below 0, with nothing counted."""
+        """Count `value` `count` times. Errors: ValueError for a negative value or a count below 1."""
         if value < 0 or count < 1:
-            raise ValueError(f"a duration is at least 0 and counted at least once: {value}, {count} times")
+            raise ValueError(f"a duration must be >= 0 and its count >= 1, not {value} and {count}")
         shift = value.bit_length() - _SHIFT
         if shift <= 0:
             self._counts[value] += count
@@ -51,13 +52,14 @@ class Histogram:
             self.min = value
 
     def record_many(self, values: Iterable[int]) -> None:
-        """Count each of `values` once, quicker than `record` does. Errors: as `record`, for all or none."""
+        """Count each of `values` once, faster than `record`. Errors: ValueError for a negative value; then
+        none is counted."""
         found = values if isinstance(values, list) else list(values)
         if not found:
             return
         lowest, highest = min(found), max(found)
         if lowest < 0:
-            raise ValueError(f"a duration is at least 0: {lowest}")
+            raise ValueError(f"a duration must be >= 0, not {lowest}")
         counts = self._counts
         for value in found:
             shift = value.bit_length() - _SHIFT
@@ -72,7 +74,6 @@ class Histogram:
         self.max = highest if self.max is None else max(self.max, highest)
 
     def merge(self, other: Histogram) -> None:
-        """Add all that `other` counted."""
         if other.min is None or other.max is None:
             return
         self._counts = [mine + theirs for mine, theirs in zip(self._counts, other._counts, strict=True)]
@@ -82,15 +83,15 @@ class Histogram:
         self.max = other.max if self.max is None else max(self.max, other.max)
 
     def percentile(self, percent: float) -> float | None:
-        """The least value that at least `percent` of all do not pass, at most 0.4 % off; None when empty.
+        """The smallest value that at least `percent` of all values do not exceed; None if empty.
 
         Errors: ValueError outside 0..100.
         """
         if not 0 <= percent <= 100:
-            raise ValueError(f"a percentile lies in 0..100, not {percent}")
+            raise ValueError(f"a percentile must be within 0..100, not {percent}")
         if self.min is None or self.max is None:
             return None
-        # Bound: rounded because 99.9 has no exact binary form, and 99.9 % of 1000 are 999, not 999.0000001
+        # rounded: 99.9 has no exact binary form, and 99.9 % of 1000 is 999, not 999.0000001
         rank = max(-int(-round(percent * self.count, 6) // 100), 1)
         seen = 0
         for index, count in enumerate(self._counts):
@@ -99,22 +100,22 @@ class Histogram:
                 if rank == self.count:
                     return float(self.max)
                 return min(max(_middle(index), float(self.min)), float(self.max))
-        raise AssertionError("the counts add up to `count`")
+        raise AssertionError("the bucket counts add up to `count`")
 
     @property
     def mean(self) -> float | None:
-        """Exact; None when empty."""
+        """Exact mean; None if empty."""
         return self.total / self.count if self.count else None
 
     def summary_ms(self) -> dict[str, float | int | None]:
-        """`p50 p90 p99 p99_9 max mean` in ms of recorded nanoseconds, None when empty, and `count`."""
+        """`p50 p90 p99 p99_9 max mean` in ms from recorded nanoseconds, None if empty, and `count`."""
         found: dict[str, float | int | None] = {
             name: _ms(self.percentile(percent)) for name, percent in PERCENTILES.items()
         }
         return {**found, "max": _ms(self.max), "mean": _ms(self.mean), "count": self.count}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Only the buckets in use: a few hundred bytes between processes."""
+        """Used buckets only: a few hundred bytes between processes."""
         used = {index: count for index, count in enumerate(self._counts) if count}
         return {"used": used, "count": self.count, "total": self.total, "min": self.min, "max": self.max}
 

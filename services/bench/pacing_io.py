@@ -1,4 +1,4 @@
-"""Waits for the intended times of a `Schedule`, on the machine's monotonic clock."""
+"""Sleeps until the intended times of a `Schedule`, on the monotonic clock."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 _PR_SET_TIMERSLACK = 29
 
-# The same clock in all processes of a machine, so that one process may subtract what another one read.
+# The same clock in all processes of a machine, so that their readings can be subtracted.
 now_ns = time.monotonic_ns
 
 
 def due_ranges(schedule: Schedule, count: int, most: int = 1000) -> Iterator[tuple[int, int]]:
-    """Record numbers first..end-1 that are due now, until `count` of them were given out.
+    """Ranges (first, end) of record numbers that are due, until `count` numbers were returned.
 
-    Sleeps until the next one is due, and never skips one: after a hold-up all that came due are given out
-    at once, at most `most` at a time.
+    Sleeps until the next record is due and never skips one: after a delay all due records are returned at
+    once, at most `most` per range.
     """
     sent = 0
     while sent < count:
@@ -43,7 +43,7 @@ def sleep_until(at_ns: int) -> None:
 
 
 def sharpen_timer() -> None:
-    """Let sleeps of this thread end on time where the system allows it (Linux: 50 us late by default)."""
+    """Reduce the timer slack of this thread where the system allows it (Linux: 50 us by default)."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""What the records of a benchmark hold: reproducible values and keys, made before the clock starts."""
+"""Reproducible values and keys of benchmark records, generated before the measurement."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Literal
 PayloadKind = Literal["random", "text", "zeros"]
 PAYLOAD_KINDS: tuple[PayloadKind, ...] = ("random", "text", "zeros")
 
-# Bound: values repeat after this many bytes or records. Both are far more than a batch holds, so that a codec
-# does not see the same value twice in one; no more bytes, so that memory is not what is measured.
+# Bound: values repeat after this many bytes or records: far more than one batch, so that a codec does not see
+# a value twice in it, and few enough that memory bandwidth is not measured.
 POOL_BYTES = 8 << 20
 POOL_RECORDS = 10_000
 LARGEST_FILE_BYTES = 64 << 20
@@ -22,8 +22,8 @@ LARGEST_VALUE = 100 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payload:
-    """A recipe for values of `size` bytes, or the lines of `file`; and for `keys` distinct keys of
-    `key_size` bytes (0: no keys). `kind` text: rows of JSON. The same recipe and `index` give the same bytes
+    """Values of `size` bytes, or the lines of `file`, with `keys` distinct keys of `key_size` bytes (0: no
+    keys). The kind text generates rows of JSON. The same payload and `index` give the same bytes
     everywhere."""
 
     kind: PayloadKind = "random"
@@ -34,17 +34,17 @@ class Payload:
     key_size: int = 8
 
     def check(self) -> None:
-        """Errors: OSError; ValueError for a file or keys that cannot be had."""
+        """Errors: OSError; ValueError for an unusable file or impossible keys."""
         if self.keys > MOST_KEYS:
-            raise ValueError(f"at most {MOST_KEYS} distinct keys are made, not {self.keys}")
+            raise ValueError(f"at most {MOST_KEYS} distinct keys are possible, not {self.keys}")
         if self.keys > 256**self.key_size:
-            raise ValueError(f"{self.key_size} bytes cannot tell {self.keys} keys apart")
+            raise ValueError(f"keys of {self.key_size} bytes cannot have {self.keys} distinct values")
         if self.file is not None:
             _lines(self.file)
 
     def values(self, index: int = 0) -> list[bytes]:
-        """The values that process number `index` sends in turn. Errors: OSError; ValueError for a file
-        without lines, or past 64 MiB."""
+        """The values that process `index` sends in turn. Errors: OSError; ValueError for a file without lines
+        or above 64 MiB."""
         if self.file is not None:
             return _lines(self.file)
         count = max(min(POOL_RECORDS, POOL_BYTES // max(self.size, 1)), 2)
@@ -57,11 +57,11 @@ class Payload:
         return [data[at : at + self.size] for at in range(0, count * self.size, self.size)]
 
     def distinct_keys(self) -> list[bytes]:
-        """All keys, the same ones in every process; empty without keys."""
+        """All keys, the same in every process; empty without keys."""
         return [number.to_bytes(self.key_size, "big") for number in range(self.keys)]
 
     def keyed(self, values: list[bytes], index: int = 0) -> list[bytes | None]:
-        """A key for each value, drawn evenly and reproducibly; None for each without keys."""
+        """A key for each value, uniformly distributed and reproducible; None for each without keys."""
         keys = self.distinct_keys()
         if not keys:
             return [None] * len(values)
@@ -76,12 +76,12 @@ def _lines(file: str) -> list[bytes]:
         raise ValueError(f"{file}: a payload file has at most {LARGEST_FILE_BYTES >> 20} MiB")
     lines = [line for line in data.splitlines() if line]
     if not lines:
-        raise ValueError(f"{file}: no lines to send")
+        raise ValueError(f"{file}: the payload file has no lines")
     return lines
 
 
 def _row(generator: random.Random, number: int, size: int) -> bytes:
-    """`size` bytes of JSON as services log them; such rows compress about 4:1."""
+    """`size` bytes of JSON like a service's log; such rows compress about 4:1."""
     row = b""
     while len(row) < size:
         row += json.dumps(

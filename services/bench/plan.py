@@ -1,4 +1,4 @@
-"""What a benchmark is asked to do, as values that travel to its worker processes. Pure."""
+"""The settings of a benchmark, as values that are sent to its worker processes. Pure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ DEFAULT_RECORDS = 1_000_000
 
 
 def share(total: int, index: int, workers: int) -> int:
-    """How many of `total` records worker `index` of `workers` takes: those whose number modulo `workers` is
-    its own."""
+    """The number of records that worker `index` of `workers` handles: those whose number modulo `workers` is
+    `index`."""
     return (total - index + workers - 1) // workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where to: the topic, and how clients connect."""
+    """The topic, and the connection settings of clients."""
 
     bootstrap: str | None
     config: dict[str, str] = field(default_factory=dict)
@@ -33,11 +33,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendPlan:
-    """What is sent, by how many processes together.
+    """What all sending processes together send.
 
-    `throughput` (records/s, all processes together) None: as fast as it goes. `duration_s` ends it too.
-    `warmup` records are sent and acknowledged before the clock starts. `stamp`, the number of the run, marks
-    the records for the end-to-end measurement; the first `warmup` of `records` are not measured there.
+    `throughput` is records/s of all processes together, None for unlimited. The run also ends after
+    `duration_s`. `warmup` records are sent and acknowledged before the measurement. `stamp`, the number of
+    the run, marks records for the end-to-end measurement, which ignores the first `warmup` of `records`.
     """
 
     target: Target
@@ -52,10 +52,10 @@ class SendPlan:
     stamp: int | None = None
 
     def count(self, index: int) -> int | None:
-        """Records of worker `index`, None: until the time is over."""
+        """Records of worker `index`; None: until `duration_s` has passed."""
         total = self.records
         if self.duration_s is not None and self.throughput is not None:
-            # the schedule ends at the duration; whoever lags behind still sends all of it
+            # the schedule ends at the duration; a late worker still sends all of its records
             timed = max(int(self.duration_s * self.throughput), 1)
             total = timed if total is None else min(total, timed)
         return None if total is None else share(total, index, self.workers)
@@ -63,9 +63,9 @@ class SendPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlan:
-    """What is read, by how many processes together; partitions are dealt out to them in turn.
+    """What all reading processes together read; partitions are assigned round-robin.
 
-    `timeout_s` without any record ends it; `max_records` are taken at a time.
+    The run ends after `timeout_s` without a record; `max_records` per poll.
     """
 
     target: Target

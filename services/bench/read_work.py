@@ -1,4 +1,4 @@
-"""Consuming workers: throughput of the four ways to read, and the tail of the end-to-end measurement."""
+"""Reading workers: throughput of the four read APIs, and the reader of the end-to-end measurement."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from .fleet import Link
     from .plan import ReadPlan
 
-# A reader looks this often whether the others have read the rest; it costs nothing while records come.
+# How often an idle reader checks whether the others have read the remaining records; free while records
+# arrive.
 LOOK_S = 0.1
-# Between two looks at the clock of a record-by-record loop.
+# Records between two reads of the clock in a record-by-record loop.
 RECORDS_PER_LOOK = 1000
 
 _VALUE = attrgetter("value")
@@ -31,18 +32,18 @@ _VALUE = attrgetter("value")
 
 @dataclass
 class ReadResult:
-    """What one worker read; `elapsed_s` ends with its last record."""
+    """The measurement of one reader; `elapsed_s` ends with its last record."""
 
     records: int = 0
     size_bytes: int = 0
     elapsed_s: float = 0.0
     cpu_s: float = 0.0
-    is_cut_off: bool = False  # no node answered any more
+    is_cut_off: bool = False  # all nodes stopped answering
 
 
 @dataclass(frozen=True)
 class ReadTask:
-    """Worker `index` of a `ReadPlan`: reads until the readers have reached their goal, or nothing comes."""
+    """Worker `index` of a `ReadPlan`: reads until the readers have reached their goal, or no record comes."""
 
     plan: ReadPlan
     index: int
@@ -58,16 +59,15 @@ class ReadTask:
             if plan.from_end:
                 first = start_at_end(consumer, places)
             else:
-                first = sum(consumer.beginning_offsets(*places).values())  # connected before the clock starts
+                first = sum(consumer.beginning_offsets(*places).values())  # connects before the measurement
             if plan.api == "arrow":
-                from ...clients.arrow import reading as _reading  # noqa: F401 - loaded before it, too
                 from ...clients.arrow.library import pa
 
-                pa.scalar(0)  # at its first value pyarrow loads pandas, if that is there
+                pa.scalar(0)  # pyarrow imports pandas, if installed, with its first value
             start_ns = link.start(first)
             cpu_s = time.process_time()
             if not plan.from_end:
-                consumer.assign(places)  # only now: it would fetch ahead before the clock starts
+                consumer.assign(places)  # only now: the consumer would prefetch before the measurement
             with Vigil(cluster, link.group_records) as vigil:
                 result = _read(consumer, plan, link, start_ns, vigil)
             result.cpu_s = time.process_time() - cpu_s
@@ -75,7 +75,7 @@ class ReadTask:
 
 
 def start_at_end(consumer: Consumer[Any, Any], places: list[TopicPartition]) -> int:
-    """From here on nothing is missed: the positions are known when this returns; their sum."""
+    """Seek to the end and return the sum of the positions; no record after this return is missed."""
     consumer.assign(places)
     consumer.seek_to_end()
     return sum(consumer.position(place) for place in places)
@@ -98,7 +98,7 @@ def _read(
             size_bytes += chunk_bytes
             last_ns = now_ns()
             link.progress(records, size_bytes)
-        if read + count > seen:  # any reader's news: who has read all of its own waits for the others
+        if read + count > seen:  # any reader's progress: a reader that is done waits for the others
             seen, idle_since_ns = read + count, now_ns()
         elif now_ns() - idle_since_ns >= plan.timeout_s * 1e9:
             break
@@ -108,7 +108,7 @@ def _read(
 def _size_of(records: list[Any]) -> int:
     try:
         return sum(map(len, map(_VALUE, records)))
-    except TypeError:  # a null value among them
+    except TypeError:  # a null value is among them
         return sum(len(record.value or b"") for record in records)
 
 
@@ -129,7 +129,7 @@ def _by_record(consumer: Consumer[Any, Any], _plan: ReadPlan) -> Callable[[int],
         for record in islice(found[0], wanted):
             count += 1
             size_bytes += len(record.value or b"")
-        if count < wanted:  # it ended: nothing came for LOOK_S
+        if count < wanted:  # the iterator ended: no record for LOOK_S
             found[0] = iter(consumer)
         return count, size_bytes
 
@@ -159,14 +159,14 @@ def _by_arrow(consumer: Consumer[Any, Any], plan: ReadPlan) -> Callable[[int], t
 def _by_chunk(
     begin: Callable[[int], Iterator[Any]], measure: Callable[[Any], tuple[int, int]], plan: ReadPlan
 ) -> Callable[[int], tuple[int, int]]:
-    """An iterator of chunks has its size fixed when it begins: a last one that is smaller begins anew."""
+    """The chunk size of an iterator is fixed when it starts: a smaller last chunk needs a new iterator."""
     state: list[Any] = [begin(plan.max_records), plan.max_records]
 
     def read(most: int) -> tuple[int, int]:
         if most != state[1]:
             state[:] = [begin(most), most]
         chunk = next(state[0], None)
-        if chunk is None:  # it ended: nothing came for LOOK_S
+        if chunk is None:  # the iterator ended: no record for LOOK_S
             state[0] = begin(state[1])
             return 0, 0
         return measure(chunk)
@@ -175,7 +175,7 @@ def _by_chunk(
 
 
 def _binary_bytes(column: Any) -> int:
-    """Bytes of the values of an Arrow binary array, from its offsets alone."""
+    """The bytes of all values of an Arrow binary array, from its offsets alone."""
     import pyarrow.compute as pc
 
     return int(pc.sum(pc.binary_length(column)).as_py() or 0)
@@ -188,12 +188,12 @@ _CHUNKS: dict[str, Callable[[Any, Any], Callable[[int], tuple[int, int]]]] = {
 
 @dataclass
 class TailResult:
-    """What arrived of stamped records: how many different ones, how many more than once."""
+    """Stamped records that arrived: distinct ones, and duplicates."""
 
     records: int = 0
     size_bytes: int = 0
     repeated: int = 0
-    foreign: int = 0  # of other runs and writers
+    foreign: int = 0  # of other runs or producers
     elapsed_s: float = 0.0
     cpu_s: float = 0.0
     latency: Histogram = field(default_factory=Histogram)
@@ -202,7 +202,7 @@ class TailResult:
 
 @dataclass(frozen=True)
 class TailTask:
-    """Follows a topic for the records of one run; those with numbers below `warmup` are not measured."""
+    """Reads the stamped records of one run; those with numbers below `warmup` are not measured."""
 
     plan: ReadPlan
     run_number: int
@@ -210,7 +210,7 @@ class TailTask:
     warmup: int
 
     def run(self, link: Link) -> TailResult:
-        """Read until every record was there, or nothing comes. Errors: those of the consumer."""
+        """Read until every record has arrived, or no record comes. Errors: those of the consumer."""
         from ...clients.sync.cluster_io import connect
 
         plan = self.plan
@@ -229,7 +229,7 @@ class TailTask:
         result, seen = TailResult(), bytearray(self.expected)
         last_ns = start_ns
         while not vigil.is_over:
-            goal = link.goal()  # set when the senders are done: how many were acknowledged
+            goal = link.goal()  # set when the senders are done: the number of acknowledged records
             if result.records >= self.expected or (goal is not None and result.records >= goal):
                 break
             records = consumer.poll(LOOK_S, self.plan.max_records)

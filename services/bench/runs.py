@@ -1,4 +1,4 @@
-"""The four benchmarks: who works, in which order, what is reported, and what makes a run invalid."""
+"""The four benchmarks: their workers, the report, and the checks that make a run invalid."""
 
 from __future__ import annotations
 
@@ -24,35 +24,34 @@ if TYPE_CHECKING:
     from .send_work import SendResult
     from .topics import BenchTopic, TopicPlan
 
-    # (title, running counts, nanosecond at which it began, or 0 before) once a second
+    # once a second: title, running counts, start in ns (0 before)
     Watch = Callable[[Sequence[tuple[str, Totals]], int], None]
 
 R = TypeVar("R", "SendResult", "ReadResult", "TailResult")
 
 MB = 1_000_000
 
-LATENCY_OF_SAMPLES = "acknowledgement, from the hand-over of one record of each chunk"
+LATENCY_OF_SAMPLES = "acknowledgement, from the send call of one record of each chunk"
 LATENCY_OF_SCHEDULE = "acknowledgement, from the intended send time of each record (or every n-th)"
 
 
 class BenchFailedError(HeadraceError):
-    """The benchmark ran, and its result is not valid: records failed, were lost or did not come."""
+    """The result of the benchmark is invalid: records failed, were lost or did not arrive."""
 
 
 class Outcome:
-    """The report as one JSON-able object, and why it is not valid, if so."""
+    """The report as one JSON-able object, and the reasons why it is invalid, if any."""
 
     def __init__(self, report: dict[str, Any], problems: list[str]) -> None:
         self.report, self.problems = report, problems
 
     def raise_for_problems(self) -> None:
-        """Errors: BenchFailedError."""
         if self.problems:
             raise BenchFailedError("; ".join(self.problems))
 
 
 def run_produce(plan: SendPlan, topic_plan: TopicPlan, watch: Watch, note: Callable[[str], None]) -> Outcome:
-    """Producers alone."""
+    """Producers only."""
     with bench_topic(plan.target.bootstrap, plan.target.config, topic_plan, note) as topic:
         plan = _placed(plan, topic)
         before = topic.ends()
@@ -73,15 +72,15 @@ def run_consume(
     watch: Watch,
     note: Callable[[str], None],
 ) -> Outcome:
-    """Consumers alone; a temporary topic is filled with `fill` first. `records` None: all that are
-    there, for a plan that starts at the beginning."""
+    """Consumers only; a temporary topic is filled with `fill` first. `records` None: all records of the
+    topic, for a plan that starts at the beginning."""
     with bench_topic(plan.target.bootstrap, plan.target.config, topic_plan, note) as topic:
         if topic.is_temporary:
             _fill(fill, topic, watch)
         plan = _placed_reader(plan, topic)
         expected = records if records is not None else topic.ends() - topic.beginnings()
         if not expected:
-            raise BenchFailedError(f"topic {topic.name!r} is empty: --records waits for some")
+            raise BenchFailedError(f"topic {topic.name!r} is empty: give --records to wait for that many")
         with Fleet(_readers(plan)) as fleet:
             fleet.set_goal(expected)
             tick = _ticker(fleet, watch, "consume")
@@ -96,7 +95,7 @@ def run_consume(
 def run_latency(
     plan: SendPlan, tail: ReadPlan, topic_plan: TopicPlan, watch: Watch, note: Callable[[str], None]
 ) -> Outcome:
-    """End to end: stamped records at a fixed rate, followed by a consumer in a process of its own."""
+    """End to end: stamped records at a fixed rate, read by a consumer in a process of its own."""
     with bench_topic(plan.target.bootstrap, plan.target.config, topic_plan, note) as topic:
         run_number = secrets.randbits(32)
         measured = sum(plan.count(index) or 0 for index in range(plan.workers))
@@ -107,7 +106,7 @@ def run_latency(
             tick = _ticker(fleet, watch, "sent", "received")
             fleet.start(tick)
             sent = _sent_facts(plan, _noted(fleet.finish(0, tick), topic))
-            # a failed record may lie in the log all the same: then there are more, never fewer
+            # a failed record may be in the log all the same: then more records arrive, never fewer
             fleet.set_goal(0 if topic.is_lost else sent["records"])
             received: TailResult = _noted(fleet.finish(1, tick), topic)[0]
     facts = {
@@ -134,7 +133,7 @@ def run_mixed(
     watch: Watch,
     note: Callable[[str], None],
 ) -> Outcome:
-    """Producers and consumers on one topic at the same time; `fill` is there before, for a cold reader."""
+    """Producers and consumers on one topic at the same time; `fill` is sent before, for a cold reader."""
     with bench_topic(plan.target.bootstrap, plan.target.config, topic_plan, note) as topic:
         if fill is not None:
             _fill(fill, topic, watch)
@@ -146,7 +145,8 @@ def run_mixed(
             first = sum(fleet.prepared[slot] for slot in fleet.groups[1])
             sent = _sent_facts(plan, _noted(fleet.finish(0, tick), topic))
             end = before + plan.warmup + sent["records"]
-            with contextlib.suppress(HeadraceError):  # a node may be gone: what was acknowledged must do
+            # a node may be down: then the number of acknowledged records is the goal
+            with contextlib.suppress(HeadraceError):
                 end = max(end, topic.ends())
             expected = end - first
             fleet.set_goal(0 if topic.is_lost else expected)
@@ -160,7 +160,7 @@ def run_mixed(
     )
 
 
-# --- inside ---------------------------------------------------------------------------------------------
+# --- shared parts -------------------------------------------------------------------------------------------
 
 
 def _senders(plan: SendPlan) -> list[SendTask]:
@@ -178,7 +178,7 @@ def _placed(plan: SendPlan, topic: BenchTopic) -> SendPlan:
 def _placed_reader(plan: ReadPlan, topic: BenchTopic) -> ReadPlan:
     if plan.workers > topic.partitions:
         raise BenchFailedError(
-            f"{plan.workers} consumers have nothing to share: topic {topic.name!r} has"
+            f"{plan.workers} consumers are more than the partitions of topic {topic.name!r}: it has"
             f" {topic.partitions} {'partition' if topic.partitions == 1 else 'partitions'}"
         )
     return replace(plan, target=replace(plan.target, topic=topic.name), partitions=topic.partitions)
@@ -192,11 +192,11 @@ def _fill(plan: SendPlan, topic: BenchTopic, watch: Watch) -> None:
         sent = _sent_facts(plan, _noted(fleet.finish(0, tick), topic))
     problems = _send_problems(sent)
     if problems:
-        raise BenchFailedError("; ".join(["the topic could not be filled", *problems]))
+        raise BenchFailedError("; ".join(["filling the topic failed", *problems]))
 
 
 def _noted(results: list[R], topic: BenchTopic) -> list[R]:
-    """The results of workers; the topic is lost if any of them saw that no node answers any more."""
+    """The results of workers; marks the topic as lost if a worker found that no node answers."""
     topic.is_lost = topic.is_lost or any(result.is_cut_off for result in results)
     return results
 
@@ -265,22 +265,22 @@ def _send_problems(sent: dict[str, Any]) -> list[str]:
 
 
 def _log_problems(topic: BenchTopic, before: int, plan: SendPlan, sent: dict[str, Any]) -> list[str]:
-    """Whether the log holds what was acknowledged; retries and other writers may have added more."""
+    """Whether the log has all acknowledged records; retries and other producers may have added more."""
     grown: int | None = None
-    with contextlib.suppress(HeadraceError):  # a node may be gone: its records cannot be counted
+    with contextlib.suppress(HeadraceError):  # a node may be down: its records cannot be counted
         grown = topic.ends() - before
     sent["log_growth"] = grown
     acknowledged = sent["records"] + plan.warmup
     is_told = plan.target.config.get("acks") != "0"
     if grown is not None and is_told and grown < acknowledged:
-        return [f"{acknowledged} records were acknowledged, and the log has only {grown} more"]
+        return [f"{acknowledged} records were acknowledged, but the log has only {grown} more"]
     return []
 
 
 def _read_problems(read: dict[str, Any], expected: int, plan: ReadPlan, topic: BenchTopic) -> list[str]:
     if read["records"] >= expected:
         return []
-    return [f"only {read['records']} of {expected} records came, {_why(plan, topic)}"]
+    return [f"only {read['records']} of {expected} records arrived, {_why(plan, topic)}"]
 
 
 def _tail_problems(
@@ -289,10 +289,10 @@ def _tail_problems(
     problems = []
     if received.records < sent["records"]:
         problems.append(
-            f"only {received.records} of {sent['records']} acknowledged records came, {_why(tail, topic)}"
+            f"only {received.records} of {sent['records']} acknowledged records arrived, {_why(tail, topic)}"
         )
     if received.repeated:
-        problems.append(f"{received.repeated} records came more than once")
+        problems.append(f"{received.repeated} records arrived more than once")
     return problems
 
 

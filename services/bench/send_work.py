@@ -1,4 +1,4 @@
-"""A producing worker: as fast as it goes, or at a fixed rate."""
+"""A sending worker: as fast as possible, or at a fixed rate."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 # The head of a stamped value: intended send time (monotonic ns), number of the run, number of the record.
 STAMP = struct.Struct(">qII")
-# Bound: a callback per record costs about a microsecond; above this rate only every n-th has one.
+# Bound: a callback per record costs about a microsecond; above this rate only every n-th record has one.
 MOST_SAMPLES_PER_S = 20_000
 
 
 @dataclass
 class SendResult:
-    """What one worker measured. `accepted` records were handed over and acknowledged or failed in the end;
-    `unsent` were never tried because the cluster had stopped taking any."""
+    """The measurement of one worker. `accepted` records were sent and acknowledged or failed; `unsent` ones
+    were never tried because the cluster stopped accepting records."""
 
     acknowledged: int = 0
     failed: int = 0
@@ -44,7 +44,7 @@ class SendResult:
     cpu_s: float = 0.0
     latency: Histogram = field(default_factory=Histogram)
     first_error: str | None = None
-    is_cut_off: bool = False  # no node answered any more
+    is_cut_off: bool = False  # all nodes stopped answering
 
 
 @dataclass(frozen=True)
@@ -55,16 +55,16 @@ class SendTask:
     index: int
 
     def run(self, link: Link) -> SendResult:
-        """Send, flush, count. Errors: what kept it from starting."""
+        """Send, flush, count. Errors: those that prevent the start."""
         from ...clients.sync.cluster_io import connect
 
         plan = self.plan
         source = _Source(plan, self.index)
         with connect(plan.target.bootstrap, config=plan.target.config) as cluster:
             producer = cluster.producer()
-            producer.partitions_for(plan.target.topic)  # connected before the clock starts
+            producer.partitions_for(plan.target.topic)  # connects before the measurement
             if plan.api == "arrow":
-                from ...clients.arrow import sending_io as _sending_io  # noqa: F401 - loaded before it, too
+                pass
             sharpen_timer()
             warmup = share_of_warmup(plan, self.index)
             if warmup and plan.stamp is None:
@@ -72,7 +72,7 @@ class SendTask:
                 first.run_fast(warmup, None)
                 result = first.close_books()
                 if result.failed:
-                    raise HeadraceError(f"a record of the warm-up failed: {result.first_error}")
+                    raise HeadraceError(f"a warm-up record failed: {result.first_error}")
             sender = _Sender(producer, plan, source, link)
             with Vigil(cluster, sender.acknowledged, sender.cut_off) as vigil:
                 start_ns = link.start()
@@ -82,19 +82,18 @@ class SendTask:
             result.is_cut_off = vigil.is_over
             result.elapsed_s = (sender.ended_ns - start_ns) / 1e9
             result.cpu_s = time.process_time() - cpu_s
-            with contextlib.suppress(HeadraceError):  # what failed was counted
-                producer.close()  # its thread has run every callback then
+            with contextlib.suppress(HeadraceError):  # failed records were counted
+                producer.close()  # after this, its IO thread has run every callback
             sender.drain()
             return result
 
 
 def share_of_warmup(plan: SendPlan, index: int) -> int:
-    """Warm-up records of one worker."""
     return share(plan.warmup, index, plan.workers)
 
 
 class _Source:
-    """Chunks of what is sent, made beforehand and given out in turn: (what `send` takes, bytes of values)."""
+    """Precomputed chunks of (arguments of `send`, bytes of values), returned in turn."""
 
     def __init__(self, plan: SendPlan, index: int) -> None:
         self.values = plan.payload.values(index)
@@ -111,15 +110,15 @@ class _Source:
 
 
 class _Sender:
-    """Hands records over by one API and counts what becomes of them."""
+    """Sends records with one API and counts their outcomes."""
 
     def __init__(self, producer: Producer[Any, Any], plan: SendPlan, source: _Source, link: Link) -> None:
         self._producer, self._plan, self._source, self._link = producer, plan, source, link
         self._topic = plan.target.topic
         self._tried = self._tried_bytes = self._refused = self._unsent = 0
         self._failed_before = producer.metrics()["record-error-total"]
-        self._told: deque[int] = deque()  # latencies, appended on the client's thread
-        self._results: deque[Any] = deque()  # of send_many and send_arrow, without their outcome so far
+        self._latencies: deque[int] = deque()  # appended by the client's IO thread
+        self._results: deque[Any] = deque()  # results of send_many and send_arrow without an outcome
         self._latency = Histogram()
         self._error: BaseException | None = None
         self._is_stuck = False
@@ -129,15 +128,16 @@ class _Sender:
         }  # fmt: skip
         self._hand_over = hand_overs[plan.api]
         self._chunks: dict[tuple[int, int], Any] = {}
-        if plan.api != "send":  # made before the clock starts, and what is loaded at its first use too
+        # built before the measurement, including modules that are imported at first use
+        if plan.api != "send":
             make = self._records if plan.api == "send-many" else self._arrow_batch
             for first in range(0, len(source.values), plan.chunk):
                 self._chunk(slice(first, min(first + plan.chunk, len(source.values))), make)
 
-    # --- loads ------------------------------------------------------------------------------------------
+    # --- load -----------------------------------------------------------------------------------------------
 
     def run(self, index: int, start_ns: int) -> None:
-        """All that the plan wants of worker `index`."""
+        """All records of worker `index`."""
         plan = self._plan
         if plan.throughput is not None:
             schedule = Schedule(plan.throughput, start_ns, index, plan.workers)
@@ -149,7 +149,7 @@ class _Sender:
         self.run_fast(plan.count(index), ends_ns)
 
     def run_fast(self, count: int | None, ends_ns: int | None) -> None:
-        """As fast as it goes: the latency of one record of each chunk is measured, from its hand-over."""
+        """As fast as possible; measures the latency of one record of each chunk from its send call."""
         plan, source = self._plan, self._source
         while not self._is_stuck and (count is None or self._tried < count):
             began_ns = now_ns()
@@ -166,7 +166,7 @@ class _Sender:
             self._unsent += max(count - self._tried, 0)
 
     def _run_paced(self, schedule: Schedule, count: int) -> None:
-        """At intended times; latency counts from them, whenever a record was really handed over."""
+        """At intended times; latency counts from them, however late a record was sent."""
         step = max(int(schedule.rate_per_s / schedule.stride / MOST_SAMPLES_PER_S + 0.999), 1)
         is_single = self._plan.api == "send"
         for first, end in due_ranges(schedule, count, self._plan.chunk):
@@ -212,10 +212,10 @@ class _Sender:
                     result[number - first].add_done_callback(self._on_ack(schedule.intended_ns(number)))
             first += part.stop - part.start
 
-    # --- the three APIs ---------------------------------------------------------------------------------
+    # --- send APIs ------------------------------------------------------------------------------------------
 
     def _send_each(self, part: slice) -> Any:
-        """The loop that is measured: nothing in it but `send`."""
+        """The measured loop: it only calls `send`."""
         send, topic, source = self._producer.send, self._topic, self._source
         values: Any = iter(source.values[part])
         pairs: Any = zip(values, source.keys[part], strict=True) if source.has_keys else None
@@ -268,11 +268,12 @@ class _Sender:
         return pa.RecordBatch.from_pydict(columns)
 
     def _chunk(self, part: slice, make: Callable[[slice], Any]) -> Any:
-        """What is sent is made once; the pool is cut in the same places each time round, but at the end."""
+        """Chunks are built once and reused: the pool is cut at the same places each time round, except at the
+        end."""
         known = self._chunks.get((part.start, part.stop))
         if known is None:
             known = make(part)
-            # Bound: only chunks on the grid are kept, so that the pool is there once more at most
+            # Bound: only aligned chunks are kept, at most one copy of the pool
             if part.start % self._plan.chunk == 0 and self._is_whole(part):
                 self._chunks[part.start, part.stop] = known
         return known
@@ -285,20 +286,21 @@ class _Sender:
         self._results.append(result)
         return result[-1] if len(result) else None
 
-    # --- books ------------------------------------------------------------------------------------------
+    # --- accounting -----------------------------------------------------------------------------------------
 
     def acknowledged(self) -> float:
-        """So far; any thread may ask."""
+        """Acknowledged records so far; thread-safe."""
         return self._producer.metrics()["record-send-total"]
 
     def cut_off(self) -> None:
-        """No node answers any more, says another thread: what has no outcome fails, and no more is sent."""
+        """All nodes stopped answering (called by another thread): records without an outcome fail, and no
+        more are sent."""
         self._error, self._is_stuck = HeadraceError(GONE), True
-        with contextlib.suppress(HeadraceError):  # the records without outcome are counted
+        with contextlib.suppress(HeadraceError):  # records without an outcome are counted
             self._producer.close(0)
 
     def close_books(self) -> SendResult:
-        """Wait for every outcome; what was measured."""
+        """Wait for every outcome and return the measurement."""
         self._producer.flush()
         self.ended_ns = now_ns()
         while self._results:
@@ -307,29 +309,29 @@ class _Sender:
         if self._plan.api == "send":
             failed += int(self._producer.metrics()["record-error-total"] - self._failed_before)
         acknowledged = self._tried - failed
-        # values of one size, or nearly: which of them failed is not kept
+        # values have about the same size: the bytes of failed ones are not tracked
         size_bytes = self._tried_bytes * acknowledged // self._tried if self._tried else 0
         self.drain()
         self._link.progress(acknowledged, size_bytes, failed)
         if (failed or self._unsent) and self._error is None:
-            self._error = HeadraceError("no reason was told")
+            self._error = HeadraceError("the client gave no reason")
         error = None if self._error is None else f"{type(self._error).__name__}: {self._error}"
         return SendResult(
             acknowledged, failed, self._unsent, size_bytes, latency=self._latency, first_error=error
         )
 
     def drain(self) -> None:
-        """Move what callbacks told into the histogram."""
-        told = self._told
-        self._latency.record_many([told.popleft() for _ in range(len(told))])
+        """Move measured latencies into the histogram."""
+        latencies = self._latencies
+        self._latency.record_many([latencies.popleft() for _ in range(len(latencies))])
 
     def _account(self, part: slice) -> None:
         self._tried += part.stop - part.start
         self._tried_bytes += sum(self._source.sizes[part])
 
     def _settle(self) -> None:
-        """After each chunk: progress, and what has its outcome by now."""
-        if len(self._told) >= 100:
+        """After each chunk: publish progress, collect finished results."""
+        if len(self._latencies) >= 100:
             self.drain()
         while self._results and self._results[0].done():
             self._collect(self._results.popleft())
@@ -345,7 +347,7 @@ class _Sender:
         self._refused += 1
         self._note(error)
         if not isinstance(error, MessageTooLargeError):
-            self._is_stuck = True  # the next record would only wait as long once more
+            self._is_stuck = True  # the next record would wait for as long
 
     def _note(self, error: BaseException) -> None:
         self._error = self._error or error
@@ -353,11 +355,11 @@ class _Sender:
             self._is_stuck = True
 
     def _on_ack(self, intended_ns: int) -> Callable[[Any], None]:
-        def told(future: Any) -> None:
+        def on_done(future: Any) -> None:
             error = future.exception()
             if error is None:
-                self._told.append(now_ns() - intended_ns)
+                self._latencies.append(now_ns() - intended_ns)
             elif self._error is None:
                 self._error = error
 
-        return told
+        return on_done

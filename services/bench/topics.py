@@ -1,4 +1,4 @@
-"""The topic of a benchmark: a temporary one that is deleted at the end, or one that was named."""
+"""The topic of a benchmark: a temporary one that is deleted at the end, or an existing one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DELETE_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    """Which topic: None is a temporary one. `create` makes a named one that is missing, and keeps it."""
+    """Name None: a temporary topic. `create`: create a missing named topic, and keep it."""
 
     name: str | None = None
     create: bool = False
@@ -32,15 +32,15 @@ class TopicPlan:
 
 
 class BenchTopic:
-    """A topic that is there, and how many records its log has taken."""
+    """An existing topic, and the size of its log in records."""
 
     def __init__(self, admin: Admin, name: str, partitions: int, *, is_temporary: bool) -> None:
         self._admin, self.name, self.partitions = admin, name, partitions
         self.is_temporary = is_temporary
-        self.is_lost = False  # no node answered any more: nobody is asked about it
+        self.is_lost = False  # all nodes stopped answering: send no more requests
 
     def ends(self) -> int:
-        """Sum of all end offsets. Errors: those of a partition that cannot be asked."""
+        """The sum of all log end offsets. Errors: those of a partition that does not answer."""
         if self.is_lost:
             raise HeadraceError(GONE)
         from ...clients.admin.admin_types import LATEST
@@ -48,7 +48,7 @@ class BenchTopic:
         return self._sum(LATEST)
 
     def beginnings(self) -> int:
-        """Sum of all first offsets."""
+        """The sum of all log start offsets."""
         from ...clients.admin.admin_types import EARLIEST
 
         return self._sum(EARLIEST)
@@ -63,9 +63,9 @@ class BenchTopic:
 def bench_topic(
     bootstrap: str | None, config: Mapping[str, str], plan: TopicPlan, note: Callable[[str], None]
 ) -> Iterator[BenchTopic]:
-    """The topic, ready for use. A temporary one is deleted whatever happens; one that was there never is.
+    """The topic, ready for use. A temporary topic is always deleted, an existing one never.
 
-    Errors: UnknownTopicOrPartitionError for a named topic that is missing; those of its creation.
+    Errors: UnknownTopicOrPartitionError for a missing named topic; those of its creation.
     """
     from ...clients.admin.admin_types import NewTopic
     from ...clients.sync.cluster_io import connect
@@ -77,14 +77,14 @@ def bench_topic(
                 _create_missing(admin, NewTopic(plan.name, plan.partitions, plan.replication_factor))
             found = _found(admin, plan.name, is_temporary=False)
             if plan.create and found.partitions != plan.partitions:
-                note(f"topic {plan.name!r} was there, with {found.partitions} partitions")
+                note(f"topic {plan.name!r} exists, with {found.partitions} partitions")
             yield found
             return
-        admin.describe_cluster()  # nobody there: nothing was made, nothing is to be deleted
+        admin.describe_cluster()  # if no node answers, the topic was not created and need not be deleted
         name = TEMPORARY_PREFIX + secrets.token_hex(4)
         made: BenchTopic | None = None
         try:
-            # inside the try: it may have been made although the answer was lost
+            # inside the try: it may have been created although the response was lost
             admin.create_topics(NewTopic(name, plan.partitions, plan.replication_factor)).raise_for_errors()
             made = _found(admin, name, is_temporary=True)
             yield made
@@ -93,7 +93,8 @@ def bench_topic(
         finally:
             if made is not None and made.is_lost:
                 note(
-                    f"the temporary topic {name!r} is still there: {GONE}; `headrace topic delete` removes it"
+                    f"the temporary topic {name!r} was not deleted: {GONE}; `headrace topic delete {name}`"
+                    " deletes it"
                 )
             else:
                 _delete(admin, name, note)
@@ -116,4 +117,7 @@ def _delete(admin: Admin, name: str, note: Callable[[str], None]) -> None:
     except HeadraceError as trouble:
         error = trouble
     if error is not None and not isinstance(error, UnknownTopicOrPartitionError):
-        note(f"the temporary topic {name!r} could not be deleted ({error}): delete it with `headrace topic`")
+        note(
+            f"the temporary topic {name!r} was not deleted ({error}): `headrace topic delete {name}` deletes"
+            " it"
+        )

@@ -1,4 +1,4 @@
-"""Notices that a whole cluster is gone, so that a benchmark does not wait for all timeouts of its clients."""
+"""Detects that no node of a cluster answers, so that a benchmark does not wait for all client timeouts."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 LOOK_S = 1.0
 ANSWER_S = 1.5
-# The first question may go to a node that hangs; the client asks the others before that one then.
+# The first request may go to a hanging node; the client tries the others before that one times out.
 QUESTIONS = 2
 GONE = "no node answers any more"
 
 
 class Vigil:
-    """Inside, a thread looks once a second whether `progress` goes on. If not, and no node answers who the
-    nodes are, `is_over` is set and `give_up` called, once, on that thread."""
+    """While it is active, a thread checks `progress` once a second. Without progress and without a response
+    to a metadata request, it sets `is_over` and calls `give_up`, once, on that thread."""
 
     def __init__(
         self, cluster: Cluster, progress: Callable[[], float], give_up: Callable[[], None] = lambda: None
@@ -53,7 +53,7 @@ class Vigil:
 
     def _is_answered(self, ask: Callable[..., object]) -> bool:
         if self._end.is_set():
-            return True  # nobody wants to know any more
+            return True  # the benchmark has ended
         try:
             ask(timeout=ANSWER_S)
         except HeadraceError:

@@ -1,4 +1,4 @@
-"""What the commands that administer share: an admin client, and what to say when part of it failed."""
+"""Shared parts of admin commands: the admin client, and the report of partial failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_admin(settings: Settings, config: Mapping[str, str]) -> Iterator[Admin]:
-    """An admin client of the cluster that is meant."""
+    """An admin client of the selected cluster."""
     from ...clients.sync.admin_io import Admin
 
     with Admin(settings.addresses(), config=config) as admin:
@@ -25,7 +25,8 @@ def open_admin(settings: Settings, config: Mapping[str, str]) -> Iterator[Admin]
 
 
 def raise_first(errors: Mapping[str, BaseException], total: int, what: str = "topics") -> None:
-    """Nothing when all went well; the error when all failed; else say each, and that it was partly done."""
+    """Returns if `errors` is empty. If everything failed with one error, raises that; else prints each error
+    and raises PartialFailureError."""
     if not errors:
         return
     name, error = next(iter(errors.items()))
@@ -39,7 +40,7 @@ def raise_first(errors: Mapping[str, BaseException], total: int, what: str = "to
 
 
 def places_of(admin: Admin, topic: str, numbers: Iterable[int]) -> list[TopicPartition]:
-    """Partitions of a topic: these, or all if there are none. Errors: UnknownTopicOrPartitionError."""
+    """The given partitions of a topic, or all of them. Errors: UnknownTopicOrPartitionError."""
     from ...protocol.model import TopicPartition
 
     found = list(dict.fromkeys(numbers)) or [

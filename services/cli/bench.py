@@ -1,4 +1,5 @@
-"""`headrace bench …`: measure a cluster, with the names of Kafka's perf tools where they have one."""
+"""`headrace bench …`: load tests of a cluster, with the option names of Kafka's perf tools where they
+exist."""
 
 from __future__ import annotations
 
@@ -32,14 +33,14 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 MOST_WORKERS = 64
 SMALLEST_STAMPED = 16
-MOST_STAMPED = 100_000_000  # Bound: the reader keeps one byte per record to find lost and repeated ones
+MOST_STAMPED = 100_000_000  # Bound: the reader keeps one byte per record to find lost and duplicate records
 _ALL = (bootstrap_option, cluster_option, config_option, form_option)
-_GLOBAL = changing_command(*_ALL)  # temporary topics are created and filled
+_GLOBAL = changing_command(*_ALL)  # it creates and fills temporary topics
 
 
 @click.group()
 def bench() -> None:
-    """Measure produce, consume, end-to-end latency, or both at once."""
+    """Measure produce, consume or end-to-end latency of a cluster, or both directions at once."""
 
 
 def _options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
@@ -58,8 +59,12 @@ _topic_options = _options(
         help="An existing topic [default: one that is deleted at the end].",
     ),
     click.option("--create", is_flag=True, help="Create --topic if it is missing; it stays."),
-    click.option("--partitions", type=_positive, help=f"Of a new topic [default: {DEFAULT_PARTITIONS}]."),
-    click.option("--replication-factor", type=_positive, help="Of a new topic [default: the cluster's]."),
+    click.option(
+        "--partitions", type=_positive, help=f"Partitions of a new topic [default: {DEFAULT_PARTITIONS}]."
+    ),
+    click.option(
+        "--replication-factor", type=_positive, help="Replicas of a new topic [default: the cluster's]."
+    ),
 )
 _payload_options = _options(
     click.option(
@@ -74,15 +79,15 @@ _payload_options = _options(
         type=click.Choice(PAYLOAD_KINDS),
         default="random",
         show_default=True,
-        help="What values hold.",
+        help="Kind of values.",
     ),
     click.option(
         "--payload-file",
         type=click.Path(exists=True, dir_okay=False),
-        help="Values are this file's lines instead.",
+        help="Use this file's lines as values.",
     ),
     click.option(
-        "--seed", type=int, default=1, show_default=True, help="The same seed makes the same values."
+        "--seed", type=int, default=1, show_default=True, help="The same seed generates the same values."
     ),
     click.option("--keys", type=click.IntRange(min=0), default=0, help="Distinct keys [default: no keys]."),
     click.option("--key-size", type=click.IntRange(1, 65_536), help="Bytes of a key [default: 8]."),
@@ -113,7 +118,7 @@ _read_timeout = click.option(
     type=click.FloatRange(0.1),
     default=10.0,
     show_default=True,
-    help="Give up after s without records.",
+    help="End after this many seconds without records.",
 )
 _consumer_options = _options(
     click.option(
@@ -122,18 +127,18 @@ _consumer_options = _options(
     click.option("--max-records", type=_positive, help="Records per poll or batch; rows per Arrow batch."),
     _read_timeout,
 )
-_records = click.option("--records", type=_positive, help="How many in all.")
+_records = click.option("--records", type=_positive, help="Total number of records.")
 _duration = click.option("--duration", type=click.FloatRange(0.001), help="Seconds to send for.")
 
 
 def _throughput(default: float | None) -> Callable[[F], F]:
-    told = " [default: as fast as it goes]." if default is None else "."
+    shown_default = " [default: unlimited]." if default is None else "."
     return click.option(
         "--throughput",
         type=click.FloatRange(0, MOST_PER_S, min_open=True),
         default=default,
         show_default=default is not None,
-        help=f"Records/s of all together, at intended times{told}",
+        help=f"Records/s of all processes together, sent at fixed times{shown_default}",
     )
 
 
@@ -159,7 +164,7 @@ def _read_from(flag: str, default: str) -> Callable[[F], F]:
 
 
 _warmup = click.option(
-    "--warmup-records", type=click.IntRange(min=0), default=0, help="Sent before, and not measured."
+    "--warmup-records", type=click.IntRange(min=0), default=0, help="Records sent before the measurement."
 )
 _sending = _options(
     _records,
@@ -188,7 +193,7 @@ def produce(settings: Settings, **options: Any) -> None:
 
 
 @bench.command(short_help="Read: records per second.")
-@click.option("--records", type=_positive, help="How many in all [default: all that are there].")
+@click.option("--records", type=_positive, help="Total number of records [default: all of the topic].")
 @_read_api("--api")
 @_read_from("--from", "beginning")
 @_consumer_options
@@ -201,9 +206,9 @@ def consume(settings: Settings, **options: Any) -> None:
 
     target = _target(settings, options)
     if options["topic"] is None and options["start"] == "end":
-        raise click.UsageError("--from end reads nothing of a temporary topic: give --topic")
+        raise click.UsageError("--from end reads no records of a temporary topic: give --topic")
     if options["start"] == "end" and options["records"] is None:
-        raise click.UsageError("--from end needs --records: there is nothing there yet to count")
+        raise click.UsageError("--from end needs --records")
     plan = _read_plan(target, options, from_end=options["start"] == "end")
     fill = _fill_plan(target, options, options["records"] or DEFAULT_RECORDS)
     with _watched() as watch:
@@ -216,7 +221,9 @@ def consume(settings: Settings, **options: Any) -> None:
 @_duration
 @_throughput(10_000.0)
 @click.option(
-    "--warmup-records", type=click.IntRange(min=0), help="Sent first, not measured [default: those of 1 s]."
+    "--warmup-records",
+    type=click.IntRange(min=0),
+    help="Records sent before the measurement [default: those of 1 s].",
 )
 @_payload_options
 @_producer_options
@@ -232,7 +239,7 @@ def latency(settings: Settings, **options: Any) -> None:
 
     if options["payload_file"] is None and options["record_size"] < SMALLEST_STAMPED:
         raise click.UsageError(
-            f"--record-size is at least {SMALLEST_STAMPED} here: a value holds its send time"
+            f"--record-size must be at least {SMALLEST_STAMPED}: a value contains its send time"
         )
     if options["records"] is None and options["duration"] is None:
         options["duration"] = 10.0
@@ -241,7 +248,7 @@ def latency(settings: Settings, **options: Any) -> None:
     target = _target(settings, options)
     plan = _send_plan(target, {**options, "api": "send", "chunk": None})
     if plan.warmup + sum(plan.count(index) or 0 for index in range(plan.workers)) > MOST_STAMPED:
-        raise click.UsageError(f"at most {MOST_STAMPED} records can be followed")
+        raise click.UsageError(f"at most {MOST_STAMPED} records can be tracked")
     tail = ReadPlan(target=target, partitions=1, timeout_s=options["timeout"])
     with _watched() as watch:
         outcome = runs.run_latency(plan, tail, _topic_plan(options), watch, note)
@@ -254,7 +261,7 @@ def latency(settings: Settings, **options: Any) -> None:
     "--preload-records",
     type=click.IntRange(min=0),
     default=0,
-    help="Records in the topic before it starts, for a cold reader.",
+    help="Records sent before the start, for a cold reader.",
 )
 @_read_from("--read-from", "end")
 @_read_api("--read-api")
@@ -262,7 +269,7 @@ def latency(settings: Settings, **options: Any) -> None:
 @_topic_options
 @_GLOBAL
 def mixed(settings: Settings, **options: Any) -> None:
-    """Send and read one topic at the same time; the consumers read until they have all of it."""
+    """Send and read one topic at the same time; the consumers read all of it."""
     from ..bench import runs
 
     target = _target(settings, options)
@@ -274,7 +281,7 @@ def mixed(settings: Settings, **options: Any) -> None:
     _finish(outcome, settings)
 
 
-# --- options to plans -----------------------------------------------------------------------------------
+# --- options to plans ---------------------------------------------------------------------------------------
 
 _KEYS = {
     "acks": "acks",
@@ -285,7 +292,7 @@ _KEYS = {
 
 
 def _target(settings: Settings, options: dict[str, Any]) -> Target:
-    """Where clients connect, with a config that was checked here. Errors: ConfigError."""
+    """Connection settings with a validated config. Errors: ConfigError."""
     from ...clients.cluster.environment_io import environment
     from ...clients.config import ClientConfigs, ConsumerConfig, ProducerConfig, given, resolve
 
@@ -297,7 +304,7 @@ def _target(settings: Settings, options: dict[str, Any]) -> Target:
         for schema in ClientConfigs
         if (schema is not ProducerConfig or sends) and (schema is not ConsumerConfig or reads)
     )
-    values = given(config, {}, schemas)  # no keys that would have no effect
+    values = given(config, {}, schemas)  # rejects keys without effect
     for schema in schemas:
         resolve(schema, values, environment())
     return Target(bootstrap=settings.addresses(), config=config)
@@ -338,7 +345,7 @@ def _payload(options: dict[str, Any]) -> Payload:
 
 
 def _send_plan(target: Target, options: dict[str, Any]) -> SendPlan:
-    _topic_plan(options)  # wrong usage is told before anything is done
+    _topic_plan(options)  # usage errors come before any action
     if options["api"] == "arrow":
         _check_arrow()
     records, chunk = options["records"], options["chunk"]
@@ -390,12 +397,12 @@ def _check_arrow() -> None:
         raise click.UsageError(f"--api arrow: {error}") from error
 
 
-# --- while it runs, and at the end ----------------------------------------------------------------------
+# --- progress and report ------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def _watched() -> Iterator[Watch]:
-    """Inside, Ctrl-C ends it cleanly; the running counts are shown once a second, on standard error."""
+    """Handle Ctrl-C, and print the running counts once a second on standard error."""
     with interrupts(), contextlib.ExitStack() as stack:
         show: Callable[[str], Any] = note
         if sys.stderr.isatty():
@@ -420,7 +427,7 @@ def _watched() -> Iterator[Watch]:
 
 
 def _finish(outcome: Outcome, settings: Settings) -> None:
-    """Print the result, valid or not; an invalid one is an error all the same."""
+    """Print the result, valid or not; an invalid one is an error."""
     if settings.form == "text":
         for line in text_report(outcome.report):
             write_line(line)
@@ -430,7 +437,7 @@ def _finish(outcome: Outcome, settings: Settings) -> None:
 
 
 def text_report(report: dict[str, Any]) -> list[str]:
-    """The report for people: a line per figure, the two sides of `mixed` one after the other."""
+    """The report as lines of text, one per figure; `mixed` has a part for each side."""
     kept = ", temporary" if report["temporary_topic"] else ""
     lines = [f"{report['bench']}: topic {report['topic']}, {report['partitions']} partitions{kept}"]
     if report["bench"] == "mixed":

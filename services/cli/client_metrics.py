@@ -1,4 +1,4 @@
-"""`headrace client-metrics …`: which metrics Kafka's clients are asked to push, and how often (KIP-714)."""
+"""`headrace client-metrics …`: subscriptions to metrics that Kafka clients push (KIP-714)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 
 KEYS = ("metrics", "interval.ms", "match")
 _COLUMNS = ("name", *KEYS)
-_name_option = click.option("--name", metavar="NAME", help="Of the subscription.")
+_name_option = click.option("--name", metavar="NAME", help="Name of the subscription.")
 
 
 @click.group("client-metrics")
 def client_metrics() -> None:
-    """Look at and change which metrics Kafka's clients push. `headrace status -o json` shows them."""
+    """List and change subscriptions to metrics that Kafka clients push. `headrace status -o json` shows the
+    metrics."""
 
 
 @client_metrics.command("list")
@@ -45,7 +46,7 @@ def list_subscriptions(settings: Settings) -> None:
 @_name_option
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def describe(settings: Settings, *, name: str | None) -> None:
-    """Show a subscription, or all of them."""
+    """Show a subscription, or all subscriptions."""
     from ...clients.admin.admin_types import Resource
 
     with open_admin(settings, settings.client_config()) as admin:
@@ -60,10 +61,10 @@ def describe(settings: Settings, *, name: str | None) -> None:
 
 @client_metrics.command()
 @_name_option
-@click.option("--generate-name", is_flag=True, help="Make a subscription under a new name.")
-@click.option("--metrics", metavar="PREFIX,...", help="Beginnings of names of metrics; * for all.")
-@click.option("--interval", metavar="MS", help="How often they are pushed, in ms.")
-@click.option("--match", metavar="FACT=REGEX,...", help="Which clients are asked, as client_id=app-.*")
+@click.option("--generate-name", is_flag=True, help="Create a subscription with a generated name.")
+@click.option("--metrics", metavar="PREFIX,...", help="Prefixes of metric names; * for all.")
+@click.option("--interval", metavar="MS", help="Push interval in ms.")
+@click.option("--match", metavar="FACT=REGEX,...", help="Clients that push, as client_id=app-.*")
 @changing_command(bootstrap_option, cluster_option, config_option)
 def alter(
     settings: Settings,
@@ -74,7 +75,7 @@ def alter(
     interval: str | None,
     match: str | None,
 ) -> None:
-    """Make or change a subscription; what is given as an empty text goes back to its default."""
+    """Create or change a subscription; an empty value resets a setting to its default."""
     if (name is None) is not generate_name:
         raise click.UsageError("give either --name NAME or --generate-name")
     given = dict(zip(KEYS, (metrics, interval, match), strict=True))
@@ -88,10 +89,10 @@ def alter(
 
 
 @client_metrics.command()
-@click.option("--name", metavar="NAME", required=True, help="Of the subscription.")
+@click.option("--name", metavar="NAME", required=True, help="Name of the subscription.")
 @changing_command(bootstrap_option, cluster_option, config_option)
 def delete(settings: Settings, *, name: str) -> None:
-    """Forget a subscription."""
+    """Delete a subscription."""
     with open_admin(settings, settings.client_config()) as admin:
         if name not in _names(admin):
             raise _not_found(name)
@@ -100,7 +101,7 @@ def delete(settings: Settings, *, name: str) -> None:
 
 
 def _not_found(name: str) -> NotFoundError:
-    return NotFoundError(f"there is no subscription {name!r}; `headrace client-metrics list` shows all")
+    return NotFoundError(f"subscription {name!r} does not exist; `headrace client-metrics list` lists all")
 
 
 def _names(admin: Admin) -> list[str]:

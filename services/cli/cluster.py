@@ -30,19 +30,20 @@ _SERVER_COLUMNS = ("name", "state", "role", "endpoint", "pid", "leaders", "parti
 
 @click.command()
 @click.option(
-    "-n", "--nodes", type=click.IntRange(1, 1000), help="Storage nodes [default: 3, or what is there]."
+    "-n", "--nodes", type=click.IntRange(1, 1000), help="Storage nodes [default: 3, or those of the cluster]."
 )
 @click.option(
     "--controllers",
     type=click.IntRange(1, 9),
-    help="Controllers that decide together; a minority of them may die [default: 1, or what is there].",
+    help="Controllers in the quorum, which tolerates the loss of a minority [default: 1, or those of the"
+    " cluster].",
 )
-@click.option("--data-dir", metavar="DIR", help="Where the logs lie [default: ~/.headrace/data/CLUSTER].")
+@click.option("--data-dir", metavar="DIR", help="Folder of the logs [default: ~/.headrace/data/CLUSTER].")
 @click.option(
     "--ray-address",
     metavar="ADDRESS",
-    help="The Ray to join: host:port, 'auto' for the one on this machine, 'local' to start one of our own "
-    "[default: RAY_ADDRESS, or the one on this machine, or our own].",
+    help="The Ray to join: host:port, 'auto' for the one on this machine, 'local' to start a new one "
+    "[default: RAY_ADDRESS, or the one on this machine, or a new one].",
 )
 @click.option(
     "--disk-resource",
@@ -52,14 +53,14 @@ _SERVER_COLUMNS = ("name", "state", "role", "endpoint", "pid", "leaders", "parti
 @click.option(
     "--machines",
     type=click.IntRange(min=1),
-    help="Wait until Ray has so many machines, so that nodes are spread over them [default: 1].",
+    help="Wait until Ray has this many machines, and spread the nodes over them [default: 1].",
 )
 @click.option(
     "--timeout", "timeout_s", type=float, default=60.0, show_default=True, help="Seconds until ready."
 )
 @changing_command(config_option, form_option, cluster_option)
 def up(settings: Settings, **options: Any) -> None:
-    """Start a cluster on Ray, or adopt the one that runs. It stays up until `headrace down`."""
+    """Start a cluster on Ray, or adopt a running one. It runs until `headrace down`."""
     from .. import ray_host
 
     name = settings.cluster_name
@@ -78,7 +79,7 @@ def up(settings: Settings, **options: Any) -> None:
 
 
 def kafka_addresses(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Where Kafka's clients reach the nodes that say so, by listener: what their bootstrap.servers is."""
+    """Bootstrap addresses for Kafka clients by listener."""
     found: dict[str, list[str]] = {}
     for node in nodes:
         for name, address in node.get("kafka", {}).get("listeners", {}).items():
@@ -87,11 +88,11 @@ def kafka_addresses(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 @click.command()
-@click.option("--delete-data", is_flag=True, help="Remove the logs as well: every record is lost.")
+@click.option("--delete-data", is_flag=True, help="Delete the logs as well: all records are lost.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 @changing_command(form_option, cluster_option)
 def down(settings: Settings, *, delete_data: bool, is_sure: bool) -> None:
-    """Stop a cluster, and the Ray that was started for it. The logs stay."""
+    """Stop a cluster, and the Ray that was started for it. The logs are kept."""
     from .. import ray_host
 
     name = settings.cluster_name
@@ -104,16 +105,16 @@ def down(settings: Settings, *, delete_data: bool, is_sure: bool) -> None:
     for trouble in troubles:
         note(f"warning: {trouble}")
     if troubles:
-        raise PartialFailureError(f"cluster {name!r} is down, but not all of it stopped cleanly")
+        raise PartialFailureError(f"cluster {name!r} is down, but not every server stopped cleanly")
     note(f"cluster {name!r} is down")
 
 
 @click.command()
 @reading_command(bootstrap_option, config_option, form_option, cluster_option)
 def status(settings: Settings) -> None:
-    """Show what runs. Exit code 1 when something should run and does not.
+    """Show the servers of a cluster. Exit code 1 if a server that should run does not.
 
-    With -b the storage nodes themselves are asked, without Ray.
+    With -b the storage nodes are asked directly, without Ray.
     """
     if settings.bootstrap:
         facts, show = _seen_by_clients(settings), _print_nodes
@@ -126,8 +127,8 @@ def status(settings: Settings) -> None:
     prepared = facts["prepared_transactions"]
     if prepared:
         note(
-            f"{prepared} transactions are prepared: readers of committed records wait until their drivers end"
-            " them; `headrace txn list --state Prepared` shows since when"
+            f"{prepared} transactions are prepared: read_committed consumers wait until their drivers end"
+            " them; `headrace txn list --state Prepared` lists them"
         )
     if facts["state"] != "running":
         click.get_current_context().exit(1)
@@ -140,7 +141,9 @@ def _seen_by_ray(settings: Settings) -> dict[str, Any]:
         raise click.UsageError("-X has no effect on `status` without -b")
     facts = ray_host.status(chosen_cluster(settings.cluster_name, known_clusters(), "--cluster"))
     if facts["state"] == "down" and facts["bootstrap"]:
-        remedy = "`headrace up` starts it over the data" if facts["ray_is_ours"] else "start its head again"
+        remedy = (
+            "`headrace up` restarts it with its data" if facts["ray_is_ours"] else "start its head node again"
+        )
         note(f"no Ray answers at {facts['ray_address']}: {remedy}; -b asks the storage nodes themselves")
     return facts
 

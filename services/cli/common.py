@@ -1,4 +1,4 @@
-"""What every command shares: global options that may also stand after the command, errors, exit codes."""
+"""Shared parts of commands: global options, which may also follow the command, errors, exit codes."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_NOT_FOUND, EXIT_PARTIAL = 0, 1, 2, 3, 4
-# Whoever types a command waits for it: less than the minute that a program is given by default.
+# Default client timeout on the command line: shorter than the minute of a program, as a person waits.
 API_TIMEOUT_MS = 15_000
 EXIT_INTERRUPTED = 130  # 128 + SIGINT
 _EFFECT = "headrace_effect"  # an attribute of the function behind a click command
-EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, what the shell reports for any tool whose reader went away
+EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, which shells report when the reader of a pipe has ended
 
 
 class PartialFailureError(HeadraceError):
-    """Some of the work was done and some failed."""
+    """A part of the work failed."""
 
 
 class NotFoundError(HeadraceError):
-    """What was named does not exist."""
+    """A named resource does not exist."""
 
 
 class Effect(Enum):
-    """What a command does to a cluster. One that changes something, if only with some of its options, never
-    falls back to a cluster that was not named."""
+    """Whether a command changes a cluster. A command that may change something, even if only with some
+    options, never falls back to a cluster that was not named."""
 
     READS = "reads"
     CHANGES = "changes"
@@ -58,33 +58,33 @@ class Settings:
 
     @property
     def cluster_name(self) -> str:
-        """The cluster of this machine that is meant."""
+        """The name of the selected cluster of this machine."""
         return self.cluster or os.environ.get(CLUSTER_VARIABLE) or DEFAULT_CLUSTER
 
     def client_config(self) -> dict[str, str]:
-        """The -X pairs as keys of clients, which give up sooner here than in a program."""
+        """The -X pairs as client config; clients time out sooner on the command line than in a program."""
         return {**client_defaults(), **self.config}
 
     def addresses(self) -> str | None:
-        """Where clients connect: -b, or the addresses of the chosen cluster of this machine; None when the
-        clients read them from HEADRACE_BOOTSTRAP.
+        """Bootstrap addresses: -b, or those of the selected cluster of this machine; None if the clients read
+        them from HEADRACE_BOOTSTRAP.
 
         Errors: click.UsageError for both -b and --cluster; UnknownClusterError; NotFoundError while the
         cluster has no address yet.
         """
         if self.bootstrap and self.cluster:
-            raise click.UsageError("-b and --cluster both name a cluster: give one of them")
+            raise click.UsageError("-b and --cluster exclude each other")
         if self.bootstrap or (not self.cluster and os.environ.get(BOOTSTRAP_VARIABLE)):
             return self.bootstrap
         name = self._chosen_cluster()
         known = read_cluster_file(name).bootstrap
         if not known:
-            raise NotFoundError(f"cluster {name!r} is still starting: wait until `headrace up` has ended")
+            raise NotFoundError(f"cluster {name!r} is still starting: wait for `headrace up` to finish")
         return ",".join(known)
 
     def _chosen_cluster(self) -> str:
-        """As `chosen_cluster`. But a command that reads takes the only cluster of this machine, and says so,
-        where no cluster was named and the default one is not up. Errors: UnknownClusterError."""
+        """As `chosen_cluster`; but if no cluster was named and the default one is not up, a reading command
+        uses the only cluster of this machine, and prints a note. Errors: UnknownClusterError."""
         name, known = self.cluster_name, known_clusters()
         is_named = bool(self.cluster or os.environ.get(CLUSTER_VARIABLE))
         if self.effect is Effect.READS and not is_named and name not in known and len(known) == 1:
@@ -94,7 +94,7 @@ class Settings:
 
 
 def client_defaults() -> dict[str, str]:
-    """Config keys of clients that differ on the command line, unless the environment says otherwise."""
+    """Client config of the command line, unless environment variables override it."""
     is_set = "HEADRACE_DEFAULT_API_TIMEOUT_MS" in os.environ
     return {} if is_set else {"default.api.timeout.ms": str(API_TIMEOUT_MS)}
 
@@ -113,12 +113,12 @@ def key_value_pairs(
 
 
 def bootstrap_option(command: F) -> F:
-    """-b: where clients connect."""
+    """-b: bootstrap addresses."""
     return click.option(
         "-b",
         "--bootstrap",
         metavar="HOST:PORT,…",
-        help="Storage nodes to ask first [default: found by itself].",
+        help="Bootstrap addresses of storage nodes [default: discovered].",
     )(command)
 
 
@@ -142,7 +142,7 @@ def form_option(command: F) -> F:
 
 
 def cluster_option(command: F) -> F:
-    """--cluster: which cluster of this machine."""
+    """--cluster: the name of a cluster of this machine."""
     return click.option(
         "--cluster",
         metavar="NAME",
@@ -157,27 +157,27 @@ def debug_option(command: F) -> F:
 
 
 def reading_command(*options: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Any]:
-    """Declare that a command changes nothing, and add global options to it; see `_command`."""
+    """Declare that a command changes nothing, and add global options; see `_command`."""
     return _command(Effect.READS, options)
 
 
 def changing_command(*options: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Any]:
-    """Declare that a command can change something, and add global options to it; see `_command`."""
+    """Declare that a command may change a cluster, and add global options; see `_command`."""
     return _command(Effect.CHANGES, options)
 
 
 def effect_of(command: click.Command) -> Effect | None:
-    """What was declared for a command; None for a group of commands."""
+    """The declared effect of a command; None for a command group."""
     return getattr(command.callback, _EFFECT, None)
 
 
 def _command(
     effect: Effect, options: tuple[Callable[[Any], Any], ...]
 ) -> Callable[[Callable[..., Any]], Any]:
-    """Add global options to a command; it gets one `Settings` as its first argument.
+    """Add global options to a command; its first argument becomes a `Settings`.
 
-    What stands after the command's name wins; -X pairs add up. An option before the name that would have no
-    effect on the command is wrong usage.
+    Options after the command's name override those before it; -X pairs add up. An option before the name that
+    has no effect on the command is a usage error.
     """
 
     def decorate(command: Callable[..., Any]) -> Any:

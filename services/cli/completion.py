@@ -1,7 +1,7 @@
-"""Shell completion: scripts for bash, zsh and fish, and names that only the cluster knows.
+"""Shell completion: scripts for bash, zsh and fish, and completion of names from the cluster.
 
 The scripts are click's: with `_HEADRACE_COMPLETE` set they run `headrace`, which then prints completions of
-the words typed so far instead of running a command.
+the typed words instead of running a command.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 COMPLETE_VARIABLE = "_HEADRACE_COMPLETE"
 SHELLS = ("bash", "zsh", "fish")
-ASK_TIMEOUT_MS = 1000  # Bound: a key was pressed, and the shell waits
+ASK_TIMEOUT_MS = 1000  # Bound: the user waits at the prompt
 _PROGRAM = "headrace"
 
 
@@ -46,7 +46,8 @@ def completion(_settings: Settings, *, shell: str) -> None:
 
 
 def complete(cli: click.Command, instruction: str) -> int:
-    """Print what the shell's script asks for in COMPLETE_VARIABLE, such as `bash_complete`; the exit code."""
+    """Run the instruction of the shell's script, the value of COMPLETE_VARIABLE such as `bash_complete`;
+    returns the exit code."""
     return shell_complete(cli, {}, _PROGRAM, COMPLETE_VARIABLE, instruction)
 
 
@@ -59,23 +60,23 @@ def topic_names(context: click.Context, _parameter: click.Parameter, incomplete:
 
 
 def group_names(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Groups of that cluster."""
+    """Groups of the cluster that the command line names."""
     return _names(context, incomplete, lambda admin: (each.group_id for each in admin.list_groups()))
 
 
 def transactional_ids(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Transactional ids of that cluster."""
+    """Transactional ids of the cluster that the command line names."""
     return _names(
         context, incomplete, lambda admin: (each.transactional_id for each in admin.list_transactions())
     )
 
 
 def _names(context: click.Context, incomplete: str, ask: Callable[[Admin], Iterable[str]]) -> list[str]:
-    """Names that begin with what was typed; none where the cluster does not answer within ASK_TIMEOUT_MS."""
+    """Names with the typed prefix; none if the cluster does not answer within ASK_TIMEOUT_MS."""
     from ...clients.sync.admin_io import Admin
 
     try:
-        # A note about the cluster that was taken would be printed into the line that is typed.
+        # A note about the selected cluster would appear in the typed line.
         with contextlib.redirect_stderr(io.StringIO()):
             where = _settings(context).addresses()
         with Admin(where, config={"default.api.timeout.ms": str(ASK_TIMEOUT_MS)}) as admin:
@@ -86,7 +87,7 @@ def _names(context: click.Context, incomplete: str, ask: Callable[[Admin], Itera
 
 
 def _settings(context: click.Context) -> Settings:
-    """-b and --cluster of the words typed so far: after the command's name, else before it."""
+    """-b and --cluster of the typed words: those after the command's name override those before."""
     given: dict[str, Any] = {}
     step: click.Context | None = context
     while step is not None:

@@ -1,4 +1,4 @@
-"""`headrace config …`: look at and change the configs of topics, groups, nodes and the whole cluster."""
+"""`headrace config …`: describe and alter configs of topics, groups, nodes and the cluster."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from ...clients.sync.admin_io import Admin
 
 _COLUMNS = ("resource", "key", "value", "source")
-_RESOURCES_PER_REQUEST = 200  # Bound: each is described key by key in one answer
+_RESOURCES_PER_REQUEST = 200  # Bound: a response describes every key of each resource
 _PAIRS: dict[str, Any] = {"multiple": True, "metavar": "KEY=VALUE", "callback": key_value_pairs}
 _SOURCES = {1: "topic", 2: "node", 3: "cluster", 4: "file", 5: "default", 7: "client-metrics", 8: "group"}
 
 
 @click.group()
 def config() -> None:
-    """Look at and change configs of topics, groups, nodes and the whole cluster."""
+    """Describe and alter configs of topics, groups, nodes and the cluster."""
 
 
 def _resource_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in (
-        click.option("--cluster-wide", is_flag=True, help="What holds for all nodes."),
+        click.option("--cluster-wide", is_flag=True, help="The cluster-wide defaults of all nodes."),
         click.option(
             "--node", "nodes", multiple=True, type=click.IntRange(min=0), metavar="ID", help="One node."
         ),
@@ -66,8 +66,14 @@ def _resource_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @config.command()
 @_resource_options
-@click.option("--all", "is_all", is_flag=True, help="Also what is inherited or built in.")
-@click.option("-v", "--verbose", "is_verbose", is_flag=True, help="What every level says, and what it means.")
+@click.option("--all", "is_all", is_flag=True, help="Include inherited values and defaults.")
+@click.option(
+    "-v",
+    "--verbose",
+    "is_verbose",
+    is_flag=True,
+    help="Show the value of every level, and the meaning of the key.",
+)
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def describe(
     settings: Settings,
@@ -79,10 +85,10 @@ def describe(
     is_all: bool,
     is_verbose: bool,
 ) -> None:
-    """Show configs with their sources; of everything that has some, where nothing is named.
+    """Show configs with their sources; without names, of everything that has configs.
 
-    A topic's or group's own value is over a node's, that over the cluster's, that over the node's file, that
-    over what is built in.
+    The value of a topic or group overrides that of its node, which overrides that of the cluster, which
+    overrides the node's start configuration, which overrides the default.
     """
     with open_admin(settings, settings.client_config()) as admin:
         wanted = _resources(topics, groups, nodes, cluster_wide) or admin.list_config_resources(
@@ -102,7 +108,7 @@ def describe(
     elif rows or settings.form != "text":
         print_rows(rows, _COLUMNS, settings.form)
     elif not errors:
-        note("nothing is set; --all shows what is inherited or built in")
+        note("no configs are set; --all includes inherited values and defaults")
     raise_first(errors, len(wanted), "resources")
 
 
@@ -116,14 +122,16 @@ def describe(
     callback=key_value_pairs,
     help="Set a key; repeatable.",
 )
-@click.option("--delete", "deleted", multiple=True, metavar="KEY", help="Back to what is inherited.")
+@click.option(
+    "--delete", "deleted", multiple=True, metavar="KEY", help="Return to the inherited value; repeatable."
+)
 @click.option(
     "--append",
     "appended",
     multiple=True,
     metavar="KEY=VALUE",
     callback=key_value_pairs,
-    help="Add to a list.",
+    help="Add values to a list.",
 )
 @click.option(
     "--subtract",
@@ -131,9 +139,9 @@ def describe(
     multiple=True,
     metavar="KEY=VALUE",
     callback=key_value_pairs,
-    help="Take out of a list.",
+    help="Remove values from a list.",
 )
-@click.option("--dry-run", is_flag=True, help="Only check.")
+@click.option("--dry-run", is_flag=True, help="Validate only.")
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def alter(
     settings: Settings,
@@ -148,10 +156,10 @@ def alter(
     subtracted: dict[str, str],
     dry_run: bool,
 ) -> None:
-    """Change configs; they act at once. All changes of a topic, group or node are made, or none."""
+    """Change configs at once. All changes of one topic, group or node are made, or none."""
     wanted = _resources(topics, groups, nodes, cluster_wide)
     if not wanted:
-        raise click.UsageError("name what to change: --topic NAME, --group NAME, --node ID or --cluster-wide")
+        raise click.UsageError("name a resource: --topic NAME, --group NAME, --node ID or --cluster-wide")
     changes = _changes(given, deleted, appended, subtracted)
     with open_admin(settings, settings.client_config()) as admin:
         _alter(admin, wanted, changes, settings, dry_run=dry_run)
@@ -160,7 +168,7 @@ def alter(
 @config.command()
 @reading_command(form_option)
 def keys(settings: Settings) -> None:
-    """Print the reference of all keys: of topics, groups, nodes, controllers and clients."""
+    """Print the reference of all config keys: topics, groups, nodes, controllers and clients."""
     from ..reference import config_page, config_rows
 
     if settings.form == "text":
@@ -188,7 +196,7 @@ def _alter(
 def _changes(
     given: dict[str, str], deleted: tuple[str, ...], appended: dict[str, str], subtracted: dict[str, str]
 ) -> dict[str, Any]:
-    """Errors: click.UsageError when there is none, or a key has two."""
+    """Errors: click.UsageError if there is no change, or two changes of one key."""
     from ...clients.admin.admin_types import append, subtract
 
     parts: tuple[Mapping[str, Any], ...] = (
@@ -201,7 +209,7 @@ def _changes(
     for part in parts:
         twice = changes.keys() & part.keys()
         if twice:
-            raise click.UsageError(f"two changes of {min(twice)}")
+            raise click.UsageError(f"two changes of key {min(twice)}")
         changes |= part
     if not changes:
         raise click.UsageError("nothing to change: give --set, --delete, --append or --subtract")

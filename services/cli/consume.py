@@ -31,7 +31,12 @@ POLL_RECORDS = 5000
 @click.command()
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC…", shell_complete=topic_names)
 @click.option(
-    "-p", "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Only these."
+    "-p",
+    "--partition",
+    "partitions",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Read only this partition; repeatable.",
 )
 @click.option(
     "-o",
@@ -40,11 +45,9 @@ POLL_RECORDS = 5000
     "where",
     multiple=True,
     metavar="OFFSET|FORMAT",
-    help=f"Where to start: {NOTATION}. Or text, json, jsonl: how to print. Repeatable. [default: beginning]",
+    help=f"Start: {NOTATION}. Or the output form: text, json, jsonl. Repeatable. [default: beginning]",
 )
-@click.option(
-    "-e", "--exit-at-end", is_flag=True, help="Exit at what is the end now, instead of waiting for more."
-)
+@click.option("-e", "--exit-at-end", is_flag=True, help="Exit at the current end of each partition.")
 @click.option("-c", "--count", type=click.IntRange(min=0), help="Exit after this many records.")
 @click.option(
     "-f", "--format", "text_format", metavar="TEXT", help="Tokens: %t %p %o %T %k %K %s %S %R %h %% \\n."
@@ -54,7 +57,7 @@ POLL_RECORDS = 5000
 @click.option("-u", "--unbuffered", is_flag=True, help="Write each record out at once.")
 @reading_command(bootstrap_option, cluster_option, config_option)
 def consume(settings: Settings, *, topics: tuple[str, ...], **options: Any) -> None:
-    """Print the records of TOPIC…, and go on with what comes, until Ctrl-C."""
+    """Print the records of TOPIC…, and new ones as they arrive, until Ctrl-C."""
     forms = [text for text in options["where"] if text in OUTPUT_FORMATS]
     form = forms[-1] if forms else settings.form
     try:
@@ -71,13 +74,13 @@ def consume(settings: Settings, *, topics: tuple[str, ...], **options: Any) -> N
     from ...clients.config import AdminConfig, ConnectionConfig, ConsumerConfig, given
     from ...clients.sync.cluster_io import connect
 
-    keys = given(settings.config, {}, (ConsumerConfig, AdminConfig, ConnectionConfig))  # no producer's keys
+    keys = given(settings.config, {}, (ConsumerConfig, AdminConfig, ConnectionConfig))  # no keys of producers
     if "group.id" in keys:
-        raise click.UsageError("`consume` has no group: it reads partitions and commits nothing")
+        raise click.UsageError("`consume` has no group: it assigns partitions and commits no offsets")
     with (
         interrupts(),
         connect(settings.addresses(), config=settings.client_config()) as cluster,
-        # a group.id of the environment is that of programs: this command must not move its offsets
+        # a group.id from the environment belongs to programs: this command must not commit offsets for it
         cluster.consumer(enable_auto_commit=False) as consumer,
     ):
         places = _places(cluster.admin(), topics, options["partitions"])
@@ -86,7 +89,7 @@ def consume(settings: Settings, *, topics: tuple[str, ...], **options: Any) -> N
 
 
 def envelope(record: AnyRecord) -> bytes:
-    """One record as a JSON object. Bytes that are not UTF-8 are in base64, and a field says so.
+    """One record as a JSON object. Bytes that are not UTF-8 are base64, and a field says so.
 
     Headers are [name, value], or [name, value, "base64"].
     """
@@ -127,7 +130,9 @@ def _places(admin: Admin, topics: tuple[str, ...], wanted: tuple[int, ...]) -> l
         there = {info.partition for info in found.partitions}
         missing = sorted(set(wanted) - there)
         if missing:
-            raise NotFoundError(f"topic {topic!r} has no partition {missing[0]}: it has {len(there)}")
+            raise NotFoundError(
+                f"topic {topic!r} has no partition {missing[0]}: it has {len(there)} partitions"
+            )
         places += [TopicPartition(topic, partition) for partition in sorted(wanted or there)]
     return places
 
@@ -135,7 +140,8 @@ def _places(admin: Admin, topics: tuple[str, ...], wanted: tuple[int, ...]) -> l
 def _assign(
     consumer: Consumer[Any, Any], places: list[TopicPartition], span: ReadRange, *, exits: bool
 ) -> dict[TopicPartition, int]:
-    """Take the start positions; the offset at which each partition ends (exclusive), empty for never."""
+    """Assign the start positions; returns the offset at which each partition ends (exclusive), empty for
+    never."""
     beginnings, ends = consumer.beginning_offsets(*places), consumer.end_offsets(*places)
     by_time: dict[TopicPartition, Any] = {}
     if span.start.kind == "from_time":
@@ -157,7 +163,8 @@ def _records(
     stops: dict[TopicPartition, int],
     count: int | None,
 ) -> Iterator[AnyRecord | None]:
-    """Records up to their partition's stop and the count; None after each poll, a moment to write out."""
+    """Records up to their partition's stop and the count; None after each poll, when output may be
+    flushed."""
     left = len(places)
     is_done = dict.fromkeys(places, False)
     printed = 0

@@ -1,4 +1,4 @@
-"""`headrace topic delete-records`: let the records of partitions start later."""
+"""`headrace topic delete-records`: advance the log start offset of partitions."""
 
 from __future__ import annotations
 
@@ -32,12 +32,14 @@ _END = "end"
 @click.option(
     "-p", "--partition", "partitions", type=click.IntRange(min=0), multiple=True, help="Repeatable."
 )
-@click.option("--offset", metavar="N|end", help="Delete what lies before it; end: all committed records.")
+@click.option(
+    "--offset", metavar="N|end", help="Delete records before this offset; end: all committed records."
+)
 @click.option(
     "--offset-json-file",
     "path",
     type=click.Path(exists=True, dir_okay=False),
-    help="Partitions and offsets, as kafka-delete-records.sh reads them (-1: end).",
+    help="Partitions and offsets, in the JSON of kafka-delete-records.sh (-1: end).",
 )
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
@@ -50,10 +52,10 @@ def delete_records(
     path: str | None,
     is_sure: bool,
 ) -> None:
-    """Delete the records before an offset, for good: of partitions of topic NAME, or as a file says.
+    """Delete the records before an offset, permanently: of partitions of topic NAME, or of those in a file.
 
-    Without -p, `--offset end` empties all partitions. Prints where each partition starts now; that is so on
-    all nodes that live.
+    Without -p, `--offset end` empties all partitions. Prints the new log start offset of each partition,
+    which holds on all live nodes.
     """
     _check_usage(name, partitions, offset, path)
     with open_admin(settings, settings.client_config()) as admin:
@@ -84,15 +86,15 @@ def delete_records(
 def _check_usage(name: str | None, partitions: tuple[int, ...], offset: str | None, path: str | None) -> None:
     if path is not None:
         if offset is not None or partitions:
-            raise click.UsageError("--offset-json-file says all that --partition and --offset do")
+            raise click.UsageError("--offset-json-file excludes --partition and --offset")
         return
     if name is None or offset is None:
         raise click.UsageError("give NAME and --offset, or --offset-json-file")
     if offset != _END:
         if not offset.isdecimal() or int(offset) >= 1 << 63:
-            raise click.UsageError(f"--offset takes a number or end, not {offset!r}")
+            raise click.UsageError(f"--offset must be a number or end, not {offset!r}")
         if not partitions:
-            raise click.UsageError("an offset is one of a partition: give --partition as well")
+            raise click.UsageError("a numeric --offset needs --partition")
 
 
 def _of_file(path: str, name: str | None) -> dict[TopicPartition, int]:

@@ -1,4 +1,4 @@
-"""`headrace group …`: who reads, how far they are, and changing that."""
+"""`headrace group …`: members, committed offsets and lag of groups, and changes of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MEMBERS = ("group", "member", "instance", "client", "host", "epoch", "partition
 
 @click.group()
 def group() -> None:
-    """Look at groups of consumers, and move or delete what they have committed."""
+    """Describe groups of consumers, and reset or delete their committed offsets."""
 
 
 group.add_command(reset)
@@ -68,7 +68,7 @@ def list_groups(settings: Settings, *, states: tuple[str, ...], types: tuple[str
 @click.option("--read-committed", is_flag=True, help="Lag up to the last stable offset.")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def describe(settings: Settings, *, names: tuple[str, ...], is_all: bool, read_committed: bool) -> None:
-    """Show per partition what a group has committed, how far it is behind, and who reads it."""
+    """Show committed offsets, lag and the consumer of each partition of a group."""
     with open_admin(settings, settings.client_config()) as admin:
         found, errors = _described(admin, names, is_all)
         shown = [_facts(admin, each, read_committed) for each in found]
@@ -85,7 +85,7 @@ def describe(settings: Settings, *, names: tuple[str, ...], is_all: bool, read_c
 @click.option("--all", "is_all", is_flag=True, help="All groups.")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def members(settings: Settings, *, names: tuple[str, ...], is_all: bool) -> None:
-    """Show the members of groups and what is assigned to them."""
+    """Show the members of groups and their assignments."""
     with open_admin(settings, settings.client_config()) as admin:
         found, errors = _described(admin, names, is_all)
     rows = [_member(each, member) for each in found for member in each.members]
@@ -103,7 +103,7 @@ def members(settings: Settings, *, names: tuple[str, ...], is_all: bool) -> None
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 @changing_command(bootstrap_option, cluster_option, config_option)
 def delete(settings: Settings, *, names: tuple[str, ...], is_sure: bool) -> None:
-    """Delete groups without members, and all that they have committed."""
+    """Delete groups without members, and all their committed offsets."""
     if not is_sure:
         click.confirm(f"Delete {', '.join(names)} and all committed offsets?", abort=True, err=True)
     with open_admin(settings, settings.client_config()) as admin:
@@ -128,7 +128,7 @@ def delete(settings: Settings, *, names: tuple[str, ...], is_sure: bool) -> None
 )
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def delete_offsets(settings: Settings, *, name: str, topics: tuple[str, ...]) -> None:
-    """Forget what group NAME has committed in topics that its members do not read."""
+    """Delete the committed offsets of group NAME in topics that its members do not subscribe to."""
     scopes = [scope_of(text) for text in topics]
     with open_admin(settings, settings.client_config()) as admin:
         places = dict.fromkeys(place for scope in scopes for place in places_of(admin, *scope))
@@ -146,9 +146,9 @@ def delete_offsets(settings: Settings, *, name: str, topics: tuple[str, ...]) ->
 def _described(
     admin: Admin, names: Sequence[str], is_all: bool
 ) -> tuple[list[GroupDescription], dict[str, BaseException]]:
-    """Those that are there, and why others are not. Errors: click.UsageError."""
+    """Groups that exist, and the errors of the others. Errors: click.UsageError."""
     if bool(names) == is_all:
-        raise click.UsageError("name groups, or take --all")
+        raise click.UsageError("name groups, or give --all")
     wanted = names or [each.group_id for each in admin.list_groups()]
     results = admin.describe_groups(*dict.fromkeys(wanted))
     return [results[name] for name in results if name not in results.errors], results.errors
@@ -211,7 +211,7 @@ def _member(found: GroupDescription, member: GroupMemberDescription) -> dict[str
 
 
 def scopes_text(places: Iterable[TopicPartition]) -> list[str]:
-    """Partitions by topic, as `--topic` takes them."""
+    """Partitions by topic, in the notation of `--topic`."""
     return [
         f"{topic}:{','.join(str(place.partition) for place in mine)}"
         for topic, mine in groupby(sorted(places), attrgetter("topic"))

@@ -1,4 +1,4 @@
-"""`headrace group reset`: move what a group without members has committed."""
+"""`headrace group reset`: change the committed offsets of a group without members."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _COLUMNS = ("group", "topic", "partition", "old", "new")
 
 
 def _rules(command: Callable[..., Any]) -> Callable[..., Any]:
-    """One option per rule, under the names that kafka-consumer-groups has for them."""
+    """One option per rule, with the names of kafka-consumer-groups."""
     for option in (
         click.option("--from-file", metavar="CSV", type=click.Path(exists=True, dir_okay=False),
-                     help="Lines of topic,partition,offset, as --export writes them."),
-        click.option("--shift-by", metavar="N", type=int, help="N records on, or back with -N."),
-        click.option("--by-duration", metavar="PnDTnHnMnS", help="What was written that long ago."),
-        click.option("--to-datetime", metavar="TIME", help="What was written then, as 2026-01-31T12:00:00."),
+                     help="Lines of topic,partition,offset, as from --export."),
+        click.option("--shift-by", metavar="N", type=int, help="N records forward, or backward with -N."),
+        click.option("--by-duration", metavar="PnDTnHnMnS", help="The first record of the last such period."),
+        click.option("--to-datetime", metavar="TIME", help="First record from a time on, in ISO 8601."),
         click.option("--to-offset", metavar="N", type=click.IntRange(min=0), help="This offset."),
-        click.option("--to-current", is_flag=True, help="What is committed now, else the end."),
+        click.option("--to-current", is_flag=True, help="The committed offset, else the end."),
         click.option("--to-latest", is_flag=True, help="The end."),
         click.option("--to-earliest", is_flag=True, help="The beginning."),
     ):  # fmt: skip
@@ -53,10 +53,10 @@ def _rules(command: Callable[..., Any]) -> Callable[..., Any]:
     shell_complete=topic_names,
     help="Repeatable.",
 )
-@click.option("--all-topics", is_flag=True, help="All partitions where the group has committed.")
+@click.option("--all-topics", is_flag=True, help="All partitions with a committed offset of the group.")
 @_rules
-@click.option("--new-group", is_flag=True, help="Also for a group that does not exist yet.")
-@click.option("--execute", is_flag=True, help="Do it; else it is only shown.")
+@click.option("--new-group", is_flag=True, help="Allow a group that does not exist yet.")
+@click.option("--execute", is_flag=True, help="Commit the new offsets; otherwise they are only printed.")
 @click.option("--export", "is_csv", is_flag=True, help="Print CSV for --from-file.")
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def reset(
@@ -70,10 +70,10 @@ def reset(
     is_csv: bool,
     **rules: Any,
 ) -> None:
-    """Move what group NAME has committed, by one of the rules; the group must have no members.
+    """Change the committed offsets of group NAME by one of the rules; the group must have no members.
 
-    Without --execute the old and the new offsets are printed, and nothing is changed. Offsets outside of what
-    a partition holds are moved to its nearer end.
+    Without --execute the old and the new offsets are printed, and no offset is changed. Offsets outside of a
+    partition's log are moved to its nearer end.
     """
     rule, value = _rule(rules)
     _check_scope(rule, topics, all_topics)
@@ -95,12 +95,12 @@ def reset(
             note(f"{move.tp}: {move.remark}")
     _print(settings, name, done, is_csv)
     if not execute:
-        note("nothing was changed: --execute does it")
+        note("no offset was changed: --execute commits the new ones")
     raise_first(errors, len(moves), "partitions")
 
 
 def _rule(options: dict[str, Any]) -> tuple[Rule, Any]:
-    """The one that was given, and its value. Errors: click.UsageError, ConfigError."""
+    """The given rule and its value. Errors: click.UsageError, ConfigError."""
     given = {name: value for name, value in options.items() if value is not None and value is not False}
     if len(given) != 1:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in reversed(options))
@@ -118,23 +118,25 @@ def _rule(options: dict[str, Any]) -> tuple[Rule, Any]:
 def _check_scope(rule: Rule, topics: tuple[str, ...], all_topics: bool) -> None:
     if rule is Rule.FILE:
         if topics or all_topics:
-            raise click.UsageError("--from-file says which partitions")
+            raise click.UsageError("--from-file excludes --topic and --all-topics")
     elif bool(topics) == all_topics:
         raise click.UsageError("give --topic, or --all-topics")
 
 
 def _check_empty(admin: Admin, name: str, *, is_new: bool) -> None:
-    """Errors: NonEmptyGroupError; GroupIdNotFoundError unless the group may be new."""
+    """Errors: NonEmptyGroupError; GroupIdNotFoundError unless `is_new`."""
     results = admin.describe_groups(name)
     if isinstance(results.errors.get(name), GroupIdNotFoundError):
         if is_new:
             return
         hint = did_you_mean(name, [each.group_id for each in admin.list_groups()])
-        raise GroupIdNotFoundError(f"no group {name!r}{hint or ';'} --new-group sets offsets of a new one")
+        raise GroupIdNotFoundError(
+            f"group {name!r} does not exist{hint or ';'} --new-group sets the offsets of a new group"
+        )
     found = results[name]
     if found.members:
         raise NonEmptyGroupError(
-            f"group {name!r} is {found.state.value} with {len(found.members)} members: stop them first"
+            f"group {name!r} is {found.state.value} and has {len(found.members)} members: stop them first"
         )
 
 
@@ -149,11 +151,11 @@ def _of_file(path: str, name: str) -> dict[TopicPartition, int]:
 
 
 def _places(admin: Admin, name: str, topics: tuple[str, ...]) -> list[TopicPartition]:
-    """Errors: ConfigError if all topics are none; those of topics that are not there."""
+    """Errors: ConfigError if the group has no committed offsets; those of missing topics."""
     if not topics:
         committed = list(admin.list_group_offsets(name))
         if not committed:
-            raise ConfigError(f"group {name!r} has committed nothing: name topics with --topic")
+            raise ConfigError(f"group {name!r} has no committed offsets: name topics with --topic")
         return committed
     scopes = [group_reset.scope_of(text) for text in topics]
     return list(dict.fromkeys(place for scope in scopes for place in places_of(admin, *scope)))
@@ -162,7 +164,7 @@ def _places(admin: Admin, name: str, topics: tuple[str, ...]) -> list[TopicParti
 def _bounds(
     admin: Admin, name: str, places: list[TopicPartition], time_ms: int | None
 ) -> dict[TopicPartition, Bounds]:
-    """Errors: of the first partition that has no offsets to tell."""
+    """Errors: that of the first partition whose offsets cannot be listed."""
     from ...clients.admin.admin_types import EARLIEST, LATEST
 
     committed = admin.list_group_offsets(name, places)

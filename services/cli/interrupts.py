@@ -1,4 +1,4 @@
-"""Interrupts that are not lost: Ctrl-C, a kill and a closed terminal all end a command in the same way."""
+"""Reliable interrupts: Ctrl-C, SIGTERM and SIGHUP all end a command in the same way."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ def _interrupt(_number: int, _frame: Any) -> None:
 
 @contextlib.contextmanager
 def interrupts() -> Iterator[None]:
-    """Inside, these signals raise KeyboardInterrupt on the main thread, and it arrives.
+    """While it is active, these signals raise KeyboardInterrupt on the main thread, and it arrives. Call it
+    on the main thread.
 
-    Python drops an exception that a signal handler raises inside a destructor and tells
-    sys.unraisablehook: from there a timer raises it once more, a moment later. Call it on the main thread.
+    Python drops an exception that a signal handler raises inside a destructor and calls sys.unraisablehook:
+    from there a timer raises it again a moment later.
     """
     tell = sys.unraisablehook
 
@@ -33,7 +34,7 @@ def interrupts() -> Iterator[None]:
         else:
             tell(news)
 
-    # what this process was told to ignore stays ignored: nohup, and a shell's background jobs
+    # ignored signals stay ignored: nohup, and background jobs of a shell
     heard = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     handlers = {number: signal.signal(number, _interrupt) for number in (*heard, signal.SIGALRM)}
     sys.unraisablehook = dropped

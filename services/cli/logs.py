@@ -1,5 +1,4 @@
-"""`headrace log …`: what is in the files of a log, ours or Apache Kafka's, and in the log dirs of the
-nodes."""
+"""`headrace log …`: dumps of log files, headrace's or Apache Kafka's, and the log dirs of nodes."""
 
 from __future__ import annotations
 
@@ -38,20 +37,24 @@ class DamageError(HeadraceError):
 
 @click.group()
 def log() -> None:
-    """Look into the files of a log, and at the log dirs of nodes."""
+    """Dump the files of a log, and describe the log dirs of nodes."""
 
 
 @log.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True), metavar="PATH…")
-@click.option("--records/--batches", "has_records", default=True, help="Records, or headers of batches only.")
-@click.option("--verify", is_flag=True, help="Check indexes, epochs, snapshots and checkpoints by the logs.")
-@click.option("--faults", "is_quiet", is_flag=True, help="Tell nothing but faults; checks as --verify.")
+@click.option(
+    "--records/--batches", "has_records", default=True, help="Print records, or batch headers only."
+)
+@click.option(
+    "--verify", is_flag=True, help="Check indexes, epochs, snapshots and checkpoints against the logs."
+)
+@click.option("--faults", "is_quiet", is_flag=True, help="Print faults only; implies --verify.")
 @reading_command(form_option)
 def dump(
     settings: Settings, *, paths: tuple[str, ...], has_records: bool, verify: bool, is_quiet: bool
 ) -> None:
-    """Print segments, indexes, snapshots and checkpoints: of files, of the folders of partitions, or of whole
-    log dirs, of nodes that are stopped. Exit code 1 when something is damaged."""
+    """Print segments, indexes, snapshots and checkpoints: single files, folders of partitions, or whole log
+    dirs of stopped nodes. Exit code 1 if a file is damaged."""
     from ...runtime.files.files_io import OsFiles
     from ...storage_node.log.dump_folders import dump_path
 
@@ -79,7 +82,9 @@ def dump(
 
 
 @log.command()
-@click.option("--node", "nodes", type=click.IntRange(min=0), multiple=True, help="Only this one; repeatable.")
+@click.option(
+    "--node", "nodes", type=click.IntRange(min=0), multiple=True, help="Only this node; repeatable."
+)
 @click.option(
     "-t",
     "--topic",
@@ -87,12 +92,11 @@ def dump(
     metavar="NAME",
     multiple=True,
     shell_complete=topic_names,
-    help="Its replicas, one by one; repeatable.",
+    help="List the replicas of this topic; repeatable.",
 )
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def dirs(settings: Settings, *, nodes: tuple[int, ...], topics: tuple[str, ...]) -> None:
-    """List the log dirs of the nodes: state, size of the logs, room on the disk; with --topic the
-    replicas."""
+    """List the log dirs of the nodes: state, size of the logs, free space; with --topic the replicas."""
     with open_admin(settings, settings.client_config()) as admin:
         results = admin.describe_log_dirs(nodes or None)
     found = [(node, each) for node in sorted(results) if node not in results.errors for each in results[node]]
@@ -100,7 +104,7 @@ def dirs(settings: Settings, *, nodes: tuple[int, ...], topics: tuple[str, ...])
         rows = [row for node, each in found for row in _replica_rows(node, each, topics, settings.form)]
         missing = sorted(set(topics) - {row["topic"] for row in rows})
         if missing and not results.errors:
-            raise NotFoundError(f"there is no replica of topic {missing[0]!r} on {_where(nodes)}")
+            raise NotFoundError(f"topic {missing[0]!r} has no replica on {_where(nodes)}")
         columns = _REPLICA_COLUMNS
     else:
         rows = [_dir_row(node, each, settings.form) for node, each in found]
@@ -154,7 +158,7 @@ def _size(size_bytes: int, form: OutputFormat) -> int | str:
 
 
 def _print(entries: Iterator[tuple[str, Any]], form: OutputFormat, *, shows_file: bool) -> None:
-    """Entries as they come; a file can be larger than the memory."""
+    """Print entries one by one; a file may be larger than the memory."""
     last = None
     for number, (file, entry) in enumerate(entries):
         if form == "text":

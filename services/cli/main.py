@@ -1,8 +1,8 @@
 """The `headrace` command: `headrace [-b HOST:PORT] [-X key=value] [-o text|json|jsonl] COMMAND …`.
 
-Results go to standard output, everything for people to standard error. Exit codes: 0 done, 1 error,
-2 wrong usage, 3 not found, 4 partly done, 130 interrupted. Ray is imported only by the commands that
-start, stop or look at a cluster on it.
+Results go to standard output, messages to standard error. Exit codes: 0 success, 1 error, 2 usage error, 3
+not found, 4 partial failure, 130 interrupted. Ray is imported only by commands that start, stop or inspect a
+cluster on it.
 """
 
 from __future__ import annotations
@@ -87,38 +87,38 @@ _NOT_FOUND = (
     FileNotFoundError,
 )
 
-# Options of Kafka's own tools, which its users try first, and what they are here.
+# Options of Kafka's tools, and their equivalents here.
 _KAFKAS_OPTIONS = {
     "--bootstrap-server": "-b HOST:PORT, or --cluster NAME for a cluster of this machine",
     "--broker-list": "-b HOST:PORT, or --cluster NAME for a cluster of this machine",
     "--command-config": "-X KEY=VALUE, or variables such as HEADRACE_REQUEST_TIMEOUT_MS",
     "--property": "-X KEY=VALUE; `headrace produce --help` and `consume --help` have the options of records",
     "--config": "-X KEY=VALUE with `topic create`; `headrace config alter --topic NAME --set KEY=VALUE`",
-    "--topic": "topics are named without an option: `headrace topic describe NAME`",
-    "--group": "groups are named without an option: `headrace group describe NAME`; `consume` has no group",
-    "--from-beginning": "`consume` begins there; -o end begins at the end",
+    "--topic": "topics are arguments: `headrace topic describe NAME`",
+    "--group": "groups are arguments: `headrace group describe NAME`; `consume` has no group",
+    "--from-beginning": "`consume` starts at the beginning; -o end starts at the end",
     "--max-messages": "-c COUNT",
     "--add-config": "`headrace config alter --topic NAME --set KEY=VALUE`",
     "--entity-type": "`headrace config describe --topic NAME`, --group NAME, --node ID or --cluster-wide",
 }
 
-_CONNECTION_HINT = "is the cluster up? `headrace status` shows it; -b names another address"
+_CONNECTION_HINT = "is the cluster up? `headrace status` shows its state; -b selects another address"
 _HINTS: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
     (
         (UnknownTopicOrPartitionError,),
-        "`headrace topic list` shows what exists; `headrace topic create NAME` makes one",
+        "`headrace topic list` lists all topics; `headrace topic create NAME` creates one",
     ),
-    ((TopicAlreadyExistsError,), "`headrace topic describe NAME` shows it"),
+    ((TopicAlreadyExistsError,), "`headrace topic describe NAME` shows the existing topic"),
     (
         (InvalidReplicationFactorError, BrokerIdNotRegisteredError),
-        "`headrace node list` shows the nodes; `headrace up --nodes N` adds some",
+        "`headrace node list` lists the nodes; `headrace up --nodes N` adds nodes",
     ),
     ((VoterNotFoundError,), "`headrace quorum status` shows the controllers"),
     ((LogDirNotFoundError,), "`headrace log dirs` shows the log dirs of the nodes"),
-    ((GroupIdNotFoundError,), "`headrace group list` shows what exists"),
-    ((NonEmptyGroupError, UnknownMemberIdError), "`headrace group members NAME` shows who is in it"),
-    ((TransactionalIdNotFoundError,), "`headrace txn list` shows what exists"),
-    ((UnknownClusterError,), "`headrace up` starts one; -b HOST:PORT reaches one that runs elsewhere"),
+    ((GroupIdNotFoundError,), "`headrace group list` lists all groups"),
+    ((NonEmptyGroupError, UnknownMemberIdError), "`headrace group members NAME` lists its members"),
+    ((TransactionalIdNotFoundError,), "`headrace txn list` lists all transactional ids"),
+    ((UnknownClusterError,), "`headrace up` starts a cluster; -b HOST:PORT connects to a remote one"),
     ((TimeoutError, ConnectionError), _CONNECTION_HINT),
 )
 
@@ -140,7 +140,7 @@ def cli(context: click.Context, /, **given: Any) -> None:
 @cli.command()
 @reading_command(form_option)
 def version(settings: Settings) -> None:
-    """Print the versions of headrace and of what it runs on."""
+    """Print the versions of headrace, Python and the libraries that it uses."""
     import platform
     from importlib.metadata import version as version_of
 
@@ -174,12 +174,12 @@ for _command in (
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; its exit code. Every error that is one ends as a line on standard error."""
+    """Run one command line and return its exit code. Every error becomes a line on standard error."""
     settings = Settings(is_debug="--debug" in arguments)
     try:
         return _invoke(arguments, settings)
     except BrokenPipeError:
-        # the reader went away (`| head`): the interpreter's own flush at exit must not fail again
+        # the reader of the pipe has ended (`| head`): the interpreter's flush at exit must not fail again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
     except click.ClickException as error:
@@ -202,7 +202,7 @@ def _invoke(arguments: Sequence[str], settings: Settings) -> int:
     try:
         with cli.make_context("headrace", list(arguments), obj=settings) as context:
             cli.invoke(context)
-    except click.exceptions.Exit as request:  # --help, and commands that end with a code of their own
+    except click.exceptions.Exit as request:  # --help, and commands that exit with a code of their own
         return request.exit_code
     finally:
         sys.stdout.flush()
@@ -210,13 +210,13 @@ def _invoke(arguments: Sequence[str], settings: Settings) -> int:
 
 
 def main() -> None:
-    """The console script; with COMPLETE_VARIABLE set, what a shell's completion script runs."""
+    """The console script; with COMPLETE_VARIABLE set, it runs shell completion."""
     instruction = os.environ.get(completion.COMPLETE_VARIABLE)
     sys.exit(completion.complete(cli, instruction) if instruction else run(sys.argv[1:]))
 
 
 def exit_code_of(error: Exception) -> int:
-    """The exit code that stands for an error."""
+    """The exit code for an error."""
     if isinstance(error, _NOT_FOUND):
         return EXIT_NOT_FOUND
     if isinstance(error, PartialFailureError):
@@ -225,7 +225,7 @@ def exit_code_of(error: Exception) -> int:
 
 
 def message_of(error: Exception) -> str:
-    """One line for people: what happened, with Kafka's name for it where it has one."""
+    """One line: the message, and the name of the Kafka error."""
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.filename}: {error.strerror}"
@@ -233,7 +233,7 @@ def message_of(error: Exception) -> str:
 
 
 def hint_of(error: Exception) -> str | None:
-    """What to do next, where that is known."""
+    """Advice for the user, where there is any."""
     for kinds, hint in _HINTS:
         if isinstance(error, kinds):
             return hint

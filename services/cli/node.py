@@ -1,4 +1,4 @@
-"""`headrace node …`: look at storage nodes, drain them, forget them."""
+"""`headrace node …`: list, drain and unregister storage nodes."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ DRAIN_POLL_S = 0.5
 
 @click.group()
 def node() -> None:
-    """Look at storage nodes, drain them, forget them."""
+    """List, drain and unregister storage nodes."""
 
 
 @node.command("list")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def list_nodes(settings: Settings) -> None:
-    """List all registered nodes: where they listen, how they are, what they lead and hold."""
+    """List all registered nodes: endpoints, states, leaderships and replicas."""
     from ..network_status import network_status
 
     with open_admin(settings, settings.client_config()) as admin:
@@ -46,7 +46,7 @@ def list_nodes(settings: Settings) -> None:
 
 @node.command()
 @click.argument("node_id", type=click.IntRange(min=0), metavar="ID")
-@click.option("--wait", "is_waiting", is_flag=True, help="Until the node leads nothing.")
+@click.option("--wait", "is_waiting", is_flag=True, help="Wait until the node leads no partition.")
 @click.option(
     "--timeout",
     "timeout_s",
@@ -55,17 +55,17 @@ def list_nodes(settings: Settings) -> None:
     show_default=True,
     help="Seconds for --wait.",
 )
-@click.option("--cancel", "is_cancelled", is_flag=True, help="Let a drained node lead again.")
+@click.option("--cancel", "is_cancelled", is_flag=True, help="End the drain: the node may lead again.")
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def drain(
     settings: Settings, *, node_id: int, is_waiting: bool, timeout_s: float, is_cancelled: bool
 ) -> None:
-    """Have node ID hand over all that it leads, while it goes on running: before work on its machine.
+    """Move all leaderships off node ID, which keeps running: before maintenance of its machine.
 
-    What nobody else may lead stays; exit code 1 with --wait if that is so for too long.
+    Partitions without another eligible leader stay; with --wait, exit code 1 if some remain at the timeout.
     """
     if is_waiting and is_cancelled:
-        raise click.UsageError("--cancel has nothing to --wait for")
+        raise click.UsageError("--cancel excludes --wait")
     with open_admin(settings, settings.client_config()) as admin:
         found = admin.drain_node(node_id, drained=not is_cancelled)
         left = found.leaders_left
@@ -77,7 +77,7 @@ def drain(
         print_object({"node_id": node_id, "state": "active"}, settings.form)
         return
     if left:
-        note(f"node {node_id} leads {left} partitions that nobody else may lead now")
+        note(f"node {node_id} still leads {left} partitions: no other in-sync replica is available")
     state = "draining" if left else "drained"
     facts = {"node_id": node_id, "state": state, "leaders_left": left, "below_min_isr": found.below_min_isr}
     print_object(facts, settings.form)
@@ -88,31 +88,33 @@ def drain(
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 @changing_command(bootstrap_option, cluster_option, config_option)
 def unregister(settings: Settings, *, node_id: int, is_sure: bool) -> None:
-    """Forget node ID, which is gone for good and holds no replicas."""
+    """Unregister node ID, which is permanently gone and has no replicas."""
     if not is_sure:
-        click.confirm(f"Forget node {node_id}?", abort=True, err=True)
+        click.confirm(f"Unregister node {node_id}?", abort=True, err=True)
     with open_admin(settings, settings.client_config()) as admin:
         admin.unregister_broker(node_id)
-    note(f"node {node_id} is not registered any more")
+    note(f"unregistered node {node_id}")
 
 
 def _warn_of_acks(found: DrainedNode) -> None:
     names = found.topics_below_min_isr
     note(
-        f"warning: {found.below_min_isr} partitions are below min.insync.replicas now, so producers with "
-        f"acks=all fail there until replicas are back: {', '.join(names)}. "
-        f"`headrace node drain {found.node_id} --cancel` takes the drain back"
+        f"warning: {found.below_min_isr} partitions are below min.insync.replicas, so producers with "
+        f"acks=all fail there until their replicas rejoin the ISR: {', '.join(names)}. "
+        f"`headrace node drain {found.node_id} --cancel` ends the drain"
     )
 
 
 def _drained(admin: Admin, node_id: int, left: int, timeout_s: float) -> int:
-    """0, once the node leads nothing. Errors: ApiTimeoutError."""
+    """Returns 0 once the node leads no partition. Errors: ApiTimeoutError."""
 
     def leads_nothing() -> bool:
         nonlocal left
-        left = admin.drain_node(node_id).leaders_left  # again: what could not be moved before is tried again
+        left = admin.drain_node(node_id).leaders_left  # repeated: another replica may be in sync by now
         return not left
 
     if not until(leads_nothing, timeout_s, DRAIN_POLL_S):
-        raise ApiTimeoutError(f"node {node_id} still leads {left} partitions: nobody else may lead them")
+        raise ApiTimeoutError(
+            f"node {node_id} still leads {left} partitions: no other in-sync replica is available"
+        )
     return left

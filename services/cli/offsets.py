@@ -1,4 +1,4 @@
-"""Where `headrace consume` starts and stops: kcat's offset notation."""
+"""The offset notation of kcat, for the start and stop of `headrace consume`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ MAX_OFFSET = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpec:
-    """One end of a read. `number` is an offset, a count of records, or milliseconds, as `kind` says."""
+    """One bound of a read. `number` is an offset, a number of records, or milliseconds, depending on
+    `kind`."""
 
     kind: Kind
     number: int = 0
@@ -23,20 +24,18 @@ class OffsetSpec:
 
 @dataclass(frozen=True, slots=True)
 class ReadRange:
-    """Where to start, and the time at which to stop (exclusive), if there is one."""
+    """The start, and the time at which to stop (exclusive), if given."""
 
     start: OffsetSpec
     until_ms: int | None = None
 
 
 def parse_offset(text: str) -> OffsetSpec:
-    """One offset in kcat's notation. Errors: ValueError that names the notation."""
+    """One offset in kcat's notation. Errors: ValueError with the notation."""
     if text in _NAMES:
         return OffsetSpec(_NAMES[text])
     if text == "stored":
-        raise ValueError(
-            "'stored' needs a consumer group, which `consume` does not have; use beginning, end or N"
-        )
+        raise ValueError("'stored' needs a consumer group, and `consume` has none: use beginning, end or N")
     if match := re.fullmatch(r"([se])@([0-9]{1,19})", text):
         kind: Kind = "from_time" if match[1] == "s" else "until_time"
         return OffsetSpec(kind, _bounded(match[2], text))
@@ -48,9 +47,9 @@ def parse_offset(text: str) -> OffsetSpec:
 
 
 def read_range(texts: tuple[str, ...], default: str = "beginning") -> ReadRange:
-    """The range that one or two `-o` values ask for: a start, an end time, or both.
+    """The range of one or two `-o` values: a start, an end time, or both.
 
-    Errors: ValueError when two of them say the same thing.
+    Errors: ValueError for two starts or two end times.
     """
     start: OffsetSpec | None = None
     until_ms: int | None = None
@@ -67,7 +66,7 @@ def read_range(texts: tuple[str, ...], default: str = "beginning") -> ReadRange:
 
 
 def start_offset(spec: OffsetSpec, beginning: int, end: int, by_time: int | None) -> int:
-    """The offset to start at, inside [beginning, end]; `by_time` is what the time looked up, or None."""
+    """The start offset, within [beginning, end]; `by_time`: the offset found for the time, or None."""
     if spec.kind == "beginning":
         return beginning
     if spec.kind == "end":

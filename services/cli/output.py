@@ -1,4 +1,4 @@
-"""What the commands print: results on standard output, lines for people on standard error."""
+"""Output of commands: results on standard output, messages on standard error."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def print_object(facts: Mapping[str, Any], form: OutputFormat) -> None:
 
 
 def plain_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
-    """Aligned columns under upper-case names, two spaces apart; numbers to the right."""
+    """Aligned columns under upper-case names, two spaces apart; numbers right-aligned."""
     body = [[row.get(column) for column in columns] for row in rows]
     head = [column.upper().replace("_", "-") for column in columns]
     texts = [head, *([_cell(value) for value in line] for line in body)]
@@ -57,16 +57,16 @@ def plain_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> li
 
 
 def size_text(size_bytes: float) -> str:
-    """12.3 MiB: bytes for people."""
+    """Bytes with a binary unit, such as 12.3 MiB."""
     for unit in _UNITS:
         if abs(size_bytes) < 1024 or unit == _UNITS[-1]:
             return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
         size_bytes /= 1024
-    raise AssertionError("the last unit takes everything")
+    raise AssertionError("the last unit has no limit")
 
 
 def shown_bytes(data: bytes | None, limit: int = 60) -> str:
-    """Bytes as one line of text: UTF-8 where it is printable, escapes elsewhere, cut at `limit`."""
+    """Bytes as one line of text: printable UTF-8 as it is, escapes otherwise, cut at `limit`."""
     if data is None:
         return "(null)"
     text = data[: 4 * limit].decode("utf-8", "backslashreplace")
@@ -80,7 +80,7 @@ def write_line(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """One line on standard error, for people; never part of the result."""
+    """One message on standard error; never part of the result."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 

@@ -1,4 +1,4 @@
-"""`headrace partition …`: elect leaders, move partitions to other nodes."""
+"""`headrace partition …`: leader elections, reassignments and moves between log dirs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def partition() -> None:
 
 @partition.command()
 @click.option("--preferred", "kind", flag_value="PREFERRED", help="The first assigned replica, if in sync.")
-@click.option("--unclean", "kind", flag_value="UNCLEAN", help="Anybody for partitions without a leader.")
+@click.option(
+    "--unclean", "kind", flag_value="UNCLEAN", help="Any live replica, for partitions without a leader."
+)
 @click.option("-t", "--topic", metavar="NAME", shell_complete=topic_names, help="Partitions of this topic.")
 @click.option(
     "-p",
@@ -39,7 +41,7 @@ def partition() -> None:
     "numbers",
     type=click.IntRange(min=0),
     multiple=True,
-    help="Only this one; repeatable [default: all of the topic].",
+    help="Only this partition; repeatable [default: all of the topic].",
 )
 @click.option("--all", "is_all", is_flag=True, help="All partitions of all topics.")
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask before --unclean.")
@@ -53,7 +55,7 @@ def elect(
     is_all: bool,
     is_sure: bool,
 ) -> None:
-    """Elect leaders now. --unclean may lose records."""
+    """Elect leaders. --unclean may lose records."""
     from ...clients.admin.admin_types import ElectionType
 
     if kind is None:
@@ -61,7 +63,9 @@ def elect(
     if (topic is None) != is_all or (numbers and topic is None):
         raise click.UsageError("give --topic (and --partition), or --all")
     if kind == "UNCLEAN" and not is_sure:
-        click.confirm("Elect leaders that may miss records, which are lost then?", abort=True, err=True)
+        click.confirm(
+            "Elect out-of-sync leaders? Records that they do not have are lost.", abort=True, err=True
+        )
     with open_admin(settings, settings.client_config()) as admin:
         places = None if topic is None else places_of(admin, topic, numbers)
         results = admin.elect_leaders(ElectionType[kind], places)
@@ -85,10 +89,12 @@ def elect(
 
 @partition.command()
 @click.option("--generate", "step", flag_value="generate", help="Print a plan for --topic over --nodes.")
-@click.option("--execute", "executed", metavar="PLAN", help="Begin to move as in PLAN.")
-@click.option("--verify", "verified", metavar="PLAN", help="Tell whether PLAN is done; then end throttles.")
-@click.option("--cancel", "cancelled", metavar="PLAN", help="Cancel what is under way of PLAN.")
-@click.option("--list", "step", flag_value="list", help="List what is under way.")
+@click.option("--execute", "executed", metavar="PLAN", help="Start the moves of PLAN.")
+@click.option(
+    "--verify", "verified", metavar="PLAN", help="Check whether PLAN is complete; then remove throttles."
+)
+@click.option("--cancel", "cancelled", metavar="PLAN", help="Cancel the moves of PLAN in progress.")
+@click.option("--list", "step", flag_value="list", help="List moves in progress.")
 @click.option(
     "-t",
     "--topic",
@@ -96,11 +102,16 @@ def elect(
     metavar="NAME",
     multiple=True,
     shell_complete=topic_names,
-    help="To move; repeatable.",
+    help="Topic to move; repeatable.",
 )
-@click.option("--nodes", metavar="ID,…", help="Where to move them [default: all nodes that are active].")
-@click.option("-r", "--replication-factor", "factor", type=click.IntRange(min=1), help="[default: as it is]")
-@click.option("--throttle", type=click.IntRange(min=1), metavar="BYTES", help="Bytes/s of each node.")
+@click.option("--nodes", metavar="ID,…", help="Target nodes [default: all active nodes].")
+@click.option("-r", "--replication-factor", "factor", type=click.IntRange(min=1), help="[default: unchanged]")
+@click.option(
+    "--throttle",
+    type=click.IntRange(min=1),
+    metavar="BYTES",
+    help="Replication bytes/s of each node for the moves.",
+)
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def reassign(
     settings: Settings,
@@ -114,10 +125,10 @@ def reassign(
     factor: int | None,
     throttle: int | None,
 ) -> None:
-    """Move partitions to other nodes, as a PLAN says: the name of a file, or the JSON itself.
+    """Move partitions to other nodes by a PLAN: a file name, or the JSON itself.
 
-    `--generate -t NAME > plan.json`, then `--execute plan.json`, which prints the plan that goes back, and
-    `--verify plan.json` until it is done (exit code 1 until then).
+    `--generate -t NAME > plan.json`, then `--execute plan.json`, which prints the plan that reverts it, and
+    `--verify plan.json` until it is complete (exit code 1 until then).
     """
     steps = [name for name in (step, executed, verified, cancelled) if name is not None]
     if len(steps) != 1:
@@ -144,7 +155,7 @@ def reassign(
 
 @partition.command("move-dir")
 @click.argument("log_dir", metavar="DIR")
-@click.option("--node", "node_id", type=click.IntRange(min=0), required=True, help="The node that has DIR.")
+@click.option("--node", "node_id", type=click.IntRange(min=0), required=True, help="The node of DIR.")
 @click.option(
     "-t",
     "--topic",
@@ -159,13 +170,13 @@ def reassign(
     "numbers",
     type=click.IntRange(min=0),
     multiple=True,
-    help="Only this one; repeatable [default: all of the topic that the node holds].",
+    help="Only this partition; repeatable [default: all replicas of the topic on the node].",
 )
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def move_dir(settings: Settings, *, log_dir: str, node_id: int, topic: str, numbers: tuple[int, ...]) -> None:
-    """Move replicas to log dir DIR of their node; `headrace log dirs --topic` shows how far the copies are.
+    """Move replicas to log dir DIR of their node; `headrace log dirs --topic` shows the progress.
 
-    Naming the dir where a replica lies ends its move.
+    Naming the current dir of a replica cancels its move.
     """
     from ...clients.admin.admin_types import TopicPartitionReplica
 
@@ -214,7 +225,7 @@ def _execute(admin: Admin, plan: Plan, throttle: int | None) -> None:
     assigned = _assigned(admin, _topics(plan))
     missing = [place for place in plan if place not in assigned]
     if missing:
-        raise ConfigError(f"there is no partition {_name(missing[0])}")
+        raise ConfigError(f"partition {_name(missing[0])} does not exist")
     current = {place: assigned[place].target for place in plan}
     if throttle is not None:
         set_throttle(admin, plan, current, throttle)
@@ -222,7 +233,7 @@ def _execute(admin: Admin, plan: Plan, throttle: int | None) -> None:
     begun = {place: current[place] for place in results if place not in results.errors}
     if begun:
         write_line(text_of_plan(begun))
-        note(f"{len(begun)} partitions move; the plan above moves them back")
+        note(f"{len(begun)} partitions are moving; the plan above reverts the move")
     raise_first(_named(results.errors), len(results), "partitions")
 
 
@@ -266,7 +277,7 @@ def _cancel(admin: Admin, plan: Plan) -> None:
 
 
 def _assigned(admin: Admin, topics: Sequence[str]) -> dict[TopicPartition, PartitionReassignment]:
-    """What holds the partitions of the topics. Errors: UnknownTopicOrPartitionError."""
+    """Current assignments of the topics' partitions. Errors: UnknownTopicOrPartitionError."""
     from ...clients.admin.admin_types import PartitionReassignment
     from ...protocol.model import TopicPartition
 
@@ -288,7 +299,7 @@ def _read_plan(text: str) -> Plan:
         return plan_of(text)
     path = Path(text)
     if path.stat().st_size > MAX_PLAN_BYTES:
-        raise ConfigError(f"{text} is too large for a plan")
+        raise ConfigError(f"{text} is larger than {MAX_PLAN_BYTES} bytes")
     return plan_of(path.read_text())
 
 
@@ -298,7 +309,7 @@ def _node_ids(text: str | None) -> list[int]:
     try:
         return sorted({int(part) for part in text.split(",")})
     except ValueError:
-        raise click.UsageError(f"--nodes takes ids with commas between, not {text!r}") from None
+        raise click.UsageError(f"--nodes must be node ids separated by commas, not {text!r}") from None
 
 
 def _topics(plan: Plan) -> list[str]:

@@ -1,4 +1,4 @@
-"""`headrace produce`: lines of standard input or of files become records, as with `kcat -P`."""
+"""`headrace produce`: sends lines of standard input or of files as records, like `kcat -P`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def header_pairs(
     context: click.Context, option: click.Parameter, values: tuple[str, ...]
 ) -> list[tuple[str, str]]:
-    """name=value texts in order; a name may come twice. Errors: click.BadParameter."""
+    """name=value texts in order; names may repeat. Errors: click.BadParameter."""
     pairs = []
     for text in values:
         name, separator, value = text.partition("=")
@@ -50,9 +50,11 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 @click.command()
 @click.argument("topic", shell_complete=topic_names)
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("-K", "--key-delimiter", metavar="TEXT", help="Splits a line into key and value.")
+@click.option("-K", "--key-delimiter", metavar="TEXT", help="Separator of key and value in a line.")
 @click.option("-k", "--key", metavar="TEXT", help="One key for all records.")
-@click.option("-D", "--delimiter", metavar="TEXT", default="\\n", show_default=True, help="Ends a record.")
+@click.option(
+    "-D", "--delimiter", metavar="TEXT", default="\\n", show_default=True, help="Separator of records."
+)
 @click.option("-p", "--partition", type=click.IntRange(min=0), help="One partition for all records.")
 @click.option(
     "-H",
@@ -64,14 +66,14 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
     help="A header of all records; repeatable.",
 )
 @click.option("-z", "--compression", type=click.Choice(CODECS), help="Compression of the batches.")
-@click.option("-Z", "--null-when-empty", is_flag=True, help="An empty key or value becomes null.")
+@click.option("-Z", "--null-when-empty", is_flag=True, help="Send an empty key or value as null.")
 @click.option("-c", "--count", type=click.IntRange(min=0), help="Stop after this many records.")
 @changing_command(bootstrap_option, cluster_option, config_option, form_option)
 def produce(settings: Settings, *, topic: str, files: tuple[str, ...], **options: Any) -> None:
     """Send lines of FILES, or of standard input, as records of TOPIC."""
     delimiter = unescaped(options["delimiter"])
     if not delimiter:
-        raise click.BadParameter("a delimiter has at least one character", param_hint="-D")
+        raise click.BadParameter("the delimiter must not be empty", param_hint="-D")
     shape = LineShape(
         delimiter,
         None if options["key_delimiter"] is None else unescaped(options["key_delimiter"]),
@@ -95,7 +97,7 @@ def produce(settings: Settings, *, topic: str, files: tuple[str, ...], **options
 
 @dataclass
 class _Tally:
-    """How the sends ended; counted on the client's own thread, read after the flush."""
+    """Outcomes of the sends; counted by the client's IO thread, read after the flush."""
 
     sent: int = 0
     failed: int = 0
@@ -125,19 +127,19 @@ def _send(
     from ...clients.config import AdminConfig, ConnectionConfig, ProducerConfig, given
     from ...clients.sync.cluster_io import connect
 
-    given(config, {}, (ProducerConfig, AdminConfig, ConnectionConfig))  # no consumer's keys
+    given(config, {}, (ProducerConfig, AdminConfig, ConnectionConfig))  # no keys of consumers
     tally = _Tally()
     size_bytes = None if not files or "-" in files else sum(Path(file).stat().st_size for file in files)
     with connect(bootstrap, config=config) as cluster, progress_bar("sending", size_bytes) as advance:
-        # checked here because a producer would wait for a topic or partition that may yet be made
+        # checked here: a producer would wait for a topic or partition that may still be created
         there = len(cluster.admin().describe_topics(topic)[topic].partitions)
         if partition is not None and partition >= there:
-            raise NotFoundError(f"topic {topic!r} has no partition {partition}: it has {there}")
+            raise NotFoundError(f"topic {topic!r} has no partition {partition}: it has {there} partitions")
         producer = cluster.producer()
         for key, value in split_records(_chunks(files, advance), shape):
             try:
                 future = producer.send(topic, value, key=key, partition=partition, headers=headers)
-            except MessageTooLargeError as error:  # the others can still go
+            except MessageTooLargeError as error:  # the other records can still be sent
                 tally.fail(error)
             else:
                 future.add_done_callback(tally.settle)
@@ -146,7 +148,7 @@ def _send(
 
 
 def _chunks(files: tuple[str, ...], advance: Any) -> Iterator[bytes | None]:
-    """The bytes of all inputs as they come; None after each file, where a record ends in any case."""
+    """The bytes of all inputs; None after each file, which ends a record."""
     for file in files or ("-",):
         with _opened(file) as stream:
             while chunk := stream.read1(65_536):  # type: ignore[attr-defined]

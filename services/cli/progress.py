@@ -1,4 +1,4 @@
-"""A progress bar on standard error for long work, and nothing at all when that is not a terminal."""
+"""A progress bar on standard error; disabled if that is not a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def progress_bar(title: str, total_bytes: int | None) -> Iterator[Callable[[int], None]]:
-    """A function that takes the number of further bytes done; `total_bytes` None when it is unknown."""
+    """A function that takes the number of further bytes done; `total_bytes` None if unknown."""
     if not sys.stderr.isatty():
         yield lambda _size_bytes: None
         return

@@ -1,4 +1,4 @@
-"""`headrace quickstart`: a real file through a three-node cluster on Ray and back, checked."""
+"""`headrace quickstart`: sends a file through a three-node cluster on Ray, reads it back and compares."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class CheckFailedError(HeadraceError):
-    """What came out is not what went in."""
+    """The lines that were read differ from those that were sent."""
 
 
 @click.command()
@@ -28,7 +28,7 @@ class CheckFailedError(HeadraceError):
     "--input",
     "path",
     metavar="PATH",
-    help="A file, or a folder of text files; lines over 512 KiB come in pieces [default: logs under"
+    help="A file, or a folder of text files; lines over 512 KiB are split [default: logs under"
     " /var/log, else process metrics].",
 )
 @click.option(
@@ -36,26 +36,26 @@ class CheckFailedError(HeadraceError):
     "--key-field",
     "field_index",
     type=click.IntRange(min=1),
-    help="Which field of a line is the key, from 1 [default: one that repeats, such as a client].",
+    help="Field of a line to use as key, from 1 [default: a repeating one, such as a client address].",
 )
 @click.option(
     "--ray-address",
     metavar="ADDRESS",
-    help="The Ray to run on, as for `up` [default: RAY_ADDRESS, or one of our own].",
+    help="The Ray to run on, as for `up` [default: RAY_ADDRESS, or a new one].",
 )
 @click.option("--keep", is_flag=True, help="Keep the data files.")
 @changing_command(form_option)
 def quickstart(
     settings: Settings, *, path: str | None, field_index: int | None, ray_address: str | None, keep: bool
 ) -> None:
-    """Send a file's lines through three storage nodes on Ray and back, and check every one."""
+    """Send the lines of a file through three storage nodes on Ray, read them back, and check every one."""
     files = input_files(path) if path else text_files(Path(LOG_FOLDER))
     size_bytes = total_bytes(files)
     if files:
         names = str(files[0].path) if len(files) == 1 else f"{len(files)} files"
         note(f"input: {names}, {size_text(size_bytes)}")
     else:
-        note(f"input: no readable logs under {LOG_FOLDER}, so ten seconds of this machine's process metrics")
+        note(f"input: no readable logs under {LOG_FOLDER}: using ten seconds of process metrics instead")
     from .. import quickstart as flow
 
     with interrupts(), progress_bar("sending", size_bytes or None) as advance:
@@ -88,7 +88,7 @@ def _print(outcome: Outcome, settings: Settings, kept: str) -> None:
     write_line("Most frequent keys, counted from the log")
     print_rows(keys, ("key", "lines"), "text")
     write_line("")
-    write_line(f"Where the bytes lie ({kept})")
+    write_line(f"Location of the data ({kept})")
     print_rows(
         [{**place, "size": size_text(float(str(place["size_bytes"])))} for place in places],
         ("partition", "node", "records", "size", "directory"),

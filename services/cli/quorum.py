@@ -1,4 +1,4 @@
-"""`headrace quorum`: the controllers that decide for a cluster, as their leader sees them."""
+"""`headrace quorum`: the controllers of a cluster, as their leader sees them."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ _directory_option = click.option(
     "--directory",
     metavar="HEX",
     callback=_directory_id,
-    help="Id of its metadata directory [default: the one that the leader sees].",
+    help="Id of its metadata directory [default: as known to the leader].",
 )
 
 
 @click.group()
 def quorum() -> None:
-    """Look at the controllers of a cluster, change who of them decides."""
+    """Describe the quorum of controllers, add and remove voters."""
 
 
 @quorum.command()
 @reading_command(bootstrap_option, config_option, form_option, cluster_option)
 def status(settings: Settings) -> None:
-    """Show who leads, in which epoch, what is decided, and how far every controller is."""
+    """Show the leader, the epoch, the high watermark and the lag of every controller."""
     with open_admin(settings, settings.client_config()) as admin:
         facts = described(admin.describe_metadata_quorum())
     if settings.form != "text":
@@ -82,14 +82,14 @@ def status(settings: Settings) -> None:
 @_directory_option
 @changing_command(bootstrap_option, config_option, cluster_option)
 def add_voter(settings: Settings, *, controller_id: int, address: Address, directory: bytes | None) -> None:
-    """Let controller ID, which listens at HOST:PORT and follows the others already, vote with them."""
+    """Add controller ID, an observer that listens at HOST:PORT, to the voters."""
     with open_admin(settings, settings.client_config()) as admin:
         found = admin.describe_metadata_quorum()
         if directory is None and _known_as(controller_id, found.voters):
-            raise DuplicateVoterError(f"controller {controller_id} votes already")
-        key = directory or _directory(controller_id, found.observers, "follows the others: start it first")
+            raise DuplicateVoterError(f"controller {controller_id} is a voter already")
+        key = directory or _directory(controller_id, found.observers, "an observer: start it first")
         admin.add_raft_voter(controller_id, key, address)
-    note(f"controller {controller_id} votes")
+    note(f"added controller {controller_id} to the voters")
 
 
 @quorum.command("remove-voter")
@@ -97,15 +97,15 @@ def add_voter(settings: Settings, *, controller_id: int, address: Address, direc
 @_directory_option
 @changing_command(bootstrap_option, config_option, cluster_option)
 def remove_voter(settings: Settings, *, controller_id: int, directory: bytes | None) -> None:
-    """Take the vote of controller ID away. Stop it before if it joins by itself."""
+    """Remove controller ID from the voters. Stop it first if it joins automatically."""
     with open_admin(settings, settings.client_config()) as admin:
         voters = admin.describe_metadata_quorum().voters
-        admin.remove_raft_voter(controller_id, directory or _directory(controller_id, voters, "votes"))
-    note(f"controller {controller_id} does not vote any more")
+        admin.remove_raft_voter(controller_id, directory or _directory(controller_id, voters, "a voter"))
+    note(f"removed controller {controller_id} from the voters")
 
 
 def described(found: QuorumDescription) -> dict[str, Any]:
-    """The quorum, JSON-able; offsets count records of the metadata log, times are in ms before now."""
+    """The quorum as JSON-able values; offsets of the metadata log, times in ms before now."""
     voters = [_row(each, found.leader_id, "follower") for each in found.voters]
     return {
         "leader_id": found.leader_id,
@@ -135,13 +135,16 @@ def _known_as(controller_id: int, replicas: Iterable[QuorumReplicaInfo]) -> list
 
 
 def _directory(controller_id: int, replicas: Iterable[QuorumReplicaInfo], what: str) -> bytes:
-    """Of the one that is meant. Errors: VoterNotFoundError; click.UsageError when there are several."""
+    """The directory id of the controller. Errors: VoterNotFoundError; click.UsageError if there are
+    several."""
     found = _known_as(controller_id, replicas)
     if not found:
-        raise VoterNotFoundError(f"no controller {controller_id} {what}")
-    if len(found) > 1:  # one was started over an empty disk lately, or two have the same id
+        raise VoterNotFoundError(f"controller {controller_id} is not {what}")
+    if len(found) > 1:  # it was restarted with an empty disk, or two controllers have the same id
         names = ", ".join(directory.hex() for directory in found)
-        raise click.UsageError(f"controller {controller_id} was seen with several disks: --directory {names}")
+        raise click.UsageError(
+            f"controller {controller_id} has several metadata directories: give --directory, one of {names}"
+        )
     return found[0]
 
 

@@ -1,4 +1,4 @@
-"""`headrace quota …`: how much users, client ids and addresses of Kafka's clients may have."""
+"""`headrace quota …`: client quotas of users, client ids and IP addresses."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _KINDS = ("user", "client_id", "ip")
 
 @click.group()
 def quota() -> None:
-    """Look at and change how much users, client ids and addresses of Kafka's clients may have."""
+    """Describe and alter client quotas of users, client ids and IP addresses."""
 
 
 def _entity_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for kind, what in (("ip", "address"), ("client", "client id"), ("user", "user")):
-        default = f"All {what}{'es' if kind == 'ip' else 's'} without quotas of their own."
+        default = f"The default of all {what}{'es' if kind == 'ip' else 's'} without quotas of their own."
         command = click.option(f"--{kind}-defaults", is_flag=True, help=default)(command)
         command = click.option(f"--{kind}", metavar="NAME", help=f"One {what}.")(command)
     return command
@@ -43,7 +43,7 @@ def _entity_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @_entity_options
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def describe(settings: Settings, **given: Any) -> None:
-    """Show quotas: of whom the options name, of all without any. A user's with its client ids."""
+    """Show quotas: those that match the options, or all. Those of a user include its client ids."""
     with open_admin(settings, settings.client_config()) as admin:
         found = admin.describe_client_quotas(_names(given))
     rows = [
@@ -54,7 +54,7 @@ def describe(settings: Settings, **given: Any) -> None:
     if rows or settings.form != "text":
         print_rows(rows, _COLUMNS, settings.form)
     else:
-        note("there are no such quotas")
+        note("no quotas match")
 
 
 @quota.command()
@@ -68,7 +68,7 @@ def describe(settings: Settings, **given: Any) -> None:
     help="producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate; for"
     " an address connection_creation_rate.",
 )
-@click.option("--delete", "deleted", multiple=True, metavar="QUOTA", help="No longer of its own.")
+@click.option("--delete", "deleted", multiple=True, metavar="QUOTA", help="Remove a quota; repeatable.")
 @click.option("--dry-run", is_flag=True, help="Only check.")
 @changing_command(bootstrap_option, cluster_option, config_option)
 def alter(
@@ -79,7 +79,7 @@ def alter(
     dry_run: bool,
     **given: Any,
 ) -> None:
-    """Change the quotas of a user, a client id, both together, or an address; they act at once."""
+    """Change the quotas of a user, a client id, a user with a client id, or an address, at once."""
     from ...clients.admin.quotas_io import quota_entity
 
     names = _names(given)
@@ -94,13 +94,13 @@ def alter(
 
 
 def _names(given: dict[str, Any]) -> dict[str, str | None]:
-    """Errors: click.UsageError for a name and the default of one kind."""
+    """Errors: click.UsageError for both a name and the default of one kind."""
     names: dict[str, str | None] = {}
     for kind in _KINDS:
         option = kind.removesuffix("_id")
         name, is_default = given[option], given[f"{option}_defaults"]
         if name is not None and is_default:
-            raise click.UsageError(f"--{option} and --{option}-defaults are two entities")
+            raise click.UsageError(f"--{option} and --{option}-defaults exclude each other")
         if name is not None or is_default:
             names[kind] = name
     return names
@@ -111,7 +111,7 @@ def _changes(given: dict[str, str], deleted: tuple[str, ...]) -> dict[str, float
     changes: dict[str, float | None] = dict.fromkeys(deleted)
     for key, text in given.items():
         if key in changes:
-            raise click.UsageError(f"two changes of {key}")
+            raise click.UsageError(f"two changes of quota {key}")
         try:
             changes[key] = float(text)
         except ValueError:

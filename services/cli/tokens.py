@@ -1,8 +1,8 @@
-"""kcat's format tokens: how `headrace consume` prints one record.
+"""Format tokens of kcat: the output of `headrace consume` for one record.
 
-%t topic, %p partition, %o offset, %T timestamp in ms, %k key, %K its length, %s value, %S its length,
-%R the value's length as 4 big-endian bytes, %h headers, %% a percent sign; \\n \\t \\r \\0 \\\\ and \\xHH.
-A null has length -1.
+%t topic, %p partition, %o offset, %T timestamp in ms, %k key, %K its length, %s value, %S its length, %R the
+value's length as 4 big-endian bytes, %h headers, %% a percent sign; \\n \\t \\r \\0 \\\\ and \\xHH. A null
+has length -1.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class RecordFormat:
     """A compiled format; call `render` for each record."""
 
     def __init__(self, text: str, null: bytes = b"") -> None:
-        """`null` stands for a null key or value. Errors: ValueError for an unknown token."""
+        """`null` replaces a null key or value. Errors: ValueError for an unknown token."""
         self._tokens = _tokens(null)
         self._pieces = self._compile(text)
 
     def render(self, record: AnyRecord) -> bytes:
-        """The bytes to print, with nothing added."""
+        """The bytes to print, without an added newline."""
         return b"".join([piece if isinstance(piece, bytes) else piece(record) for piece in self._pieces])
 
     def _compile(self, text: str) -> list[bytes | Piece]:
@@ -58,9 +58,7 @@ class RecordFormat:
         if token is not None and token in self._tokens:
             return self._tokens[token]
         known = " ".join(f"%{name}" for name in self._tokens)
-        raise ValueError(
-            f"unknown format token {match[0]!r}; known are {known} %% \\n \\t \\r \\0 \\\\ \\xHH"
-        )
+        raise ValueError(f"unknown format token {match[0]!r}; use {known} %% \\n \\t \\r \\0 \\\\ \\xHH")
 
 
 def _tokens(null: bytes) -> dict[str, Piece]:
@@ -79,20 +77,20 @@ def _tokens(null: bytes) -> dict[str, Piece]:
 
 
 def headers_text(headers: Headers, null: bytes = b"") -> bytes:
-    """name=value pairs with commas, in order."""
+    """name=value pairs separated by commas, in order."""
     pairs = [name.encode() + b"=" + (null if value is None else value) for name, value in headers]
     return b",".join(pairs)
 
 
 def default_format(key_delimiter: bytes | None) -> str:
-    """The value on a line, after the key and `key_delimiter` when there is one."""
+    """One line with the value, after the key and `key_delimiter` if given."""
     if key_delimiter is None:
         return "%s\\n"
     return "%k" + "".join(f"\\x{byte:02x}" for byte in key_delimiter) + "%s\\n"
 
 
 def unescaped(text: str) -> bytes:
-    r"""The bytes of a delimiter as typed: \n \t \r \0 \\ and \xHH stand for theirs, the rest is UTF-8."""
+    r"""The bytes of a typed delimiter: \n \t \r \0 \\ and \xHH are escapes, the rest is UTF-8."""
     return _ESCAPE.sub(_escape, text.encode())
 
 

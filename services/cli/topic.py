@@ -1,4 +1,4 @@
-"""`headrace topic …`: create, list, describe, grow and delete topics, and delete records."""
+"""`headrace topic …`: create, list, describe and delete topics, add partitions, delete records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _PLACE_COLUMNS = ("partition", "leader", "leader_epoch", "partition_epoch", "replicas", "isr", "elr")
 _RARE_COLUMNS = ("last_known_elr", "adding_replicas", "removing_replicas", "offline_replicas")
 _OFFSET_COLUMNS = ("beginning", "end", "records")
-# By the option's name: whether a partition is shown, given its min.insync.replicas.
+# By option name: whether a partition is shown, given its min.insync.replicas.
 _FILTERS: dict[str, Callable[[PartitionDescription, int], bool]] = {
     "under_replicated": lambda part, _: part.is_under_replicated,
     "at_min_isr": lambda part, min_isr: part.is_at_min_isr(min_isr),
@@ -42,7 +42,7 @@ _FILTERS: dict[str, Callable[[PartitionDescription, int], bool]] = {
 
 @click.group()
 def topic() -> None:
-    """Create, look at, grow and delete topics."""
+    """Create, describe and delete topics, add partitions."""
 
 
 @topic.command()
@@ -91,7 +91,7 @@ def create(
 
 
 @topic.command("list")
-@click.option("--internal", is_flag=True, help="Internal topics as well.")
+@click.option("--internal", is_flag=True, help="Include internal topics.")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def list_topics(settings: Settings, *, internal: bool) -> None:
     """List all topics."""
@@ -105,22 +105,26 @@ def list_topics(settings: Settings, *, internal: bool) -> None:
 
 @topic.command()
 @click.argument("names", nargs=-1, metavar="[NAME…]", shell_complete=topic_names)
-@click.option("--all-configs", is_flag=True, help="Defaults as well.")
-@click.option("--under-replicated", is_flag=True, help="Only partitions that miss replicas.")
-@click.option("--at-min-isr", is_flag=True, help="Only partitions that can lose no replica more.")
-@click.option("--under-min-isr", is_flag=True, help="Only partitions that refuse acks=all.")
+@click.option("--all-configs", is_flag=True, help="Include default configs.")
+@click.option("--under-replicated", is_flag=True, help="Only partitions with replicas outside of the ISR.")
+@click.option(
+    "--at-min-isr", is_flag=True, help="Only partitions with exactly min.insync.replicas in the ISR."
+)
+@click.option(
+    "--under-min-isr", is_flag=True, help="Only partitions below min.insync.replicas, which reject acks=all."
+)
 @click.option("--unavailable", is_flag=True, help="Only partitions without a leader.")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def describe(settings: Settings, *, names: tuple[str, ...], all_configs: bool, **filters: bool) -> None:
     """Show partitions, leaders, replicas, offsets and configs of topics.
 
-    Several filters show what any of them fits; without names they look through all topics.
+    Partitions that match any of several filters are shown; without names all topics are searched.
     """
     from ...clients.admin.admin_types import Resource
 
     chosen = [_FILTERS[name] for name, is_on in filters.items() if is_on]
     if not names and not chosen:
-        raise click.UsageError("name a topic, or give a filter for all topics, such as --under-replicated")
+        raise click.UsageError("name a topic, or give a filter such as --under-replicated")
     with open_admin(settings, settings.client_config()) as admin:
         wanted = list(dict.fromkeys(names or [item.name for item in admin.list_topics(internal=True)]))
         described: list[dict[str, Any]] = []
@@ -152,11 +156,11 @@ topic.add_command(delete_records)
 @click.option("--dry-run", is_flag=True, help="Only check.")
 @changing_command(bootstrap_option, cluster_option, config_option)
 def add_partitions(settings: Settings, *, name: str, total: int, dry_run: bool) -> None:
-    """Grow topic NAME to TOTAL partitions. Records stay where they are; keys may move from then on."""
+    """Increase topic NAME to TOTAL partitions. Records stay; keys may map to other partitions afterwards."""
     with open_admin(settings, settings.client_config()) as admin:
         results = admin.create_partitions({name: total}, validate_only=dry_run)
         raise_first(results.errors, 1)
-    note(f"topic {name!r} {'could have' if dry_run else 'has'} {total} partitions")
+    note(f"topic {name!r} {'may have' if dry_run else 'has'} {total} partitions")
 
 
 @topic.command()
@@ -180,7 +184,7 @@ def _chosen(
     configs: Mapping[str, ConfigValue],
     filters: list[Callable[[PartitionDescription, int], bool]],
 ) -> list[PartitionDescription]:
-    """The partitions that fit any filter; all if there is none."""
+    """The partitions that match any filter; all if there is none."""
     found_min_isr = configs.get("min.insync.replicas")
     min_isr = int(found_min_isr.value or 1) if found_min_isr is not None else 1
     return [part for part in found.partitions if not filters or any(fits(part, min_isr) for fits in filters)]

@@ -1,4 +1,4 @@
-"""`headrace txn …`: what transactions are under way, and ending those that hang."""
+"""`headrace txn …`: transactions in progress, and ending hanging ones."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ _partitions_option = click.option(
 
 @click.group()
 def txn() -> None:
-    """Look at transactions, and end those that hang."""
+    """Describe transactions, and end hanging ones."""
 
 
 @txn.command("list")
 @click.option("--state", "states", multiple=True, metavar="STATE", help="Ongoing, ..; repeatable.")
 @click.option("--producer-id", "producer_ids", type=int, multiple=True, help="Repeatable.")
-@click.option("--longer-than", metavar="PnDTnHnMnS", help="Only those under way for longer.")
+@click.option("--longer-than", metavar="PnDTnHnMnS", help="Only transactions older than this.")
 @click.option("--pattern", metavar="REGEX", help="Only ids that match as a whole.")
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def list_transactions(
@@ -88,7 +88,7 @@ def list_transactions(
 @click.argument("names", nargs=-1, required=True, metavar="ID…", shell_complete=transactional_ids)
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def describe(settings: Settings, *, names: tuple[str, ...]) -> None:
-    """Show what coordinators know of transactional ids, and where their transactions are open."""
+    """Show the coordinator's state of transactional ids, and the partitions of their transactions."""
     with open_admin(settings, settings.client_config()) as admin:
         results = admin.describe_transactions(*dict.fromkeys(names))
     rows = [_described(results[name]) for name in results if name not in results.errors]
@@ -97,7 +97,7 @@ def describe(settings: Settings, *, names: tuple[str, ...]) -> None:
     if rows or settings.form == "json":
         print_rows(rows, _DESCRIBED, settings.form)
     missing = {
-        name: TransactionalIdNotFoundError(f"there is no transactional id {name!r}")
+        name: TransactionalIdNotFoundError(f"transactional id {name!r} does not exist")
         for name, error in results.errors.items()
         if isinstance(error, TransactionalIdNotFoundError)
     }
@@ -109,7 +109,7 @@ def describe(settings: Settings, *, names: tuple[str, ...]) -> None:
 @_partitions_option
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def producers(settings: Settings, *, topic: str, numbers: tuple[int, ...]) -> None:
-    """Show who writes into TOPIC with a producer id, and what is open there."""
+    """Show producers of TOPIC with a producer id, and their open transactions."""
     with open_admin(settings, settings.client_config()) as admin:
         results = admin.describe_producers(*places_of(admin, topic, numbers))
     rows = [
@@ -123,17 +123,19 @@ def producers(settings: Settings, *, topic: str, numbers: tuple[int, ...]) -> No
 
 
 @txn.command("find-hanging")
-@click.option("-t", "--topic", metavar="NAME", shell_complete=topic_names, help="Look into this topic.")
+@click.option("-t", "--topic", metavar="NAME", shell_complete=topic_names, help="Search this topic.")
 @_partitions_option
-@click.option("--node", "node_id", type=click.IntRange(min=0), help="Look into what this node leads.")
-@click.option("--all", "is_all", is_flag=True, help="Look everywhere.")
+@click.option(
+    "--node", "node_id", type=click.IntRange(min=0), help="Search the partitions that this node leads."
+)
+@click.option("--all", "is_all", is_flag=True, help="Search all partitions.")
 @click.option(
     "--max-transaction-timeout",
     "longest",
     default="PT15M",
     show_default=True,
     metavar="PnDTnHnMnS",
-    help="What is younger does not hang; not below transaction.max.timeout.ms.",
+    help="Minimum age; not below transaction.max.timeout.ms.",
 )
 @reading_command(bootstrap_option, cluster_option, config_option, form_option)
 def find_hanging(
@@ -145,8 +147,8 @@ def find_hanging(
     is_all: bool,
     longest: str,
 ) -> None:
-    """Find transactions that are open in a partition and that no coordinator will end there: readers of
-    committed records wait for them for ever. `txn abort` ends them."""
+    """Find transactions that are open in a partition without a coordinator that will end them: read_committed
+    consumers wait for them forever. `txn abort` ends them."""
     if (topic is not None) + (node_id is not None) + is_all != 1 or (numbers and topic is None):
         raise click.UsageError("give --topic (and --partition), --node, or --all")
     longer_than = _seconds(longest)
@@ -160,17 +162,23 @@ def find_hanging(
     if rows or settings.form == "json":
         print_rows(rows, _HANGING, settings.form)
     else:
-        note(f"nothing hangs in {len(places)} partitions")
+        note(f"no hanging transactions in {len(places)} partitions")
 
 
 @txn.command()
 @click.option("-t", "--topic", metavar="NAME", required=True, shell_complete=topic_names)
 @click.option("-p", "--partition", "number", type=click.IntRange(min=0), required=True)
-@click.option("--start-offset", type=click.IntRange(min=0), help="Where the transaction begins.")
-@click.option("--producer-id", type=click.IntRange(min=0), help="Instead of --start-offset; with the epochs.")
+@click.option("--start-offset", type=click.IntRange(min=0), help="First offset of the transaction.")
+@click.option(
+    "--producer-id", type=click.IntRange(min=0), help="Instead of --start-offset, with --producer-epoch."
+)
 @click.option("--producer-epoch", type=click.IntRange(min=0))
 @click.option("--coordinator-epoch", type=click.IntRange(min=-1), help="[default: 0]")
-@click.option("--force", is_flag=True, help="Even if a coordinator knows it: other partitions may commit.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Abort even if its coordinator knows the transaction: other partitions may commit.",
+)
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 @changing_command(bootstrap_option, cluster_option, config_option)
 def abort(
@@ -185,9 +193,9 @@ def abort(
     force: bool,
     is_sure: bool,
 ) -> None:
-    """End a transaction that hangs in a partition: its records there are lost to readers of committed ones.
+    """Abort a hanging transaction in a partition: read_committed consumers skip its records there.
 
-    It is named by its first offset, or by producer id and epochs, as `txn find-hanging` shows them.
+    Identify it by its first offset, or by producer id and epoch, as shown by `txn find-hanging`.
     """
     from ...protocol.model import TopicPartition
 
@@ -206,9 +214,11 @@ def abort(
         if not force:
             _check_unknown(admin, place, producer_id)
         if not is_sure:
-            click.confirm(f"Abort what producer {producer_id} has open in {place}?", abort=True, err=True)
+            click.confirm(
+                f"Abort the transaction of producer {producer_id} in {place}?", abort=True, err=True
+            )
         admin.abort_transaction(place, producer_id, producer_epoch, coordinator_epoch=coordinator_epoch or 0)
-    note(f"aborted what producer {producer_id} had open in {place}")
+    note(f"aborted the transaction of producer {producer_id} in {place}")
 
 
 @txn.command("abort-prepared")
@@ -216,10 +226,10 @@ def abort(
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 @changing_command(bootstrap_option, cluster_option, config_option)
 def abort_prepared(settings: Settings, *, names: tuple[str, ...], is_sure: bool) -> None:
-    """Abort prepared transactions, in all their partitions, for a driver that never comes back. Their
-    records are lost to readers of committed ones.
+    """Abort prepared transactions, in all their partitions, whose driver is permanently gone: read_committed
+    consumers skip their records.
 
-    A driver may have decided to commit them: opening the `Sink` of its query ends them as was decided.
+    The driver may have decided to commit them: opening the `Sink` of its query ends them as decided.
     """
     wanted = list(dict.fromkeys(names))
     with open_admin(settings, settings.client_config()) as admin:
@@ -229,7 +239,7 @@ def abort_prepared(settings: Settings, *, names: tuple[str, ...], is_sure: bool)
         results = admin.abort_prepared(*wanted)
     for name in wanted:
         if name not in results.errors:
-            note(f"aborted what was prepared of {name}")
+            note(f"aborted the prepared transaction of {name}")
     raise_first(results.errors, len(results), "transactional ids")
 
 
@@ -237,24 +247,27 @@ def _starting_at(admin: Admin, place: TopicPartition, start_offset: int) -> Prod
     for producer in admin.describe_producers(place)[place]:
         if producer.transaction_start_offset == start_offset:
             return producer
-    raise NotFoundError(f"no transaction is open in {place} from {start_offset} on")
+    raise NotFoundError(f"no transaction with start offset {start_offset} is open in {place}")
 
 
 def _check_unknown(admin: Admin, place: TopicPartition, producer_id: int) -> None:
-    """Errors: HeadraceError if the transaction will be ended by its coordinator."""
+    """Errors: HeadraceError if its coordinator will end the transaction."""
     listed = admin.list_transactions(producer_ids=(producer_id,))
     described = admin.describe_transactions(*(each.transactional_id for each in listed))
     for name in described:
         if name not in described.errors and place in described[name].partitions:
             found = described[name]
-            remedy = "its coordinator ends it (--force does not wait for that)"
+            remedy = "its coordinator will end it (--force aborts it here at once)"
             if found.prepared_ms is not None:
-                remedy = "its driver ends it, or `headrace txn abort-prepared` in the place of that"
-            raise HeadraceError(f"it does not hang: {name!r} is {found.state.value} there; {remedy}")
+                remedy = "its driver will end it, or `headrace txn abort-prepared`"
+            raise HeadraceError(
+                f"not hanging: transactional id {name!r} is {found.state.value} in this partition; {remedy}"
+            )
 
 
 def _led(admin: Admin, node_id: int | None) -> list[TopicPartition]:
-    """What a node leads, or with None everything that has a leader; says how much has none."""
+    """The partitions that a node leads, or with None all partitions with a leader; prints the number without
+    one."""
     from ...protocol.model import TopicPartition
 
     found: list[TopicPartition] = []
@@ -267,7 +280,7 @@ def _led(admin: Admin, node_id: int | None) -> list[TopicPartition]:
                 if part.leader >= 0 and node_id in (None, part.leader):
                     found.append(TopicPartition(name, part.partition))
     if leaderless and node_id is None:
-        note(f"{leaderless} partitions have no leader now, and were not looked at")
+        note(f"{leaderless} partitions have no leader and were not searched")
     return found
 
 
@@ -286,7 +299,7 @@ def _described(found: TransactionDescription) -> dict[str, Any]:
 
 
 def _prepared(since_ms: int | None) -> dict[str, Any]:
-    """Since when a transaction is prepared, and for how many seconds by this machine's clock."""
+    """The time of the preparation, and its age in seconds by this machine's clock."""
     if since_ms is None:
         return {"prepared": None, "prepared_s": None}
     age = datetime.now(UTC) - datetime.fromtimestamp(since_ms / 1000, UTC)

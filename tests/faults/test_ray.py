@@ -67,7 +67,7 @@ def test_a_node_waits_for_the_machine_of_its_disk(machines: RayMachines) -> None
     machines.until_led_by_another("moved", 2)
     work.more()
     assert machines.servers()["node-2"]["state"] == "waiting"
-    assert "node-2 waits for the machine with headrace-disk-2" in machines.up()
+    assert "node-2 waits for a machine with Ray resource headrace-disk-2" in machines.up()
     machines.add(2)
     machines.until_in_sync("moved")
     work.more()
@@ -85,7 +85,7 @@ def test_the_data_plane_goes_on_without_the_gcs(machines: RayMachines) -> None:
     work = Workload(machines, "headless").start()
     machines.kill_gcs()
     _, told = machines.command.run("status", code=1)
-    assert "start its head again; -b asks the storage nodes" in told
+    assert "start its head node again; -b asks the storage nodes" in told
     machines.create_topic("made-meanwhile")
     work.more()
     machines.start_gcs()
@@ -182,7 +182,7 @@ def test_a_cluster_grows_and_ends_by_its_machines(tmp_path: Any) -> None:
         machines.kill(2)
         machines.until(lambda: machines.servers()["node-2"]["state"] == "waiting", "Ray misses the machine")
         told = machines.command.run("down", "--delete-data", "--yes", code=4)[1]
-        assert "node-2 has no machine: its data stays there" in told
+        assert "node-2: its machine is down, so its data was not deleted" in told
         assert machines.command.run("status", code=3)[0] == b""
 
 
@@ -198,7 +198,7 @@ def test_our_own_ray_ends_with_its_gcs_and_says_how_to_come_back(tmp_path: Any) 
         (gcs,) = [process for process in command.processes() if process.name() == "gcs_server"]
         kill_process(gcs.pid)
         command.wait_until_nothing_runs()
-        assert "`headrace up` starts it over the data" in command.run("status", code=1)[1]
+        assert "`headrace up` restarts it with its data" in command.run("status", code=1)[1]
         command.run("up")
         assert command.run("consume", "t", "-e")[0] == b"a\nb\n"
         command.run("down", "--delete-data", "--yes")

@@ -217,7 +217,7 @@ def test_what_is_under_way_is_not_torn_apart(cluster: LocalCluster, shell: Comma
         producer.begin_transaction()
         producer.send(topic, b"one", timestamp=int(time.time() * 1000)).result(60)
         code, _, err = shell("txn", "abort", "-t", topic, "-p", "0", "--start-offset", "0", "--yes")
-        assert (code, "'zombie' is Ongoing there" in err) == (1, True)
+        assert (code, "'zombie' is Ongoing in this partition" in err) == (1, True)
         with headrace.Admin(cluster.bootstrap) as admin:
             before = admin.describe_transactions("zombie")["zombie"]
             fenced = admin.fence_producers("zombie")["zombie"]

@@ -140,7 +140,7 @@ def test_configs_of_a_topic_a_node_a_group_and_the_cluster(shell: CommandLine, t
     for resource, pair in zip(where, pairs, strict=True):
         assert shell("config", "alter", *resource, "--delete", pair.split("=")[0])[0] == 0
     _, out, err = shell("config", "describe", *where[0], *where[1])
-    assert (out, err) == ("", "nothing is set; --all shows what is inherited or built in\n")
+    assert (out, err) == ("", "no configs are set; --all includes inherited values and defaults\n")
 
 
 def test_what_goes_wrong_with_configs(shell: CommandLine, topic: str) -> None:

@@ -42,16 +42,19 @@ def test_a_voter_is_taken_out_and_put_in_again(command_line: CommandLine) -> Non
         number = str(follower["id"])
         check_errors(shell, follower)
 
-        assert shell("remove-voter", number) == (0, f"controller {number} does not vote any more\n")
+        assert shell("remove-voter", number) == (0, f"removed controller {number} from the voters\n")
         wait_for(lambda: roles(status()).get(follower["id"]) == "observer", "it goes on as an observer")
         assert len(status()["voters"]) == 2
         code, said = shell("remove-voter", number)
-        assert (code, f"no controller {number} votes" in said) == (3, True)
+        assert (code, f"controller {number} is not a voter" in said) == (3, True)
         code, said = shell("remove-voter", number, "--directory", follower["directory"])
         assert (code, "VoterNotFoundError" in said) == (3, True)
 
         wait_for(lambda: has_caught_up(status(), follower["id"]), "it has caught up")
-        assert shell("add-voter", number, follower["endpoint"]) == (0, f"controller {number} votes\n")
+        assert shell("add-voter", number, follower["endpoint"]) == (
+            0,
+            f"added controller {number} to the voters\n",
+        )
         wait_for(lambda: sorted(roles(status())) == [1, 2, 3], "three again")
         found = status()
         assert {row["id"]: row["directory"] for row in found["voters"]} == {
@@ -78,11 +81,11 @@ def has_caught_up(found: Any, controller_id: int) -> bool:
 def check_errors(shell: Callable[..., tuple[int, str]], follower: Any) -> None:
     number, endpoint = str(follower["id"]), follower["endpoint"]
     for arguments, code, what in (
-        (("remove-voter", "9"), 3, "no controller 9 votes"),
+        (("remove-voter", "9"), 3, "controller 9 is not a voter"),
         (("remove-voter", "-1"), 2, "-1"),
         (("remove-voter", number, "--directory", "00" * 16), 3, "VoterNotFoundError"),
         (("remove-voter", number, "--directory", "abc"), 2, "32 hex digits"),
-        (("add-voter", number, endpoint), 1, f"controller {number} votes already"),
+        (("add-voter", number, endpoint), 1, f"controller {number} is a voter already"),
         (("add-voter", number, endpoint, "--directory", "00" * 16), 1, "DuplicateVoterError"),
         (("add-voter", "9", endpoint), 3, "start it first"),
         (("add-voter", "9", "nowhere"), 2, "not HOST:PORT"),

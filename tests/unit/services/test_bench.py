@@ -38,7 +38,7 @@ def test_help(command: str, command_line: CommandLine) -> None:
         ("produce --payload noise", "--payload"),
         ("produce --payload-file /no/such/file", "--payload-file"),
         ("produce --key-size 8", "--key-size has no effect without --keys"),
-        ("produce --keys 300 --key-size 1", "1 bytes cannot tell 300 keys apart"),
+        ("produce --keys 300 --key-size 1", "keys of 1 bytes cannot have 300 distinct values"),
         ("produce --chunk 10", "--chunk has no effect on --api send"),
         ("produce --create", "--create needs --topic"),
         ("produce --topic t --partitions 3", "--partitions has no effect on an existing topic"),
@@ -54,8 +54,8 @@ def test_help(command: str, command_line: CommandLine) -> None:
         ("consume --topic t --from end", "--from end needs --records"),
         ("consume --consumers 7", "--consumers 7 cannot share 6 partitions"),
         ("consume --timeout 0", "--timeout"),
-        ("latency --record-size 15", "--record-size is at least 16"),
-        ("latency --records 100000000", "can be followed"),
+        ("latency --record-size 15", "--record-size must be at least 16"),
+        ("latency --records 100000000", "can be tracked"),
         ("mixed --consumers 3 --partitions 2", "--consumers 3 cannot share 2 partitions"),
         ("mixed --read-from middle", "--read-from"),
     ],
@@ -73,7 +73,7 @@ def test_a_payload_file_without_lines(tmp_path: Path, command_line: CommandLine)
     code, _, err = command_line.at("127.0.0.1:1")(
         "bench", "produce", "--payload-file", str(tmp_path / "empty")
     )
-    assert (code, "no lines to send" in err) == (2, True)
+    assert (code, "the payload file has no lines" in err) == (2, True)
 
 
 @pytest.mark.parametrize("command", ["produce", "consume", "latency", "mixed"])

@@ -191,7 +191,7 @@ def test_addresses_that_were_given_win_over_the_clusters_of_this_machine(
     assert Settings().addresses() is None
     assert Settings(bootstrap="h:8").addresses() == "h:8"
     assert Settings(cluster="two").addresses() == "h:2"
-    with pytest.raises(click.UsageError, match="give one of them"):
+    with pytest.raises(click.UsageError, match="exclude each other"):
         Settings(bootstrap="h:8", cluster="two").addresses()
 
 

@@ -119,7 +119,7 @@ def test_reset_by_every_rule(
     place = ("--topic", "t:0")
     assert shell.json("group", "reset", "g", *place, *rule) == [row]
     assert not fake.requests("OffsetCommit")
-    assert "--execute does it" in shell("group", "reset", "g", *place, *rule)[2]
+    assert "--execute commits the new ones" in shell("group", "reset", "g", *place, *rule)[2]
     assert shell.json("group", "reset", "g", *place, *rule, "--execute") == [row]
     assert fake.group("g").offsets["t", 0].offset == new
 
@@ -153,13 +153,13 @@ def test_reset_refuses(shell: CommandLine, fake: FakeAdminCluster, tmp_path: Pat
     assert shell("group", "reset", "nowhere", "--all-topics", "--to-latest", "--new-group")[0] == 2
     for execute in ((), ("--execute",)):
         code, _, err = shell("group", "reset", "gg", "--topic", "t", "--to-latest", *execute)
-        assert (code, "no group 'gg'; did you mean 'g'? --new-group" in err) == (3, True)
+        assert (code, "group 'gg' does not exist; did you mean 'g'? --new-group" in err) == (3, True)
     assert shell("group", "reset", "g", "--topic", "typo", "--to-latest")[0] == 3
     assert shell("group", "reset", "g", "--topic", "t:1", "--shift-by", "1")[0] == 2
     join(fake)
     code, out, err = shell("group", "reset", "g", *some, "--to-latest", "--execute")
     assert (code, out) == (1, "")
-    assert "group 'g' is Stable with 1 members: stop them first [NonEmptyGroupError]" in err
+    assert "group 'g' is Stable and has 1 members: stop them first [NonEmptyGroupError]" in err
     assert fake.group("g").offsets["t", 0].offset == 1
 
 
@@ -203,7 +203,7 @@ def test_prepared_transactions_are_shown_and_ended(shell: CommandLine, fake: Fak
     assert shell.json("txn", "find-hanging", "--all") == []
     place = ("-t", "t", "-p", "0", "--start-offset", "2", "--yes")
     code, _, err = shell("txn", "abort", *place)
-    assert (code, "'a' is Prepared there" in err, "txn abort-prepared" in err) == (1, True, True)
+    assert (code, "'a' is Prepared in this partition" in err, "txn abort-prepared" in err) == (1, True, True)
     assert shell("txn", "abort-prepared", "a")[0] == 130  # nobody says yes
     assert shell("txn", "abort-prepared", "a", "nowhere", "--yes")[0] == 4
     assert fake.known["a"].state == "PrepareAbort"
@@ -230,12 +230,12 @@ def test_hanging_transactions_are_found_and_ended(shell: CommandLine, fake: Fake
     assert shell("txn", *place, "1", "--start-offset", "5", "--yes")[0] == 0
     by_ids = ("--producer-id", "7", "--producer-epoch", "3", "--coordinator-epoch", "2", "--yes")
     code, _, err = shell("txn", *place, "0", *by_ids)
-    assert (code, "it does not hang: 'a' is Ongoing there" in err) == (1, True)
+    assert (code, "not hanging: transactional id 'a' is Ongoing" in err) == (1, True)
     assert shell("txn", *place, "0", *by_ids, "--force")[0] == 0
     assert [(each.producer_id, each.coordinator_epoch) for each in fake.markers] == [(8, 0), (7, 2)]
-    assert shell("txn", "find-hanging", "--all")[2] == "nothing hangs in 2 partitions\n"
+    assert shell("txn", "find-hanging", "--all")[2] == "no hanging transactions in 2 partitions\n"
     fake.topics["t"].partitions[0].leader = -1
     assert shell("txn", "find-hanging", "--all")[2].splitlines() == [
-        "1 partitions have no leader now, and were not looked at",
-        "nothing hangs in 1 partitions",
+        "1 partitions have no leader and were not searched",
+        "no hanging transactions in 1 partitions",
     ]

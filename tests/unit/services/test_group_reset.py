@@ -90,7 +90,7 @@ def test_csv_round_trip() -> None:
         ("t,0,1\nt,x,1\n", "line 2"),
         ("t,0,-1\n", "line 1"),
         ("t,0,9223372036854775808\n", "line 1"),
-        ("t,0,1\nt,0,2\n", "line 2 names t-0 again"),
+        ("t,0,1\nt,0,2\n", "line 2 repeats t-0"),
     ],
 )
 def test_bad_csv(text: str, why: str) -> None:

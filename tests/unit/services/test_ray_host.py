@@ -122,7 +122,7 @@ def test_a_cluster_that_another_machine_started_is_taken_whole() -> None:
     assert _with_those_there(UpOptions("c"), fresh, []).nodes == 3
     with pytest.raises(ConfigError, match="does not remove"):
         _with_those_there(UpOptions("c", nodes=4), fresh, names)
-    with pytest.raises(ConfigError, match="runs already"):
+    with pytest.raises(ConfigError, match="is running"):
         _with_those_there(UpOptions("c", config={"num.partitions": "7"}), fresh, names)
 
 
@@ -149,7 +149,7 @@ def test_a_reason_is_one_line() -> None:
         ({"num_partitions": "4"}, "config alter --cluster c --cluster-wide --set num.partitions=4"),
         ({"log.retention.ms": "5"}, "config alter --cluster c --cluster-wide --set log.retention.ms=5"),
         ({"min.insync.replicas": "2"}, "config alter --cluster c --cluster-wide --set min.insync.replicas=2"),
-        ({"broker.rack": "a"}, "take it down to change broker.rack"),
+        ({"broker.rack": "a"}, "run `headrace down` before changing broker.rack"),
     ],
 )
 def test_config_of_a_running_cluster_names_the_command_that_changes_it(

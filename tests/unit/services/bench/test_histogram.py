@@ -97,11 +97,11 @@ def test_the_summary() -> None:
 def test_what_is_no_duration() -> None:
     """Refused, and nothing of it is counted."""
     histogram = Histogram()
-    with pytest.raises(ValueError, match="at least 0"):
+    with pytest.raises(ValueError, match="must be >= 0"):
         histogram.record(-1)
-    with pytest.raises(ValueError, match="at least once"):
+    with pytest.raises(ValueError, match="count >= 1"):
         histogram.record(1, 0)
-    with pytest.raises(ValueError, match="at least 0"):
+    with pytest.raises(ValueError, match="must be >= 0"):
         histogram.record_many([1, -1])
     assert histogram.count == 0
     assert histogram.__getstate__()["used"] == {}
