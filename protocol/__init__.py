@@ -1,1 +1,1 @@
-"""Ground floor: what travels between processes and what is stored. Pure but for transport/*_io.py."""
+"""Messages between processes and formats on disk. Pure except transport/*_io.py."""

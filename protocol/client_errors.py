@@ -1,4 +1,4 @@
-"""The base of all errors, and those that exist only in a client. Everybody has them from errors.py."""
+"""The base classes of all errors, and errors that only clients raise. Import them from errors.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 @dataclass(eq=False)
 class HeadraceError(Exception):
-    """Base of every error of headrace. Survives pickling (and so Ray) with its fields."""
+    """Base of every error of headrace. Pickling (and so Ray) keeps its fields."""
 
     detail: str = ""
 
@@ -28,7 +28,7 @@ class HeadraceError(Exception):
 
 @dataclass(eq=False)
 class KafkaError(HeadraceError):
-    """An error with a Kafka error code, the same on the wire as in Apache Kafka."""
+    """An error with a Kafka error code."""
 
     code: ClassVar[int] = -1
 
@@ -44,7 +44,7 @@ class ConfigError(HeadraceError, ValueError):
 
 @dataclass(eq=False)
 class NoClusterError(ConfigError):
-    """No cluster was named and none was found, or nobody answers at its addresses."""
+    """No cluster was named and none was found, or no node answers at its addresses."""
 
 
 @dataclass(eq=False)
@@ -54,10 +54,10 @@ class ClosedError(HeadraceError):
 
 @dataclass(eq=False)
 class SerializationError(HeadraceError, ValueError):
-    """A key or value could not be turned into bytes, or back.
+    """A key or value could not be serialized or deserialized.
 
-    `field` is "key" or "value". For one that was read, `partition` and `offset` say where it lies (-1 where a
-    value was to be written), and `record` is the record as it came, with its bytes.
+    `field` is "key" or "value". For a record that was read, `partition` and `offset` give its position (-1
+    for a record to be sent), and `record` is the record with its bytes.
     """
 
     topic: str = ""
@@ -81,18 +81,18 @@ class DeliveryTimeoutError(HeadraceError, TimeoutError):
 
 @dataclass(eq=False)
 class TransactionAbortedError(HeadraceError):
-    """The transaction was aborted before the record was acknowledged."""
+    """The transaction was aborted before this record was acknowledged."""
 
 
 @dataclass(eq=False)
 class BatchRefusedError(HeadraceError):
-    """The record is not wrong itself: it was not stored because other records of its batch were refused, and
-    it could not safely be sent without them (a transaction, or an earlier attempt that may be stored)."""
+    """The record is valid, but other records of its batch were rejected, and it could not safely be sent
+    without them: in a transaction, or after an earlier attempt that may have been stored."""
 
 
 @dataclass(eq=False)
 class FlushTimeoutError(HeadraceError, TimeoutError):
-    """`flush` ran out of time; `remaining` records are still on their way."""
+    """`flush` timed out with `remaining` unacknowledged records."""
 
     remaining: int = 0
 
@@ -109,14 +109,15 @@ class NoOffsetError(HeadraceError):
 
 @dataclass(eq=False)
 class DataLossError(HeadraceError):
-    """Records that a planned read has to have are not there any more."""
+    """Records of a planned read have been deleted."""
 
 
 @dataclass(eq=False)
 class LogTruncationError(HeadraceError):
     """Records that were read are no longer in the log, and auto.offset.reset is 'none'.
 
-    What was read before `position` is the log's only up to `divergent_offset` (-1: not known); seek there.
+    The log matches the records read before `position` only up to `divergent_offset` (-1: unknown); seek
+    there.
     """
 
     topic: str = ""
@@ -127,12 +128,12 @@ class LogTruncationError(HeadraceError):
 
 @dataclass(eq=False)
 class CommitFailedError(HeadraceError):
-    """The offsets were not committed: their partitions are not this consumer's any more.
+    """The offsets were not committed: the consumer no longer owns their partitions.
 
-    Others may have read on from an earlier offset.
+    Another member may have read from an earlier offset.
     """
 
 
 @dataclass(eq=False)
 class WakeupError(HeadraceError):
-    """`wakeup` ended the `poll` that was going on."""
+    """`wakeup` interrupted the current `poll`."""

@@ -1,7 +1,7 @@
-"""What consumers put into the bytes of the classic group protocol: their subscription, and their assignment.
+"""Consumer subscriptions and assignments inside the classic group protocol.
 
-Both begin with a version; what a later version adds stands at the end, so a reader takes what it knows and
-skips the rest. Nothing is compact or tagged. Source: Kafka ConsumerProtocolSubscription.json,
+Both begin with a version; later versions append fields, so a reader decodes the fields it knows and ignores
+the rest. No compact or tagged fields. Source: Kafka ConsumerProtocolSubscription.json,
 ConsumerProtocolAssignment.json, ConsumerProtocol.java.
 """
 
@@ -27,8 +27,8 @@ _INT32 = struct.Struct(">i")
 
 
 class Subscription(NamedTuple):
-    """What a member wants to read, and what it owns (from version 1 on), since which generation (2), in which
-    rack it runs (3)."""
+    """A member's topics, its owned partitions (from version 1 on), the generation of these (2), and its rack
+    (3)."""
 
     version: int
     topics: tuple[str, ...]
@@ -39,7 +39,7 @@ class Subscription(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """What the leader of a group gives a member."""
+    """The assignment of one member, chosen by the group leader."""
 
     version: int
     partitions: tuple[TopicPartition, ...]
@@ -47,7 +47,7 @@ class Assignment(NamedTuple):
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
-    """Kafka's bytes, in the subscription's version; fields that this does not have are left out."""
+    """Kafka's bytes in the subscription's version, without fields of later versions."""
     version = _known(subscription.version)
     parts = [_INT16.pack(version), _INT32.pack(len(subscription.topics))]
     parts += [_string(topic) for topic in sorted(subscription.topics)]
@@ -63,7 +63,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def decode_subscription(data: bytes) -> Subscription:
-    """Read a subscription. Errors: InvalidRequestError when it is cut short or makes no sense."""
+    """Decode a subscription. Errors: InvalidRequestError if it is truncated or invalid."""
     reader = _Reader(data, "subscription")
     given = reader.version()
     version = min(given, MAX_VERSION)
@@ -79,15 +79,16 @@ def decode_subscription(data: bytes) -> Subscription:
 
 
 def encode_assignment(assignment: Assignment) -> bytes:
-    """Kafka's bytes, in the assignment's version; all versions have the same fields."""
+    """Kafka's bytes in the assignment's version; all versions have the same fields."""
     version = _INT16.pack(_known(assignment.version))
     return version + _partitions(assignment.partitions) + _nullable_bytes(assignment.user_data)
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """Read an assignment; no bytes at all are an empty one, as a member gets that the leader did not name.
+    """Decode an assignment; empty bytes are an empty assignment, as of a member that the leader did not
+    assign.
 
-    Errors: InvalidRequestError when it is cut short or makes no sense.
+    Errors: InvalidRequestError if it is truncated or invalid.
     """
     if not data:
         return Assignment(0, ())
@@ -96,7 +97,7 @@ def decode_assignment(data: bytes) -> Assignment:
 
 
 def encode_claims(partitions: Iterable[TopicPartition], generation_id: int) -> bytes:
-    """The user data of the sticky assignor: what a member had, and since when.
+    """The user data of the sticky assignor: a member's partitions and their generation.
 
     Source: Kafka StickyAssignor.java, STICKY_ASSIGNOR_USER_DATA_V1.
     """
@@ -104,14 +105,14 @@ def encode_claims(partitions: Iterable[TopicPartition], generation_id: int) -> b
 
 
 def decode_claims(data: bytes) -> tuple[tuple[TopicPartition, ...], int]:
-    """Read them. Errors: InvalidRequestError."""
+    """Decode the user data of the sticky assignor. Errors: InvalidRequestError."""
     reader = _Reader(data, "user data")
     return reader.partitions(), reader.int32()
 
 
 def _known(version: int) -> int:
     if not 0 <= version <= MAX_VERSION:
-        raise ValueError(f"versions are 0..{MAX_VERSION}, not {version}")
+        raise ValueError(f"the version must be within 0..{MAX_VERSION}, not {version}")
     return version
 
 
@@ -134,39 +135,37 @@ def _partitions(tps: Iterable[TopicPartition]) -> bytes:
 
 
 class _Reader:
-    """Reads fields one after the other. Bound: no count is believed that the bytes left cannot hold."""
+    """Reads fields in order. Bound: counts that exceed the remaining bytes are rejected."""
 
     def __init__(self, data: bytes, what: str) -> None:
         self._data, self._what, self._at = data, what, 0
 
     def version(self) -> int:
-        """The version in front."""
         version = self._int16()
         if version < 0:
-            raise self._bad(f"version {version} does not exist")
+            raise self._bad(f"version {version} is unknown")
         return version
 
     def int32(self) -> int:
-        """A number."""
         value: int = _INT32.unpack(self._take(4))[0]
         return value
 
     def count(self, least_bytes: int) -> int:
-        """How many of something follow that take `least_bytes` each."""
+        """The number of following items of at least `least_bytes` each."""
         count = self.int32()
         if count < 0 or count * least_bytes > len(self._data) - self._at:
-            raise self._bad(f"{count} entries cannot follow")
+            raise self._bad(f"{count} entries exceed the remaining bytes")
         return count
 
     def string(self) -> str:
-        """Text that must be there."""
+        """A required string."""
         text = self.nullable_string()
         if text is None:
             raise self._bad("a name is missing")
         return text
 
     def nullable_string(self) -> str | None:
-        """Text, or none."""
+        """A string, or None."""
         length = self._int16()
         if length < 0:
             return None
@@ -176,19 +175,17 @@ class _Reader:
             raise self._bad("text is not UTF-8") from error
 
     def nullable_bytes(self) -> bytes | None:
-        """Bytes, or none."""
         length = self.int32()
         return None if length < 0 else self._take(length)
 
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """Partitions by topic."""
         found: list[TopicPartition] = []
         for _ in range(self.count(6)):
             topic = self.string()
             count = self.count(4)
             for partition in struct.unpack(f">{count}i", self._take(4 * count)):
                 if partition < 0:
-                    raise self._bad(f"{topic} has no partition {partition}")
+                    raise self._bad(f"{topic} has invalid partition {partition}")
                 found.append(TopicPartition(topic, partition))
         return tuple(found)
 
@@ -199,9 +196,9 @@ class _Reader:
     def _take(self, length: int) -> bytes:
         taken = self._data[self._at : self._at + length]
         if len(taken) < length:
-            raise self._bad(f"{length} bytes expected at {self._at}, {len(taken)} are left")
+            raise self._bad(f"{length} bytes expected at position {self._at}, {len(taken)} are left")
         self._at += length
         return taken
 
     def _bad(self, why: str) -> InvalidRequestError:
-        return InvalidRequestError(f"bad {self._what} of a consumer: {why}")
+        return InvalidRequestError(f"invalid {self._what} of a consumer: {why}")

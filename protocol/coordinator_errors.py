@@ -1,4 +1,4 @@
-"""Wire errors of group and transaction coordinators, and of producers with an id; errors.py gives them too.
+"""Wire errors of group and transaction coordinators, and of idempotent producers. Import them from errors.py.
 
 Source: Kafka Errors.java.
 """
@@ -15,14 +15,14 @@ class OffsetMetadataTooLargeError(KafkaError):
 
 
 class CoordinatorLoadInProgressError(KafkaError):
-    """The coordinator is reading its log and answers when it has."""
+    """The coordinator is loading its log: retry."""
 
     code = 14
     retriable = True
 
 
 class CoordinatorNotAvailableError(KafkaError):
-    """The coordinator's partition has no leader, is being made, or could not write."""
+    """The coordinator's partition has no leader, is being created, or rejected the append: retry."""
 
     code = 15
     retriable = True
@@ -30,7 +30,7 @@ class CoordinatorNotAvailableError(KafkaError):
 
 
 class NotCoordinatorError(KafkaError):
-    """This node does not coordinate the group or transactional id."""
+    """This node is not the coordinator of the group or transactional id: find it again."""
 
     code = 16
     retriable = True
@@ -38,73 +38,73 @@ class NotCoordinatorError(KafkaError):
 
 
 class IllegalGenerationError(KafkaError):
-    """The member's generation is not the group's: it has missed a rebalance."""
+    """The member's generation is not the group's current one: it missed a rebalance."""
 
     code = 22
 
 
 class InconsistentGroupProtocolError(KafkaError):
-    """The member shares no assignor, or not the protocol type, with the group."""
+    """The group and the member have no common assignor, or different protocol types."""
 
     code = 23
 
 
 class InvalidGroupIdError(KafkaError):
-    """A group id must not be empty here."""
+    """The group id is empty or too long."""
 
     code = 24
 
 
 class UnknownMemberIdError(KafkaError):
-    """The group has no such member, or no longer."""
+    """The group does not have this member, or removed it."""
 
     code = 25
 
 
 class InvalidSessionTimeoutError(KafkaError):
-    """The session timeout is outside the bounds that the coordinator allows."""
+    """The session timeout is outside the bounds of the coordinator's configuration."""
 
     code = 26
 
 
 class RebalanceInProgressError(KafkaError):
-    """The group rebalances: the member must join again."""
+    """The group is rebalancing: the member must rejoin."""
 
     code = 27
 
 
 class InvalidCommitOffsetSizeError(KafkaError):
-    """The commit is larger than a batch of the offsets topic may be."""
+    """The commit exceeds the maximum batch size of the offsets topic."""
 
     code = 28
 
 
 class OutOfOrderSequenceNumberError(KafkaError):
-    """The batch does not follow the producer's last one: something before it is missing."""
+    """The batch does not follow the producer's last one: an earlier batch is missing."""
 
     code = 45
 
 
 class DuplicateSequenceNumberError(KafkaError):
-    """The batch was appended before, longer ago than its offset is remembered."""
+    """The batch was appended before, but its offset is no longer known."""
 
     code = 46
 
 
 class InvalidProducerEpochError(KafkaError):
-    """A newer producer of the same id has written or ended this transaction."""
+    """A producer with the same id and a newer epoch has written or ended this transaction."""
 
     code = 47
 
 
 class InvalidTxnStateError(KafkaError):
-    """The transaction is not in a state that allows this."""
+    """The state of the transaction does not allow this request."""
 
     code = 48
 
 
 class InvalidProducerIdMappingError(KafkaError):
-    """The transactional id belongs to another producer id, or to none."""
+    """The transactional id belongs to another producer id, or has none."""
 
     code = 49
 
@@ -116,26 +116,26 @@ class InvalidTransactionTimeoutError(KafkaError):
 
 
 class ConcurrentTransactionsError(KafkaError):
-    """The transaction before is being ended; this one waits for it."""
+    """The previous transaction is still ending: retry."""
 
     code = 51
     retriable = True
 
 
 class TransactionCoordinatorFencedError(KafkaError):
-    """The marker comes from a coordinator that was replaced."""
+    """The marker is from a replaced coordinator."""
 
     code = 52
 
 
 class OperationNotAttemptedError(KafkaError):
-    """Nothing was done here, because something else in the same request could not be."""
+    """The request was not attempted because another part of it failed."""
 
     code = 55
 
 
 class UnknownProducerIdError(KafkaError):
-    """The partition knows nothing of this producer: its records are gone or it was silent too long."""
+    """The partition has no state of this producer: its records were deleted, or it was idle too long."""
 
     code = 59
 
@@ -147,62 +147,62 @@ class NonEmptyGroupError(KafkaError):
 
 
 class GroupIdNotFoundError(KafkaError):
-    """There is no such group."""
+    """The group does not exist."""
 
     code = 69
 
 
 class MemberIdRequiredError(KafkaError):
-    """The member must join again with the id that it was given."""
+    """The member must rejoin with the member id of this response."""
 
     code = 79
 
 
 class GroupMaxSizeReachedError(KafkaError):
-    """The group has as many members as the coordinator allows."""
+    """The group has reached its maximum size."""
 
     code = 81
 
 
 class FencedInstanceIdError(KafkaError):
-    """Another member has taken this group instance id."""
+    """Another member has taken over this group instance id."""
 
     code = 82
 
 
 class GroupSubscribedToTopicError(KafkaError):
-    """The group reads this topic: its offsets cannot be deleted."""
+    """A member is subscribed to this topic, so its offsets cannot be deleted."""
 
     code = 86
 
 
 class UnstableOffsetCommitError(KafkaError):
-    """A transaction that is not ended yet has committed offsets for the partition."""
+    """An open transaction has pending offsets for the partition."""
 
     code = 88
     retriable = True
 
 
 class ProducerFencedError(KafkaError):
-    """A newer producer with the same transactional id has taken over."""
+    """A newer producer uses the same transactional id."""
 
     code = 90
 
 
 class TransactionalIdNotFoundError(KafkaError):
-    """There is no such transactional id."""
+    """The transactional id does not exist."""
 
     code = 105
 
 
 class FencedMemberEpochError(KafkaError):
-    """The member's epoch is not the one that the group knows: it must join again."""
+    """The member's epoch is not the group's: it must rejoin."""
 
     code = 110
 
 
 class UnreleasedInstanceIdError(KafkaError):
-    """The group instance id is held by a member that has not left."""
+    """The group instance id belongs to a member that has not left."""
 
     code = 111
 
@@ -214,18 +214,18 @@ class UnsupportedAssignorError(KafkaError):
 
 
 class StaleMemberEpochError(KafkaError):
-    """The member has moved to another epoch: ask again with that one."""
+    """The member has moved to another epoch: retry with the new one."""
 
     code = 113
 
 
 class TransactionAbortableError(KafkaError):
-    """The transaction cannot go on, but it can be aborted."""
+    """The transaction cannot continue, but it can be aborted."""
 
     code = 120
 
 
 class InvalidRegularExpressionError(KafkaError):
-    """The subscription's regular expression cannot be read."""
+    """The regular expression of the subscription is invalid."""
 
     code = 128

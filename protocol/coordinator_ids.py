@@ -1,4 +1,4 @@
-"""Which partition of an internal topic a group or transactional id lives in. Pure.
+"""The partition of an internal topic for a group or transactional id. Pure.
 
 Source: Kafka GroupCoordinatorService.partitionFor, TransactionStateManager.partitionFor, Utils.abs.
 """
@@ -13,7 +13,7 @@ _INT_BITS = 32
 
 @lru_cache(maxsize=4_096)
 def string_hash(text: str) -> int:
-    """Java's String.hashCode: over UTF-16 units, 32 bits, signed."""
+    """Java's String.hashCode: over UTF-16 units, signed 32 bits."""
     value = 0
     for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be", "surrogatepass")):
         value = (31 * value + unit) & 0xFFFF_FFFF
@@ -21,6 +21,7 @@ def string_hash(text: str) -> int:
 
 
 def partition_of_id(key: str, partitions: int) -> int:
-    """The partition of `partitions` that an id lives in."""
+    """The partition of an id, out of `partitions`."""
     value = abs(string_hash(key))
-    return 0 if value >> (_INT_BITS - 1) else value % partitions  # Java has no absolute value of its smallest
+    # Java's Utils.abs maps the smallest integer to 0
+    return 0 if value >> (_INT_BITS - 1) else value % partitions

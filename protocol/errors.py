@@ -1,9 +1,8 @@
-"""Every error that headrace raises to a user or sends over the wire; those that no server sends come from
+"""Every error that headrace raises to a user or sends over the wire; those that no server sends are in
 client_errors.py.
 
-Wire errors carry Kafka's error codes: the number never changes, the name is Kafka's. `retriable` says that
-the same request may succeed later, `refresh_metadata` that the client's picture of the cluster is stale.
-Source: Kafka Errors.java.
+Wire errors have Kafka's codes and names. `retriable`: the same request may succeed later; `refresh_metadata`:
+the client's metadata is stale. Source: Kafka Errors.java.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ from .coordinator_errors import *  # noqa: F403 - all of them, under the one nam
 
 
 class UnknownServerError(KafkaError):
-    """The server failed in a way that has no code of its own; its log says more."""
+    """Unexpected server error; the log of the server has details."""
 
     code = -1
 
@@ -94,7 +93,7 @@ class UnknownTopicOrPartitionError(KafkaError):
 
 
 class LeaderNotAvailableError(KafkaError):
-    """The partition has no leader now."""
+    """The partition has no leader at present."""
 
     code = 5
     retriable = True
@@ -102,7 +101,7 @@ class LeaderNotAvailableError(KafkaError):
 
 
 class NotLeaderOrFollowerError(KafkaError):
-    """This node does not lead the partition."""
+    """This node is not the leader of the partition."""
 
     code = 6
     retriable = True
@@ -110,11 +109,11 @@ class NotLeaderOrFollowerError(KafkaError):
 
 
 class RequestTimedOutError(KafkaError):
-    """The server could not finish the request in the time it was given."""
+    """The server did not finish the request within its timeout."""
 
     code = 7
     retriable = True
-    # A leader that was replaced and cut off before it heard of it waits for followers that have left it.
+    # A replaced leader that is cut off waits for followers that fetch from another leader.
     refresh_metadata = True
 
 
@@ -131,7 +130,7 @@ class RecordBatchTooLargeError(KafkaError):
 
 
 class NetworkError(KafkaError):
-    """The connection closed before the answer came."""
+    """The connection closed before the response."""
 
     code = 13
     retriable = True
@@ -139,20 +138,20 @@ class NetworkError(KafkaError):
 
 
 class InvalidTopicError(KafkaError):
-    """The topic name is not legal."""
+    """The topic name is invalid."""
 
     code = 17
 
 
 class NotEnoughReplicasError(KafkaError):
-    """Fewer in-sync replicas than min.insync.replicas; nothing was appended."""
+    """The ISR is smaller than min.insync.replicas; the records were not appended."""
 
     code = 19
     retriable = True
 
 
 class NotEnoughReplicasAfterAppendError(KafkaError):
-    """The records were appended, but fewer replicas than min.insync.replicas are in sync now."""
+    """The records were appended, but the ISR has shrunk below min.insync.replicas."""
 
     code = 20
     retriable = True
@@ -167,7 +166,7 @@ class InvalidRequiredAcksError(KafkaError):
 @dataclass(eq=False)
 class InvalidTimestampError(KafkaError):
     """A record's timestamp is outside the topic's bounds. `record_errors`: (index in the batch, message) of
-    the wrong records (KIP-467)."""
+    the invalid records (KIP-467)."""
 
     record_errors: tuple[tuple[int, str], ...] = ()
 
@@ -175,13 +174,13 @@ class InvalidTimestampError(KafkaError):
 
 
 class UnsupportedVersionError(KafkaError):
-    """The server does not speak this version of the request."""
+    """The server does not support this version of the request."""
 
     code = 35
 
 
 class TopicAlreadyExistsError(KafkaError):
-    """A topic of this name exists, or one that collides in metrics."""
+    """A topic with this name exists, or one whose name collides with it in metrics."""
 
     code = 36
 
@@ -199,13 +198,13 @@ class InvalidReplicationFactorError(KafkaError):
 
 
 class InvalidReplicaAssignmentError(KafkaError):
-    """The replica assignment names unknown nodes, repeats one, or leaves a gap."""
+    """The replica assignment has unknown nodes, duplicates, or missing partitions."""
 
     code = 39
 
 
 class InvalidConfigError(KafkaError):
-    """A config key is unknown or its value is not allowed."""
+    """A config key is unknown or its value is invalid."""
 
     code = 40
 
@@ -219,19 +218,19 @@ class NotControllerError(KafkaError):
 
 
 class InvalidRequestError(KafkaError):
-    """The request is malformed or contradicts itself."""
+    """The request is malformed or inconsistent."""
 
     code = 42
 
 
 class PolicyViolationError(KafkaError):
-    """A policy of the topic or of the cluster forbids it."""
+    """A policy of the topic or the cluster forbids the request."""
 
     code = 44
 
 
 class KafkaStorageError(KafkaError):
-    """The disk under the partition failed, and its log dir is offline; or it is full."""
+    """The log dir of the partition failed and is offline, or its disk is full."""
 
     code = 56
     retriable = True
@@ -239,21 +238,21 @@ class KafkaStorageError(KafkaError):
 
 
 class FetchSessionIdNotFoundError(KafkaError):
-    """The server does not know this fetch session; begin a new one."""
+    """The server does not know this fetch session; start a new one."""
 
     code = 70
     retriable = True
 
 
 class InvalidFetchSessionEpochError(KafkaError):
-    """The fetches of a session came out of order; begin a new one."""
+    """The fetches of a session arrived out of order; start a new one."""
 
     code = 71
     retriable = True
 
 
 class FencedLeaderEpochError(KafkaError):
-    """The request carries an older leader epoch than the node's."""
+    """The request has an older leader epoch than the node."""
 
     code = 74
     retriable = True
@@ -261,7 +260,7 @@ class FencedLeaderEpochError(KafkaError):
 
 
 class UnknownLeaderEpochError(KafkaError):
-    """The request carries a newer leader epoch than the node knows."""
+    """The request has a newer leader epoch than the node."""
 
     code = 75
     retriable = True
@@ -269,26 +268,26 @@ class UnknownLeaderEpochError(KafkaError):
 
 
 class UnsupportedCompressionTypeError(KafkaError):
-    """The batch names a compression codec that does not exist."""
+    """The compression codec of the batch is unknown."""
 
     code = 76
 
 
 class StaleBrokerEpochError(KafkaError):
-    """The broker epoch was replaced by a newer registration."""
+    """The node has registered again, so this broker epoch is stale."""
 
     code = 77
 
 
 class OffsetNotAvailableError(KafkaError):
-    """The leader's high watermark has not caught up after an election."""
+    """After an election, the leader's high watermark has not advanced to its own epoch yet."""
 
     code = 78
     retriable = True
 
 
 class PreferredLeaderNotAvailableError(KafkaError):
-    """The preferred leader is not in sync or not active."""
+    """The preferred leader is not in the ISR or not active."""
 
     code = 80
     retriable = True
@@ -296,7 +295,7 @@ class PreferredLeaderNotAvailableError(KafkaError):
 
 
 class EligibleLeadersNotAvailableError(KafkaError):
-    """No replica may lead the partition now."""
+    """No replica is eligible as leader of the partition."""
 
     code = 83
     retriable = True
@@ -304,22 +303,22 @@ class EligibleLeadersNotAvailableError(KafkaError):
 
 
 class ElectionNotNeededError(KafkaError):
-    """The partition has the leader that was asked for."""
+    """The partition already has the requested leader."""
 
     code = 84
     refresh_metadata = True
 
 
 class NoReassignmentInProgressError(KafkaError):
-    """There is no reassignment of the partition to cancel."""
+    """The partition has no reassignment to cancel."""
 
     code = 85
 
 
 @dataclass(eq=False)
 class InvalidRecordError(KafkaError):
-    """A record inside the batch is malformed, or a client sent what only servers may. `record_errors`:
-    (index in the batch, message) of the wrong records (KIP-467), empty if the batch as a whole is wrong."""
+    """A record of the batch is malformed, or only servers may send it. `record_errors`: (index in the batch,
+    message) of the invalid records (KIP-467), empty if the whole batch is invalid."""
 
     record_errors: tuple[tuple[int, str], ...] = ()
 
@@ -327,32 +326,32 @@ class InvalidRecordError(KafkaError):
 
 
 class ThrottlingQuotaExceededError(KafkaError):
-    """The connection or the node has reached its limit of work under way."""
+    """The connection or the node has reached its limit of pending work, or a quota is exceeded."""
 
     code = 89
     retriable = True
 
 
 class SnapshotNotFoundError(KafkaError):
-    """The quorum's leader has no such snapshot of the metadata."""
+    """The quorum leader does not have this metadata snapshot."""
 
     code = 98
 
 
 class PositionOutOfRangeError(KafkaError):
-    """The position is not inside the snapshot."""
+    """The position is outside of the snapshot."""
 
     code = 99
 
 
 class InvalidUpdateVersionError(KafkaError):
-    """The partition has changed since: the request carries an older partition epoch."""
+    """The partition has changed: the request has an older partition epoch."""
 
     code = 95
 
 
 class ListenerNotFoundError(KafkaError):
-    """The leader has no listener of the name that the client came over."""
+    """The leader does not have the listener that the client used."""
 
     code = 72
     retriable = True
@@ -360,7 +359,7 @@ class ListenerNotFoundError(KafkaError):
 
 
 class UnknownTopicIdError(KafkaError):
-    """No topic has this id here: deleted, re-created, or not known yet."""
+    """No topic has this id: it was deleted, re-created, or is not known to this node yet."""
 
     code = 100
     retriable = True
@@ -374,7 +373,7 @@ class DuplicateBrokerRegistrationError(KafkaError):
 
 
 class BrokerIdNotRegisteredError(KafkaError):
-    """The node id is not registered with the controller."""
+    """The node id is not registered."""
 
     code = 102
 
@@ -386,20 +385,20 @@ class InconsistentClusterIdError(KafkaError):
 
 
 class FetchSessionTopicIdError(KafkaError):
-    """A fetch session names topics by names and by ids; begin a new one."""
+    """A fetch session mixes topic names and topic ids; start a new one."""
 
     code = 106
     retriable = True
 
 
 class InvalidVoterKeyError(KafkaError):
-    """The request names another voter, or this one with the directory of a disk that it has no more."""
+    """The request names another voter, or a former directory id of this one."""
 
     code = 125
 
 
 class DuplicateVoterError(KafkaError):
-    """A voter with this id exists; one with a lost disk must be removed first."""
+    """A voter with this id exists; if it has lost its disk, remove it first."""
 
     code = 126
 
@@ -429,31 +428,31 @@ class IneligibleReplicaError(KafkaError):
 
 
 class NewLeaderElectedError(KafkaError):
-    """The change was made, and with it another node leads the partition."""
+    """The change was made, and another node is leader of the partition now."""
 
     code = 108
 
 
 class UnknownSubscriptionIdError(KafkaError):
-    """What the client is to push of its metrics has changed: it asks for the subscription again."""
+    """The metrics subscription of the client has changed: it must request it again."""
 
     code = 117
 
 
 class TelemetryTooLargeError(KafkaError):
-    """A client pushed more of its metrics at once than telemetry.max.bytes."""
+    """A client pushed metrics above telemetry.max.bytes."""
 
     code = 118
 
 
 class ResourceNotFoundError(KafkaError):
-    """Nobody has what was asked for."""
+    """The requested resource does not exist."""
 
     code = 91
 
 
 class DuplicateResourceError(KafkaError):
-    """A request names something twice."""
+    """The request names a resource twice."""
 
     code = 92
 
@@ -465,13 +464,13 @@ class SecurityDisabledError(KafkaError):
 
 
 class DelegationTokenRequestNotAllowedError(KafkaError):
-    """Delegation tokens are given over authenticated connections only."""
+    """Delegation tokens need an authenticated connection."""
 
     code = 64
 
 
 class IllegalSaslStateError(KafkaError):
-    """A SASL request on a connection that does not use SASL."""
+    """SASL request on a connection without SASL."""
 
     code = 34
 
@@ -483,7 +482,7 @@ class UnsupportedSaslMechanismError(KafkaError):
 
 
 class UnacceptableCredentialError(KafkaError):
-    """A SCRAM credential without a user name."""
+    """The SCRAM credential has no user name."""
 
     code = 93
 
@@ -493,7 +492,7 @@ NO_ERROR = 0
 
 
 def error_from_code(code: int, detail: str = "") -> KafkaError:
-    """The exception for a code that came over the wire; unknown codes become UnknownServerError."""
+    """The error for a code from the wire; unknown codes become UnknownServerError."""
     cls = ERRORS_BY_CODE.get(code)
     if cls is None:
         return UnknownServerError(f"error code {code}: {detail}")

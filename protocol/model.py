@@ -1,4 +1,4 @@
-"""Names that every floor shares: topics, partitions, ids and the special offsets."""
+"""Basic names: topics, partitions, ids and special offsets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_TIMESTAMP = -3  # ListOffsets: the record with the largest timestamp
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
-# What servers write into themselves. Source: Kafka Topic.java.
+# Internal topics. Source: Kafka Topic.java.
 INTERNAL_TOPICS = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state"))
 
 MAX_TOPIC_NAME_LENGTH = 249  # Source: Kafka Topic.java; leaves room for "-<partition>.<uuid>-delete"
@@ -28,15 +28,15 @@ _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
 class ListenerEndpoint(NamedTuple):
-    """Where Kafka's clients reach a node over one of its listeners."""
+    """The endpoint of one listener of a node, for Kafka clients."""
 
-    name: str  # of the listener, the same on all nodes
+    name: str  # listener name, the same on all nodes
     host: str
     port: int
 
 
 class TopicPartition(NamedTuple):
-    """One partition of a topic; prints as the folder name that it has on disk."""
+    """One partition of a topic; its text is the name of its folder on disk."""
 
     topic: str
     partition: int
@@ -46,24 +46,24 @@ class TopicPartition(NamedTuple):
 
 
 def effective_min_isr(configured: int, replicas: int) -> int:
-    """How many replicas must be in sync for acks=all: min.insync.replicas, but never more than the partition
-    has. Source: Kafka Partition.scala effectiveMinIsr."""
+    """The size that the ISR must have for acks=all: min.insync.replicas, but at most the number of replicas.
+    Source: Kafka Partition.scala effectiveMinIsr."""
     return min(configured, replicas)
 
 
 def topic_name_fault(name: str) -> str | None:
-    """Why `name` cannot be a topic, or None if it can. Source: Kafka Topic.java validate."""
+    """The reason why `name` is not a valid topic name, or None. Source: Kafka Topic.java validate."""
     if not name:
         return "a topic name must not be empty"
     if name in (".", ".."):
         return f"a topic name must not be {name!r}"
     if len(name) > MAX_TOPIC_NAME_LENGTH:
-        return f"a topic name has at most {MAX_TOPIC_NAME_LENGTH} characters, this one {len(name)}"
+        return f"the topic name has {len(name)} characters, at most {MAX_TOPIC_NAME_LENGTH} are allowed"
     if not _LEGAL_TOPIC.match(name):
-        return f"a topic name has only ASCII letters, digits, '.', '_' and '-': {name[:60]!r}"
+        return f"a topic name may have only ASCII letters, digits, '.', '_' and '-': {name[:60]!r}"
     return None
 
 
 def topic_metric_name(name: str) -> str:
-    """The name that collides in metrics: Kafka refuses 'a.b' beside 'a_b' because both become 'a_b'."""
+    """The topic name in metric names: Kafka rejects 'a.b' if 'a_b' exists, because both become 'a_b'."""
     return name.replace(".", "_")

@@ -91,10 +91,7 @@ def up(options: UpOptions, report: Report) -> ClusterFile:
         facts = _merged(options, before)
         left_out = nodes_with_data(facts.data_dir) - facts.nodes
         if left_out > 0:
-            report(
-                f"{facts.data_dir} has data of {left_out} more nodes, which are not started: their replicas"
-                " are offline"
-            )
+            report(f"{facts.data_dir} has data of {left_out} more nodes, which are not started")
         own = None
         if not facts.ray_address:
             report("starting Ray on this machine")
@@ -120,8 +117,7 @@ def up(options: UpOptions, report: Report) -> ClusterFile:
 
 
 def status(cluster: str) -> dict[str, Any]:
-    """The status of all servers, from the actors themselves; JSON-able. An actor that does not answer has
-    only a `state`.
+    """The status of all servers, JSON-able. An actor that does not answer has only a `state`.
 
     Errors: UnknownClusterError.
     """
@@ -147,11 +143,7 @@ def status(cluster: str) -> dict[str, Any]:
         calls = {n: ray.get_actor(n, namespace).status.remote() for n in names if n not in away}
         found = {name: _status_or_state(name, a) for name, a in gather(ray, calls, STATUS_TIMEOUT_S).items()}
         for name in set(names) & set(away):
-            found[name] = {
-                "name": name,
-                "state": "waiting",
-                "detail": f"no machine has Ray resource {away[name]}",
-            }
+            found[name] = {"name": name, "state": "waiting", "detail": f"no machine has {away[name]}"}
     nodes = [found[name] for name in sorted(found, key=index_of) if name.startswith(NODE_PREFIX)]
     controllers = [found[name] for name in sorted(found, key=index_of) if not name.startswith(NODE_PREFIX)]
     result["controller"] = _active(controllers)
@@ -178,8 +170,7 @@ def _active(controllers: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def down(cluster: str, report: Report, *, delete_data: bool = False) -> list[str]:
-    """Stop nodes, controllers, and the Ray that was started for them; returns the servers that did not stop
-    cleanly.
+    """Stop servers, and the Ray that was started for them; returns those that did not stop cleanly.
 
     With `delete_data` the default data dir of a cluster that is not up is removed too. Errors:
     UnknownClusterError; HeadraceError if a server still uses that dir; RayStartError if processes of the Ray
@@ -256,8 +247,7 @@ def _merged(options: UpOptions, before: ClusterFile | None) -> ClusterFile:
         raise _too_few(before.cluster, before.nodes)
     if options.data_dir and str(Path(options.data_dir).expanduser().absolute()) != before.data_dir:
         raise ConfigError(
-            f"cluster {before.cluster!r} has its data in {before.data_dir}: run `headrace down` before"
-            " changing that"
+            f"cluster {before.cluster!r} has its data in {before.data_dir}: run `headrace down` first"
         )
     is_running = bool(before.ray_address)
     changed = sorted(name for name, value in options.config.items() if before.config.get(name) != value)
@@ -346,8 +336,7 @@ def _other_controllers(cluster: str, controllers: int) -> ConfigError:
     # Running controllers know the others from their start. A single controller that loses its disk would form
     # a second quorum beside added ones.
     return ConfigError(
-        f"cluster {cluster!r} has {controllers} controllers: run `headrace down` before adding more; `up`"
-        " removes none"
+        f"cluster {cluster!r} has {controllers} controllers: run `headrace down` before adding more"
     )
 
 
@@ -392,8 +381,7 @@ def _pins(facts: ClusterFile, machines: list[str], disk_resource: str | None) ->
 def _wait_until_up(
     ray: Any, actors: Mapping[str, Any], controllers: list[str], timeout_s: float, report: Report
 ) -> dict[str, str]:
-    """host:port of every actor once all serve. `controllers` names all controllers, also those without a
-    machine.
+    """host:port of every actor once all serve. `controllers`: all, also those without a machine.
 
     Errors: StartError.
     """
@@ -473,9 +461,7 @@ def _stop_actors(ray: Any, facts: ClusterFile, report: Report, *, delete_data: b
     handles = {name: ray.get_actor(name, namespace) for name in names}
     away = without_machine(facts.pins, ray.cluster_resources())
     troubles = [
-        f"{name}: its machine is down, so its data was not deleted"
-        for name in names
-        if delete_data and name in away
+        f"{name}: no machine, its data was not deleted" for name in names if delete_data and name in away
     ]
     for group in (
         [name for name in names if name.startswith(NODE_PREFIX)],

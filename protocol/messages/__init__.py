@@ -1,1 +1,1 @@
-"""Requests and responses as typed MessagePack arrays, named and numbered like Kafka's APIs."""
+"""Requests and responses as MessagePack arrays, with the names and numbers of Kafka's APIs."""

@@ -1,6 +1,6 @@
-"""Control plane: topics, configs, registration, heartbeats, and the metadata log for its readers.
+"""Control plane: topics, configs, registration, heartbeats, and the metadata log for nodes.
 
-Clients send the admin requests to any storage node, which forwards them to the controller.
+Clients send admin requests to any storage node, which forwards them to the active controller.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..model import ListenerEndpoint
 
 
 class ItemError(msgspec.Struct, array_like=True, frozen=True):
-    """The outcome for one named item of a plural request; code 0 is success."""
+    """The result for one named item of a batched request; code 0 is success."""
 
     name: str
     error_code: int = 0
@@ -27,7 +27,7 @@ class ReplicaAssignment(msgspec.Struct, array_like=True, frozen=True):
 
 
 class NewTopicSpec(msgspec.Struct, array_like=True, frozen=True):
-    """-1 for partitions or replication factor takes the cluster's default."""
+    """A topic to create. -1 partitions or replication factor: the cluster's default."""
 
     name: str
     num_partitions: int = -1
@@ -37,18 +37,18 @@ class NewTopicSpec(msgspec.Struct, array_like=True, frozen=True):
 
 
 class CreateTopicsRequest(msgspec.Struct, array_like=True, frozen=True):
-    """With `validate_only` nothing is created."""
+    """Create topics; with `validate_only`, only check the request."""
 
     topics: tuple[NewTopicSpec, ...]
     timeout_ms: int = 30_000
     validate_only: bool = False
-    user: str = ""  # who asks, as the node that passes it on knows; nobody's quota without a name
+    user: str = ""  # the user, set by the forwarding node for quotas; empty: no quota applies
     client_id: str = ""
-    is_lenient: bool = False  # above its quota it is made to wait, not refused
+    is_lenient: bool = False  # an exceeded quota delays the client instead of failing the request
 
 
 class CreatedTopic(msgspec.Struct, array_like=True, frozen=True):
-    """The outcome for one topic."""
+    """The result for one topic."""
 
     name: str
     error_code: int = 0
@@ -59,33 +59,33 @@ class CreatedTopic(msgspec.Struct, array_like=True, frozen=True):
 
 
 class CreateTopicsResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the request. `metadata_offset` contains the topics that were created."""
+    """Results in the order of the request. The topics are in the metadata at `metadata_offset`."""
 
     topics: tuple[CreatedTopic, ...]
     metadata_offset: int = -1
-    throttle_ms: int = 0  # for which who asked is to wait, by its quota
+    throttle_ms: int = 0  # the client must wait this long, by its quota
 
 
 class DeleteTopicsRequest(msgspec.Struct, array_like=True, frozen=True):
-    """By name."""
+    """Delete topics by name."""
 
     names: tuple[str, ...]
     timeout_ms: int = 30_000
-    user: str = ""  # who asks, as the node that passes it on knows; nobody's quota without a name
+    user: str = ""  # the user, set by the forwarding node for quotas; empty: no quota applies
     client_id: str = ""
-    is_lenient: bool = False  # above its quota it is made to wait, not refused
+    is_lenient: bool = False  # an exceeded quota delays the client instead of failing the request
 
 
 class DeleteTopicsResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the request."""
+    """Results in the order of the request."""
 
     results: tuple[ItemError, ...]
     metadata_offset: int = -1
-    throttle_ms: int = 0  # for which who asked is to wait, by its quota
+    throttle_ms: int = 0  # the client must wait this long, by its quota
 
 
 class PartitionGrowth(msgspec.Struct, array_like=True, frozen=True):
-    """Grow a topic to `total_count` partitions; `assignments` are for the new ones only."""
+    """Increase a topic to `total_count` partitions; `assignments` are those of the new partitions."""
 
     name: str
     total_count: int
@@ -93,34 +93,34 @@ class PartitionGrowth(msgspec.Struct, array_like=True, frozen=True):
 
 
 class CreatePartitionsRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Partitions only grow."""
+    """Add partitions to topics; the count can only increase."""
 
     topics: tuple[PartitionGrowth, ...]
     timeout_ms: int = 30_000
     validate_only: bool = False
-    user: str = ""  # who asks, as the node that passes it on knows; nobody's quota without a name
+    user: str = ""  # the user, set by the forwarding node for quotas; empty: no quota applies
     client_id: str = ""
-    is_lenient: bool = False  # above its quota it is made to wait, not refused
+    is_lenient: bool = False  # an exceeded quota delays the client instead of failing the request
 
 
 class CreatePartitionsResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the request."""
+    """Results in the order of the request."""
 
     results: tuple[ItemError, ...]
     metadata_offset: int = -1
-    throttle_ms: int = 0  # for which who asked is to wait, by its quota
+    throttle_ms: int = 0  # the client must wait this long, by its quota
 
 
 class ConfigResource(msgspec.Struct, array_like=True, frozen=True):
-    """Kafka's resource types: 2 topic, 4 broker (name: the node id, or empty for the cluster default)."""
+    """Kafka's resource types: 2 topic, 4 broker (name: the node id, or empty for the cluster-wide
+    default)."""
 
     resource_type: int
     name: str
 
 
 class ConfigSynonym(msgspec.Struct, array_like=True, frozen=True):
-    """One level that says something of a config, under the name that it has there; null hides a sensitive
-    value."""
+    """One level with a value of a config, under its name at that level; null hides a sensitive value."""
 
     name: str
     value: str | None
@@ -128,10 +128,10 @@ class ConfigSynonym(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ConfigEntry(msgspec.Struct, array_like=True, frozen=True):
-    """One effective config. `source`: 1 topic, 2 one broker, 3 all brokers, 4 the file of the server that
-    answers, 5 built-in default, 6 logger. `is_default`: not set at this very resource. Null hides a sensitive
-    value. `synonyms`: every level that says something, the one that holds first. `config_type` is Kafka's: 1
-    boolean, 2 text, 5 whole number, 6 number, 7 list, 9 password."""
+    """One effective config. `source`: 1 topic, 2 one broker, 3 all brokers, 4 start configuration of the
+    responding server, 5 default, 6 logger. `is_default`: not set on this resource itself. Null hides a
+    sensitive value. `synonyms`: all levels with a value, in order of precedence. `config_type` is Kafka's: 1
+    boolean, 2 string, 5 long, 6 double, 7 list, 9 password."""
 
     name: str
     value: str | None
@@ -162,17 +162,17 @@ class DescribedConfigs(msgspec.Struct, array_like=True, frozen=True):
 
 
 class DescribeConfigsResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the request, as of `metadata_offset`."""
+    """Results in the order of the request, as of `metadata_offset`."""
 
     results: tuple[DescribedConfigs, ...]
     metadata_offset: int = -1
 
 
 class ListConfigResourcesRequest(msgspec.Struct, array_like=True, frozen=True):
-    """The resources that can have configs; no types asks for all types.
+    """List resources that can have configs; empty `resource_types` means all types.
 
-    `is_configured_only`: only resources with dynamic configs of their own, the cluster-wide defaults and
-    unregistered nodes included.
+    `is_configured_only`: only resources with dynamic configs, including the cluster-wide defaults and
+    unregistered nodes.
     """
 
     resource_types: tuple[int, ...] = ()
@@ -196,32 +196,32 @@ class ConfigChange(msgspec.Struct, array_like=True, frozen=True):
 
 
 class AlterConfigs(msgspec.Struct, array_like=True, frozen=True):
-    """The changes of one resource; all of them or none."""
+    """Changes of one resource, which are made together or not at all."""
 
     resource: ConfigResource
     changes: tuple[ConfigChange, ...]
 
 
 class IncrementalAlterConfigsRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Each resource succeeds or fails on its own."""
+    """Change configs; each resource succeeds or fails on its own."""
 
     resources: tuple[AlterConfigs, ...]
     validate_only: bool = False
 
 
 class IncrementalAlterConfigsResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the request; the item name is the resource's."""
+    """Results in the order of the request; the item name is the resource's name."""
 
     results: tuple[ItemError, ...]
     metadata_offset: int = -1
 
 
 class BrokerRegistrationRequest(msgspec.Struct, array_like=True, frozen=True):
-    """A storage node asks to join. `node_id` -1 asks for a generated one; an empty `cluster_id` adopts
-    the controller's. `previous_broker_epoch` is the epoch under which the node ended in order, losing no
-    record that it had; -1 says that it may have lost some. `lost_replicas` are the (topic, partition) whose
-    logs lost something all the same, because they were cut or removed while the node was down: by name,
-    because the id of the topic is lost with the log. Kafka's clients reach the node at its `listeners`."""
+    """Register a storage node. `node_id` -1 requests a generated id; an empty `cluster_id` adopts the
+    controller's. `previous_broker_epoch`: the epoch of the node's last clean shutdown, -1 after an unclean
+    one, when it may have lost records. `lost_replicas`: (topic, partition) of logs that were truncated or
+    removed after a clean shutdown; by name, because the topic id is lost with the log. `listeners`: endpoints
+    for Kafka clients."""
 
     node_id: int
     cluster_id: str
@@ -236,7 +236,7 @@ class BrokerRegistrationRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class BrokerRegistrationResponse(msgspec.Struct, array_like=True, frozen=True):
-    """`broker_epoch` goes into every heartbeat; a later registration makes it stale."""
+    """`broker_epoch` is part of every heartbeat; a later registration makes it stale."""
 
     error_code: int
     error_detail: str = ""
@@ -248,10 +248,9 @@ class BrokerRegistrationResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class BrokerHeartbeatRequest(msgspec.Struct, array_like=True, frozen=True):
-    """`metadata_offset` is the last metadata record the node has applied. `offline_replicas` are the
-    (topic id, partition) that the node holds but cannot serve, because their log dir failed, `full_replicas`
-    those that it serves but cannot append to, because their disk is full. Cordoned dirs get no new
-    replicas."""
+    """`metadata_offset`: the last applied metadata record. `offline_replicas`: (topic id, partition) on
+    failed log dirs; `full_replicas`: those that serve reads but reject appends, because their disk is full.
+    Cordoned log dirs get no new replicas."""
 
     node_id: int
     broker_epoch: int
@@ -265,9 +264,9 @@ class BrokerHeartbeatRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class BrokerHeartbeatResponse(msgspec.Struct, array_like=True, frozen=True):
-    """`should_shutdown` answers `want_shutdown` once the node leads nothing and the others know it.
-    `metadata_offset` is the last record that was decided when the node was heard, -1 unknown: a node that has
-    it led until then what it leads by it."""
+    """`should_shutdown` answers `want_shutdown` once the node leads no partition and other nodes know it.
+    `metadata_offset`: the last decided record when the controller received the heartbeat, -1 unknown; until
+    it has applied this record, the node leads its partitions by the metadata before it."""
 
     error_code: int
     error_detail: str = ""
@@ -277,30 +276,28 @@ class BrokerHeartbeatResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class UnregisterBrokerRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Remove a fenced node for good."""
+    """Remove a fenced node permanently."""
 
     node_id: int
 
 
 class UnregisterBrokerResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Done, or why not."""
+    """The result of the removal; error code 0 is success."""
 
     error_code: int
     error_detail: str = ""
 
 
 class DrainNodeRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Move leadership and ISR membership off a node that goes on running; `is_drained` false takes it
-    back."""
+    """Move leaderships and ISR memberships off a running node; `is_drained` false ends the drain."""
 
     node_id: int
     is_drained: bool = True
 
 
 class DrainNodeResponse(msgspec.Struct, array_like=True, frozen=True):
-    """`leaders_left`: partitions that the node still leads, because no other replica may lead them now.
-    `below_min_isr`: partitions of the node whose ISR is now too small for acks=all, and their first
-    topics."""
+    """`leaders_left`: partitions that the node still leads, because no other replica is eligible.
+    `below_min_isr`: partitions of the node below min.insync.replicas, and the first of their topics."""
 
     error_code: int
     error_detail: str = ""
@@ -311,8 +308,7 @@ class DrainNodeResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class AlterPartitionItem(msgspec.Struct, array_like=True, frozen=True):
-    """The ISR that a leader proposes, each member as (node id, broker epoch); broker epoch -1 is not
-    checked."""
+    """The ISR that a leader proposes, as (node id, broker epoch); broker epoch -1 is not checked."""
 
     topic_id: bytes
     partition: int
@@ -323,7 +319,7 @@ class AlterPartitionItem(msgspec.Struct, array_like=True, frozen=True):
 
 
 class AlterPartitionRequest(msgspec.Struct, array_like=True, frozen=True):
-    """A leader's changes of ISRs. Each partition succeeds or fails on its own."""
+    """ISR changes by a leader. Each partition succeeds or fails on its own."""
 
     node_id: int
     broker_epoch: int
@@ -331,7 +327,7 @@ class AlterPartitionRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class AlteredPartition(msgspec.Struct, array_like=True, frozen=True):
-    """The partition as it is now, with or without an error; -1 and empty if there is no such partition."""
+    """The current state of the partition, with or without an error; -1 and empty if it does not exist."""
 
     topic_id: bytes
     partition: int
@@ -345,7 +341,7 @@ class AlteredPartition(msgspec.Struct, array_like=True, frozen=True):
 
 
 class AlterPartitionResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the request; an error of the whole request leaves them out."""
+    """Results in the order of the request; empty if the whole request failed."""
 
     error_code: int
     error_detail: str = ""
@@ -360,7 +356,7 @@ class TopicPartitions(msgspec.Struct, array_like=True, frozen=True):
 
 
 class PartitionError(msgspec.Struct, array_like=True, frozen=True):
-    """The outcome for one partition of a plural request; code 0 is success."""
+    """The result for one partition of a batched request; code 0 is success."""
 
     topic: str
     partition: int
@@ -369,7 +365,7 @@ class PartitionError(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ElectLeadersRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Elect now. `election_type`: 0 preferred, 1 unclean. Null for the topics asks for every partition."""
+    """Elect leaders. `election_type`: 0 preferred, 1 unclean. `topics` null: every partition."""
 
     election_type: int
     topics: tuple[TopicPartitions, ...] | None
@@ -377,8 +373,8 @@ class ElectLeadersRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ElectLeadersResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the request; if every partition was asked for, those that needed no election
-    are left out."""
+    """Results in the order of the request; for every partition, those without a needed election are
+    omitted."""
 
     error_code: int
     error_detail: str = ""
@@ -387,7 +383,7 @@ class ElectLeadersResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ReassignablePartition(msgspec.Struct, array_like=True, frozen=True):
-    """The replicas that the partition shall have, preferred leader first; null cancels what is under way."""
+    """The target replicas, preferred leader first; null cancels the reassignment."""
 
     partition: int
     replicas: tuple[int, ...] | None
@@ -409,7 +405,7 @@ class AlterPartitionReassignmentsRequest(msgspec.Struct, array_like=True, frozen
 
 
 class AlterPartitionReassignmentsResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the request."""
+    """Results in the order of the request."""
 
     error_code: int
     error_detail: str = ""
@@ -418,14 +414,14 @@ class AlterPartitionReassignmentsResponse(msgspec.Struct, array_like=True, froze
 
 
 class ListPartitionReassignmentsRequest(msgspec.Struct, array_like=True, frozen=True):
-    """What is under way of these partitions, or (null) of all."""
+    """List reassignments in progress, of these partitions or (null) of all."""
 
     topics: tuple[TopicPartitions, ...] | None = None
     timeout_ms: int = 60_000
 
 
 class OngoingReassignment(msgspec.Struct, array_like=True, frozen=True):
-    """A partition on its way: `replicas` are all that hold it, the target first."""
+    """A reassignment in progress: `replicas` has all current replicas, the target ones first."""
 
     topic: str
     partition: int
@@ -436,7 +432,7 @@ class OngoingReassignment(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ListPartitionReassignmentsResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Sorted by topic and partition; what is not under way is left out."""
+    """Sorted by topic and partition; partitions without a reassignment are omitted."""
 
     error_code: int
     error_detail: str = ""
@@ -444,7 +440,7 @@ class ListPartitionReassignmentsResponse(msgspec.Struct, array_like=True, frozen
 
 
 class FetchMetadataRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Long poll for metadata records after `offset` (the last one applied, -1 for none)."""
+    """Long poll for metadata records after `offset` (the last applied one, -1 for none)."""
 
     node_id: int
     offset: int
@@ -452,7 +448,7 @@ class FetchMetadataRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class FetchMetadataResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Records `base_offset`.. in log order. A snapshot replaces everything known: its records make the
+    """Records from `base_offset` on, in log order. A snapshot replaces the whole image: its records are the
     image at `end_offset` - 1."""
 
     error_code: int

@@ -1,4 +1,5 @@
-"""Data plane: metadata for clients, produce, fetch, offsets, deletion. Source: Kafka's message schemas."""
+"""Data plane: metadata for clients, Produce, Fetch, offsets, DeleteRecords. Source: Kafka's message
+schemas."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import msgspec
 
 
 class NodeEndpoint(msgspec.Struct, array_like=True, frozen=True):
-    """Where a storage node listens."""
+    """The native endpoint of a storage node."""
 
     node_id: int
     host: str
@@ -15,16 +16,16 @@ class NodeEndpoint(msgspec.Struct, array_like=True, frozen=True):
 
 
 class MetadataRequest(msgspec.Struct, array_like=True, frozen=True):
-    """`topics` None asks for all topics, an empty tuple for none (nodes only)."""
+    """`topics`: None for all topics, empty for none (nodes only)."""
 
     topics: tuple[str, ...] | None = None
     topic_ids: tuple[bytes, ...] = ()
 
 
 class PartitionMetadata(msgspec.Struct, array_like=True, frozen=True):
-    """`leader` is -1 while the partition has none. Replica tuples hold node ids; `replicas` has the preferred
-    leader first. Of the ELR (KIP-966) a member may lead while the ISR is empty. `adding_replicas` and
-    `removing_replicas` say what a reassignment that is under way changes."""
+    """`leader` is -1 while the partition has none. Replica tuples have node ids; `replicas` has the preferred
+    leader first. A member of the ELR (KIP-966) may become leader while the ISR is empty. `adding_replicas`
+    and `removing_replicas` belong to a reassignment in progress."""
 
     partition: int
     leader: int
@@ -40,7 +41,7 @@ class PartitionMetadata(msgspec.Struct, array_like=True, frozen=True):
 
 
 class TopicMetadata(msgspec.Struct, array_like=True, frozen=True):
-    """One topic; with an error code the partitions are empty."""
+    """One topic; without partitions if it has an error code."""
 
     error_code: int
     name: str
@@ -50,7 +51,7 @@ class TopicMetadata(msgspec.Struct, array_like=True, frozen=True):
 
 
 class MetadataResponse(msgspec.Struct, array_like=True, frozen=True):
-    """`metadata_offset` says how new this picture is: the last metadata record it contains."""
+    """`metadata_offset`: the last metadata record that this response reflects."""
 
     cluster_id: str
     controller_id: int
@@ -60,14 +61,14 @@ class MetadataResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class DescribeClusterRequest(msgspec.Struct, array_like=True, frozen=True):
-    """The nodes and how they are; fenced ones too if `include_fenced_brokers`."""
+    """All nodes with their states; `include_fenced_brokers` adds fenced ones."""
 
     include_fenced_brokers: bool = False
 
 
 class ClusterNode(msgspec.Struct, array_like=True, frozen=True):
-    """A registered storage node. A fenced one serves nobody; one in controlled shutdown serves, but hands
-    over what it leads: it ends, or is drained."""
+    """A registered storage node. A fenced one serves no requests; one in controlled shutdown serves requests
+    while its leaderships move: it is stopping or drained."""
 
     node_id: int
     host: str
@@ -79,7 +80,7 @@ class ClusterNode(msgspec.Struct, array_like=True, frozen=True):
 
 
 class DescribeClusterResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Nodes by id. `metadata_offset` says how new this picture is."""
+    """Nodes by id. `metadata_offset`: the last metadata record that this response reflects."""
 
     cluster_id: str
     controller_id: int
@@ -88,9 +89,9 @@ class DescribeClusterResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ProducePartition(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One record batch for one partition: the frame at the same index as this entry.
+    """One record batch for one partition: the frame with the index of this entry.
 
-    `leader_epoch` -1 skips the check of the epoch.
+    `leader_epoch` -1 skips the epoch check.
     """
 
     topic_id: bytes
@@ -99,10 +100,10 @@ class ProducePartition(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class ProduceRequest(msgspec.Struct, array_like=True, frozen=True):
-    """`acks` 0, 1 or -1 (all); with 0 there is no response. Entry i goes with frame i.
+    """`acks` 0, 1 or -1 (all); 0 has no response. Entry i belongs to frame i.
 
-    Batches of a transaction need its `transactional_id`. `adds_partitions`: transaction version 2, the
-    partitions' leaders add them to the transaction; else they only look whether they were added.
+    Transactional batches need `transactional_id`. `adds_partitions`: transaction version 2, in which
+    partition leaders add the partitions to the transaction; otherwise they only verify that the client has.
     """
 
     acks: int
@@ -113,31 +114,31 @@ class ProduceRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ProducePartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """`log_append_time_ms` is -1 unless the topic stamps records itself. `record_errors`: (index in the
-    batch, message) of the records for which the batch was refused (KIP-467); nothing of it was stored."""
+    """`log_append_time_ms` is -1 unless the topic uses LogAppendTime. `record_errors`: (index in the batch,
+    message) of the invalid records of a rejected batch (KIP-467); none of its records was stored."""
 
     error_code: int
     base_offset: int = -1
     log_append_time_ms: int = -1
     log_start_offset: int = -1
     error_detail: str = ""
-    leader_id: int = -1  # with NOT_LEADER_OR_FOLLOWER: who leads now, -1 unknown (KIP-951)
+    leader_id: int = -1  # with NOT_LEADER_OR_FOLLOWER: the current leader, -1 unknown (KIP-951)
     leader_epoch: int = -1
     record_errors: tuple[tuple[int, str], ...] = ()
 
 
 class ProduceResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the request's entries."""
+    """Results in the order of the request's entries."""
 
     partitions: tuple[ProducePartitionResponse, ...]
 
 
 class FetchPartition(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """`current_leader_epoch` -1 skips the check; `max_bytes` bounds this partition's share.
+    """`current_leader_epoch` -1 skips the epoch check; `max_bytes` limits this partition.
 
-    `last_fetched_epoch` is the epoch of the record before `fetch_offset`; with it, -1 for none, a log that
-    has diverged from the leader's is found. A follower also says where its own log starts, and that it
-    `wants_producers`: its log begins behind records that it never had, and it would not know who sent them.
+    `last_fetched_epoch`: the epoch of the record before `fetch_offset`, -1 for none; the leader uses it to
+    detect divergence. A follower also sends its log start offset, and `wants_producers` if its log starts
+    after 0 and it lacks the producer state before that.
     """
 
     topic_id: bytes
@@ -151,12 +152,12 @@ class FetchPartition(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class FetchRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Wait up to `max_wait_ms` until `min_bytes` are there. The first batch of the first non-empty
-    partition is returned even when it is larger than the limits, so that a reader always moves on.
+    """Wait up to `max_wait_ms` for `min_bytes`. The first batch of the first non-empty partition is returned
+    even above the limits, so that a reader always progresses.
 
-    A follower names itself and reads up to the log's end. Its fetches form a session (KIP-227): epoch 0
-    begins one, and the answer gives its id; with epochs 1, 2, .. only the partitions that changed for the
-    follower are named, and those it gave up are `forgotten`. Epoch -1: no session, as clients fetch.
+    A follower sends its id and reads up to the log end offset. Its fetches form a session (KIP-227): epoch 0
+    starts one, and the response has its id; epochs 1, 2, .. list changed partitions only, and removed ones in
+    `forgotten`. Epoch -1: no session, as for clients.
     """
 
     max_wait_ms: int
@@ -169,19 +170,19 @@ class FetchRequest(msgspec.Struct, array_like=True, frozen=True):
     session_id: int = 0
     session_epoch: int = -1
     forgotten: tuple[tuple[bytes, int], ...] = ()  # (topic id, partition)
-    rack: str = ""  # of a client that would rather read from a replica near it (KIP-392)
-    may_follow: bool = False  # the client knows that followers answer, too
+    rack: str = ""  # of a client that prefers a nearby replica (KIP-392)
+    may_follow: bool = False  # the client accepts responses from followers
 
 
 class FetchPartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The next `frame_count` frames of the message are this partition's: each holds whole batches. With
-    read_committed they lie below the last stable offset, and `aborted` names the transactions, by producer id
-    and first offset, whose records among them do not count, up to the producer's next marker.
+    """The next `frame_count` frames of the message belong to this partition: each has whole batches. With
+    read_committed they end at the last stable offset, and `aborted` lists aborted transactions by producer id
+    and first offset: records of that producer are skipped up to its next marker.
 
-    `diverging_epoch` and `diverging_end_offset`: the largest epoch of the leader's log that is not above the
-    asked `last_fetched_epoch`, and where it ends; there are no records then, and the asker must truncate.
-    With OFFSET_OUT_OF_RANGE a follower gets the leader's log end as `diverging_end_offset`. If it wants the
-    producers, the one frame `has_producers`: a producer snapshot as of the offset that it asked for.
+    `diverging_epoch` and `diverging_end_offset`: the largest epoch of the leader's log up to
+    `last_fetched_epoch`, and its end offset; such a response has no records, and the follower must truncate.
+    With OFFSET_OUT_OF_RANGE a follower gets the leader's log end offset as `diverging_end_offset`.
+    `has_producers`: the only frame is the producer snapshot at the fetch offset, which the follower wanted.
     """
 
     error_code: int
@@ -194,18 +195,18 @@ class FetchPartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=Fa
     leader_epoch: int = -1
     diverging_epoch: int = -1
     diverging_end_offset: int = -1
-    preferred_read_replica: int = -1  # the client should rather fetch there
+    preferred_read_replica: int = -1  # the client should fetch from this replica
     aborted: tuple[tuple[int, int], ...] = ()
     has_producers: bool = False
 
 
 class FetchResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the request's entries; in a session, of the partitions that `keys` names."""
+    """Results in the order of the request's entries; in a session, of the partitions in `keys`."""
 
     partitions: tuple[FetchPartitionResponse, ...]
     error_code: int = 0  # of the session
     session_id: int = 0
-    keys: tuple[tuple[bytes, int], ...] = ()  # (topic id, partition) of each answer
+    keys: tuple[tuple[bytes, int], ...] = ()  # (topic id, partition) of each result
 
 
 class ListOffsetsPartition(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -218,14 +219,14 @@ class ListOffsetsPartition(msgspec.Struct, array_like=True, frozen=True, gc=Fals
 
 
 class ListOffsetsRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Offsets by time, for many partitions."""
+    """Offsets by timestamp."""
 
     isolation: int
     partitions: tuple[ListOffsetsPartition, ...]
 
 
 class ListOffsetsPartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The first offset whose timestamp is at or after the asked one; offset -1 when there is none."""
+    """The first offset with a timestamp at or after the requested one; -1 if there is none."""
 
     error_code: int
     timestamp: int = -1
@@ -235,16 +236,16 @@ class ListOffsetsPartitionResponse(msgspec.Struct, array_like=True, frozen=True,
 
 
 class ListOffsetsResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the request's entries."""
+    """Results in the order of the request's entries."""
 
     partitions: tuple[ListOffsetsPartitionResponse, ...]
 
 
-TO_HIGH_WATERMARK = -1  # as the offset to delete up to
+TO_HIGH_WATERMARK = -1  # delete all committed records
 
 
 class DeleteRecordsPartition(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Records below `offset` are to go, -1: all that are committed. `current_leader_epoch` -1 skips the
+    """Delete records below `offset`, -1: below the high watermark. `current_leader_epoch` -1 skips the epoch
     check."""
 
     topic_id: bytes
@@ -254,30 +255,30 @@ class DeleteRecordsPartition(msgspec.Struct, array_like=True, frozen=True, gc=Fa
 
 
 class DeleteRecordsRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Answered when all live replicas have done it, at the latest after `timeout_ms`."""
+    """Answered when all live replicas have advanced their log start offset, at most after `timeout_ms`."""
 
     timeout_ms: int
     partitions: tuple[DeleteRecordsPartition, ...]
 
 
 class DeleteRecordsPartitionResponse(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """`low_watermark`: no live replica has records below; -1 with an error."""
+    """`low_watermark`: the smallest log start offset of the live replicas; -1 with an error."""
 
     error_code: int
     low_watermark: int = -1
     error_detail: str = ""
-    leader_id: int = -1  # with NOT_LEADER_OR_FOLLOWER: who leads now, -1 unknown
+    leader_id: int = -1  # with NOT_LEADER_OR_FOLLOWER: the current leader, -1 unknown
     leader_epoch: int = -1
 
 
 class DeleteRecordsResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the request's entries."""
+    """Results in the order of the request's entries."""
 
     partitions: tuple[DeleteRecordsPartitionResponse, ...]
 
 
 class EpochQuestion(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Where does `leader_epoch` end? `current_leader_epoch` -1 skips the check."""
+    """Request for the end offset of `leader_epoch`. `current_leader_epoch` -1 skips the epoch check."""
 
     topic_id: bytes
     partition: int
@@ -286,14 +287,14 @@ class EpochQuestion(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class OffsetForLeaderEpochRequest(msgspec.Struct, array_like=True, frozen=True):
-    """For readers that look whether their position was truncated away (KIP-320)."""
+    """For consumers that check whether records at their position were truncated (KIP-320)."""
 
     partitions: tuple[EpochQuestion, ...]
 
 
 class EpochAnswer(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The largest epoch at or below the asked one, and where it ends, exclusive; -1, -1 if the asked one is
-    newer than any in the log."""
+    """The largest epoch of the log up to the requested one, and its end offset (exclusive); -1, -1 if the
+    requested epoch is newer than all in the log."""
 
     error_code: int
     leader_epoch: int = -1
@@ -302,6 +303,6 @@ class EpochAnswer(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class OffsetForLeaderEpochResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the request's entries."""
+    """Results in the order of the request's entries."""
 
     partitions: tuple[EpochAnswer, ...]

@@ -1,8 +1,8 @@
-"""The envelope of every message between headrace processes.
+"""The envelope of all messages between headrace processes.
 
-A message is a ZeroMQ multipart `[header, body, frame, frame, ...]`: header and body are MessagePack
-arrays, record batches ride as frames of their own. New fields go at the end, with defaults, so that an
-older peer ignores what it does not know.
+A message is a ZeroMQ multipart `[header, body, frame, frame, ...]`: header and body are MessagePack arrays,
+record batches are frames of their own. New fields are appended with defaults, so that an older peer ignores
+them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PROTOCOL_VERSION = 1
 
 
 class RequestHeader(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """First frame of a request. `session` is what the handshake on this connection gave, 0 before it."""
+    """First frame of a request. `session`: from the handshake of this connection, 0 before it."""
 
     api_key: int
     api_version: int
@@ -25,9 +25,10 @@ class RequestHeader(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class ResponseHeader(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """First frame of a response. With a non-zero `error_code` the body is empty: the request never ran.
+    """First frame of a response. With a non-zero `error_code` the body is empty and the request had no
+    effect.
 
-    For `throttle_ms` the client is to send nothing more on this connection, as a quota wants.
+    `throttle_ms`: how long the client must pause on this connection, by a quota.
     """
 
     correlation_id: int
@@ -37,16 +38,16 @@ class ResponseHeader(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Role(Enum):
-    """Which server answers an api."""
+    """The server that handles an api."""
 
-    DIRECT = "the server that is asked"
+    DIRECT = "the server that receives the request"
     FORWARDED = "the controller; a storage node forwards the request to it"
     GROUP = "the coordinator of the group, on the node that leads its partition of __consumer_offsets"
     TRANSACTION = "the coordinator of the transactional id, on the node that leads its partition"
 
 
 class Api(NamedTuple):
-    """One request kind: Kafka's number and name, the versions we speak, its two bodies, and its server."""
+    """One api: Kafka's key and name, the supported versions, request and response type, and its role."""
 
     key: int
     name: str
@@ -58,7 +59,7 @@ class Api(NamedTuple):
 
 
 class ApiVersionRange(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Versions of one api that the server speaks, both ends inclusive."""
+    """The versions of one api that the server supports, both inclusive."""
 
     api_key: int
     min_version: int
@@ -66,7 +67,7 @@ class ApiVersionRange(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class ApiVersionsRequest(msgspec.Struct, array_like=True, frozen=True):
-    """The handshake: must be the first request on a connection. Session 0, always version 0."""
+    """The handshake: the first request on a connection. Session 0, always version 0."""
 
     software_name: str
     software_version: str
@@ -75,10 +76,10 @@ class ApiVersionsRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ApiVersionsResponse(msgspec.Struct, array_like=True, frozen=True):
-    """What the server is and what it allows on this connection.
+    """Server information, and the limits of this connection.
 
-    `incarnation` is new at every start of the server process, so a client that meets another one knows
-    that its requests under way are gone.
+    `incarnation` is new at each start of the server process: a client that finds another one knows that its
+    pending requests are lost.
     """
 
     error_code: int
@@ -88,6 +89,6 @@ class ApiVersionsResponse(msgspec.Struct, array_like=True, frozen=True):
     cluster_id: str
     node_id: int
     apis: tuple[ApiVersionRange, ...]
-    max_in_flight: int  # requests a client may have under way on this connection
+    max_in_flight: int  # requests in flight that the server accepts on this connection
     max_request_bytes: int  # of one frame
-    idle_timeout_ms: int  # a connection silent for longer is forgotten
+    idle_timeout_ms: int  # the server closes a connection after this idle time

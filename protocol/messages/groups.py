@@ -1,26 +1,26 @@
-"""Groups: finding coordinators, membership in both protocols, committed offsets, and what admins ask.
+"""Groups: coordinators, membership in both protocols, committed offsets, and admin requests.
 
-Source: Kafka's message schemas. Where Kafka has several groups or keys in one request, so has this.
+Source: Kafka's message schemas. Requests are batched where Kafka's are.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-GROUP_KEY = 0  # what FindCoordinator is asked about
+GROUP_KEY = 0  # FindCoordinator key types
 TRANSACTION_KEY = 1
 
 
 class FindCoordinatorRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Who coordinates these groups (key type 0) or transactional ids (1)? The internal topic is made if it is
-    not there."""
+    """Find the coordinators of groups (key type 0) or transactional ids (1). Creates the internal topic if it
+    does not exist."""
 
     key_type: int
     keys: tuple[str, ...]
 
 
 class Coordinator(msgspec.Struct, array_like=True, frozen=True):
-    """The node for one key; with an error code there is none now."""
+    """The coordinator of one key; with an error code there is none at present."""
 
     error_code: int
     key: str
@@ -31,7 +31,7 @@ class Coordinator(msgspec.Struct, array_like=True, frozen=True):
 
 
 class FindCoordinatorResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the keys."""
+    """Results in the order of the keys."""
 
     coordinators: tuple[Coordinator, ...]
 
@@ -40,15 +40,15 @@ class FindCoordinatorResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class GroupProtocol(msgspec.Struct, array_like=True, frozen=True):
-    """An assignor that a member can use, and what it wants it to know (consumers: a Subscription)."""
+    """An assignor that a member supports, with its data (consumers: a Subscription)."""
 
     name: str
     metadata: bytes
 
 
 class JoinGroupRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Join, or join again. Without a member id, one is given with MEMBER_ID_REQUIRED, unless the member is
-    static. Answered when the rebalance has all members or its time is over."""
+    """Join or rejoin. Without a member id, a dynamic member gets one with MEMBER_ID_REQUIRED. The response is
+    sent when all members have joined or the rebalance timeout has passed."""
 
     group_id: str
     session_timeout_ms: int
@@ -60,11 +60,11 @@ class JoinGroupRequest(msgspec.Struct, array_like=True, frozen=True):
     reason: str = ""
     client_id: str = ""
     client_host: str = ""
-    requires_member_id: bool = True  # False: as versions of Kafka's clients before KIP-394
+    requires_member_id: bool = True  # False: client versions before KIP-394
 
 
 class JoinedMember(msgspec.Struct, array_like=True, frozen=True):
-    """A member as the leader of the group sees it."""
+    """A member in the leader's JoinGroup response."""
 
     member_id: str
     group_instance_id: str | None
@@ -72,7 +72,7 @@ class JoinedMember(msgspec.Struct, array_like=True, frozen=True):
 
 
 class JoinGroupResponse(msgspec.Struct, array_like=True, frozen=True):
-    """The new generation. The leader gets all members and assigns, unless it is to skip that (KIP-814)."""
+    """The new generation. The leader gets all members and assigns, unless `skip_assignment` (KIP-814)."""
 
     error_code: int
     generation_id: int = -1
@@ -86,14 +86,14 @@ class JoinGroupResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class MemberAssignment(msgspec.Struct, array_like=True, frozen=True):
-    """What the leader of the group gives a member (consumers: an Assignment)."""
+    """The assignment of one member (consumers: an Assignment)."""
 
     member_id: str
     assignment: bytes
 
 
 class SyncGroupRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Ask for the own assignment; the leader brings those of all."""
+    """Request for the member's assignment; the leader's request has the assignments of all members."""
 
     group_id: str
     generation_id: int
@@ -105,7 +105,7 @@ class SyncGroupRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class SyncGroupResponse(msgspec.Struct, array_like=True, frozen=True):
-    """The own assignment."""
+    """The member's assignment."""
 
     error_code: int
     protocol_type: str | None = None
@@ -115,7 +115,7 @@ class SyncGroupResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class HeartbeatRequest(msgspec.Struct, array_like=True, frozen=True):
-    """The member lives."""
+    """Renews the member's session."""
 
     group_id: str
     generation_id: int
@@ -124,14 +124,14 @@ class HeartbeatRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class HeartbeatResponse(msgspec.Struct, array_like=True, frozen=True):
-    """REBALANCE_IN_PROGRESS asks the member to join again."""
+    """REBALANCE_IN_PROGRESS: the member must rejoin."""
 
     error_code: int
     error_detail: str = ""
 
 
 class LeavingMember(msgspec.Struct, array_like=True, frozen=True):
-    """By member id, or by instance id with an empty member id."""
+    """A member by id, or a static one by instance id with an empty member id."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -139,14 +139,14 @@ class LeavingMember(msgspec.Struct, array_like=True, frozen=True):
 
 
 class LeaveGroupRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Members leave, or are taken out by an admin."""
+    """Members leave, or an admin removes them."""
 
     group_id: str
     members: tuple[LeavingMember, ...]
 
 
 class LeftMember(msgspec.Struct, array_like=True, frozen=True):
-    """One of them."""
+    """The result for one member."""
 
     member_id: str
     group_instance_id: str | None
@@ -154,14 +154,14 @@ class LeftMember(msgspec.Struct, array_like=True, frozen=True):
 
 
 class LeaveGroupResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the members; with an error of the group there are none."""
+    """Results in the order of the members; empty if the group has an error."""
 
     error_code: int
     members: tuple[LeftMember, ...] = ()
     error_detail: str = ""
 
 
-# --- the new protocol (KIP-848) ---------------------------------------------------------------------------
+# --- the consumer protocol (KIP-848) ------------------------------------------------------------------------
 
 
 class TopicIdPartitions(msgspec.Struct, array_like=True, frozen=True):
@@ -172,9 +172,9 @@ class TopicIdPartitions(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ConsumerGroupHeartbeatRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Join (epoch 0), go on, or leave (-1; -2 keeps a static member's place). None: as it was told before.
+    """Join (epoch 0), heartbeat, or leave (-1; -2 for a temporary leave of a static member). None: unchanged.
 
-    The member makes its own id, a UUID in text. `owned` is what it holds now.
+    The member generates its own id, a UUID as text. `owned`: its current partitions.
     """
 
     group_id: str
@@ -192,7 +192,7 @@ class ConsumerGroupHeartbeatRequest(msgspec.Struct, array_like=True, frozen=True
 
 
 class ConsumerGroupHeartbeatResponse(msgspec.Struct, array_like=True, frozen=True):
-    """`assignment` None: as before."""
+    """`assignment` None: unchanged."""
 
     error_code: int
     member_id: str | None = None
@@ -203,7 +203,7 @@ class ConsumerGroupHeartbeatResponse(msgspec.Struct, array_like=True, frozen=Tru
 
 
 class ConsumerGroupDescribeRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Groups of the new protocol."""
+    """Describe consumer-protocol groups."""
 
     group_ids: tuple[str, ...]
 
@@ -217,7 +217,7 @@ class NamedPartitions(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ConsumerGroupMember(msgspec.Struct, array_like=True, frozen=True):
-    """A member: what it has, and what it shall have. `member_type`: 0 classic, 1 consumer."""
+    """A member with its current and its target assignment. `member_type`: 0 classic, 1 consumer."""
 
     member_id: str
     instance_id: str | None
@@ -233,7 +233,7 @@ class ConsumerGroupMember(msgspec.Struct, array_like=True, frozen=True):
 
 
 class DescribedConsumerGroup(msgspec.Struct, array_like=True, frozen=True):
-    """`group_state`: Empty, Assigning, Reconciling, Stable; of a group that is not there, none."""
+    """`group_state`: Empty, Assigning, Reconciling, Stable; empty if the group does not exist."""
 
     error_code: int
     group_id: str
@@ -246,7 +246,7 @@ class DescribedConsumerGroup(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ConsumerGroupDescribeResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the groups."""
+    """Results in the order of the groups."""
 
     groups: tuple[DescribedConsumerGroup, ...]
 
@@ -255,19 +255,20 @@ class ConsumerGroupDescribeResponse(msgspec.Struct, array_like=True, frozen=True
 
 
 class CommittedOffset(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The next offset that the group reads of a partition, and the epoch of the one before (-1 unknown)."""
+    """The next offset that the group reads of a partition, and the epoch of the record before it (-1
+    unknown)."""
 
     topic: str
     partition: int
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
-    topic_id: bytes = bytes(16)  # if not zero, the topic must be this one
+    topic_id: bytes = bytes(16)  # if not zero, the topic must have this id
 
 
 class OffsetCommitRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Generation (classic) or member epoch (new protocol) -1 with an empty member id: no membership is
-    claimed, which only an empty group allows."""
+    """Generation (classic) or member epoch (consumer protocol) -1 with an empty member id: a commit without
+    membership, which only an empty group allows."""
 
     group_id: str
     generation_id_or_member_epoch: int
@@ -278,7 +279,7 @@ class OffsetCommitRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class PartitionResult(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """How it went with one partition."""
+    """The result for one partition; error code 0 is success."""
 
     topic: str
     partition: int
@@ -286,20 +287,20 @@ class PartitionResult(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class OffsetCommitResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the request's offsets."""
+    """Results in the order of the request's offsets."""
 
     results: tuple[PartitionResult, ...]
 
 
 class TopicNamePartitions(msgspec.Struct, array_like=True, frozen=True):
-    """Partitions of a topic by name."""
+    """Partitions of one topic, by topic name."""
 
     topic: str
     partitions: tuple[int, ...]
 
 
 class OffsetFetchGroup(msgspec.Struct, array_like=True, frozen=True):
-    """`topics` None: all that are committed. With a member id, the membership is checked."""
+    """`topics` None: all committed offsets. A member id is validated."""
 
     group_id: str
     topics: tuple[TopicNamePartitions, ...] | None = None
@@ -308,14 +309,14 @@ class OffsetFetchGroup(msgspec.Struct, array_like=True, frozen=True):
 
 
 class OffsetFetchRequest(msgspec.Struct, array_like=True, frozen=True):
-    """`require_stable`: answer UNSTABLE_OFFSET_COMMIT where a transaction is about to change it (KIP-447)."""
+    """`require_stable`: UNSTABLE_OFFSET_COMMIT for offsets that are pending in a transaction (KIP-447)."""
 
     groups: tuple[OffsetFetchGroup, ...]
     require_stable: bool = False
 
 
 class FetchedOffset(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Offset -1: nothing is committed."""
+    """Offset -1: no offset is committed."""
 
     topic: str
     partition: int
@@ -335,20 +336,20 @@ class OffsetsOfGroup(msgspec.Struct, array_like=True, frozen=True):
 
 
 class OffsetFetchResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the groups."""
+    """Results in the order of the groups."""
 
     groups: tuple[OffsetsOfGroup, ...]
 
 
 class OffsetDeleteRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Forget committed offsets; not of topics that the group's members read."""
+    """Delete committed offsets of topics that no member is subscribed to."""
 
     group_id: str
     topics: tuple[TopicNamePartitions, ...]
 
 
 class OffsetDeleteResponse(msgspec.Struct, array_like=True, frozen=True):
-    """With an error of the group there are no results."""
+    """Without results if the group has an error."""
 
     error_code: int
     results: tuple[PartitionResult, ...] = ()
@@ -359,7 +360,7 @@ class OffsetDeleteResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ListGroupsRequest(msgspec.Struct, array_like=True, frozen=True):
-    """The groups that the asked node coordinates; empty filters let all through, case does not matter.
+    """The groups that the receiving node coordinates; empty filters match all, case-insensitive.
 
     States: Unknown, PreparingRebalance, CompletingRebalance, Stable, Dead, Empty, Assigning, Reconciling.
     Types: classic, consumer.
@@ -370,7 +371,7 @@ class ListGroupsRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ListedGroup(msgspec.Struct, array_like=True, frozen=True):
-    """One group."""
+    """A group with its protocol type, state and group type."""
 
     group_id: str
     protocol_type: str
@@ -379,7 +380,7 @@ class ListedGroup(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ListGroupsResponse(msgspec.Struct, array_like=True, frozen=True):
-    """COORDINATOR_LOAD_IN_PROGRESS while some of the node's groups are not read yet."""
+    """COORDINATOR_LOAD_IN_PROGRESS while some groups of the node are not loaded."""
 
     error_code: int
     groups: tuple[ListedGroup, ...] = ()
@@ -387,7 +388,7 @@ class ListGroupsResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class DescribeGroupsRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Groups of the classic protocol."""
+    """Describe classic groups."""
 
     group_ids: tuple[str, ...]
 
@@ -404,7 +405,7 @@ class DescribedMember(msgspec.Struct, array_like=True, frozen=True):
 
 
 class DescribedGroup(msgspec.Struct, array_like=True, frozen=True):
-    """GROUP_ID_NOT_FOUND with state Dead: there is no such group, or it is of the new protocol."""
+    """GROUP_ID_NOT_FOUND with state Dead: the group does not exist, or uses the consumer protocol."""
 
     error_code: int
     group_id: str
@@ -416,19 +417,19 @@ class DescribedGroup(msgspec.Struct, array_like=True, frozen=True):
 
 
 class DescribeGroupsResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the groups."""
+    """Results in the order of the groups."""
 
     groups: tuple[DescribedGroup, ...]
 
 
 class DeleteGroupsRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Groups without members, with their offsets."""
+    """Delete groups without members, with their offsets."""
 
     group_ids: tuple[str, ...]
 
 
 class DeletedGroup(msgspec.Struct, array_like=True, frozen=True):
-    """How it went with one group."""
+    """The result for one group."""
 
     group_id: str
     error_code: int
@@ -436,6 +437,6 @@ class DeletedGroup(msgspec.Struct, array_like=True, frozen=True):
 
 
 class DeleteGroupsResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the groups."""
+    """Results in the order of the groups."""
 
     results: tuple[DeletedGroup, ...]

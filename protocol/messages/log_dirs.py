@@ -1,5 +1,4 @@
-"""Messages about the log dirs of one storage node. Source: Kafka DescribeLogDirs (35), AlterReplicaLogDirs
-(34)."""
+"""Log dirs of one storage node. Source: Kafka DescribeLogDirs (35), AlterReplicaLogDirs (34)."""
 
 from __future__ import annotations
 
@@ -9,14 +8,14 @@ from .control import PartitionError, TopicPartitions
 
 
 class DescribeLogDirsRequest(msgspec.Struct, array_like=True, frozen=True):
-    """What lies in the log dirs of the node that is asked; None for `topics` is everything."""
+    """Describe the log dirs of the receiving node; `topics` None: all replicas."""
 
     topics: tuple[TopicPartitions, ...] | None = None
 
 
 class LogDirReplica(msgspec.Struct, array_like=True, frozen=True):
-    """One log in a dir. `offset_lag`: records that the high watermark has and it has not; of a future log,
-    which shall take the place of one in another dir, records that the one has and it has not yet."""
+    """One log in a dir. `offset_lag`: records between its log end offset and the high watermark; for a future
+    log, which replaces the log in another dir when it has caught up, records that it still has to copy."""
 
     topic: str
     partition: int
@@ -26,7 +25,7 @@ class LogDirReplica(msgspec.Struct, array_like=True, frozen=True):
 
 
 class LogDirDescription(msgspec.Struct, array_like=True, frozen=True):
-    """One log dir; sizes are those of its file system in bytes, -1 where that cannot be asked."""
+    """One log dir; sizes of its file system in bytes, -1 if unknown."""
 
     error_code: int
     log_dir: str
@@ -47,21 +46,21 @@ class DescribeLogDirsResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class LogDirTarget(msgspec.Struct, array_like=True, frozen=True):
-    """The partitions that shall lie in one dir."""
+    """Partitions to move to one log dir."""
 
     log_dir: str
     topics: tuple[TopicPartitions, ...]
 
 
 class AlterReplicaLogDirsRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Move replicas of the node that is asked to other log dirs; naming the dir where one lies already ends
-    a move of it. One that is not on the node will be made in that dir."""
+    """Move replicas of the receiving node to other log dirs; naming the current dir cancels a move. A replica
+    that the node does not have yet will be created in that dir."""
 
     log_dirs: tuple[LogDirTarget, ...]
 
 
 class AlterReplicaLogDirsResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Per partition whether the move has begun."""
+    """Per partition, whether the move has started."""
 
     error_code: int
     error_detail: str = ""

@@ -1,8 +1,8 @@
-"""The controller quorum: votes, epochs, the voters' fetch of the metadata log and of its snapshots.
+"""The controller quorum: votes, epochs, fetches of the metadata log and of snapshots.
 
-A replica is named by its id and its directory id, which a new disk changes. A response with an error still
-says which leader and epoch the answering controller knows; its leader id is -1 if it knows none. An empty
-cluster id is of a controller that has not learned it yet. Batches and snapshot bytes ride as frames.
+A replica is identified by its id and its directory id, which changes with a new disk. A response with an
+error still has the leader and epoch that the responding controller knows; leader id -1 if it knows none. An
+empty cluster id is sent by a controller that does not know it yet. Batches and snapshot bytes are frames.
 Source: KIP-595, KIP-630, KIP-853, KIP-996.
 """
 
@@ -12,15 +12,16 @@ import msgspec
 
 
 class QuorumEndpoint(msgspec.Struct, array_like=True, frozen=True):
-    """Where a controller listens; port 0 if that is not known."""
+    """The endpoint of a controller; port 0 if unknown."""
 
     host: str = ""
     port: int = 0
 
 
 class VoteRequest(msgspec.Struct, array_like=True, frozen=True):
-    """A candidate asks one voter, by its key, for its vote in `epoch`. A pre-vote asks whether it would get
-    it in the epoch after that, and binds nobody. `end_offset` and `last_epoch` are of the candidate's log."""
+    """A candidate requests the vote of one voter, by its key, for `epoch`. A pre-vote asks whether the voter
+    would vote for it in the next epoch, and does not bind the voter. `end_offset` and `last_epoch` are those
+    of the candidate's log."""
 
     cluster_id: str
     voter_id: int
@@ -44,7 +45,7 @@ class VoteResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class BeginQuorumEpochRequest(msgspec.Struct, array_like=True, frozen=True):
-    """The leader of an epoch makes itself known to one voter, by its key."""
+    """The leader of an epoch announces itself to one voter, by its key."""
 
     cluster_id: str
     voter_id: int
@@ -64,7 +65,7 @@ class BeginQuorumEpochResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class EndQuorumEpochRequest(msgspec.Struct, array_like=True, frozen=True):
-    """The leader of an epoch steps down; the ids in `preferred_successors` should campaign in that order."""
+    """The leader of an epoch resigns; the `preferred_successors` should start elections in that order."""
 
     cluster_id: str
     leader_id: int
@@ -82,8 +83,8 @@ class EndQuorumEpochResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class QuorumFetchRequest(msgspec.Struct, array_like=True, frozen=True):
-    """A replica that has flushed everything below `fetch_offset`, whose last record is of
-    `last_fetched_epoch`, asks for more of the metadata log."""
+    """A replica that has flushed all records below `fetch_offset`, the last one of `last_fetched_epoch`,
+    fetches the metadata log."""
 
     cluster_id: str
     replica_id: int
@@ -97,8 +98,8 @@ class QuorumFetchRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class QuorumFetchResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Batches as frames; or where the replica's log parts from the leader's (`diverging_epoch` is not -1);
-    or the snapshot to fetch first (`snapshot_end_offset` is not -1)."""
+    """Batches as frames; or the divergence of the replica's log (`diverging_epoch` is not -1); or the
+    snapshot to fetch first (`snapshot_end_offset` is not -1)."""
 
     error_code: int
     leader_id: int = -1
@@ -113,7 +114,7 @@ class QuorumFetchResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class FetchSnapshotRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Bytes of a snapshot of the leader from `position` on."""
+    """Fetch bytes of a snapshot from `position` on."""
 
     cluster_id: str
     replica_id: int
@@ -126,7 +127,7 @@ class FetchSnapshotRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class FetchSnapshotResponse(msgspec.Struct, array_like=True, frozen=True):
-    """One frame of bytes; `size` is that of the whole snapshot."""
+    """One frame of bytes; `size`: of the whole snapshot."""
 
     error_code: int
     leader_id: int = -1
@@ -137,7 +138,7 @@ class FetchSnapshotResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class AddRaftVoterRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Make a replica that has caught up a voter. Answered once that is committed."""
+    """Make a caught-up observer a voter. The response is sent once that is committed."""
 
     cluster_id: str
     voter_id: int
@@ -147,7 +148,7 @@ class AddRaftVoterRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class RemoveRaftVoterRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Make a voter an observer. Answered once that is committed."""
+    """Make a voter an observer. The response is sent once that is committed."""
 
     cluster_id: str
     voter_id: int
@@ -155,7 +156,7 @@ class RemoveRaftVoterRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class UpdateRaftVoterRequest(msgspec.Struct, array_like=True, frozen=True):
-    """A voter listens somewhere else now. Answered once that is committed."""
+    """Change the endpoint of a voter. The response is sent once that is committed."""
 
     cluster_id: str
     voter_id: int
@@ -165,7 +166,7 @@ class UpdateRaftVoterRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class RaftVoterResponse(msgspec.Struct, array_like=True, frozen=True):
-    """The outcome of a change of the voters."""
+    """The result of a change of the voters."""
 
     error_code: int
     error_detail: str = ""
@@ -175,12 +176,12 @@ class RaftVoterResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class DescribeQuorumRequest(msgspec.Struct, array_like=True, frozen=True):
-    """How the quorum is; the leader knows."""
+    """Describe the quorum; only the leader can answer."""
 
 
 class QuorumReplica(msgspec.Struct, array_like=True, frozen=True):
-    """A voter or observer as the leader sees it; -1 for what it has not seen. Times are in ms before the
-    answer."""
+    """A voter or observer as the leader sees it; -1 for unknown values. Times are in ms before the
+    response."""
 
     replica_id: int
     directory_id: bytes

@@ -1,4 +1,4 @@
-"""Quotas of clients, and levels of features: asked of any node, decided by the controller."""
+"""Client quotas and feature levels: sent to any node, decided by the controller."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import msgspec
 from ..metadata.quotas import Entity
 from .control import ItemError
 
-EXACT, DEFAULT, SPECIFIED = 0, 1, 2  # how a filter's component matches
+EXACT, DEFAULT, SPECIFIED = 0, 1, 2  # match types of a filter component
 
 
 class QuotaFilter(msgspec.Struct, array_like=True, frozen=True):
-    """One component of a filter: entities that have this type, with `match` if it is exact."""
+    """One component of a filter: entities that have this type, with the name `match` if the match is
+    exact."""
 
     entity_type: str
     match_type: int
@@ -19,21 +20,21 @@ class QuotaFilter(msgspec.Struct, array_like=True, frozen=True):
 
 
 class DescribeClientQuotasRequest(msgspec.Struct, array_like=True, frozen=True):
-    """`strict`: entities with other types beside these do not match."""
+    """`strict`: entities with further types do not match."""
 
     components: tuple[QuotaFilter, ...] = ()
     strict: bool = False
 
 
 class DescribedQuotas(msgspec.Struct, array_like=True, frozen=True):
-    """What is set for one entity."""
+    """The quotas of one entity."""
 
     entity: Entity
     values: dict[str, float]
 
 
 class DescribeClientQuotasResponse(msgspec.Struct, array_like=True, frozen=True):
-    """All that match."""
+    """All matching entities."""
 
     error_code: int = 0
     error_detail: str = ""
@@ -48,21 +49,22 @@ class QuotaChange(msgspec.Struct, array_like=True, frozen=True):
 
 
 class QuotaAlteration(msgspec.Struct, array_like=True, frozen=True):
-    """Changes of one entity, all made or none."""
+    """Changes of one entity, made together or not at all."""
 
     entity: Entity
     changes: tuple[QuotaChange, ...]
 
 
 class AlterClientQuotasRequest(msgspec.Struct, array_like=True, frozen=True):
-    """With `validate_only` nothing is changed."""
+    """Change client quotas; with `validate_only`, only check the request."""
 
     alterations: tuple[QuotaAlteration, ...]
     validate_only: bool = False
 
 
 class AlterClientQuotasResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Results in the order of the request, without names. `metadata_offset` contains what was changed."""
+    """Results in the order of the request, without names. The changes are in the metadata at
+    `metadata_offset`."""
 
     results: tuple[ItemError, ...]
     metadata_offset: int = -1
@@ -77,7 +79,7 @@ class FeatureUpdate(msgspec.Struct, array_like=True, frozen=True):
 
 
 class UpdateFeaturesRequest(msgspec.Struct, array_like=True, frozen=True):
-    """All of them, or none; with `validate_only` none."""
+    """Change feature levels, all or none; with `validate_only`, only check the request."""
 
     updates: tuple[FeatureUpdate, ...]
     validate_only: bool = False
@@ -85,7 +87,7 @@ class UpdateFeaturesRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class UpdateFeaturesResponse(msgspec.Struct, array_like=True, frozen=True):
-    """`metadata_offset` contains the levels."""
+    """The levels are in the metadata at `metadata_offset`."""
 
     error_code: int = 0
     error_detail: str = ""

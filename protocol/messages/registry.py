@@ -1,4 +1,4 @@
-"""All apis by Kafka's numbers. Numbers from 10000 on are headrace's own."""
+"""All apis by Kafka's keys. Keys from 10000 on are headrace's own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def _api(key: int, module: ModuleType, name: str, role: Role = Role.DIRECT, *, response: str = "") -> Api:
-    """Version 0 of an api whose bodies are `<name>Request` and `<name>Response` of the module."""
+    """Version 0 of an api with the bodies `<name>Request` and `<name>Response` of the module."""
     bodies = (getattr(module, f"{name}Request"), getattr(module, response or f"{name}Response"))
     return Api(key, name, 0, 0, *bodies, role)
 

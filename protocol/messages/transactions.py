@@ -1,4 +1,4 @@
-"""Producer ids and transactions: clients to coordinators, coordinators to partitions, and what admins ask.
+"""Producer ids and transactions: requests of clients, coordinators, partition leaders and admins.
 
 Source: Kafka's message schemas; KIP-98, KIP-360, KIP-447, KIP-664, KIP-890.
 """
@@ -11,9 +11,9 @@ from .groups import CommittedOffset, PartitionResult, TopicNamePartitions
 
 
 class InitProducerIdRequest(msgspec.Struct, array_like=True, frozen=True):
-    """A producer id for an idempotent producer (no transactional id: any node answers), or the next epoch of
-    a transactional one, whose transaction under way is aborted. With a producer id and epoch: go on after an
-    error as the one who has them (KIP-360)."""
+    """A producer id for an idempotent producer (without transactional id: any node answers), or the next
+    epoch of a transactional one, whose open transaction is aborted. With producer id and epoch: the same
+    producer continues after an error (KIP-360)."""
 
     transactional_id: str | None = None
     transaction_timeout_ms: int = 60_000
@@ -22,7 +22,7 @@ class InitProducerIdRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class InitProducerIdResponse(msgspec.Struct, array_like=True, frozen=True):
-    """The id and epoch to write with."""
+    """The producer id and epoch."""
 
     error_code: int
     producer_id: int = -1
@@ -31,7 +31,7 @@ class InitProducerIdResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class TransactionPartitions(msgspec.Struct, array_like=True, frozen=True):
-    """The partitions of one transaction that are to be added, or with `verify_only` looked for."""
+    """Partitions of one transaction to add, or with `verify_only` to verify."""
 
     transactional_id: str
     producer_id: int
@@ -41,13 +41,13 @@ class TransactionPartitions(msgspec.Struct, array_like=True, frozen=True):
 
 
 class AddPartitionsToTxnRequest(msgspec.Struct, array_like=True, frozen=True):
-    """From a client before it writes, or, with transaction version 2, from the partitions' leaders."""
+    """Sent by a client before it writes, or, in transaction version 2, by partition leaders."""
 
     transactions: tuple[TransactionPartitions, ...]
 
 
 class AddedPartitions(msgspec.Struct, array_like=True, frozen=True):
-    """With an error of the transaction there are no results."""
+    """Without results if the transaction has an error."""
 
     transactional_id: str
     error_code: int
@@ -56,13 +56,13 @@ class AddedPartitions(msgspec.Struct, array_like=True, frozen=True):
 
 
 class AddPartitionsToTxnResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the transactions."""
+    """Results in the order of the transactions."""
 
     transactions: tuple[AddedPartitions, ...]
 
 
 class AddOffsetsToTxnRequest(msgspec.Struct, array_like=True, frozen=True):
-    """The offsets of a group will be committed by the transaction (transaction version 1)."""
+    """The transaction will commit offsets of a group (transaction version 1)."""
 
     transactional_id: str
     producer_id: int
@@ -71,15 +71,15 @@ class AddOffsetsToTxnRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class AddOffsetsToTxnResponse(msgspec.Struct, array_like=True, frozen=True):
-    """How it went."""
+    """The result; without an error the group's partition is part of the transaction."""
 
     error_code: int
     error_detail: str = ""
 
 
 class PrepareTxnRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Nothing but EndTxn with this producer id and epoch ends the open transaction from here on, no timeout
-    and no next producer, and nothing joins it any more. Again is no error."""
+    """Prepare the open transaction: from here on only EndTxn with this producer id and epoch ends it, not a
+    timeout or a new producer, and no partition can be added. Idempotent."""
 
     transactional_id: str
     producer_id: int
@@ -87,14 +87,15 @@ class PrepareTxnRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class PrepareTxnResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Without an error it is prepared, wherever its coordinator moves to."""
+    """Without an error the transaction is prepared, durably."""
 
     error_code: int
     error_detail: str = ""
 
 
 class EndTxnRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Commit or abort. `bumps_epoch`: transaction version 2, in which each end moves the epoch (KIP-890)."""
+    """Commit or abort. `bumps_epoch`: transaction version 2, in which each end increments the epoch
+    (KIP-890)."""
 
     transactional_id: str
     producer_id: int
@@ -104,7 +105,7 @@ class EndTxnRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class EndTxnResponse(msgspec.Struct, array_like=True, frozen=True):
-    """The decision is safe; the markers follow. The id and epoch are those of the next transaction."""
+    """The decision is committed; markers follow. Producer id and epoch are those of the next transaction."""
 
     error_code: int
     producer_id: int = -1
@@ -113,8 +114,8 @@ class EndTxnResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class TxnOffsetCommitRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Offsets of a group that count when the transaction commits. `adds_partition`: transaction version 2,
-    the group's coordinator adds its partition to the transaction."""
+    """Offsets of a group that become visible when the transaction commits. `adds_partition`: transaction
+    version 2, in which the group coordinator adds its partition to the transaction."""
 
     transactional_id: str
     group_id: str
@@ -128,7 +129,7 @@ class TxnOffsetCommitRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class TxnOffsetCommitResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the request's offsets."""
+    """Results in the order of the request's offsets."""
 
     results: tuple[PartitionResult, ...]
 
@@ -137,7 +138,7 @@ class TxnOffsetCommitResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class TransactionMarker(msgspec.Struct, array_like=True, frozen=True):
-    """The end of a producer's transaction, for its partitions on the asked node."""
+    """The end of a producer's transaction, for its partitions on the receiving node."""
 
     producer_id: int
     producer_epoch: int
@@ -148,33 +149,33 @@ class TransactionMarker(msgspec.Struct, array_like=True, frozen=True):
 
 
 class WriteTxnMarkersRequest(msgspec.Struct, array_like=True, frozen=True):
-    """From a transaction coordinator, or from an admin who aborts a hanging transaction."""
+    """Sent by a transaction coordinator, or by an admin that aborts a hanging transaction."""
 
     markers: tuple[TransactionMarker, ...]
 
 
 class WrittenMarker(msgspec.Struct, array_like=True, frozen=True):
-    """How it went with the partitions of one marker."""
+    """The results of one marker."""
 
     producer_id: int
     results: tuple[PartitionResult, ...]
 
 
 class WriteTxnMarkersResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the markers, once they are committed."""
+    """Results in the order of the markers, once they are committed."""
 
     markers: tuple[WrittenMarker, ...]
 
 
 class AllocateProducerIdsRequest(msgspec.Struct, array_like=True, frozen=True):
-    """A node wants a block of producer ids from the controller."""
+    """A node requests a block of producer ids from the controller."""
 
     node_id: int
     broker_epoch: int
 
 
 class AllocateProducerIdsResponse(msgspec.Struct, array_like=True, frozen=True):
-    """The ids from `start` on are the node's alone."""
+    """The ids from `start` on belong to the node."""
 
     error_code: int
     producer_id_start: int = -1
@@ -186,13 +187,13 @@ class AllocateProducerIdsResponse(msgspec.Struct, array_like=True, frozen=True):
 
 
 class DescribeProducersRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Who writes with a producer id into these partitions, as the replica that is asked knows."""
+    """Producers with an id and their open transactions, as known to the receiving replica."""
 
     topics: tuple[TopicNamePartitions, ...]
 
 
 class ActiveProducer(msgspec.Struct, array_like=True, frozen=True):
-    """`current_txn_start_offset` -1: no transaction is open."""
+    """`current_txn_start_offset` -1: no open transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -203,7 +204,7 @@ class ActiveProducer(msgspec.Struct, array_like=True, frozen=True):
 
 
 class PartitionProducers(msgspec.Struct, array_like=True, frozen=True):
-    """The producers of one partition."""
+    """The producers of one partition, or an error."""
 
     topic: str
     partition: int
@@ -213,20 +214,20 @@ class PartitionProducers(msgspec.Struct, array_like=True, frozen=True):
 
 
 class DescribeProducersResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the request."""
+    """Results in the order of the request."""
 
     partitions: tuple[PartitionProducers, ...]
 
 
 class DescribeTransactionsRequest(msgspec.Struct, array_like=True, frozen=True):
-    """Transactions by transactional id."""
+    """Describe transactions by transactional id."""
 
     transactional_ids: tuple[str, ...]
 
 
 class DescribedTransaction(msgspec.Struct, array_like=True, frozen=True):
     """`state`: Empty, Ongoing, Prepared, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort, Dead,
-    PrepareEpochFence. `start_ms` -1: none is under way; `prepared_ms` -1: it is not prepared."""
+    PrepareEpochFence. `start_ms` -1: no open transaction; `prepared_ms` -1: not prepared."""
 
     error_code: int
     transactional_id: str
@@ -241,14 +242,14 @@ class DescribedTransaction(msgspec.Struct, array_like=True, frozen=True):
 
 
 class DescribeTransactionsResponse(msgspec.Struct, array_like=True, frozen=True):
-    """Answers in the order of the ids."""
+    """Results in the order of the ids."""
 
     transactions: tuple[DescribedTransaction, ...]
 
 
 class ListTransactionsRequest(msgspec.Struct, array_like=True, frozen=True):
-    """The transactional ids that the asked node coordinates; empty filters let all through. `duration_ms`:
-    only transactions that have been under way for longer."""
+    """The transactional ids that the receiving node coordinates; empty filters match all. `duration_ms`: only
+    transactions that have been open for longer."""
 
     states: tuple[str, ...] = ()
     producer_ids: tuple[int, ...] = ()
@@ -257,7 +258,7 @@ class ListTransactionsRequest(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ListedTransaction(msgspec.Struct, array_like=True, frozen=True):
-    """One transactional id; `prepared_ms` as of a DescribedTransaction."""
+    """One transactional id; `prepared_ms` as in DescribedTransaction."""
 
     transactional_id: str
     producer_id: int
@@ -266,7 +267,7 @@ class ListedTransaction(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ListTransactionsResponse(msgspec.Struct, array_like=True, frozen=True):
-    """`unknown_states`: filters that name no state."""
+    """`unknown_states`: filters that are not the name of a state."""
 
     error_code: int
     unknown_states: tuple[str, ...] = ()

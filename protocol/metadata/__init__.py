@@ -1,1 +1,1 @@
-"""The cluster's metadata: the records of the metadata log and the immutable image they make."""
+"""Cluster metadata: the records of the metadata log, and the immutable image that they produce."""

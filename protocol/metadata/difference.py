@@ -1,4 +1,4 @@
-"""The delta between two images that may lie far apart, for a reader whose image a snapshot replaces. Pure."""
+"""The delta between two metadata images, for a reader whose image is replaced by a snapshot. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ V = TypeVar("V")
 
 
 def difference(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
-    """What changed between two images that may lie far apart, as when a snapshot replaces the old one.
+    """The changes between two images, as when a snapshot replaces the old one.
 
-    Order: topics created are sorted by name. Topics are told apart by id, so one that was deleted and made
-    again counts as removed and created.
+    Order: created topics are sorted by name. Topics are compared by id, so a topic that was deleted and
+    created again is both removed and created.
     """
     removed = tuple(t for t in _by_name(old.topics) if t.topic_id not in new.topic_names)
     created = tuple(t.topic_id for t in _by_name(new.topics) if t.topic_id not in old.topic_names)

@@ -1,7 +1,8 @@
-"""Features of a cluster, under Kafka's names: which levels there are, and which one holds. Pure.
+"""Feature levels of a cluster, under Kafka's names. Pure.
 
-A level is in the metadata log once somebody has changed it; before that the highest one holds. What cannot be
-switched off has one level. Source: Kafka Feature.java, MetadataVersion.java; KIP-584, 848, 853, 890, 966.
+A level is in the metadata log once an operator has changed it; until then the highest one applies. Features
+that cannot be disabled have a single level. Source: Kafka Feature.java, MetadataVersion.java; KIP-584, 848,
+853, 890, 966.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from .image import MetadataImage
 
 GROUP_VERSION, TRANSACTION_VERSION = "group.version", "transaction.version"
-# Lowest and highest level. metadata.version counts formats of Kafka's own metadata log; the number is that of
+# Lowest and highest level. metadata.version is the version of Kafka's own metadata log; the number is that of
 # Kafka 4.3, whose APIs are served.
 SUPPORTED: dict[str, tuple[int, int]] = {
     "eligible.leader.replicas.version": (1, 1),
@@ -24,5 +25,5 @@ SUPPORTED: dict[str, tuple[int, int]] = {
 
 
 def level_of(image: MetadataImage, feature: str) -> int:
-    """The level that holds, 0 for none."""
+    """The current level, 0 if disabled."""
     return image.features.get(feature, SUPPORTED.get(feature, (0, 0))[1])

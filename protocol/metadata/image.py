@@ -1,7 +1,7 @@
-"""The cluster at one offset of the metadata log: an immutable image, and the delta that led to it.
+"""The cluster at one offset of the metadata log: an immutable image, and the delta from the image before it.
 
-Invariant: the image is a pure function of the records up to `offset`; two readers that applied the same
-records hold equal images.
+Invariant: the image is a pure function of the records up to `offset`; readers that applied the same records
+have equal images.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ RESOURCE_TYPES = (
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
 )
-CLUSTER_DEFAULT = (BROKER_RESOURCE, "")  # the broker resource without a name holds for all nodes
+CLUSTER_DEFAULT = (BROKER_RESOURCE, "")  # the broker resource with an empty name: defaults of all nodes
 
-RECOVERED = 0  # leader_recovery_state: the leader has every record that was acknowledged
-RECOVERING = 1  # it was elected although it may miss some, and has not yet said that it leads on
+RECOVERED = 0  # leader_recovery_state: the leader has every acknowledged record
+RECOVERING = 1  # elected uncleanly, and the leader has not completed its recovery yet
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """One storage node as the controller knows it."""
+    """The registration of a storage node."""
 
     node_id: int
     broker_epoch: int
@@ -46,17 +46,17 @@ class BrokerRegistration:
     log_dir_ids: tuple[bytes, ...]
     is_fenced: bool
     in_controlled_shutdown: bool = False
-    previous_epoch: int = -1  # a process before ended in order under it, and this one was never unfenced
-    listeners: tuple[ListenerEndpoint, ...] = ()  # for Kafka's clients
-    offline_replicas: tuple[tuple[bytes, int], ...] = ()  # in log dirs that failed: topic ids and partitions
+    previous_epoch: int = -1  # epoch of a clean shutdown before this registration, until the node is unfenced
+    listeners: tuple[ListenerEndpoint, ...] = ()  # for Kafka clients
+    offline_replicas: tuple[tuple[bytes, int], ...] = ()  # on failed log dirs: topic ids and partitions
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRegistration:
-    """One partition: who holds it, who leads it, and the versions of both facts.
+    """One partition: replicas, ISR, leader, and the epochs of leader and partition.
 
-    The ISR is empty only while nobody leads; then a member of the ELR, which has every record that was
-    acknowledged, may lead next, and if there is none, the last leader is remembered in `last_known_elr`.
+    The ISR is empty only while the partition has no leader. Then a member of the ELR, which has every
+    acknowledged record, may become leader; without an ELR, `last_known_elr` has the last leader.
     """
 
     replicas: tuple[int, ...]  # the first is the preferred leader
@@ -82,7 +82,7 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """Everything the metadata log says up to and including `offset` (-1: nothing yet)."""
+    """The cluster metadata up to and including `offset` (-1: no record)."""
 
     offset: int = -1
     cluster_id: str = ""
@@ -91,24 +91,25 @@ class MetadataImage:
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topic_names: Mapping[bytes, str] = field(default_factory=dict)  # by topic id
     configs: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict)
-    next_producer_id: int = 0  # those below are taken
+    next_producer_id: int = 0  # lower ids are allocated
     client_quotas: Mapping[Entity, Mapping[str, float]] = field(default_factory=dict)
-    features: Mapping[str, int] = field(default_factory=dict)  # levels that somebody has set
+    features: Mapping[str, int] = field(default_factory=dict)  # levels that were set explicitly
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataDelta:
-    """What a run of records changed, by key; look the new facts up in the new image."""
+    """The keys that a run of records changed; the new values are in the new image."""
 
     brokers: frozenset[int] = frozenset()
     topics_created: tuple[bytes, ...] = ()  # topic ids, in log order
-    topics_removed: tuple[TopicImage, ...] = ()  # as they were
-    partitions: tuple[tuple[bytes, int], ...] = ()  # (topic id, partition) created or changed, each once
+    topics_removed: tuple[TopicImage, ...] = ()  # their last images
+    # (topic id, partition) created or changed, without duplicates
+    partitions: tuple[tuple[bytes, int], ...] = ()
     configs: tuple[tuple[int, str], ...] = ()  # resources whose configs changed
 
 
 def configured(image: MetadataImage, topic: str, name: str) -> str | None:
-    """The text of a topic's config `name`: the topic's own, else the whole cluster's, else None (the built-in
-    default holds)."""
+    """The value of a topic's config `name`: the topic's own, else the cluster-wide default, else None (the
+    built-in default applies)."""
     own = image.configs.get((TOPIC_RESOURCE, topic), {})
     return own.get(name, image.configs.get(CLUSTER_DEFAULT, {}).get(name))

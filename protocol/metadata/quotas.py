@@ -1,4 +1,4 @@
-"""Entities that have quotas, and the names of these. Pure. Source: Kafka QuotaConfig.java."""
+"""Quota entities and quota names. Pure. Source: Kafka QuotaConfig.java."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ if TYPE_CHECKING:
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 PRODUCER_RATE, CONSUMER_RATE = "producer_byte_rate", "consumer_byte_rate"
 REQUEST_PERCENTAGE, MUTATION_RATE = "request_percentage", "controller_mutation_rate"
-ANONYMOUS_USER = "ANONYMOUS"  # of connections that did not say who they are
+ANONYMOUS_USER = "ANONYMOUS"  # the user of unauthenticated connections
 CONNECTION_RATE = "connection_creation_rate"
 
-Entity = tuple[tuple[str, str | None], ...]  # types and names, by type; no name is the default of that type
+# (type, name) pairs sorted by type; name None is the default of that type
+Entity = tuple[tuple[str, str | None], ...]
 
 
 def sorted_entity(parts: Iterable[tuple[str, str | None]]) -> Entity:
-    """One order for equal entities."""
+    """The canonical order of an entity's parts."""
     return tuple(sorted(((kind, name) for kind, name in parts), key=_part_key))
 
 
 def sorted_entities(entities: Iterable[Entity]) -> list[Entity]:
-    """In a fixed order, defaults first."""
+    """A fixed order of entities, defaults first."""
     return sorted(entities, key=lambda entity: [_part_key(part) for part in entity])
 
 

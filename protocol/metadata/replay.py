@@ -1,8 +1,8 @@
-"""Turn metadata records into the image of the cluster, and an image back into records for a snapshot.
+"""Applies metadata records to an image of the cluster, and converts an image to records for a snapshot.
 
-Pure. Invariant: `replay` of a run of records gives the same image however the run is cut into pieces, and
-`image_of(image_records(image), image.offset) == image`. Untouched parts of the old image are shared with
-the new one; each map that a run touches is copied once per run, never per record.
+Pure. Invariant: `replay` of a run of records gives the same image however the run is split, and
+`image_of(image_records(image), image.offset) == image`. The new image shares unchanged parts with the old
+one; each map that a run changes is copied once per run, not per record.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ V = TypeVar("V")
 def replay(
     image: MetadataImage, base_offset: int, records: Sequence[MetadataRecord]
 ) -> tuple[MetadataImage, MetadataDelta]:
-    """The image after `records`, the first of which has offset `base_offset`, and what they changed.
+    """The image after `records`, whose first one has offset `base_offset`, and the delta.
 
-    Errors: ValueError if `base_offset` does not continue the image, or a record contradicts it (the log
-    is not the one that made the image); the old image is untouched.
+    Errors: ValueError if `base_offset` does not follow the image, or a record is inconsistent with it (it is
+    from another log); the old image is unchanged.
     """
     if base_offset != image.offset + 1:
         raise ValueError(f"records at {base_offset} do not continue an image at offset {image.offset}")
@@ -65,7 +65,7 @@ def replay(
 
 
 def image_of(records: Iterable[MetadataRecord], offset: int) -> MetadataImage:
-    """The image that a snapshot's records make; `offset` is the last one the snapshot contains."""
+    """The image of a snapshot's records; `offset` is the last offset in the snapshot."""
     run = _Run(MetadataImage())
     for record in records:
         run.apply(offset, record)
@@ -73,7 +73,7 @@ def image_of(records: Iterable[MetadataRecord], offset: int) -> MetadataImage:
 
 
 def image_records(image: MetadataImage) -> list[MetadataRecord]:
-    """Records that make `image` from nothing, in a fixed order: equal images give equal lists."""
+    """The records of `image` in a fixed order: equal images give equal lists."""
     records: list[MetadataRecord] = []
     if image.cluster_id:
         records.append(FormatRecord(image.cluster_id))
@@ -95,21 +95,21 @@ def image_records(image: MetadataImage) -> list[MetadataRecord]:
 
 
 class _Draft(Generic[K, V]):
-    """A mapping of the old image that is copied at its first change."""
+    """A mapping of the old image, copied at its first change."""
 
     def __init__(self, old: Mapping[K, V]) -> None:
         self.of = old
         self._copy: dict[K, V] | None = None
 
     def write(self) -> dict[K, V]:
-        """The copy to change; `of` shows it from now on."""
+        """The copy to change; `of` reads from it afterwards."""
         if self._copy is None:
             self.of = self._copy = dict(self.of)
         return self._copy
 
 
 class _Run:
-    """One run of records being applied: working copies of what they touch, and the delta so far."""
+    """Working copies of the maps that a run of records changes, and the delta so far."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._old = image
@@ -122,8 +122,8 @@ class _Run:
         self._configs = _Draft(image.configs)
         self._client_quotas = _Draft(image.client_quotas)
         self._features = _Draft(image.features)
-        # Partitions of touched topics as lists, made tuples once at the end: a topic of n partitions
-        # costs n, not n * n.
+        # Partitions of changed topics as lists, converted to tuples once at the end: n changes of a topic of
+        # n partitions cost n, not n * n.
         self._partitions: dict[bytes, list[PartitionRegistration]] = {}
         self._touched: dict[tuple[bytes, int], None] = {}  # dicts as ordered sets
         self._changed_brokers: set[int] = set()
@@ -150,7 +150,7 @@ class _Run:
             client_quotas=self._client_quotas.of,
             features=self._features.of,
         )
-        # A topic made and removed within one run never was, for whoever gets the delta.
+        # A topic that was created and removed within one run is in neither list.
         alive = image.topic_names
         return image, MetadataDelta(
             brokers=frozenset(self._changed_brokers),
@@ -162,7 +162,7 @@ class _Run:
 
     def format(self, offset: int, record: FormatRecord) -> None:
         if self._cluster_id:
-            raise _fault(offset, f"cluster {self._cluster_id} is formatted again")
+            raise _fault(offset, f"cluster {self._cluster_id} is formatted already")
         self._cluster_id = record.cluster_id
 
     def next_node_id(self, _offset: int, record: NextNodeIdRecord) -> None:
@@ -170,7 +170,7 @@ class _Run:
 
     def producer_ids(self, offset: int, record: ProducerIdsRecord) -> None:
         if record.next_producer_id <= self._next_producer_id:
-            raise _fault(offset, f"producer ids below {record.next_producer_id} are given out again")
+            raise _fault(offset, f"producer ids below {record.next_producer_id} are allocated already")
         self._next_producer_id = record.next_producer_id
 
     def register(self, _offset: int, record: RegisterBrokerRecord) -> None:
@@ -214,7 +214,7 @@ class _Run:
 
     def topic(self, offset: int, record: TopicRecord) -> None:
         if record.name in self._topics.of or record.topic_id in self._topic_names.of:
-            raise _fault(offset, f"topic {record.name} or its id exists")
+            raise _fault(offset, f"topic {record.name} or its id exists already")
         self._topics.write()[record.name] = TopicImage(record.name, record.topic_id, ())
         self._topic_names.write()[record.topic_id] = record.name
         self._created[record.topic_id] = None
@@ -233,7 +233,7 @@ class _Run:
     def partition(self, offset: int, record: PartitionRecord) -> None:
         partitions = self._partitions_of(offset, record.topic_id)
         if record.partition != len(partitions):
-            raise _fault(offset, f"partition {record.partition} leaves a gap or repeats")
+            raise _fault(offset, f"partition {record.partition} is not the next one of its topic")
         partitions.append(registered_partition(record))
         self._touched[record.topic_id, record.partition] = None
 
@@ -271,8 +271,7 @@ class _Run:
     def feature(self, _offset: int, record: FeatureLevelRecord) -> None:
         self._features.write()[record.name] = record.level
 
-    def no_op(self, _offset: int, record: NoOpRecord) -> None:
-        """The offset moves, nothing else."""
+    def no_op(self, _offset: int, record: NoOpRecord) -> None: ...
 
     def _broker(self, offset: int, node_id: int, broker_epoch: int) -> BrokerRegistration:
         broker = self._brokers.of.get(node_id)
@@ -299,7 +298,7 @@ class _Run:
 
 
 def registered_partition(record: PartitionRecord) -> PartitionRegistration:
-    """The partition that a record makes."""
+    """The partition that a PartitionRecord creates."""
     return PartitionRegistration(
         replicas=record.replicas,
         isr=record.isr,
@@ -317,7 +316,8 @@ def registered_partition(record: PartitionRecord) -> PartitionRegistration:
 def changed_partition(
     partition: PartitionRegistration, record: PartitionChangeRecord
 ) -> PartitionRegistration:
-    """The partition after one change record, with its epochs raised as the record's docstring says."""
+    """The partition after one change record, with incremented epochs as described at
+    PartitionChangeRecord."""
     return PartitionRegistration(
         replicas=_or(record.replicas, partition.replicas),
         isr=_or(record.isr, partition.isr),

@@ -1,1 +1,1 @@
-"""Record batches: Kafka's v2 format, a readable codec and its compiled twin."""
+"""Record batches: Kafka's v2 format, with a Python codec and an equivalent compiled one."""

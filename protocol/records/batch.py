@@ -1,7 +1,7 @@
-"""The readable codec of record batches: the truth that the compiled twin is measured against.
+"""The Python codec of record batches: the reference for the compiled one.
 
-One record, as it stands in a batch behind the header of `header.py`; every length and delta is a zigzag
-varint (7 bits per byte, low bits first):
+One record, in the records after the batch header (`header.py`); every length and delta is a zigzag varint (7
+bits per byte, low bits first):
 
     length            varint   bytes after this field
     attributes        i8       unused, 0
@@ -73,7 +73,7 @@ def _encoded_header(header: object) -> bytes:
 
 
 class PythonBatchBuilder:
-    """A batch under construction; see codec.BatchBuilder."""
+    """See codec.BatchBuilder."""
 
     def __init__(self, settings: BatchSettings) -> None:
         self._settings = settings
@@ -142,7 +142,8 @@ class PythonBatchBuilder:
         return append_values(self, timestamp_ms, values, start, stop_bytes)
 
     def _has_room(self, body_bytes: int) -> bool:
-        """Whether a record with that body may come in. Errors: ValueError if no batch could hold it."""
+        """Whether a record with this body fits. Errors: ValueError if it exceeds the maximum size of any
+        batch."""
         if body_bytes > INT32_MAX:
             raise ValueError(f"a record of {body_bytes} bytes does not fit in a batch")
         size_bytes = self.size_bytes + len(varint(body_bytes)) + body_bytes
@@ -186,11 +187,11 @@ class PythonBatchBuilder:
         return self.build()
 
 
-# --- the face -----------------------------------------------------------------------------------------
+# --- codec --------------------------------------------------------------------------------------------------
 
 
 class PythonCodec:
-    """The readable codec; see codec.RecordCodec. `hash_key` is the secret under which maps hash keys."""
+    """The Python codec; see codec.RecordCodec. `hash_key`: the secret key of offset maps' hashes."""
 
     name = "python"
 

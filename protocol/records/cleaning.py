@@ -1,15 +1,14 @@
-"""Which records of a stored batch survive compaction, and the batch without the others: the readable twin of
+"""Compaction of one stored batch: the records to keep, and the batch without the others. Equivalent to
 `_cleaning.pxi`.
 
-A record stays if it lies behind the offset map, or if it has a key and the map knows no later offset of it.
-A tombstone (a key without a value) stays so until the delete horizon of its batch has passed. That horizon
-is set by the first cleaning that keeps a tombstone: from then on the base timestamp of the batch is the
-horizon, bit 6 of its attributes says so, and the timestamp deltas are counted from there.
+A record is kept if its offset is above the offset map's last one, or if it has a key and the map has no later
+offset for it. A tombstone (a key without a value) is kept until the delete horizon of its batch has passed.
+The horizon is set by the first cleaning that keeps a tombstone: from then on the base timestamp of the batch
+is the horizon, bit 6 of its attributes is set, and timestamp deltas are relative to it.
 
-The records that stay are copied byte for byte, apart from the timestamp delta when the horizon is set. Base
-offset, last offset delta and all fields of the producer stay as they were, so offsets never change, and
-what a batch says about sequences holds though the records are gone.
-Source: Kafka Cleaner.java and MemoryRecords.filterTo; KIP-534.
+Kept records are copied byte for byte, except the timestamp delta when the horizon is set. Base offset, last
+offset delta and all producer fields are unchanged, so offsets stay the same, and sequence numbers remain
+valid although records are removed. Source: Kafka Cleaner.java and MemoryRecords.filterTo; KIP-534.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ if TYPE_CHECKING:
 
 
 class Cleaned(NamedTuple):
-    """What is left of a batch.
+    """The result of cleaning a batch.
 
-    `data` is the buffer that was given when nothing changed, None when no record stays. The timestamps are of
-    the records that stay: the highest, and the first offset that has it (both -1 without records).
+    `data`: the given buffer if unchanged, None if no record is kept. `max_timestamp` and its first offset are
+    those of the kept records (both -1 without records).
     """
 
     data: Buffer | None
@@ -58,14 +57,14 @@ class Cleaned(NamedTuple):
 
 
 def delete_horizon(now_ms: int, delete_retention_ms: int) -> int:
-    """When tombstones met now may go. Errors: ValueError for negative numbers."""
+    """The time after which tombstones seen now may be removed. Errors: ValueError for negative numbers."""
     if now_ms < 0 or delete_retention_ms < 0:
         raise ValueError(f"a delete horizon at {now_ms} + {delete_retention_ms} ms")
     return min(now_ms + delete_retention_ms, INT64_MAX)
 
 
 def empty_batch(header: BatchHeader) -> bytes:
-    """The batch of that header without its records; see codec.RecordCodec.empty_batch."""
+    """The batch of that header without records; see codec.RecordCodec.empty_batch."""
     kept_bits = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
     emptied = header._replace(
         attributes=header.attributes & kept_bits, base_timestamp=NO_TIMESTAMP, record_count=0
@@ -89,7 +88,7 @@ def clean_batch(
         batch, check_crc=check_crc, is_dense=False, max_decompressed_bytes=max_decompressed_bytes
     )
     check_offsets(header)
-    # Order: the whole batch is checked before anything is decided.
+    # Order: the whole batch is validated before any decision.
     found = [*locate_records(header, payload)]
     old_horizon = header.delete_horizon_ms
     keeps_tombstones = old_horizon is None or now_ms < old_horizon
@@ -98,7 +97,8 @@ def clean_batch(
         return Cleaned(None, 0, len(found), NO_TIMESTAMP, NO_OFFSET, has_tombstones=False)
     has_tombstones = not header.is_control and any(each.record.value is None for each in kept)
     is_set = old_horizon is None and (has_tombstones or is_horizon_due)
-    latest = max((each.record for each in kept), key=lambda record: record.timestamp)  # the first of equals
+    # the first of equal ones
+    latest = max((each.record for each in kept), key=lambda record: record.timestamp)
     data = batch
     if is_set or len(kept) < len(found):
         data = _rebuilt(header, payload, kept, latest.timestamp, new_horizon if is_set else None)
@@ -127,7 +127,7 @@ def _rebuilt(
     max_timestamp: int,
     horizon_ms: int | None,
 ) -> bytes:
-    """The batch with the kept records alone; `horizon_ms` is the delete horizon to be set, if any."""
+    """The batch with the kept records only; `horizon_ms`: the delete horizon to set, if any."""
     view = memoryview(payload)
     if horizon_ms is None:
         records = b"".join(view[each.start : each.end] for each in kept)
@@ -143,7 +143,7 @@ def _rebuilt(
 
 
 def _moved(view: memoryview, each: Located, horizon_ms: int) -> bytes:
-    """The bytes of a record in a batch whose base timestamp is the horizon."""
+    """The bytes of a record relative to the horizon as base timestamp."""
     delta = each.record.timestamp - horizon_ms
     if delta < INT64_MIN:
         raise InvalidRecordError(f"timestamp {each.record.timestamp} is too far from {horizon_ms}")

@@ -1,7 +1,8 @@
-"""One face, two codecs: `batch.py` is the readable truth, `_batch.pyx` the fast twin.
+"""The interface of the two record codecs: `batch.py` in Python is the reference, `_batch.pyx` the compiled
+equivalent.
 
-The compiled twin is the default. `HEADRACE_CODEC=python` asks for the pure one; a missing build is an
-error that says how to build it, never a silent fallback.
+The compiled one is the default. `HEADRACE_CODEC=python` selects the Python one; a missing build is an error
+that says how to build it, not a silent fallback.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ Header = tuple[str, bytes | None]
 
 
 class RecordLike(Protocol):
-    """One decoded record, with slots; immutable, but for `_fill` before it is handed out. `timestamp` is in
-    ms, under LOG_APPEND_TIME the batch's max timestamp."""
+    """One decoded record with slots; immutable, except for `_fill` before a consumer returns it. `timestamp`
+    is in ms, with LOG_APPEND_TIME the batch's max timestamp."""
 
     @property
     def topic(self) -> str: ...
@@ -67,11 +68,11 @@ class RecordLike(Protocol):
     def leader_epoch(self) -> int: ...
     def _fill(self, key: Any, value: Any) -> None: ...
     def replace(self, **changes: Any) -> RecordLike:
-        """A record with other values for these attributes."""
+        """A copy with other values of these attributes."""
 
 
 class BatchBuilder(Protocol):
-    """A batch under construction. Not thread-safe: its owner holds a lock or the GIL for one call."""
+    """A batch under construction. Not thread-safe: its owner holds a lock or the GIL during a call."""
 
     def append(
         self,
@@ -80,11 +81,12 @@ class BatchBuilder(Protocol):
         value: bytes | None,
         headers: Sequence[Header] = (),
     ) -> int:
-        """Add one record; its index in the batch, or -1 (and nothing added) if it would pass max_bytes.
+        """Append one record; returns its index in the batch, or -1 (and appends nothing) if it would exceed
+        max_bytes.
 
-        The first record of a batch is always taken, however large. `timestamp_ms` is -1 (none) or not
-        negative. Errors, which add nothing: ValueError for a timestamp out of range, a record that fits in
-        no batch, a header key that UTF-8 cannot hold, or after `build`; TypeError for other types.
+        The first record of a batch is always accepted, however large. `timestamp_ms` is -1 (none) or not
+        negative. Errors, which append nothing: ValueError for a timestamp out of range, a record that fits in
+        no batch, a header key that is not valid UTF-8, or after `build`; TypeError for other types.
         """
 
     def append_columns(
@@ -96,14 +98,14 @@ class BatchBuilder(Protocol):
         end: int,
         stop_bytes: int,
     ) -> int:
-        """Append the rows numbered rows[start:end] (int32; None: the rows start .. end themselves).
+        """Append the rows with numbers rows[start:end] (int32; None: rows start .. end).
 
-        Stops when all joined, when the batch is full, or after the row with which `size_bytes` passes
-        `stop_bytes`; gives the position behind the last one that joined. `timestamp_ms` is for columns
-        without timestamps. Errors as in `append`, and ValueError for offsets that run backwards or out of
-        their data, a header key that is null or not UTF-8, a row that is not there: raised for the first
-        unfit row with nothing of it added; the rows before it stay, `count` tells. Buffers that are too short
-        for `columns.count` rows: ValueError, and nothing is added.
+        Stops after the last row, when the batch is full, or after the row with which `size_bytes` exceeds
+        `stop_bytes`; returns the position after the last appended row. `timestamp_ms` applies to columns
+        without timestamps. Errors as in `append`, and ValueError for invalid offsets, a header key that is
+        null or not UTF-8, a row out of range: raised at the first invalid row, of which nothing is appended;
+        earlier rows stay, see `count`. Buffers that are too short for `columns.count` rows: ValueError, and
+        no row is appended.
         """
 
     def append_values(
@@ -111,44 +113,43 @@ class BatchBuilder(Protocol):
     ) -> int:
         """`append_columns` for a sequence of values from position `start` on, without keys or headers.
 
-        TypeError for a value that is neither bytes nor None; those before it stay.
+        TypeError for a value that is neither bytes nor None; earlier values stay.
         """
 
     def stamp(
         self, producer_id: int, producer_epoch: int, base_sequence: int, is_transactional: bool
     ) -> None:
-        """Say who writes the batch, where that is known only when it is about to be built.
+        """Set the producer of the batch, which may be known only shortly before `build`.
 
         Errors: ValueError as in `settings.check_settings`, or after `build`.
         """
 
     @property
-    def count(self) -> int:
-        """Records appended so far."""
+    def count(self) -> int: ...
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the batch as it would be built uncompressed, header included."""
+        """Bytes of the batch if built uncompressed, header included."""
 
     def build(self) -> bytes:
-        """The finished batch, compressed, with base offset 0 and leader epoch -1. ValueError when empty.
+        """The finished batch, compressed, with base offset 0 and leader epoch -1. ValueError if empty.
 
-        The base timestamp is the first record's (or the delete horizon). Nothing can be appended after it.
+        The base timestamp is the first record's (or the delete horizon). Nothing can be appended afterwards.
         """
 
     def finish(self) -> Buffer:
-        """`build` once, without a copy where nothing is compressed: read-only, and the builder is used up."""
+        """As `build`, once, without a copy if uncompressed: the result is read-only, and the builder cannot
+        be used again."""
 
 
 class ColumnSink(Protocol):
-    """Records of many batches, gathered by column. Not thread-safe: ValueError when two calls meet.
+    """Collects records of many batches by column. Not thread-safe: ValueError for concurrent calls.
 
-    Memory: the bytes of the rows and some 45 for each, twice that at most while it grows.
+    Memory: the bytes of the rows and about 45 bytes per row, at most twice that while it grows.
     """
 
     @property
-    def count(self) -> int:
-        """Rows gathered so far."""
+    def count(self) -> int: ...
 
     def append(
         self,
@@ -160,50 +161,51 @@ class ColumnSink(Protocol):
         check_crc: bool = True,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> tuple[int, int]:
-        """Take the records of a batch at or after `from_offset`, at most `max_rows`.
+        """Add the records of a batch at or after `from_offset`, at most `max_rows`.
 
-        Gives the rows taken, and the offset to go on from: that of the first record left out, or the
-        header's next offset when none was. A row that would carry the bytes of one column past
-        `max_column_bytes` is left out (the first row of a sink never is): finish, and go on in a new sink.
-        The whole batch is checked, also what is not taken. Errors as in `RecordCodec.decode`, and ValueError
-        for a negative max_rows, a partition beyond 32 bits, or after `finish`; the sink is then as before.
+        Returns the number of added rows and the offset to continue from: that of the first record left out,
+        or the header's next offset if none was. A row that would bring a column's bytes above
+        `max_column_bytes` is left out (except the first row of a sink): finish, and continue in a new sink.
+        The whole batch is validated, including records that are not added. Errors as in `RecordCodec.decode`,
+        and ValueError for a negative max_rows, a partition beyond 32 bits, or after `finish`; the sink is
+        then unchanged.
         """
 
     def finish(self) -> DecodedColumns:
-        """All rows gathered, once; ValueError after that."""
+        """All collected rows; ValueError at a second call."""
 
 
 class OffsetMap(Protocol):
-    """The last offset of each key in bounded memory. Not thread-safe: ValueError when two calls meet.
+    """The last offset of each key in bounded memory. Not thread-safe: ValueError for concurrent calls.
 
-    Memory: 24 bytes for each slot, touched as far as it fills. Keys are told apart by a hash of 128 bits, see
-    `offset_map.py` for what that means.
+    Memory: 24 bytes per slot, touched as the map fills. Keys are identified by 128-bit hashes, see
+    `offset_map.py`.
     """
 
     memory_bytes: int  # of the whole table
-    capacity: int  # keys that it holds at most
+    capacity: int  # the maximum number of keys
 
-    def __len__(self) -> int:
-        """Keys in the map."""
+    def __len__(self) -> int: ...
 
     @property
     def latest_offset(self) -> int:
-        """Up to here (inclusive) the map knows every keyed record since its start; -1 in an empty map."""
+        """The map contains every keyed record from its start offset up to this offset (inclusive); -1 if it
+        is empty."""
 
     def clear(self) -> None:
-        """Forget all keys and the latest offset."""
+        """Remove all keys and the latest offset."""
 
     def advance(self, offset: int) -> None:
-        """Carry latest_offset on to `offset`, over what has no keys to put; it never goes back.
+        """Advance latest_offset to `offset` over batches without keys to add; it never decreases.
 
-        That is for control batches, the data of aborted transactions, and gaps between batches.
+        For control batches, records of aborted transactions, and gaps between batches.
         """
 
     def get(self, key: bytes) -> int:
-        """The last offset put for the key, -1 for none."""
+        """The last offset of the key, -1 for none."""
 
     def hash_of(self, key: bytes) -> bytes:
-        """The 16 bytes that stand for the key in this map."""
+        """The 16-byte hash of the key in this map."""
 
     def add_batch(
         self,
@@ -213,13 +215,13 @@ class OffsetMap(Protocol):
         check_crc: bool = True,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> bool:
-        """Put key and offset of each record of the batch that has a key and an offset >= `start_offset`.
+        """Add key and offset of each record of the batch that has a key and an offset >= `start_offset`.
 
-        Then latest_offset is the batch's last offset, if that is not below `start_offset`. Control batches
-        have no keys in this sense. False, and nothing put, when the keys might not fit: the pass ends with
-        latest_offset. One thing differs in an empty map, so that a batch with more keys than it holds cannot
-        stop all passes: it takes what fits, and latest_offset then lies within the batch.
-        Errors: as in `RecordCodec.decode`, with nothing put; ValueError for a negative start.
+        latest_offset becomes the batch's last offset, if that is not below `start_offset`. Control batches
+        have no keys in this sense. False, with nothing added, if the keys might not fit: the pass ends at
+        latest_offset. Exception: an empty map adds as many keys as fit, so that a batch with more keys than
+        the capacity does not block all passes; latest_offset is then within the batch. Errors: as in
+        `RecordCodec.decode`, with nothing added; ValueError for a negative start.
         """
 
     def add_run(
@@ -231,21 +233,22 @@ class OffsetMap(Protocol):
         check_crc: bool = True,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> tuple[int, int]:
-        """`add_batch` for batch after batch of `data` from index `at` on; (index after them, their records).
+        """`add_batch` for consecutive batches of `data` from index `at` on; returns (index after them, number
+        of their records).
 
-        It stops without a word before the first one that is to be looked at closely: one that is cut short or
-        wrong, of a transaction, a control batch, without records, or with more keys than might fit.
-        ValueError for a negative start, or an index outside the data.
+        It stops without error before the first batch that needs a closer check: truncated, invalid,
+        transactional, a control batch, without records, or with more keys than might fit. ValueError for a
+        negative start, or an index out of range.
         """
 
 
 class RecordCodec(Protocol):
-    """Encode and decode record batches.
+    """Encodes and decodes record batches.
 
-    Errors on bad bytes: CorruptMessageError, InvalidRecordError, UnsupportedCompressionTypeError, and no
-    other; ValueError when called wrongly. Memory beside the input: at most about max_decompressed_bytes
-    (twice that for zstd without a declared size), and in `decode` the records, some 150 bytes each beside
-    their own bytes.
+    Errors for invalid bytes: CorruptMessageError, InvalidRecordError, UnsupportedCompressionTypeError, and no
+    other; ValueError for invalid arguments. Memory beside the input: about max_decompressed_bytes (twice that
+    for zstd without a declared size), and in `decode` the records, about 150 bytes each beside their own
+    bytes.
     """
 
     name: str  # "compiled" or "python"
@@ -264,12 +267,12 @@ class RecordCodec(Protocol):
         is_control: bool = False,
         delete_horizon_ms: int | None = None,
     ) -> BatchBuilder:
-        """A new empty batch under construction. Errors: ValueError as in `settings.check_settings`."""
+        """A new empty batch. Errors: ValueError as in `settings.check_settings`."""
 
     def record_bytes_bound(
         self, key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()
     ) -> int:
-        """At least the bytes that appending this record adds to any batch, found without encoding it."""
+        """An upper bound of the bytes that this record adds to a batch, without encoding it."""
 
     def decode(
         self,
@@ -280,7 +283,7 @@ class RecordCodec(Protocol):
         check_crc: bool = True,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> list[RecordLike]:
-        """All records of the one batch that fills `batch` exactly, compacted batches included."""
+        """All records of the one batch that fills `batch` exactly, which may be compacted."""
 
     def check(
         self,
@@ -289,13 +292,13 @@ class RecordCodec(Protocol):
         is_dense: bool = True,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> BatchHeader:
-        """Check the one batch that fills `batch` exactly, down to each record's lengths, building no object.
+        """Validate the one batch that fills `batch` exactly, including each record's lengths, without
+        creating objects.
 
-        What passes also decodes. `is_dense` asks for what a producer may send (at least one record, offset
-        deltas 0, 1, 2, ...); without it compacted batches pass too.
-        CorruptMessageError: length, magic or CRC, a damaged compressed stream. InvalidRecordError: counts,
-        deltas, varints or headers that do not add up, trailing bytes, a bomb.
-        UnsupportedCompressionTypeError: codec bits 5-7.
+        A valid batch also decodes. `is_dense` requires what a producer may send (at least one record, offset
+        deltas 0, 1, 2, ...); without it compacted batches are valid too. CorruptMessageError: length, magic
+        or CRC, a damaged compressed stream. InvalidRecordError: inconsistent counts, deltas, varints or
+        headers, trailing bytes, a decompression bomb. UnsupportedCompressionTypeError: codec bits 5-7.
         """
 
     def walk(
@@ -310,12 +313,12 @@ class RecordCodec(Protocol):
         check_crc: bool = True,
         is_dense: bool = True,
     ) -> tuple[int, int]:
-        """Skip the stored batches from index `at` of `data` on that are sound; (index, offset) after them.
+        """Skip valid stored batches from index `at` of `data` on; returns (index, offset) after them.
 
-        It stops without a word before the first one that is not whole before `end`, does not begin at the
-        offset that follows (or, without `is_dense`, behind it), reaches `upto_offset`, has another leader
-        epoch or, with `check_crc`, a wrong CRC. Records are not looked at. ValueError unless
-        0 <= at <= end <= len(data).
+        It stops without error before the first batch that is not complete before `end`, does not start at the
+        next offset (or, without `is_dense`, at or after it), reaches `upto_offset`, has another leader epoch
+        or, with `check_crc`, a wrong CRC. Records are not checked. ValueError unless 0 <= at <= end <=
+        len(data).
         """
 
     def inspect(
@@ -325,7 +328,7 @@ class RecordCodec(Protocol):
         is_dense: bool = True,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> BatchFacts:
-        """`check`, and the range of the records' timestamps, found in the same walk."""
+        """`check`, and the range of the records' timestamps from the same pass."""
 
     def columns(
         self,
@@ -335,34 +338,36 @@ class RecordCodec(Protocol):
         headers: bool = True,
         max_column_bytes: int = 2**31 - 1,
     ) -> ColumnSink:
-        """A new empty sink for the columns asked for; the others are checked and left out.
+        """A new empty sink for the selected columns; the others are validated and dropped.
 
         Errors: ValueError if max_column_bytes is not between 1 and 2^31-1.
         """
 
     def murmur2(self, data: bytes) -> int:
-        """The 32-bit murmur2 hash of Kafka's clients, unsigned. Errors: TypeError for other than bytes."""
+        """The 32-bit murmur2 hash of Kafka's clients, unsigned. Errors: TypeError for other types than
+        bytes."""
 
     def hash_column(self, column: BinaryColumn, count: int) -> ReadableBuffer:
         """murmur2 of each of the `count` values, as uint32; 0 for null.
 
-        Errors: ValueError for offsets that run backwards or out of their data, or buffers too short.
+        Errors: ValueError for invalid offsets or buffers that are too short.
         """
 
     def partition_rows(
         self, partitions: ReadableBuffer, partition_count: int
     ) -> tuple[ReadableBuffer, Sequence[int]]:
-        """The rows sorted by partition, those of one partition in their order; `partitions` is int32 per row.
+        """Row numbers sorted by partition, stable within a partition; `partitions` is int32 per row.
 
-        Gives row numbers (int32) and where each partition's rows start in them: those of p are
-        starts[p] .. starts[p+1], and the rows marked -1 stand last, from starts[partition_count] to
-        starts[partition_count+1]. Errors: ValueError for another partition, or more than 2^24 of them.
+        Returns row numbers (int32) and the start of each partition's rows in them: those of p are starts[p]
+        .. starts[p+1], and the rows marked -1 are last, from starts[partition_count] to
+        starts[partition_count+1]. Errors: ValueError for a partition out of range, or more than 2^24
+        partitions.
         """
 
     def offset_map(self, memory_bytes: int, *, load_factor: float = LOAD_FACTOR) -> OffsetMap:
-        """A new empty map in at most so many bytes, of which `load_factor` may fill.
+        """A new empty map of at most `memory_bytes`, of which the fraction `load_factor` may be filled.
 
-        Errors: ValueError if not even one key fits, for 2^32 slots, or a load factor not between 0 and 1.
+        Errors: ValueError if not a single key fits, for 2^32 slots, or a load factor not between 0 and 1.
         """
 
     def clean_batch(
@@ -376,27 +381,28 @@ class RecordCodec(Protocol):
         check_crc: bool = True,
         max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
     ) -> Cleaned:
-        """The one stored batch that fills `batch` without what compaction removes; the rules: `cleaning.py`.
+        """The one stored batch that fills `batch` without the records that compaction removes; rules:
+        `cleaning.py`.
 
-        The map is of the same codec. All records of a control batch stay. `is_horizon_due` sets the delete
-        horizon, where there is none yet, also without tombstones (for the marker of a transaction whose data
-        is gone). Compressed anew at the codec's default level. Errors: as in `decode`; InvalidRecordError too
-        for a result beyond 2 GiB, or a timestamp too far from the horizon; ValueError for negative times.
+        The map must be of the same codec. All records of a control batch are kept. `is_horizon_due` sets a
+        missing delete horizon even without tombstones (for the marker of a transaction whose data is
+        removed). The result is compressed at the codec's default level. Errors: as in `decode`;
+        InvalidRecordError also for a result above 2 GiB, or a timestamp too far from the horizon; ValueError
+        for negative times.
         """
 
     def empty_batch(self, header: BatchHeader) -> bytes:
-        """The batch of that header without its records, to be stored in its place.
+        """The batch of that header without records, to be stored in its place.
 
-        It keeps offsets, leader epoch, max timestamp and what the producer wrote of itself, transaction and
-        control bits included. What is gone: compression, delete horizon, base timestamp (-1).
+        It keeps offsets, leader epoch, max timestamp and all producer fields, including the transactional and
+        control bits. It drops compression, delete horizon and base timestamp (-1).
         """
 
 
 def pick_codec(choice: str | None) -> RecordCodec:
-    """The codec named by HEADRACE_CODEC: None or "compiled", or "python".
+    """The codec that HEADRACE_CODEC names: None or "compiled", or "python".
 
-    Errors: ConfigError for another name; ImportError, naming the make target, if the compiled one is not
-    built.
+    Errors: ConfigError for another name; ImportError, with the make target, if the compiled one is not built.
     """
     if choice == "python":
         from .batch import PythonCodec
@@ -416,5 +422,5 @@ def pick_codec(choice: str | None) -> RecordCodec:
 
 @cache
 def active_codec() -> RecordCodec:
-    """The codec of this process, picked once by the environment variable HEADRACE_CODEC."""
+    """The codec of this process, selected once by the environment variable HEADRACE_CODEC."""
     return pick_codec(codec_choice())

@@ -1,4 +1,4 @@
-"""Gathering the records of many batches by column: the readable twin of `_columns_reading.pxi`."""
+"""Collects records of many batches by column. Equivalent to `_columns_reading.pxi`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Growing:
 
 
 class PythonColumnSink:
-    """Records of many batches by column; see codec.ColumnSink."""
+    """See codec.ColumnSink."""
 
     def __init__(
         self, codec: RecordCodec, *, keys: bool, values: bool, headers: bool, max_column_bytes: int

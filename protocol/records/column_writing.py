@@ -1,4 +1,4 @@
-"""Appending rows of columns to a batch: the readable twin of `_columns_writing.pxi`."""
+"""Appends rows of columns to a batch. Equivalent to `_columns_writing.pxi`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _HeaderRows(Spans):
         self._pairs = min(self._keys.available, self._values.available)
 
     def headers(self, row: int) -> list[Header]:
-        """Errors: ValueError for offsets out of place, a key that is null or not UTF-8."""
+        """Errors: ValueError for invalid offsets, a key that is null or not UTF-8."""
         span = self.span(row, self._pairs)
         return [] if span is None else [self._pair(n) for n in range(span.start, span.stop)]
 
@@ -36,7 +36,7 @@ class _HeaderRows(Spans):
 
 
 class _Table:
-    """Columns that were found to hold `count` rows, read row by row."""
+    """Validated columns of `count` rows, read row by row."""
 
     def __init__(self, columns: Columns, timestamp_ms: int) -> None:
         count = columns.count
@@ -62,7 +62,7 @@ class _Table:
 
 
 def check_timestamp(timestamp_ms: int) -> None:
-    """Errors: ValueError for what is no timestamp of a record."""
+    """Errors: ValueError for an invalid record timestamp."""
     if not -1 <= timestamp_ms <= INT64_MAX:
         raise ValueError(f"a timestamp is -1 or at least 0 and fits in 64 bits, not {timestamp_ms}")
 

@@ -1,8 +1,8 @@
-"""Records by column: the shapes in which the codec takes and gives many records without an object for each.
+"""Columns of many records: input and output of the codec without an object per record.
 
-The layout is Apache Arrow's, so that a table goes in and comes out without a copy; but nothing here needs
-Arrow: any object with the buffer protocol that lies in one piece will do. Integers are in native order.
-Source: Arrow columnar format 1.4, variable-size binary, list and struct layouts.
+The layout is Apache Arrow's, so that tables are read and written without a copy, but Arrow is not required:
+any contiguous object with the buffer protocol works. Integers are in native byte order. Source: Arrow
+columnar format 1.4, variable-size binary, list and struct layouts.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class BinaryColumn(NamedTuple):
     """Bytes of many rows: value i is data[offsets[first+i] : offsets[first+i+1]].
 
-    `offsets` is int32. Bit first+i of `validity`, lowest bit first, is set where the value is there (else it
-    is null, and its offsets say nothing); without `validity` all are there.
+    `offsets` is int32. Bit first+i of `validity`, lowest bit first, is set if the value is not null (offsets
+    of nulls are ignored); without `validity` no value is null.
     """
 
     offsets: ReadableBuffer
@@ -43,10 +43,10 @@ class HeaderColumn(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """What is encoded. `timestamps` is int64 in ms; None: the call's timestamp for all. A column that is
+    """Input columns. `timestamps` is int64 in ms; None: the call's timestamp for all rows. A column that is
     None is null in every row, or without headers."""
 
-    count: int  # type: ignore[assignment]  # hides tuple.count, of no use here
+    count: int  # type: ignore[assignment]  # hides tuple.count, which is not used
     values: BinaryColumn | None
     keys: BinaryColumn | None = None
     timestamps: ReadableBuffer | None = None
@@ -54,13 +54,13 @@ class Columns(NamedTuple):
 
 
 class DecodedColumns(NamedTuple):
-    """What was decoded, `count` rows in the order of reading; `first` is 0 everywhere.
+    """Output columns with `count` rows in the order of reading; `first` is 0 everywhere.
 
     `partitions`, `timestamp_types` (0 create, 1 append) and `leader_epochs` are int32, `offsets` and
-    `timestamps` (ms) int64. A column that was not asked for is None. All buffers are read-only.
+    `timestamps` (ms) int64. A column that was not selected is None. All buffers are read-only.
     """
 
-    count: int  # type: ignore[assignment]  # hides tuple.count, of no use here
+    count: int  # type: ignore[assignment]  # hides tuple.count, which is not used
     keys: BinaryColumn | None
     values: BinaryColumn | None
     partitions: ReadableBuffer
@@ -72,13 +72,14 @@ class DecodedColumns(NamedTuple):
 
 
 def check_count(count: int) -> None:
-    """Errors: ValueError for a count of rows that 32 bits cannot number."""
+    """Errors: ValueError for a row count that does not fit in 32 bits."""
     if not 0 <= count <= INT32_MAX:
         raise ValueError(f"{count} rows")
 
 
 def items(buffer: ReadableBuffer, code: Literal["B", "i", "q"]) -> memoryview:
-    """The whole items of a buffer, by the `struct` code of one. Errors: ValueError if it has gaps."""
+    """The items of a contiguous buffer, by their `struct` code. Errors: ValueError if it is not
+    contiguous."""
     view = memoryview(buffer)
     if not view.c_contiguous:
         raise ValueError("a column's buffer must lie in one piece")
@@ -87,9 +88,9 @@ def items(buffer: ReadableBuffer, code: Literal["B", "i", "q"]) -> memoryview:
 
 
 class Spans:
-    """Offsets and validity of a column whose rows are read one by one and never outside the buffers.
+    """Offsets and validity of a column; rows are read one by one and never outside of the buffers.
 
-    Errors: ValueError if the buffers hold fewer than `count` rows.
+    Errors: ValueError if the buffers have fewer than `count` rows.
     """
 
     def __init__(self, column: BinaryColumn | HeaderColumn, count: int) -> None:
@@ -105,9 +106,9 @@ class Spans:
             raise ValueError(f"a column of {count} rows has buffers for {self.available}")
 
     def span(self, row: int, end: int) -> slice | None:
-        """Where row's part lies in the `end` things behind the offsets; None for null.
+        """The range of the row in the `end` items that the offsets refer to; None for null.
 
-        Errors: ValueError for offsets that run backwards or point elsewhere.
+        Errors: ValueError for decreasing offsets or offsets out of range.
         """
         position = self._first + row
         if self._validity is not None and not self._validity[position >> 3] >> (position & 7) & 1:

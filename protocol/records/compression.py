@@ -1,16 +1,15 @@
-"""Compress and decompress the records of a batch as Kafka's clients do, in bounded memory.
+"""Compression and decompression of batches as in Kafka's clients, in bounded memory.
 
-Every reader first *measures* the stream (walks its block headers or its declared sizes, all checked against
-the bytes that are there), then decompresses into no more than what was measured, capped by `max_bytes`. A
-small hostile input can therefore never ask for a large buffer that it does not fill. Peak memory beside the
-input is the output, and for zstd without a declared size the output once more, as its decoder keeps a window.
+A reader first *measures* the stream (its block headers or declared sizes, checked against the available
+bytes), then decompresses into at most the measured size, limited by `max_bytes`. A small hostile input can
+therefore not allocate a large buffer that it does not fill. Peak memory beside the input is the output, and
+for zstd without a declared size the output twice, as its decoder keeps a window.
 
-What is written: gzip, one member; snappy in the framing of xerial's SnappyOutputStream (16 byte header, then
-blocks of 32 KiB, each with its big-endian length); lz4 frames with independent 64 KiB blocks and no
-checksums; zstd, one frame. What is read: the same, plus raw snappy without framing and zstd or lz4 frames
-with other legal options. Bytes after the end of a stream are refused.
-Source: Kafka Lz4BlockOutputStream.java, SnappyCompression.java, KIP-110, KIP-780; RFC 1952, RFC 8878; the
-lz4 frame format 1.6.
+Written: gzip, one member; snappy in the framing of xerial's SnappyOutputStream (16 byte header, then blocks
+of 32 KiB, each with its big-endian length); lz4 frames with independent 64 KiB blocks and no checksums; zstd,
+one frame. Read: the same, plus raw snappy without framing and zstd or lz4 frames with other valid options.
+Bytes after the end of a stream are rejected. Source: Kafka Lz4BlockOutputStream.java, SnappyCompression.java,
+KIP-110, KIP-780; RFC 1952, RFC 8878; the lz4 frame format 1.6.
 """
 
 from __future__ import annotations
@@ -35,8 +34,9 @@ _LEVELS = {
     Compression.LZ4: (1, 17),
     Compression.ZSTD: (-131072, 22),
 }
-GZIP_DEFAULT_LEVEL = -1  # zlib's own choice, which is 6
-# Source: Kafka Lz4BlockOutputStream.java: the default means the fast compressor, all others the high one.
+GZIP_DEFAULT_LEVEL = -1  # zlib's default, 6
+# Source: Kafka Lz4BlockOutputStream.java: the default selects the fast compressor, every other level the high
+# one.
 LZ4_DEFAULT_LEVEL = 9
 _LZ4_FAST, _LZ4_LEAST_HIGH = 0, 3  # the library's levels
 ZSTD_DEFAULT_LEVEL = 3
@@ -45,7 +45,7 @@ _GZIP_MIN_BYTES = 18  # header 10, trailer 8: CRC-32 and the size modulo 2^32
 _GZIP_MAX_RATIO = 1032  # Bound: a deflate code of two bits repeats at most 258 bytes
 _GZIP_SLICE_BYTES = 4 * 1024  # input per call, so that one call gives at most 4 MiB
 _LZ4_STEP_BYTES = 1 << 20  # output per call: small against any cap, large against the cost of a call
-_SPARE_BYTES = 64  # room to let a decoder see the end of its stream after the last output byte
+_SPARE_BYTES = 64  # room for a decoder to detect the end of its stream after the last output byte
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version 1, compatible with 1
@@ -79,28 +79,29 @@ def compress(compression: Compression, data: Buffer, level: int | None = None) -
             data,
             compression_level=_lz4_level(level),
             block_size=lz4.frame.BLOCKSIZE_MAX64KB,
-            block_linked=False,  # Kafka's reader refuses blocks that depend on each other
+            block_linked=False,  # Kafka's reader rejects dependent blocks
             store_size=False,
         )
         return packed
     if compression is Compression.ZSTD:
         try:
             return zstandard.ZstdCompressor(ZSTD_DEFAULT_LEVEL if level is None else level).compress(data)
-        except zstandard.ZstdError as error:  # no input is wrong: its tables (some 100 MB at 22) did not fit
+        # not an input error: its tables (about 100 MB at level 22) could not be allocated
+        except zstandard.ZstdError as error:
             raise MemoryError(str(error)) from error
     return bytes(data)
 
 
 def _lz4_level(level: int | None) -> int:
-    """The library's level for Kafka's."""
+    """The library's level for Kafka's level."""
     return _LZ4_FAST if level is None or level == LZ4_DEFAULT_LEVEL else max(level, _LZ4_LEAST_HIGH)
 
 
 def decompress(compression_id: int, data: Buffer, max_bytes: int) -> Buffer:
-    """The bytes behind `data`, at most `max_bytes`.
+    """The decompressed bytes of `data`, at most `max_bytes`.
 
-    Errors: UnsupportedCompressionTypeError if the id names no codec, CorruptMessageError if the stream is
-    damaged, cut short or followed by other bytes, InvalidRecordError if it would grow past `max_bytes`.
+    Errors: UnsupportedCompressionTypeError for an unknown codec id, CorruptMessageError for a damaged or
+    truncated stream or trailing bytes, InvalidRecordError if the output exceeds `max_bytes`.
     """
     if compression_id == Compression.NONE:
         return data
@@ -127,7 +128,8 @@ def _decompress_gzip(view: memoryview, max_bytes: int) -> bytearray:
     position = filled = 0
     try:
         while position < len(view) and not inflater.eof:
-            # +1: a limit of 0 would mean none, and one byte too many shows that the declared size lies
+            # +1: a limit of 0 would mean no limit, and one byte too many shows that the declared size is
+            # wrong
             piece = inflater.decompress(view[position : position + _GZIP_SLICE_BYTES], declared - filled + 1)
             out[filled : filled + len(piece)] = piece
             filled += len(piece)
@@ -136,7 +138,7 @@ def _decompress_gzip(view: memoryview, max_bytes: int) -> bytearray:
             position += _GZIP_SLICE_BYTES
     except zlib.error as error:
         raise CorruptMessageError(f"gzip: {error}") from error
-    # zlib itself has compared checksum and size with the declared ones at the end of the stream
+    # zlib has compared checksum and size at the end of the stream
     if not inflater.eof:
         raise CorruptMessageError("gzip: the stream is cut short")
     if inflater.unused_data or position < len(view):
@@ -155,7 +157,7 @@ def _compress_snappy(data: Buffer) -> bytes:
 
 def _decompress_snappy(view: memoryview, max_bytes: int) -> bytearray:
     blocks = _snappy_blocks(view)
-    # Bound: each block was checked to be long enough for what it declares, so this buffer gets filled.
+    # Bound: each block is long enough for its declared size, so this buffer gets filled.
     declared = sum(size for _, size in blocks)
     if declared > max_bytes:
         raise _bomb(max_bytes)
@@ -171,10 +173,10 @@ def _decompress_snappy(view: memoryview, max_bytes: int) -> bytearray:
 
 
 def _snappy_blocks(view: memoryview) -> list[tuple[memoryview, int]]:
-    """The raw blocks of the stream, each with the size that it declares; one block without framing."""
+    """The raw blocks of the stream with their declared sizes; one block without framing."""
     if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         return [(view, _snappy_declared(view))]
-    # The two version words are not looked at: some writers store them little-endian.
+    # The two version words are ignored: some writers store them little-endian.
     position, end = len(_XERIAL_HEADER), len(view)
     if position > end:
         raise CorruptMessageError("snappy: the header is cut short")
@@ -203,7 +205,7 @@ def _snappy_declared(block: memoryview) -> int:
 
 
 def _decompress_lz4(view: memoryview, max_bytes: int) -> Buffer:
-    # Bound: the blocks cannot give more than this, so the buffer gets filled but for its last block.
+    # Bound: the blocks cannot produce more than this, so the buffer gets filled except for its last block.
     capacity = min(lz4_output_bound(view), max_bytes)
     step = min(capacity, _LZ4_STEP_BYTES) + _SPARE_BYTES
     context = lz4.frame.create_decompression_context()
@@ -214,10 +216,10 @@ def _decompress_lz4(view: memoryview, max_bytes: int) -> Buffer:
     while has_moved and not is_whole:
         try:
             piece, consumed, is_whole = lz4.frame.decompress_chunk(context, view[position:], max_length=step)
-        except RuntimeError as error:  # what lz4.frame raises for any bad frame
+        except RuntimeError as error:  # raised by lz4.frame for any invalid frame
             raise CorruptMessageError(f"lz4: {error}") from error
         if is_whole and not filled and consumed == len(view) and len(piece) <= max_bytes:
-            return piece  # the common batch: one step, and no copy of it
+            return piece  # the common case: one step without a copy
         if not out:
             out = bytearray(capacity)
         if filled + len(piece) > max_bytes:
@@ -240,11 +242,11 @@ _LZ4_MAX_RATIO = 255  # Bound: a byte of match length adds at most 255 bytes
 
 
 def lz4_output_bound(view: memoryview) -> int:
-    """The most that the one lz4 frame filling `view` can decompress to, from its block headers alone.
+    """The largest possible output of the one lz4 frame that fills `view`, from its block headers alone.
 
     Shape: magic, flags, block size code, [content size 8], [dictionary id 4], header checksum, blocks of
-    [length with top bit "stored"] data [checksum 4], a zero length, [content checksum 4].
-    Errors: CorruptMessageError unless the frame ends exactly where `view` ends.
+    [length with top bit "stored"] data [checksum 4], a zero length, [content checksum 4]. Errors:
+    CorruptMessageError unless the frame ends exactly where `view` ends.
     """
     size = len(view)
     if size < 7 or _uint32_le(view, 0) != _LZ4_MAGIC:
@@ -277,8 +279,9 @@ def _uint32_le(view: memoryview, position: int) -> int:
 
 
 _ZSTD_BLOCK_BYTES = 128 << 10
-# Bound: what level 22 asks for when a writer streams without naming the size (Java clients do), and the most
-# that zstd-jni and libzstd take by default. The decoder's buffer is only touched as far as it is written.
+# Bound: the window of level 22 for a writer that streams without the size (Java clients do), which is also
+# the maximum that zstd-jni and libzstd accept by default. The decoder's buffer is touched only as far as it
+# is written.
 _ZSTD_MAX_WINDOW_BYTES = 1 << 27
 _ZSTD_RAW, _ZSTD_RLE, _ZSTD_RESERVED = 0, 1, 3
 
@@ -304,11 +307,11 @@ def _decompress_zstd(view: memoryview, max_bytes: int) -> bytes:
 
 
 def zstd_output_bound(view: memoryview) -> int:
-    """The most that the one zstd frame filling `view` can decompress to, from its block headers alone.
+    """The largest possible output of the one zstd frame that fills `view`, from its block headers alone.
 
     Shape: magic, descriptor, [window 1], [dictionary id], [content size], blocks of 3 byte headers (last
-    block, kind, length), [checksum 4].
-    Errors: CorruptMessageError unless the frame ends exactly where `view` ends.
+    block, kind, length), [checksum 4]. Errors: CorruptMessageError unless the frame ends exactly where `view`
+    ends.
     """
     position, has_checksum = _zstd_header(view)
     size, bound, is_last = len(view), 0, False
@@ -325,7 +328,7 @@ def zstd_output_bound(view: memoryview) -> int:
 
 
 def _zstd_header(view: memoryview) -> tuple[int, bool]:
-    """Where the blocks start, and whether a checksum follows them. Source: RFC 8878 section 3.1.1.1."""
+    """The start of the blocks, and whether a checksum follows them. Source: RFC 8878 section 3.1.1.1."""
     if len(view) < 5 or view[:4] != zstandard.FRAME_HEADER:
         raise CorruptMessageError("zstd: no frame header")
     descriptor = view[4]

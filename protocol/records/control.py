@@ -1,16 +1,15 @@
-"""Control records: the markers that servers write between the records of users.
+"""Control records: markers that servers write between data records.
 
-A control batch (attribute bit 5) holds one control record. Its key says what it is, its value the rest:
+A control batch (attribute bit 5) has one control record. The key has its type, the value its fields:
 
     key    version i16, type i16 (further bytes belong to newer versions)
     value  of ABORT and COMMIT: version i16, coordinator epoch i32
-           of the others: the fields of the class below, in order, big-endian; arrays and strings carry
+           of the others: the fields of the class below, in order, big-endian; arrays and strings have
            their length + 1 as an unsigned varint; every structure ends with tagged fields, none written
 
-Readers accept newer versions as far as their known fields go, and skip types and tags that they do not know.
-Source: Kafka ControlRecordType.java, EndTransactionMarker.java, LeaderChangeMessage.json,
-SnapshotHeaderRecord.json, SnapshotFooterRecord.json, KRaftVersionRecord.json, VotersRecord.json; KIP-98,
-KIP-595, KIP-630, KIP-853.
+Readers accept newer versions as far as their known fields go, and ignore unknown types and tags. Source:
+Kafka ControlRecordType.java, EndTransactionMarker.java, LeaderChangeMessage.json, SnapshotHeaderRecord.json,
+SnapshotFooterRecord.json, KRaftVersionRecord.json, VotersRecord.json; KIP-98, KIP-595, KIP-630, KIP-853.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _VERSION = 0
 
 
 class ControlType(IntEnum):
-    """What a control record says. UNKNOWN is never written; readers skip it."""
+    """The type of a control record. UNKNOWN is never written; readers ignore it."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -48,7 +47,7 @@ class ControlType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class EndTransaction:
-    """A transaction of the batch's producer ends here: its records count, or they do not."""
+    """The end of a transaction of the batch's producer: commit or abort."""
 
     is_commit: bool
     coordinator_epoch: int
@@ -56,7 +55,7 @@ class EndTransaction:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChange:
-    """A quorum leader starts its epoch; voters by id."""
+    """The quorum leader starts its epoch; voters by id."""
 
     leader_id: int
     voters: tuple[int, ...] = ()
@@ -72,19 +71,19 @@ class SnapshotHeader:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFooter:
-    """Last record of a snapshot; without it the snapshot is not whole."""
+    """Last record of a snapshot; without it the snapshot is incomplete."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuorumVersion:
-    """The version of the quorum protocol from here on."""
+    """The quorum protocol version from this offset on."""
 
     quorum_version: int
 
 
 @dataclass(frozen=True, slots=True)
 class VoterEndpoint:
-    """Where a voter listens, by listener name."""
+    """An endpoint of a voter."""
 
     name: str
     host: str
@@ -104,7 +103,7 @@ class VoterDescription:
 
 @dataclass(frozen=True, slots=True)
 class VoterSet:
-    """The voters of the quorum from here on."""
+    """The voters of the quorum from this offset on."""
 
     voters: tuple[VoterDescription, ...]
 
@@ -113,7 +112,7 @@ ControlRecord = EndTransaction | LeaderChange | SnapshotHeader | SnapshotFooter 
 
 
 def control_type(key: bytes | None) -> ControlType:
-    """What the control record with this key is. Errors: InvalidRecordError for a key of no version."""
+    """The type of the control record with this key. Errors: InvalidRecordError for an invalid key."""
     if key is None or len(key) < _KEY.size:
         raise InvalidRecordError(f"a control record's key has {_KEY.size} bytes or more, not {key!r:.60}")
     version, kind = _KEY.unpack_from(key)
@@ -123,9 +122,9 @@ def control_type(key: bytes | None) -> ControlType:
 
 
 def decode_control(key: bytes | None, value: bytes | None) -> ControlRecord | None:
-    """The control record with this key and value, or None if its type is not known here.
+    """The control record with this key and value, or None for an unknown type.
 
-    Errors: InvalidRecordError if the fields do not fit the bytes, or a version is negative.
+    Errors: InvalidRecordError for truncated fields or a negative version.
     """
     kind = control_type(key)
     if kind is ControlType.UNKNOWN:
@@ -140,7 +139,7 @@ def decode_control(key: bytes | None, value: bytes | None) -> ControlRecord | No
 
 
 def encode_control(record: ControlRecord) -> tuple[bytes, bytes]:
-    """Key and value of the control record. Errors: ValueError if a field does not fit its width."""
+    """Key and value of the control record. Errors: ValueError if a field exceeds its width."""
     try:
         if isinstance(record, EndTransaction):
             kind = ControlType.COMMIT if record.is_commit else ControlType.ABORT
@@ -217,7 +216,7 @@ def _array(reader: FieldReader, item: Callable[[FieldReader], T]) -> tuple[T, ..
 def _leader_change(reader: FieldReader, version: int) -> LeaderChange:
     def voter(fields: FieldReader) -> int:
         voter_id = fields.number(INT32)
-        fields.take(UUID_BYTES if version >= 1 else 0)  # version 1 brought directory ids
+        fields.take(UUID_BYTES if version >= 1 else 0)  # version 1 added directory ids
         return voter_id
 
     record = LeaderChange(reader.number(INT32), _array(reader, voter), _array(reader, voter))

@@ -1,10 +1,10 @@
-"""The bytes of what coordinators remember: records of `__consumer_offsets` and `__transaction_state`.
+"""Serialization of coordinator records: `__consumer_offsets` and `__transaction_state`.
 
-    key    version i16 (it says which record this is), then the fields of the key; never flexible
+    key    version i16 (the record type), then the fields of the key; never flexible
     value  version i16, then the fields of the value; None is a tombstone
 
-Kafka's own, both ways: its tools read what is written here, and logs of Kafka 0.9 to 4.x are read. What is
-written is what Kafka 4.1 writes, and of a prepared transaction a tag more. Source: Kafka's schemas
+The formats are Kafka's: its tools read these records, and logs of Kafka 0.9 to 4.x are readable. Written are
+the versions of Kafka 4.1, with an additional tag for prepared transactions. Source: Kafka's schemas
 OffsetCommitKey.json and so on, CoordinatorRecordSerde.java, GroupCoordinatorRecordHelpers.java,
 TransactionLog.java; KIP-915.
 """
@@ -37,7 +37,7 @@ from .transaction_records import TransactionKey, TransactionTopic, TransactionVa
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Tags from here on are headrace's own: Kafka's readers pass over tags that they do not know.
+# Tags from here on are headrace's own: Kafka's readers ignore unknown tags.
 OWN_TAG = 10_000
 _BYTE, _SHORT, _INT, _LONG = (Number(shape) for shape in (INT8, INT16, INT32, INT64))
 _TEXT, _TEXT_OR_NULL, _OCTETS, _UUID = Text(), Text(nullable=True), Octets(), Uuid()
@@ -46,12 +46,12 @@ _NO_FORM = Form(0, flexible=False)  # keys: their version is their type
 
 
 class _Value(NamedTuple):
-    """How the values behind one type of key are read and written."""
+    """The versions of a value type."""
 
     structure: Structure
     newest: int
     flexible_since: int
-    written: Callable[[Any], int]  # the version for a value
+    written: Callable[[Any], int]  # the version to write for a value
 
 
 class _Schema(NamedTuple):
@@ -63,7 +63,7 @@ class _Schema(NamedTuple):
 
 
 def _as_session_timeout(member: groups.GroupMember) -> groups.GroupMember:
-    """Version 0 has one timeout for both."""
+    """Version 0 has no rebalance timeout: use the session timeout."""
     if member.rebalance_timeout_ms >= 0:
         return member
     return member._replace(rebalance_timeout_ms=member.session_timeout_ms)
@@ -114,7 +114,7 @@ _GROUP_METADATA = _Value(
 
 
 def _flexible(make: Any, *fields: Field) -> _Value:
-    """A value of which there is one version, widened by tagged fields."""
+    """A value with a single version, extended by tagged fields."""
     return _Value(Structure(make, *fields), newest=0, flexible_since=0, written=lambda _value: 0)
 
 
@@ -229,13 +229,13 @@ _SCHEMAS = {
     TransactionKey: _Schema(0, Structure(TransactionKey, Field("transactional_id", _TEXT)), _TRANSACTION),
 }
 _BY_KEY_VERSION = {schema.key_version: schema for schema in _SCHEMAS.values()}
-# Old offsets have the key version that transactions have in their topic; there the key goes on behind its
-# first string.
+# Old offset keys have the same key version as keys of the transaction topic; an offset key has more fields
+# after its first string.
 _OLD_OFFSET = _Schema(0, _OFFSET_KEY, _OFFSET_COMMIT)
 
 
 def encode_record(key: Any, value: Any) -> tuple[bytes, bytes | None]:
-    """Key and value of a record. Errors: ValueError if a field does not fit its width."""
+    """Key and value of a record. Errors: ValueError if a field exceeds its width."""
     schema = _SCHEMAS[type(key)]
     try:
         head = INT16.pack(schema.key_version) + schema.key.write(key, _NO_FORM)
@@ -249,10 +249,10 @@ def encode_record(key: Any, value: Any) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> tuple[Any, Any] | None:
-    """The typed key and value of a record (group_records.py, transaction_records.py); None when this is
-    a type of record that is not known here.
+    """The typed key and value of a record (group_records.py, transaction_records.py); None for an unknown
+    record type.
 
-    Errors: InvalidRecordError if the fields do not fit the bytes, or the value has a newer version.
+    Errors: InvalidRecordError for truncated fields, or a value of a newer version.
     """
     reader = FieldReader(key, "a coordinator's key")
     schema = _schema_of(reader)

@@ -1,4 +1,4 @@
-"""What the environment gives the codec: its choice, and a secret."""
+"""Inputs of the codec from the environment: its selection, and a random secret."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from functools import cache
 
 
 def codec_choice() -> str | None:
-    """The value of HEADRACE_CODEC, or None when it is not set or empty."""
+    """The value of HEADRACE_CODEC, or None if it is unset or empty."""
     return os.environ.get("HEADRACE_CODEC") or None
 
 
 @cache
 def process_secret() -> bytes:
-    """16 random bytes, drawn once in the life of the process: the key of hashes that nobody may foresee."""
+    """16 random bytes, drawn once per process: the key of hashes that clients must not be able to predict."""
     return secrets.token_bytes(16)

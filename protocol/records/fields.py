@@ -1,10 +1,10 @@
-"""Fields of Kafka's messages as they stand in records: numbers, strings, arrays, structures by version.
+"""Fields of Kafka's message schemas: numbers, strings, arrays and structures by version.
 
-A schema says which fields a structure has in which versions. Lengths are fixed numbers in older versions; in
-*flexible* ones they are unsigned varints of the length + 1, 0 meaning null, and every structure ends with
-tagged fields: their count, then for each its tag, its size and its bytes. Readers skip tags they do not know;
-writers leave out tagged fields that have their default.
-Source: Kafka's message generator (README of its clients' message schemas); KIP-482.
+A schema lists the fields of a structure with their versions. Lengths are fixed-width in older versions; in
+*flexible* ones they are unsigned varints of the length + 1, 0 for null, and every structure ends with tagged
+fields: their count, then for each its tag, size and bytes. Readers ignore unknown tags; writers omit tagged
+fields with default values. Source: Kafka's message generator (README of its clients' message schemas);
+KIP-482.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ T = TypeVar("T")
 
 INT8, INT16, UINT16, INT32, INT64 = (struct.Struct(code) for code in (">b", ">h", ">H", ">i", ">q"))
 UUID_BYTES = 16
-_NO_MORE = 2**15 - 1  # the highest version there can be
+_NO_MORE = 2**15 - 1  # the highest possible version
 
 
 class FieldReader:
-    """A position in bytes that never passes their end. `what` is being read: errors name it."""
+    """A position in bytes that never exceeds their end. `what` is named in errors."""
 
     __slots__ = ("_data", "_end", "_position", "_what")
 
@@ -36,15 +36,14 @@ class FieldReader:
 
     @property
     def left(self) -> int:
-        """Bytes behind the position."""
         return self._end - self._position
 
     def error(self, text: str) -> InvalidRecordError:
-        """What is to be raised when the bytes do not fit."""
+        """The error for invalid bytes."""
         return InvalidRecordError(f"{self._what}: {text}")
 
     def take(self, length: int) -> bytes:
-        """The next bytes. Errors: InvalidRecordError if there are not so many, here and below."""
+        """The next bytes. Errors: InvalidRecordError if fewer are left, also of the methods below."""
         start = self._position
         end = start + length
         if not start <= end <= self._end:
@@ -53,7 +52,6 @@ class FieldReader:
         return self._data[start:end]
 
     def number(self, shape: struct.Struct) -> int:
-        """The next number."""
         start = self._position
         end = start + shape.size
         if end > self._end:
@@ -63,7 +61,7 @@ class FieldReader:
         return value
 
     def number_ahead(self, shape: struct.Struct) -> int:
-        """The next number, which is read again."""
+        """The next number, without consuming it."""
         value = self.number(shape)
         self._position -= shape.size
         return value
@@ -90,34 +88,32 @@ class FieldReader:
             raise self.error("a string is not UTF-8") from error
 
     def items(self, count: int, item: Callable[[], T]) -> tuple[T, ...]:
-        """`count` items, each of at least one byte: what bounds the work."""
+        """`count` items, each of at least one byte, which bounds the work."""
         if not 0 <= count <= self.left:
             raise self.error(f"{count} items in {self.left} bytes")
         return tuple(item() for _ in range(count))
 
     def tags(self) -> Iterable[tuple[int, bytes]]:
-        """The tagged fields that end a structure."""
         for _ in range(self.unsigned_varint()):
             tag = self.unsigned_varint()
             yield tag, self.take(self.unsigned_varint())
 
     def skip_tags(self) -> None:
-        """Pass them all."""
         for _ in self.tags():
             pass
 
     def inside(self, data: bytes) -> FieldReader:
-        """A reader of a part."""
+        """A reader of `data` with the same error text."""
         return FieldReader(data, self._what)
 
     def end(self) -> None:
-        """Nothing is left. Errors: InvalidRecordError if something is."""
+        """Errors: InvalidRecordError if bytes are left."""
         if self.left:
             raise self.error(f"{self.left} bytes too many")
 
 
 def unsigned_varint(value: int) -> bytes:
-    """`value` as an unsigned varint."""
+    """`value` as an unsigned varint (7 bits per byte, low bits first)."""
     if value <= 0x7F:
         return value.to_bytes(1, "big")
     out = bytearray()
@@ -129,14 +125,14 @@ def unsigned_varint(value: int) -> bytes:
 
 
 class Form(NamedTuple):
-    """Which version of a structure is read or written."""
+    """The version of a structure to read or write."""
 
     version: int
     flexible: bool
 
 
 class FieldType(Protocol):
-    """How the values of a field stand in bytes."""
+    """The serialization of a field."""
 
     def read(self, reader: FieldReader, form: Form) -> Any:
         """The next value. Errors: InvalidRecordError."""
@@ -147,28 +143,24 @@ class FieldType(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """Of a fixed width, big-endian."""
+    """A big-endian integer of fixed width."""
 
     shape: struct.Struct
 
     def read(self, reader: FieldReader, _form: Form) -> int:
-        """See FieldType."""
         return reader.number(self.shape)
 
     def write(self, value: int, _form: Form) -> bytes:
-        """See FieldType."""
         return self.shape.pack(value)
 
 
 class Uuid:
-    """16 bytes."""
+    """A UUID of 16 bytes."""
 
     def read(self, reader: FieldReader, _form: Form) -> bytes:
-        """See FieldType."""
         return reader.take(UUID_BYTES)
 
     def write(self, value: bytes, _form: Form) -> bytes:
-        """See FieldType."""
         if len(value) != UUID_BYTES:
             raise ValueError(f"an id has {UUID_BYTES} bytes, not {len(value)}")
         return value
@@ -176,7 +168,7 @@ class Uuid:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """Something behind its length: a fixed number, or in flexible versions a varint of the length + 1."""
+    """A field with a length prefix: fixed-width, or in flexible versions a varint of the length + 1."""
 
     length_shape: struct.Struct
     nullable: bool = False
@@ -199,34 +191,30 @@ class _Measured:
 
 @dataclass(frozen=True, slots=True)
 class Text(_Measured):
-    """A string."""
+    """A UTF-8 string."""
 
     length_shape: struct.Struct = INT16
 
     def read(self, reader: FieldReader, form: Form) -> str | None:
-        """See FieldType."""
         length = self.length(reader, form)
         return None if length is None else reader.text(length)
 
     def write(self, value: str | None, form: Form) -> bytes:
-        """See FieldType."""
         encoded = b"" if value is None else value.encode()
         return self.head(None if value is None else len(encoded), form) + encoded
 
 
 @dataclass(frozen=True, slots=True)
 class Octets(_Measured):
-    """Bytes that nobody looks into."""
+    """Opaque bytes."""
 
     length_shape: struct.Struct = INT32
 
     def read(self, reader: FieldReader, form: Form) -> bytes | None:
-        """See FieldType."""
         length = self.length(reader, form)
         return None if length is None else reader.take(length)
 
     def write(self, value: bytes | None, form: Form) -> bytes:
-        """See FieldType."""
         return self.head(None if value is None else len(value), form) + (value or b"")
 
 
@@ -238,46 +226,42 @@ class Array(_Measured):
     of: FieldType = Number(INT32)
 
     def read(self, reader: FieldReader, form: Form) -> tuple[Any, ...] | None:
-        """See FieldType."""
         count = self.length(reader, form)
         return None if count is None else reader.items(count, lambda: self.of.read(reader, form))
 
     def write(self, value: tuple[Any, ...] | None, form: Form) -> bytes:
-        """See FieldType."""
         head = self.head(None if value is None else len(value), form)
         return head + b"".join([self.of.write(item, form) for item in value or ()])
 
 
 @dataclass(frozen=True, slots=True)
 class Perhaps:
-    """A structure that can be null: a byte before it, 1 or -1."""
+    """A nullable structure, with a prefix byte 1, or -1 for null."""
 
     of: FieldType
 
     def read(self, reader: FieldReader, form: Form) -> Any:
-        """See FieldType."""
         return None if reader.number(INT8) < 0 else self.of.read(reader, form)
 
     def write(self, value: Any, form: Form) -> bytes:
-        """See FieldType."""
         return INT8.pack(-1) if value is None else INT8.pack(1) + self.of.write(value, form)
 
 
 class Field(NamedTuple):
-    """A field of a structure. In versions outside of `since` to `until` it is `default`."""
+    """A field of a structure. In versions outside of `since` to `until` it has the `default`."""
 
     name: str
     type: FieldType
     default: Any = None
     since: int = 0
     until: int = _NO_MORE
-    tag: int | None = None  # as a tagged field, in flexible versions only
+    tag: int | None = None  # tag of a tagged field, in flexible versions only
 
 
 class Structure:
-    """Fields in the order in which they are written; `make` is a named tuple of the same names.
+    """Fields in the order of writing; `make` is a named tuple with the same names.
 
-    `finish` has the last word on what was read, for what older versions mean without saying it.
+    `finish` adjusts the value that was read, for implicit semantics of older versions.
     """
 
     def __init__(self, make: Any, *fields: Field, finish: Callable[[Any], Any] | None = None) -> None:
@@ -290,7 +274,6 @@ class Structure:
         self._tagged = {field.tag: field for field in fields if field.tag is not None}
 
     def read(self, reader: FieldReader, form: Form) -> Any:
-        """See FieldType."""
         values, places = self._defaults.copy(), self._places
         for field in self._fields:
             if field.since <= form.version <= field.until:
@@ -306,7 +289,7 @@ class Structure:
         return made if self._finish is None else self._finish(made)
 
     def write(self, value: Any, form: Form) -> bytes:
-        """See FieldType. Fields that the version does not have are left out."""
+        """Fields that the version does not have are omitted."""
         places = self._places
         parts = [
             field.type.write(value[places[field.name]], form)

@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets`: what group coordinators remember. The value None is a tombstone.
+"""Records of `__consumer_offsets`, the state of group coordinators. The value None is a tombstone.
 
 Source: Kafka's coordinator schemas (OffsetCommitKey.json, GroupMetadataValue.json, ConsumerGroup*.json).
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class OffsetCommitKey(NamedTuple):
-    """Key version 1."""
+    """A committed offset; key version 1."""
 
     group: str
     topic: str
@@ -17,7 +17,7 @@ class OffsetCommitKey(NamedTuple):
 
 
 class OffsetCommitValue(NamedTuple):
-    """`expire_ms` -1: when the group's retention says so. `topic_id` of zeros: unknown."""
+    """`expire_ms` -1: the group's retention applies. `topic_id` of zeros: unknown."""
 
     offset: int
     leader_epoch: int
@@ -58,41 +58,41 @@ class GroupMetadataValue(NamedTuple):
 
 
 class ConsumerGroupMetadataKey(NamedTuple):
-    """A group of the new protocol; key version 3."""
+    """A consumer-protocol group; key version 3."""
 
     group: str
 
 
 class ConsumerGroupMetadataValue(NamedTuple):
-    """`metadata_hash` of what the members read, 0 unknown: it moves the epoch when it changes."""
+    """`metadata_hash` of the subscribed topics, 0 unknown: a change of it bumps the epoch."""
 
     epoch: int
     metadata_hash: int = 0
 
 
 class ConsumerGroupMemberMetadataKey(NamedTuple):
-    """Key version 5."""
+    """A member of a consumer-protocol group; key version 5."""
 
     group: str
     member_id: str
 
 
 class ClassicProtocol(NamedTuple):
-    """An assignor that a member can use, and what it told it."""
+    """An assignor that a member supports, with its data."""
 
     name: str
     metadata: bytes
 
 
 class ClassicMemberMetadata(NamedTuple):
-    """What a member that speaks the classic protocol adds."""
+    """Additional metadata of a member that uses the classic protocol."""
 
     session_timeout_ms: int
     supported_protocols: tuple[ClassicProtocol, ...]
 
 
 class ConsumerGroupMemberMetadataValue(NamedTuple):
-    """What a member told of itself."""
+    """The subscription and other metadata that a member sent."""
 
     instance_id: str | None
     rack_id: str | None
@@ -106,27 +106,27 @@ class ConsumerGroupMemberMetadataValue(NamedTuple):
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(NamedTuple):
-    """Key version 6."""
+    """The target assignment of a group; key version 6."""
 
     group: str
 
 
 class ConsumerGroupTargetAssignmentMetadataValue(NamedTuple):
-    """The group epoch that the target assignment is for."""
+    """The group epoch of the target assignment."""
 
     assignment_epoch: int
 
 
 class ConsumerGroupTargetAssignmentMemberKey(NamedTuple):
-    """Key version 7."""
+    """The target assignment of a member; key version 7."""
 
     group: str
     member_id: str
 
 
 class AssignedTopic(NamedTuple):
-    """Partitions of one topic, sorted. `epochs`: since which member epoch the member has had each (KIP-1251);
-    None in targets and in what older versions wrote."""
+    """Partitions of one topic, sorted. `epochs`: the member epoch at which each was assigned (KIP-1251); None
+    in targets and in records of older versions."""
 
     topic_id: bytes
     partitions: tuple[int, ...]
@@ -134,21 +134,21 @@ class AssignedTopic(NamedTuple):
 
 
 class ConsumerGroupTargetAssignmentMemberValue(NamedTuple):
-    """What the member shall have."""
+    """The target partitions of the member."""
 
     topics: tuple[AssignedTopic, ...]
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(NamedTuple):
-    """Key version 8."""
+    """The current assignment of a member; key version 8."""
 
     group: str
     member_id: str
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(NamedTuple):
-    """Where the member is on its way. `state`: 0 stable, 1 unrevoked partitions, 2 unreleased partitions,
-    127 unknown."""
+    """The reconciliation state of the member. `state`: 0 stable, 1 unrevoked partitions, 2 unreleased
+    partitions, 127 unknown."""
 
     member_epoch: int
     previous_member_epoch: int
@@ -158,14 +158,14 @@ class ConsumerGroupCurrentMemberAssignmentValue(NamedTuple):
 
 
 class ConsumerGroupRegularExpressionKey(NamedTuple):
-    """Key version 16."""
+    """A subscription expression of a group; key version 16."""
 
     group: str
     regular_expression: str
 
 
 class ConsumerGroupRegularExpressionValue(NamedTuple):
-    """The topics that the expression matched at `version` of the metadata."""
+    """The topics that matched the expression at metadata offset `version`."""
 
     topics: tuple[str, ...]
     version: int

@@ -1,5 +1,5 @@
-"""Hashes of keys, and rows sorted by partition: the readable twin of `_hashing.pxi`
-and of the hash in `_offset_map.pxi`."""
+"""Hashes of keys, and rows sorted by partition. Equivalent to `_hashing.pxi` and the hash in
+`_offset_map.pxi`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MASK = 0xFFFFFFFF
 _MASK_64 = 0xFFFFFFFFFFFFFFFF
 HASH_KEY_BYTES = 16
 
-# Bound: the starts of the partitions are a list, and no topic has more partitions than this.
+# Bound: the partition starts are a list, and no topic has more partitions.
 MAX_PARTITIONS = 1 << 24
 
 
@@ -72,7 +72,7 @@ def check_hash_key(hash_key: bytes) -> bytes:
 
 
 def siphash128(hash_key: bytes, data: bytes) -> tuple[int, int]:
-    """The SipHash-2-4 of 128 bits under a key of 16 bytes: its first and its second 64 bits, little-endian.
+    """SipHash-2-4 with 128 bits of output under a 16-byte key: the first and second 64 bits, little-endian.
 
     Source: Aumasson and Bernstein, SipHash: a fast short-input PRF (2012), and their reference code.
     """

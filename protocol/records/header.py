@@ -65,7 +65,7 @@ class Compression(IntEnum):
 
 
 class TimestampType(IntEnum):
-    """Who stamped the records: the producer, or the log at append."""
+    """The origin of timestamps: the producer, or the append."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -105,7 +105,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def compression_id(self) -> int:
-        """Codec bits as stored; 5, 6 and 7 name no codec."""
+        """Codec bits; 5, 6 and 7 are unassigned."""
         return self.attributes & COMPRESSION_MASK
 
     @property
@@ -120,24 +120,24 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Bit 5 of the attributes: a marker written by servers, never shown to users."""
+        """Bit 5 of the attributes: a control batch, invisible to consumers."""
         return bool(self.attributes & CONTROL_BIT)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When bit 6 is set, the base timestamp field holds the time after which tombstones may go."""
+        """If bit 6 is set, the base timestamp field is the time after which tombstones may be removed."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
 
 def read_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header of the batch that starts at `position`; the batch's body need not be in `buffer`.
+    """The header of the batch that starts at `position`; `buffer` need not contain its body.
 
-    Errors: CorruptMessageError if fewer than 61 bytes are left, the length is too small for a header,
-    or the magic is not 2.
+    Errors: CorruptMessageError if fewer than 61 bytes are left, the length is too small for a header, or the
+    magic is not 2.
     """
     if position < 0 or len(buffer) - position < HEADER_BYTES:
         raise CorruptMessageError(f"{len(buffer) - position} bytes left, a batch header has {HEADER_BYTES}")
-    # the struct has as many fields as the tuple: `_make` would only count them, on the hottest of paths
+    # the struct has as many fields as the tuple: `_make` would only count them again, on the hottest path
     header = tuple.__new__(BatchHeader, _HEADER.unpack_from(buffer, position))
     if header.magic != MAGIC:
         raise CorruptMessageError(f"magic {header.magic}, only {MAGIC} is supported")
@@ -147,7 +147,7 @@ def read_batch_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def sealed_batch(header: BatchHeader, payload: Buffer) -> bytes:
-    """The batch of those fields and those bytes of records, compressed already; length and CRC made right."""
+    """A batch of these fields and compressed records, with correct length and CRC."""
     size = HEADER_BYTES - LENGTH_END + len(payload)
     covered = _HEADER.pack(*header._replace(batch_length=size, crc=0))[ATTRIBUTES_POSITION:]
     crc = crc32c(payload, crc32c(covered))
@@ -156,9 +156,9 @@ def sealed_batch(header: BatchHeader, payload: Buffer) -> bytes:
 
 
 def restamped_batch(batch: Buffer, producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
-    """A copy of a whole batch under another producer id, epoch and base sequence, with its CRC made right.
+    """A copy of a whole batch with another producer id, epoch and base sequence, and the matching CRC.
 
-    A copy, because the bytes of a batch that was sent may still be on their way. Errors: CorruptMessageError.
+    A copy, because the bytes of a sent batch may still be in ZeroMQ's queue. Errors: CorruptMessageError.
     """
     header = read_batch_header(batch)._replace(
         producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence
@@ -167,8 +167,9 @@ def restamped_batch(batch: Buffer, producer_id: int, producer_epoch: int, base_s
 
 
 def assigned_prefix(base_offset: int, batch_length: int, leader_epoch: int) -> bytes:
-    """The 17 bytes (base offset, length, leader epoch, magic) that a server puts before the rest of a batch.
+    """The 17 bytes (base offset, length, leader epoch, magic) that a server writes before the rest of a
+    batch.
 
-    The batch as stored is `assigned_prefix(...)` followed by the received bytes from CRC_POSITION on.
+    The stored batch is `assigned_prefix(...)` followed by the received bytes from CRC_POSITION on.
     """
     return _PREFIX.pack(base_offset, batch_length, leader_epoch, MAGIC)

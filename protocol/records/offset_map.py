@@ -1,12 +1,11 @@
-"""The last offset of each key in bounded memory: the readable twin of `_offset_map.pxi`.
+"""The last offset of each key in bounded memory. Equivalent to `_offset_map.pxi`.
 
-A table of slots with open addressing. A slot holds a hash of 128 bits in place of the key, and the offset:
-three words of 64 bits, all 0 where the slot is free. Two keys with one hash would be taken for one, and the
-older of them would be lost. The hash is SipHash under a secret that each process draws anew, so whoever
-writes keys cannot look for such pairs beforehand, and n keys hold one by chance with odds of n^2 to 2^129:
-for a thousand million keys one to 10^20, far below those of the disk giving back a wrong block with the
-right checksum.
-Source: Kafka SkimpyOffsetMap.java (MD5, 24 bytes per entry); Aumasson and Bernstein, SipHash (2012).
+A hash table with open addressing. A slot has a 128-bit hash instead of the key, and the offset: three words
+of 64 bits, all 0 if free. Two keys with the same hash would be treated as one, and the older record lost. The
+hash is SipHash with a secret that each process draws, so producers cannot search for collisions, and n keys
+collide by chance with probability n^2 / 2^129: 10^-20 for a thousand million keys, far less than an
+undetected disk error. Source: Kafka SkimpyOffsetMap.java (MD5, 24 bytes per entry); Aumasson and Bernstein,
+SipHash (2012).
 """
 
 from __future__ import annotations
@@ -29,13 +28,14 @@ if TYPE_CHECKING:
 SLOT_BYTES = 24
 # Source: Kafka, the default of log.cleaner.io.buffer.load.factor.
 LOAD_FACTOR = 0.9
-# Bound: the home of a hash is found from 32 bits of it.
+# Bound: a hash's first slot is computed from 32 of its bits.
 MAX_SLOTS = (1 << 32) - 1
 _WORDS = 3  # of a slot: the hash low and high, the offset + 1
 
 
 def slots_and_capacity(memory_bytes: int, load_factor: float) -> tuple[int, int]:
-    """Slots in the table, and keys that it may hold. Errors: ValueError, see codec.RecordCodec.offset_map."""
+    """Number of slots, and of keys that may be stored. Errors: ValueError, see
+    codec.RecordCodec.offset_map."""
     slots = memory_bytes // SLOT_BYTES
     if not 0 < load_factor < 1:
         raise ValueError(f"a load factor lies between 0 and 1, not {load_factor}")
@@ -46,13 +46,13 @@ def slots_and_capacity(memory_bytes: int, load_factor: float) -> tuple[int, int]
 
 
 def check_offsets(header: BatchHeader) -> None:
-    """Errors: InvalidRecordError if the offsets of the batch are none that a log can have."""
+    """Errors: InvalidRecordError if the batch has offsets that a log cannot have."""
     if header.base_offset < 0 or header.last_offset > INT64_MAX:
         raise InvalidRecordError(f"a batch of the offsets {header.base_offset} to {header.last_offset}")
 
 
 class PythonOffsetMap:
-    """The last offset of each key; see codec.OffsetMap."""
+    """See codec.OffsetMap."""
 
     def __init__(self, memory_bytes: int, load_factor: float, hash_key: bytes) -> None:
         self._slots, self.capacity = slots_and_capacity(memory_bytes, load_factor)
@@ -81,7 +81,7 @@ class PythonOffsetMap:
         return struct.pack("<QQ", *siphash128(self._hash_key, key))
 
     def _find(self, key_hash: tuple[int, int]) -> int:
-        """The first word of the hash's slot, or of the free one where it would go.
+        """The first word of the hash's slot, or of the free slot for it.
 
         Invariant: there is a free slot, as capacity < slots.
         """
@@ -94,7 +94,7 @@ class PythonOffsetMap:
             slot = (slot + 1) % self._slots
 
     def _put(self, key_hash: tuple[int, int], offset: int) -> bool:
-        """False, and nothing done, for a new key when the map is full."""
+        """False for a new key when the map is full."""
         at = self._find(key_hash)
         if not self._table[at + 2]:
             if self._count == self.capacity:
@@ -118,7 +118,7 @@ class PythonOffsetMap:
             batch, check_crc=check_crc, is_dense=False, max_decompressed_bytes=max_decompressed_bytes
         )
         check_offsets(header)
-        # Order: the whole batch is checked before any of it is put.
+        # Order: the whole batch is validated before any key is added.
         keys = [
             (siphash128(self._hash_key, record.key), record.offset)
             for record in walk_records(header, payload)

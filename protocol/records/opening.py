@@ -1,4 +1,4 @@
-"""Everything that is checked about a batch before its first record; shared by both codecs."""
+"""Validation of a batch up to its first record; shared by both codecs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .settings import MIN_RECORD_BYTES
 
 _LAST_COMPRESSION = max(Compression)
 
-# Bound: what one batch may grow to when decompressed. 1000 times a 1 MiB batch would be a bomb; 128 MiB
-# leaves room for the largest honest batch (max.message.bytes of 100 MiB, stored uncompressed).
+# Bound: the decompressed size of one batch. 1000 times a 1 MiB batch would be a decompression bomb; 128 MiB
+# allows the largest legitimate batch (max.message.bytes of 100 MiB, uncompressed).
 MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
 
 
 class BatchFacts(NamedTuple):
-    """What walking a batch shows beside its header: the true range of its records' timestamps, and the index
-    of the first record without a key, -1 if all have one.
+    """Results of a pass over a batch's records: the actual range of timestamps, and the index of the first
+    record without a key, -1 if all have one.
 
-    `max_timestamp` may differ from the header's field, which some clients leave wrong; Kafka's broker
+    `max_timestamp` may differ from the header's field, which some clients set incorrectly; Kafka's broker
     rewrites the field then. Both are -1 for a batch without records.
     """
 
@@ -35,11 +35,11 @@ class BatchFacts(NamedTuple):
 def open_batch(
     batch: Buffer, *, check_crc: bool, is_dense: bool, max_decompressed_bytes: int
 ) -> tuple[BatchHeader, Buffer]:
-    """The header of the one batch that fills `batch`, and the bytes of its records, decompressed.
+    """The header of the one batch that fills `batch`, and the decompressed bytes of its records.
 
-    `is_dense` asks for what a producer may send: at least one record, and no gap in the offsets. Without it
-    a batch that the cleaner left behind passes too: gaps, or no record at all.
-    Errors: as in RecordCodec, in the order of the checks below.
+    `is_dense` requires what a producer may send: at least one record, and no offset gaps. Without it
+    compacted batches are valid too: with gaps, or without records. Errors: as in RecordCodec, in the order of
+    the checks below.
     """
     header = read_batch_header(batch)
     if header.size_bytes != len(batch):
@@ -55,7 +55,7 @@ def open_batch(
     payload: Buffer = view[HEADER_BYTES:]
     if header.compression_id and header.record_count:
         payload = decompress(header.compression_id, payload, max_decompressed_bytes)
-    # Bound: nothing may be sized by the count field before this line.
+    # Bound: no allocation may depend on the count field before this line.
     if header.record_count * MIN_RECORD_BYTES > len(payload):
         raise InvalidRecordError(f"{header.record_count} records do not fit in {len(payload)} bytes")
     if not header.record_count and len(payload):

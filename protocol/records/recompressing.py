@@ -1,8 +1,8 @@
-"""Compress the records of a producer's batch with the codec that `compression.type` names. Pure.
+"""Recompresses a producer's batch with the codec of `compression.type`. Pure.
 
 The records keep their bytes: only the payload's compression, the codec bits of the attributes, the batch
-length and the CRC change. Offsets, leader epoch and the final timestamps are assigned by the append.
-Source: Kafka LogValidator.java buildRecordsAndAssignOffsets; KIP-390 for the levels.
+length and the CRC change. Offsets, leader epoch and the final timestamps are assigned by the append. Source:
+Kafka LogValidator.java buildRecordsAndAssignOffsets; KIP-390 for the levels.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _LAST_COMPRESSION = max(Compression)
 
 
 class Recompressed(NamedTuple):
-    """The whole batch in the target codec, and what `codec.inspect` would give for it."""
+    """The whole batch in the target codec, and the facts that `codec.inspect` would return for it."""
 
     batch: bytes
     facts: BatchFacts
 
 
 def needs_recompression(batch: Buffer, target: Compression) -> bool:
-    """Whether a leader stores this batch in another codec than it came in.
+    """Whether a leader stores this batch in another codec than the received one.
 
-    False for a control batch, and for bytes that are no batch or name no codec: the append refuses those.
+    False for a control batch, and for invalid bytes or an unknown codec: the append rejects those.
     """
     if len(batch) < HEADER_BYTES:
         return False
@@ -52,11 +52,12 @@ def recompress(
     *,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> Recompressed:
-    """Check the one batch that fills `batch` as `codec.inspect` does, and compress its records with `target`.
+    """Validate the one batch that fills `batch` as `codec.inspect` does, and compress its records with
+    `target`.
 
     The records are decompressed once. Memory beside the input: twice the decompressed records, at most
-    `max_decompressed_bytes` each, and the result. `level` as in `check_level`.
-    Errors: those of `RecordCodec.inspect`.
+    `max_decompressed_bytes` each, and the result. `level` as in `check_level`. Errors: those of
+    `RecordCodec.inspect`.
     """
     header, payload = open_batch(
         batch, check_crc=True, is_dense=True, max_decompressed_bytes=max_decompressed_bytes

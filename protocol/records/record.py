@@ -1,4 +1,4 @@
-"""One decoded record, as the readable codec makes it; `_record.pxi` is its compiled twin."""
+"""A decoded record of the Python codec. Equivalent to `_record.pxi`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAMES = (
 
 
 class Record:
-    """One record as a consumer sees it: immutable; `replace` makes another one."""
+    """One record as a consumer returns it: immutable; `replace` makes a changed copy."""
 
     __slots__ = (
         "headers",
@@ -67,12 +67,12 @@ class Record:
         raise AttributeError(f"records are immutable: {name} cannot be deleted")
 
     def _fill(self, key: Any, value: Any) -> None:
-        """Put in what the deserialisers made of key and value; before the record is handed out."""
+        """Set the deserialized key and value, before a consumer returns the record."""
         object.__setattr__(self, "key", key)
         object.__setattr__(self, "value", value)
 
     def replace(self, **changes: Any) -> Record:
-        """A record with other values for these attributes. Errors: TypeError for an unknown one."""
+        """A copy with other values of these attributes. Errors: TypeError for an unknown one."""
         facts = dict(zip(_NAMES, self._facts(), strict=True))
         return Record(**(facts | changes))
 

@@ -1,4 +1,4 @@
-"""The bytes of one record after the other, read and checked: what `batch.py` and `cleaning.py` go by."""
+"""Parses and validates the bytes of records one by one, for `batch.py` and `cleaning.py`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class Located(NamedTuple):
-    """A record and where it stands in the records of its batch, decompressed."""
+    """A record and its position in the decompressed records of its batch."""
 
     record: Record
-    start: int  # of its length
-    body: int  # behind the length: the attributes, one byte, then the timestamp delta
-    rest: int  # behind the timestamp delta
+    start: int  # position of its length
+    body: int  # after the length: the attributes, one byte, then the timestamp delta
+    rest: int  # after the timestamp delta
     end: int
 
 
@@ -37,7 +37,7 @@ def varint(value: int) -> bytes:
 
 
 class _Reader:
-    """A position in the bytes of the records that never passes `end`."""
+    """A position in the bytes of the records that never exceeds `end`."""
 
     __slots__ = ("data", "end", "position")
 
@@ -61,7 +61,7 @@ class _Reader:
         return raw >> 1 if not raw & 1 else -(raw >> 1) - 1
 
     def take(self, length: int) -> bytes:
-        """The next `length` bytes. Errors: InvalidRecordError if they are not there."""
+        """The next `length` bytes. Errors: InvalidRecordError if fewer are left."""
         if not 0 <= length <= self.end - self.position:
             raise InvalidRecordError(f"a length of {length} with {self.end - self.position} bytes left")
         start = self.position
@@ -91,7 +91,7 @@ def walk_records(
 ) -> Iterator[Record]:
     """The records of an opened batch, one at a time.
 
-    Errors: InvalidRecordError, where the walk comes to what is wrong.
+    Errors: InvalidRecordError at the first invalid record.
     """
     for found in locate_records(header, payload, topic=topic, partition=partition, is_dense=is_dense):
         yield found.record
@@ -100,7 +100,7 @@ def walk_records(
 def locate_records(
     header: BatchHeader, payload: Buffer, *, topic: str = "", partition: int = -1, is_dense: bool = False
 ) -> Iterator[Located]:
-    """`walk_records`, and where each of them stands."""
+    """`walk_records` with the position of each record."""
     reader = _Reader(memoryview(payload))
     payload_end = reader.end
     last_delta = -1

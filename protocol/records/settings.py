@@ -1,4 +1,4 @@
-"""What a new batch is to carry, checked once when its builder is made; shared by both codecs."""
+"""Settings of a new batch, validated once when its builder is created; shared by both codecs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 INT64_MIN = -(2**63)
 
-# Bound: length, attributes, timestamp delta, offset delta, key length, value length, header count take at
-# least one byte each, so n bytes hold at most n // 7 records, whatever the count field claims.
+# Bound: length, attributes, timestamp delta, offset delta, key length, value length and header count take at
+# least one byte each, so n bytes have at most n // 7 records, whatever the count field says.
 MIN_RECORD_BYTES = 7
 
 # 5 length + 1 attributes + 10 timestamp delta + 5 offset delta + 5 key length + 5 value length + 5 header
-# count: the most that a record takes beside its own bytes.
+# count: the maximum overhead of a record.
 MAX_RECORD_OVERHEAD_BYTES = 36
 MAX_HEADER_OVERHEAD_BYTES = 10  # two lengths of at most 5 bytes each
 MIN_HEADER_BYTES = 2
@@ -56,7 +56,7 @@ def check_settings(
     is_control: bool,
     delete_horizon_ms: int | None,
 ) -> BatchSettings:
-    """Settings of a new batch. Errors: ValueError if a field is out of range or two contradict each other.
+    """Settings of a new batch. Errors: ValueError for a field out of range or inconsistent ones.
 
     Source: Kafka MemoryRecordsBuilder.java.
     """
@@ -93,7 +93,7 @@ def stamped(
     base_sequence: int,
     is_transactional: bool,
 ) -> BatchSettings:
-    """The settings with who writes the batch. Errors: ValueError, as in `check_settings`."""
+    """The settings with another producer. Errors: ValueError, as in `check_settings`."""
     is_control = bool(settings.attributes & CONTROL_BIT)
     _check_producer(producer_id, producer_epoch, base_sequence, is_transactional, is_control)
     attributes = settings.attributes & ~TRANSACTIONAL_BIT

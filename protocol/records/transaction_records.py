@@ -1,4 +1,4 @@
-"""Records of `__transaction_state`: what transaction coordinators remember.
+"""Records of `__transaction_state`, the state of transaction coordinators.
 
 Source: Kafka TransactionLogKey.json, TransactionLogValue.json, TransactionState.java.
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class TransactionKey(NamedTuple):
-    """Key version 0."""
+    """A transactional id; key version 0."""
 
     transactional_id: str
 
@@ -22,10 +22,11 @@ class TransactionTopic(NamedTuple):
 
 
 class TransactionValue(NamedTuple):
-    """`status`: 0 Empty, 1 Ongoing, 2 PrepareCommit, 3 PrepareAbort, 4 CompleteCommit, 5 CompleteAbort,
-    6 Dead, 7 PrepareEpochFence. `client_transaction_version` 2: each end moves the producer epoch.
+    """`status`: 0 Empty, 1 Ongoing, 2 PrepareCommit, 3 PrepareAbort, 4 CompleteCommit, 5 CompleteAbort, 6
+    Dead, 7 PrepareEpochFence. `client_transaction_version` 2: each end increments the producer epoch.
 
-    `prepared_ms` is headrace's own: since when an Ongoing one is prepared, -1 if it is not."""
+    `prepared_ms` is headrace's own: when an Ongoing transaction was prepared, -1 if it is not.
+    """
 
     producer_id: int
     previous_producer_id: int

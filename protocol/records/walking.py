@@ -1,7 +1,7 @@
-"""Skip sound batches as they are stored: the readable twin of `_walking.pxi`.
+"""Skips valid stored batches. Equivalent to `_walking.pxi`.
 
-A log reads a run of hundreds of small batches at once; this looks at them all in one call. It never says what
-is wrong: it stops, and whoever called looks closely at the batch where it stopped.
+A log reads hundreds of small batches at once; this checks them all in one call. It does not report errors: it
+stops, and the caller checks the batch at that position.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Messages over ZeroMQ: the server side router, the client side connection."""
+"""Messages over ZeroMQ: the router of a server, the connection of a client."""

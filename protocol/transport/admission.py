@@ -1,7 +1,7 @@
-"""Which requests a server lets in: handshakes, versions, sessions and limits. Pure.
+"""Admission of requests to a server: handshakes, versions, sessions and limits. Pure.
 
-Whatever is refused is refused before its body is decoded, so that a flood costs little; the refusal is a
-KafkaError that goes into the header of the answer.
+Requests are rejected before their body is decoded, so that a flood costs little; the KafkaError becomes the
+header of the response.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 
 class Admission:
-    """Checks of one server, and the account of its requests under way.
+    """Admission checks of one server, and the accounting of its pending requests.
 
-    Invariant: `queued_bytes` is the sum over the requests let in and not settled, and each peer's `in_flight`
+    Invariant: `queued_bytes` is the sum over admitted requests without response, and each peer's `in_flight`
     is their number.
     """
 
@@ -52,17 +52,19 @@ class Admission:
     def let_in(
         self, key: bytes, header: RequestHeader, body: bytes, frames: list[memoryview], now_ms: int
     ) -> Request:
-        """The decoded request, counted as under way until it is settled. Errors: why it is refused."""
+        """The decoded request, counted as pending until `settle`. Errors: the reason of the rejection."""
         peer = self._peers.get(key)
         if peer is None or peer.session != header.session:
-            raise NetworkError("this connection has no such session here; shake hands again")
+            raise NetworkError("unknown session of this connection: repeat the handshake")
         peer.last_seen_ms = now_ms
         served = self._served.get(header.api_key)
         if served is None:
-            raise UnsupportedVersionError(f"this server does not answer api {header.api_key}")
+            raise UnsupportedVersionError(f"this server does not support api {header.api_key}")
         api = served.api
         if not api.min_version <= header.api_version <= api.max_version:
-            raise UnsupportedVersionError(f"{api.name} has no version {header.api_version} here")
+            raise UnsupportedVersionError(
+                f"this server does not support version {header.api_version} of {api.name}"
+            )
         size = len(body) + sum([len(frame) for frame in frames])
         self._check_limits(peer, size)
         try:
@@ -74,7 +76,7 @@ class Admission:
         return Request(peer, api, header.correlation_id, decoded, body, frames, header.api_version, size)
 
     def settle(self, request: Request, now_ms: int) -> Peer:
-        """The request is answered: it counts no more. Returns its peer."""
+        """The request was answered: remove it from the accounting. Returns its peer."""
         assert not request.is_answered, "a request is answered exactly once"
         request.is_answered = True
         peer = request.peer
@@ -86,7 +88,7 @@ class Admission:
     def read_hello(self, header: RequestHeader, body: bytes) -> ApiVersionsRequest:
         """The handshake request. Errors: UnsupportedVersionError, InvalidRequestError."""
         if header.api_version != 0:
-            raise UnsupportedVersionError(f"ApiVersions has no version {header.api_version}")
+            raise UnsupportedVersionError(f"unsupported version {header.api_version} of ApiVersions")
         try:
             hello: ApiVersionsRequest = wire.decode_body(
                 self._decode_hello, body, self.limits.max_body_bytes, ApiVersionsRequest.__name__
@@ -94,14 +96,14 @@ class Admission:
         except wire.WireError as error:
             raise InvalidRequestError(str(error)) from None
         if hello.protocol_version != PROTOCOL_VERSION:
-            spoken = f"this server speaks protocol version {PROTOCOL_VERSION}"
+            spoken = f"this server supports protocol version {PROTOCOL_VERSION}"
             raise UnsupportedVersionError(f"{spoken}, not {hello.protocol_version}")
         return hello
 
     def welcome(self, peer: Peer, hello: ApiVersionsRequest) -> ApiVersionsResponse:
-        """Take the peer into the table and tell it who we are. Errors: ThrottlingQuotaExceededError.
+        """Add the peer to the table; returns the handshake response. Errors: ThrottlingQuotaExceededError.
 
-        Software names and versions that nobody has heard of are welcome: only the protocol version counts.
+        Unknown software names and versions are accepted: only the protocol version is checked.
         """
         peer.client_id = printable(hello.client_id)
         peer.software = printable(f"{hello.software_name} {hello.software_version}")
@@ -123,15 +125,19 @@ class Admission:
     def _check_limits(self, peer: Peer, size: int) -> None:
         limits = self.limits
         if peer.in_flight >= limits.max_in_flight:
-            raise ThrottlingQuotaExceededError(f"{peer.in_flight} requests of this connection are under way")
-        # one request alone is always let in, or a limit below max_request_bytes would refuse it for ever
+            raise ThrottlingQuotaExceededError(
+                f"{peer.in_flight} requests of this connection are in flight, its limit"
+            )
+        # a single request is always admitted: a limit below max_request_bytes would reject it forever
         if self.queued_bytes and self.queued_bytes + size > limits.max_queued_bytes:
-            raise ThrottlingQuotaExceededError("the requests under way take all of queued.max.request.bytes")
+            raise ThrottlingQuotaExceededError("pending requests have reached queued.max.request.bytes")
         own_pending = self._pending.of(peer.key)
         if own_pending > limits.max_peer_response_bytes_pending:
-            raise ThrottlingQuotaExceededError("read the answers of this connection first")
-        # Who reads what it gets is served whatever others leave unread: else a few clients that read nothing
-        # would silence everybody, a controller's heartbeats included.
+            raise ThrottlingQuotaExceededError("this connection has too many unread responses")
+        # A peer that reads its responses is served however much others leave unread: otherwise a few clients
+        # that do not read could block all peers, including a controller's heartbeats.
         is_behind = own_pending > limits.free_response_bytes_pending
         if is_behind and self._pending.total() > limits.max_response_bytes_pending:
-            raise ThrottlingQuotaExceededError("too many bytes of answers are waiting to be read")
+            raise ThrottlingQuotaExceededError(
+                "the connections of this server have too many unread response bytes"
+            )

@@ -1,4 +1,4 @@
-"""Requests of a client connection that wait for their turn: in order, and bounded."""
+"""Requests that wait on a client connection: in order, and bounded."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class ConnectionOptions:
     """Limits of one client connection."""
 
-    max_frame_bytes: int = 128 * MIB  # of one frame of an answer
+    max_frame_bytes: int = 128 * MIB  # per frame of a response
     max_body_bytes: int = 64 * MIB
-    max_frames: int = 65_536  # of one answer
+    max_frames: int = 65_536  # per response
     max_backlog_requests: int = 10_000
     max_backlog_bytes: int = 256 * MIB
     heartbeat_interval_ms: int = 2_000
@@ -31,21 +31,21 @@ class ConnectionOptions:
 
 
 class Asker(Protocol):
-    """Who waits for an answer: an `asyncio.Future[Response]`, or what is called back at once."""
+    """The recipient of a response: an `asyncio.Future[Response]`, or a callback."""
 
     def done(self) -> bool:
-        """Whether it has its outcome, or has given up."""
+        """Whether it has its outcome or was cancelled."""
 
     def set_result(self, result: Response, /) -> None:
-        """The answer. Called once, unless it is done."""
+        """Deliver the response. Called once, unless it is done."""
 
     def set_exception(self, exception: KafkaError, /) -> None:
-        """Why there is none. Called once, unless it is done."""
+        """Deliver the error. Called once, unless it is done."""
 
 
 @dataclass(slots=True, eq=False)
 class Outgoing:
-    """A request on its way: its frames until it is sent, who asked until it is answered."""
+    """A request: its frames until it is sent, its recipient until it is answered."""
 
     asker: Asker
     api: Api
@@ -56,10 +56,10 @@ class Outgoing:
 
 
 class Backlog:
-    """The queue before the wire.
+    """The queue before the socket.
 
-    Bound: full at `max_backlog_requests` or `max_backlog_bytes`; the last one let in may go over the bytes,
-    so that a request larger than the limit can still be sent.
+    Bound: full at `max_backlog_requests` or `max_backlog_bytes`; the last request may exceed the bytes, so
+    that a request above the limit can still be sent.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, options: ConnectionOptions) -> None:
@@ -74,7 +74,7 @@ class Backlog:
 
     @property
     def is_full(self) -> bool:
-        """True while nothing more is let in."""
+        """Whether further requests are rejected."""
         options = self._options
         return len(self._queue) >= options.max_backlog_requests or self._bytes >= options.max_backlog_bytes
 
@@ -87,10 +87,10 @@ class Backlog:
         return True
 
     def flush(self, transmit: Callable[[Outgoing], bool]) -> None:
-        """Send from the front until `transmit` says that it cannot."""
+        """Send requests in order until `transmit` returns False."""
         while self._queue:
             outgoing = self._queue[0]
-            # a caller that has given up before anything was sent needs nothing sent
+            # a cancelled request need not be sent
             if not outgoing.asker.done() and not transmit(outgoing):
                 break
             self._queue.popleft()
@@ -99,14 +99,14 @@ class Backlog:
             self._wake()
 
     async def has_room(self) -> None:
-        """Wait until the backlog is not full, or was cleared."""
+        """Wait until the backlog is not full, or is cleared."""
         while self.is_full:
             waiter = self._loop.create_future()
             self._waiters.append(waiter)
             await waiter
 
     def clear(self) -> list[Outgoing]:
-        """Empty the backlog for good; what was in it."""
+        """Empty the backlog permanently; returns its requests."""
         left = list(self._queue)
         self._queue.clear()
         self._bytes = 0

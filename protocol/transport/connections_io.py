@@ -1,10 +1,10 @@
-"""The TCP connections below a ROUTER socket, by the descriptors that ZeroMQ's monitor and messages tell.
+"""The TCP connections of a ROUTER socket, by file descriptors from ZeroMQ's monitor and messages.
 
-ZeroMQ cannot end a single connection of a bound socket, but it notices when the TCP connection below is
-shut down. The hazard: 1. the connection breaks; 2. ZeroMQ closes its descriptor; 3. the next connection, or a
-file, gets the same number; 4. we end that one. So whoever wants to end a connection first duplicates the
-descriptor, and only then asks whether the connection it means is still there. ZeroMQ tells of a broken
-connection before it closes the descriptor: what is there after the duplication is what was duplicated.
+ZeroMQ cannot close a single connection of a bound socket, but it detects a shutdown of the TCP connection
+below. The hazard: 1. the connection breaks; 2. ZeroMQ closes its descriptor; 3. the next connection, or a
+file, gets the same number; 4. the wrong one is shut down. So `disconnect` first duplicates the descriptor,
+and then asks whether the intended connection still exists. ZeroMQ reports a broken connection before it
+closes the descriptor: a connection that exists after the duplication is the duplicated one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def far_end(descriptor: int, port: int) -> str:
-    """`host:port` of the other end of a connection to our `port`, empty if it is not one now."""
+    """`host:port` of the peer of a connection to the local `port`, empty if it is not connected."""
     connection = _duplicate(descriptor, port)
     if connection is None:
         return ""
@@ -29,9 +29,9 @@ def far_end(descriptor: int, port: int) -> str:
 
 
 def disconnect(descriptor: int, port: int, is_still_there: Callable[[], bool]) -> bool:
-    """Shut down a connection to our `port`, or any with 0, if it is the one that is meant; True if it was.
+    """Shut down a connection to the local `port` (0: any), if it is the intended one; True if it was.
 
-    Order: `is_still_there` is asked while the duplicate is held, and has to look at ZeroMQ's news anew.
+    Order: `is_still_there` is called while the duplicate exists, and has to read new monitor events.
     """
     connection = _duplicate(descriptor, port)
     if connection is None:
@@ -42,16 +42,16 @@ def disconnect(descriptor: int, port: int, is_still_there: Callable[[], bool]) -
         try:
             connection.shutdown(socket.SHUT_RDWR)
         except OSError:
-            return False  # the other end was faster
+            return False  # the peer closed it first
     return True
 
 
 class Strangers:
-    """Connections that were accepted and have not shaken hands with us yet, though ZeroMQ may have.
+    """Accepted connections before their headrace handshake (ZeroMQ's own may be complete).
 
-    Bound: they and the peers together stay below twice the limit of peers; what comes beyond is ended, and so
-    is a stranger that stays silent for the handshake timeout. `refresh` reports all news of connections up to
-    now to `accepted` and `gone`.
+    Bound: together with the peers they stay below twice the limit of peers; connections above that are
+    closed, and so are those without a handshake within the timeout. `refresh` reports all connection events
+    so far to `accepted` and `gone`.
     """
 
     def __init__(self, port: int, limits: RouterLimits, refresh: Callable[[], None]) -> None:
@@ -60,14 +60,14 @@ class Strangers:
         self._timeout_ms = limits.handshake_timeout_ms
         self._refresh = refresh
         self._sequence = 0
-        # by descriptor, oldest first: when it was accepted, and a number that tells it from its successors
+        # by descriptor, oldest first: time of the accept, and a number that distinguishes reused descriptors
         self._accepted: dict[int, tuple[int, int]] = {}
 
     def __len__(self) -> int:
         return len(self._accepted)
 
     def accepted(self, descriptor: int, now_ms: int, peer_count: int) -> bool:
-        """Note a new connection; False if it was over the limit and is ended."""
+        """Add a new connection; False if it exceeded the limit and was closed."""
         self._sequence += 1
         self._accepted.pop(descriptor, None)
         self._accepted[descriptor] = (now_ms, self._sequence)
@@ -77,15 +77,15 @@ class Strangers:
         return False
 
     def shook_hands(self, descriptor: int) -> None:
-        """It is a peer now."""
+        """The connection belongs to a peer now."""
         self._accepted.pop(descriptor, None)
 
     def gone(self, descriptor: int) -> None:
-        """It is broken."""
+        """The connection has broken."""
         self._accepted.pop(descriptor, None)
 
     def sweep(self, now_ms: int) -> int:
-        """End strangers that were silent for too long; how many those were."""
+        """Close connections without a timely handshake; returns their number."""
         late = [fd for fd, (since_ms, _) in self._accepted.items() if now_ms - since_ms > self._timeout_ms]
         for descriptor in late:
             self._end(descriptor)
@@ -105,7 +105,8 @@ class Strangers:
 
 
 def _duplicate(descriptor: int, port: int) -> socket.socket | None:
-    """Our own handle on a TCP connection of our `port`, 0 for any; None if `descriptor` is anything else."""
+    """A duplicate handle of a TCP connection of the local `port`, 0 for any; None if `descriptor` is
+    something else."""
     if descriptor < 0:
         return None
     try:

@@ -1,8 +1,8 @@
-"""The one ZeroMQ context of a process, and the options that every socket of headrace carries.
+"""The ZeroMQ context of the process, and the options of all headrace sockets.
 
-The context lives as long as the process. It is never terminated: termination waits for every socket and is
-where ZeroMQ programs hang, while sockets closed one by one free all that they hold. A forked child gets a
-context of its own and leaves its parent's alone.
+The context lives as long as the process and is never terminated: termination waits for every socket, which is
+where ZeroMQ programs hang, while sockets that are closed one by one free all their resources. A forked child
+gets a context of its own and does not use its parent's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from zmq.utils import garbage
 
 from .listen_errors import address_error
 
-# Bound: a connection takes three sockets (its own and both ends of its monitor), so this allows 5,000.
+# Bound: a connection takes three sockets (its own and both ends of its monitor), so this allows 5,000
+# connections.
 MAX_SOCKETS = 16_384
 # Source: libzmq NEWS: 4.3.5 is the first without the known unauthenticated crashes (RELIABILITY 3.4).
 MIN_LIBZMQ = (4, 3, 5)
@@ -26,16 +27,16 @@ KEEPALIVE_IDLE_S = 60
 
 
 class _ProcessContext:
-    """The context with the process that made it."""
+    """The context with the process that created it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.context: zmq.Context[zmq.Socket[bytes]] | None = None
-        # Kept for ever: to free a context that belongs to the parent could only do harm in the child.
+        # Kept forever: freeing a parent's context in the child could only do harm.
         self.of_parents: list[zmq.Context[zmq.Socket[bytes]]] = []
 
     def forked(self) -> None:
-        """Runs in a forked child before anything else does."""
+        """Runs in a forked child before any other code."""
         self.lock = threading.Lock()
         if self.context is not None:
             self.of_parents.append(self.context)
@@ -47,11 +48,11 @@ os.register_at_fork(after_in_child=_PROCESS.forked)
 
 
 def _keep_buffers_to_the_end() -> None:
-    """At exit, let no buffer that is still on its way be freed before the process itself ends.
+    """At exit, keep all buffers that are still being sent until the process ends.
 
-    The hazard: 1. a frame was handed over without a copy; 2. the interpreter shuts down, and pyzmq's own exit
-    handler, which runs after this one, drops what keeps the buffer alive; 3. the memory is unmapped; 4. the
-    thread of libzmq, still sending, meets a bad address and aborts, or sends what lies there by then.
+    The hazard: 1. a frame was passed without a copy; 2. the interpreter shuts down, and pyzmq's exit handler,
+    which runs after this one, drops the references to the buffer; 3. the memory is unmapped; 4. libzmq's
+    thread, still sending, reads a bad address and aborts, or sends other data.
     """
     for held in list(garbage.gc.refs.values()):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
@@ -62,7 +63,7 @@ atexit.register(_keep_buffers_to_the_end)
 
 
 def shared_context() -> zmq.Context[zmq.Socket[bytes]]:
-    """The context of this process, made at the first call. Errors: RuntimeError with an old libzmq."""
+    """The context of this process, created at the first call. Errors: RuntimeError with an old libzmq."""
     with _PROCESS.lock:
         if _PROCESS.context is None:
             if zmq.zmq_version_info() < MIN_LIBZMQ:
@@ -81,11 +82,12 @@ def set_common_options(
     heartbeat_interval_ms: int,
     heartbeat_timeout_ms: int,
 ) -> None:
-    """What a socket that faces the network must never be without.
+    """Options that every network socket needs.
 
-    MAXMSGSIZE bounds one frame: the peer that announces a larger one is disconnected before memory is taken.
-    HANDSHAKE_IVL ends connections that say nothing or speak something else. HEARTBEAT ends connections whose
-    peer is stopped or unreachable. LINGER 0 keeps a close from waiting for a peer that reads nothing.
+    MAXMSGSIZE limits a frame: a peer that announces a larger one is disconnected before memory is allocated.
+    HANDSHAKE_IVL closes connections without a handshake or with another protocol. HEARTBEAT closes
+    connections of stopped or unreachable peers. LINGER 0 keeps close from waiting for a peer that does not
+    read.
     """
     socket.setsockopt(zmq.LINGER, 0)
     socket.setsockopt(zmq.MAXMSGSIZE, max_frame_bytes)
@@ -98,13 +100,13 @@ def set_common_options(
 
 
 def tcp_endpoint(address: str, port: int) -> str:
-    """The ZeroMQ name of a numeric address; port 0 asks for any."""
+    """The ZeroMQ endpoint of a numeric address; port 0 selects any."""
     host = f"[{address}]" if ":" in address else address
     return f"tcp://{host}:{port or '*'}"
 
 
 def bind_tcp(socket: zmq.Socket[bytes], host: str, port: int) -> int:
-    """Listen on the first address of `host`; the port that was bound. Errors: OSError, as `address_error`."""
+    """Listen on the first address of `host`; returns the bound port. Errors: OSError, as `address_error`."""
     try:
         facts = sockets.getaddrinfo(host, port, type=sockets.SOCK_STREAM, flags=sockets.AI_PASSIVE)
         socket.bind(tcp_endpoint(str(facts[0][4][0]), port))

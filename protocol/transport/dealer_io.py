@@ -1,12 +1,12 @@
-"""The client's end: one DEALER socket for one TCP connection to one server.
+"""A client connection: one DEALER socket for one TCP connection to one server.
 
-A connection is opened, used and thrown away. It never reconnects (RECONNECT_IVL -1), because a DEALER that
-reconnects sends its old frames again, to a server that may be another process by then. When the connection
-breaks, its monitor tells at once and everything under way fails with NetworkError; whoever owns it opens a
-new one and decides what to repeat.
+A connection is opened, used and closed. It never reconnects (RECONNECT_IVL -1), because a reconnecting DEALER
+would send its old frames again, to a server that may be another process by then. When the connection breaks,
+its monitor reports that at once and all pending requests fail with NetworkError; the owner opens a new one
+and decides which requests to retry.
 
-Bound: at most `max_in_flight` requests (the server says how many) are under way; what is sent beyond waits
-here in order, up to the backlog limits, and `send` refuses what comes after that.
+Bound: at most `max_in_flight` requests (the server's limit) are in flight; further ones wait in order, up to
+the backlog limits, and `send` rejects requests beyond those.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ if TYPE_CHECKING:
 __all__ = ["Connection", "ConnectionOptions", "Response"]
 
 SOFTWARE_NAME = "headrace-python"
-SEND_LIMIT = 1000  # messages inside ZeroMQ; what comes beyond waits in the backlog
-DRAIN_LIMIT = 256  # answers per wake; each costs some microseconds
+SEND_LIMIT = 1000  # messages inside ZeroMQ; further ones wait in the backlog
+DRAIN_LIMIT = 256  # responses per wake-up; each costs some microseconds
 _MONITORED = zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | HANDSHAKE_FAILED
-MAX_WINDOW = 1000  # requests under way, however many a server allows
+MAX_WINDOW = 1000  # requests in flight, whatever the server allows
 REAP_AFTER_S = 0.1
-# Bound: a server may not silence a client for longer; it holds what comes too early.
+# Bound: the longest throttle that a server can impose; the server delays early requests itself.
 MAX_MUTE_MS = 60_000
-LATE_S = 0.1  # a timer that is later than this means that the loop stood still
-FIRST_WINDOW = 1  # until the handshake has said how many requests may be under way
+LATE_S = 0.1  # a timer that is later than this means that the event loop was blocked
+FIRST_WINDOW = 1  # until the handshake response has the server's limit
 
 
 class Connection:
-    """An open connection; `open` makes it. Used by one event loop, from its own thread."""
+    """An open connection; created by `open`. Used by one event loop, on its thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, options: ConnectionOptions) -> None:
         self.on_close: Callable[[], None] | None = None
@@ -75,15 +75,15 @@ class Connection:
         self._window = FIRST_WINDOW
         self._session = 0
         self._numbers = itertools.count(1)
-        self._waiting: dict[int, Outgoing] = {}  # sent; also those whose callers gave up
+        self._waiting: dict[int, Outgoing] = {}  # sent requests, including cancelled ones
         self._backlog = Backlog(loop, options)
-        self._is_scheduled = self._is_choked = False  # choked: ZeroMQ took no more
-        self._muted = 0  # the server wants nothing for a while; how often it said so
-        self._has_unanswered = False  # something was sent that asks for no answer
+        self._is_scheduled = self._is_choked = False  # choked: ZeroMQ's queue is full
+        self._muted = 0  # throttle responses in effect: nothing is sent meanwhile
+        self._has_unanswered = False  # a request without response was sent
         self._standing = Standing()
         self._failure: KafkaError | None = None
 
-    # --- life ---------------------------------------------------------------------------------------------
+    # --- life cycle -----------------------------------------------------------------------------------------
 
     @classmethod
     async def open(
@@ -97,21 +97,21 @@ class Connection:
     ) -> Connection:
         """Connect and shake hands, trying each address of `host`.
 
-        Errors: NetworkError when nobody answers there in time, UnsupportedVersionError when the server
-        speaks another protocol version, or what else the server refuses the handshake with.
+        Errors: NetworkError if no address responds in time, UnsupportedVersionError if the server has another
+        protocol version, or the error with which the server rejects the handshake.
         """
         loop = asyncio.get_running_loop()
         end_s = loop.time() + timeout_s
-        failure = NetworkError("the name has no address")
+        failure = NetworkError("the host name has no address")
         addresses = await _resolve(loop, host, port, timeout_s)
         for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
-            # each address gets its share, so that a dead first one leaves time for the next
+            # each address gets its share of the time, so that a dead first one leaves time for the next
             share_s = max(0.0, (end_s - loop.time()) / left)
             try:
                 async with asyncio.timeout(share_s):
                     return await cls._open_one(loop, address, port, client_id, share_s, options)
             except TimeoutError:
-                failure = NetworkError(f"no answer within {share_s:.3g} s")
+                failure = NetworkError(f"no response within {share_s:.3g} s")
             except NetworkError as error:
                 failure = error
         raise NetworkError(f"cannot connect to {host}:{port}: {failure}")
@@ -139,7 +139,7 @@ class Connection:
         try:
             self._socket = shared_context().socket(zmq.DEALER)
         except zmq.ZMQError as error:
-            raise NetworkError(f"no socket to connect with: {error.strerror}") from None
+            raise NetworkError(f"creating a socket failed: {error.strerror}") from None
         try:
             self._set_options(timeout_s)
             self._monitor = SocketMonitor(self._socket, _MONITORED, self._on_event)
@@ -150,7 +150,7 @@ class Connection:
                 raise
         except BaseException as error:
             self._socket.close(0)
-            if isinstance(error, zmq.ZMQError):  # no such address or port, or no descriptor left
+            if isinstance(error, zmq.ZMQError):  # invalid address or port, or no free descriptor
                 raise NetworkError(f"{endpoint}: {error.strerror}") from None
             raise
         self._messages = open_multipart(self._socket, envelope=DEALER_ENVELOPE)
@@ -171,25 +171,25 @@ class Connection:
 
     @property
     def hello(self) -> ApiVersionsResponse:
-        """What the server said of itself in the handshake."""
+        """The server's handshake response."""
         assert self._hello is not None, "open() returns only after the handshake"
         return self._hello
 
     @property
     def is_closed(self) -> bool:
-        """True once it was closed or has broken; it will not come back."""
+        """True after a close or a break; a connection never becomes usable again."""
         return self._failure is not None
 
     @property
     def in_flight(self) -> int:
-        """Requests that the server has not answered yet, those whose callers gave up included."""
+        """Requests without response, including cancelled ones."""
         return len(self._waiting)
 
     def close(self, linger_ms: int = 1000) -> None:
-        """Close; everything under way fails with NetworkError.
+        """Close the connection; pending requests fail with NetworkError.
 
-        If there were requests without an answer (acks=0), what was handed over before still goes out for up
-        to `linger_ms`, in the background.
+        Requests without response (acks=0) that were passed to ZeroMQ before are still sent for up to
+        `linger_ms`, in the background.
         """
         self._end(NetworkError("the connection was closed"), linger_ms)
 
@@ -203,20 +203,21 @@ class Connection:
         *,
         expect_reply: bool = True,
     ) -> asyncio.Future[Response]:
-        """Send a request now, or as soon as the server's window allows, in the order of the calls.
+        """Send a request now, or as soon as the server's limit allows, in the order of the calls.
 
-        The future gives the answer, or the error from the answer's header; without `expect_reply` it is done
-        with a None body once the request is handed over. It fails with NetworkError when the connection
-        breaks, UnsupportedVersionError when the server has no such api, and ThrottlingQuotaExceededError when
-        the backlog is full (`writable` waits for room). Large frames are not copied: they must not change
-        until they are sent, which the answer proves. Errors raised here: BufferError for a frame in pieces.
+        The future returns the response, or the error of the response header; without `expect_reply` it
+        completes with a None body once the request is passed to ZeroMQ. It fails with NetworkError if the
+        connection breaks, UnsupportedVersionError if the server does not support the api, and
+        ThrottlingQuotaExceededError if the backlog is full (see `writable`). Large frames are not copied:
+        they must not change until they are sent, which the response proves. Errors raised here: BufferError
+        for a frame that is not contiguous.
         """
         future: asyncio.Future[Response] = self._loop.create_future()
         refusal = self.submit(future, api, body, frames, expect_reply=expect_reply)
         if refusal is not None:
             future.set_exception(refusal)
             if self._failure is not None:
-                future.exception()  # seen, as in `_end`
+                future.exception()  # mark as retrieved, as in `_end`
         return future
 
     def submit(
@@ -228,15 +229,18 @@ class Connection:
         *,
         expect_reply: bool = True,
     ) -> KafkaError | None:
-        """`send`, the outcome told to `asker`; why it was not taken, and then the asker hears nothing.
+        """`send` with the outcome delivered to `asker`. Returns the error if the request was rejected;
+        `asker` is not called then.
 
-        Only without `expect_reply` may the asker hear from inside this call.
+        Only without `expect_reply` may `asker` be called before this returns.
         """
         if self._failure is not None:
             return NetworkError(self._failure.detail)
         version = self._versions.get(api.key, -1)
         if version < api.min_version or self._oldest.get(api.key, 0) > api.max_version:
-            return UnsupportedVersionError(f"the server does not speak our {api.name}")
+            return UnsupportedVersionError(
+                f"the server does not support {api.name} in a version of this client"
+            )
         number = next(self._numbers)
         header = RequestHeader(api.key, min(version, api.max_version), number, self._session)
         payload = body if isinstance(body, bytes) else wire.encode(body)
@@ -248,16 +252,18 @@ class Connection:
             self._schedule()
         if self._backlog.append(outgoing):
             return None
-        return ThrottlingQuotaExceededError(f"{len(self._backlog)} requests wait on this connection already")
+        return ThrottlingQuotaExceededError(
+            f"{len(self._backlog)} requests wait on this connection, its limit"
+        )
 
     async def request(
         self, api: Api, body: msgspec.Struct | bytes, frames: Sequence[Buffer] = (), *, timeout_s: float
     ) -> Response:
-        """Send a request and wait for its answer; waits for room in the backlog first.
+        """Wait for room in the backlog, send a request and wait for its response.
 
-        A timeout that comes late says nothing of the server: this loop stood still, and what arrived
-        meanwhile is not read yet. The answer may then take as much longer as the timeout was late.
-        Errors: RequestTimedOutError after `timeout_s` (a later answer is dropped), else as `send`.
+        A late timeout says nothing about the server: the event loop was blocked, and responses that arrived
+        meanwhile are not read yet. The timeout is then extended by its own delay. Errors:
+        RequestTimedOutError after `timeout_s` (a later response is dropped), else as `send`.
         """
         loop = self._loop
         end_s = loop.time() + timeout_s
@@ -265,7 +271,9 @@ class Connection:
             async with asyncio.timeout_at(end_s):
                 await self.writable()
         except TimeoutError:
-            raise RequestTimedOutError(f"no room for {api.name} within {timeout_s:g} s") from None
+            raise RequestTimedOutError(
+                f"{api.name} was not sent within {timeout_s:g} s: the backlog is full"
+            ) from None
         future = self.send(api, body, frames)
         try:
             late_s = LATE_S
@@ -274,7 +282,7 @@ class Connection:
                 late_s = loop.time() - end_s
                 end_s = loop.time() + min(late_s, timeout_s)
             if not future.done():
-                raise RequestTimedOutError(f"no answer to {api.name} within {timeout_s:g} s")
+                raise RequestTimedOutError(f"no response to {api.name} within {timeout_s:g} s")
             return future.result()
         finally:
             future.cancel()
@@ -285,11 +293,12 @@ class Connection:
         return not self._backlog.is_full
 
     async def writable(self) -> None:
-        """Wait until the backlog has room; returns at once on a closed connection, where `send` fails."""
+        """Wait for room in the backlog; returns at once on a closed connection, where `send` fails."""
         await self._backlog.has_room()
 
     def _transmit(self, outgoing: Outgoing) -> bool:
-        """Hand a request to ZeroMQ; False when the window or the socket is full, or a quota is used up."""
+        """Pass a request to ZeroMQ; False if the server's limit is reached, the socket is full, or a throttle
+        is in effect."""
         if self._muted:
             return False
         if outgoing.expect_reply and len(self._waiting) >= self._window:
@@ -309,10 +318,10 @@ class Connection:
         self._schedule()
         return True
 
-    # --- answers ------------------------------------------------------------------------------------------
+    # --- responses ------------------------------------------------------------------------------------------
 
     def _schedule(self) -> None:
-        """See to it that a drain follows: a send may have used up the descriptor's edge."""
+        """Schedule a drain: a send may have consumed the descriptor's edge."""
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._drain)
@@ -331,35 +340,35 @@ class Connection:
         else:
             self._schedule()
         self._backlog.flush(self._transmit)
-        # A send that failed may have used up the edge that told of an answer. Order: EVENTS last, because
-        # what it does not report yet will make an edge of its own.
+        # A failed send may have consumed the edge that signals a response. Order: EVENTS last, because later
+        # arrivals create a new edge.
         if self._is_choked and self._socket.getsockopt(zmq.EVENTS):
             self._schedule()
 
     def _receive(self) -> bool:
-        """Take one answer off the socket; False when there is none. Errors: WireError."""
+        """Receive one response; False if there is none. Errors: WireError."""
         messages = self._messages
         parts: list[Any] | None = messages.receive(self._options.max_frames + DEALER_ENVELOPE)
         if parts is None:
             return False
         header = wire.decode_response_header(parts[0])
         if len(parts) < DEALER_ENVELOPE:
-            raise wire.WireError("an answer without a body")
+            raise wire.WireError("a response without a body")
         if messages.is_cut:
-            raise wire.WireError(f"an answer of more than {self._options.max_frames} frames")
+            raise wire.WireError(f"a response of more than {self._options.max_frames} frames")
         if header.throttle_ms > 0:
             self._mute(header.throttle_ms)
         body, frames = parts[1], parts[DEALER_ENVELOPE:]
         if header.correlation_id == wire.NO_REQUEST and header.error_code:
-            # Order: behind everything that the server had to say. Left before the server ends the connection,
-            # because ZeroMQ then drops what has arrived and was not taken yet.
+            # Order: after all responses of the server. Closed here before the server closes the connection,
+            # because ZeroMQ then drops messages that have arrived and were not received yet.
             self._end(NetworkError(f"the server ended the connection: {header.error_detail}"), 0)
             return True
         asked = self._waiting.get(header.correlation_id)
         if asked is None:
-            return True  # an error about acks=0, or an answer to nothing
+            return True  # an error of an acks=0 request, or a response to an unknown request
         if asked.asker.done():
-            del self._waiting[header.correlation_id]  # the caller has given up
+            del self._waiting[header.correlation_id]  # the request was cancelled
             return True
         if header.error_code:
             del self._waiting[header.correlation_id]
@@ -367,13 +376,13 @@ class Connection:
             return True
         decoder = wire.response_decoder(asked.api)
         decoded = wire.decode_body(decoder, body, self._options.max_body_bytes, asked.api.response.__name__)
-        # Order: only now, because a body that cannot be decoded fails everything that is still waiting.
+        # Order: only now, because a body that cannot be decoded fails all pending requests.
         del self._waiting[header.correlation_id]
         asked.asker.set_result(Response(decoded, frames, bytes(body)))
         return True
 
     def _mute(self, for_ms: int) -> None:
-        """Send nothing for a while; what is sent meanwhile waits in the backlog."""
+        """Pause sending by a throttle; requests wait in the backlog."""
         self._muted += 1
         self._loop.call_later(min(for_ms, MAX_MUTE_MS) / 1000, self._unmute)
 
@@ -384,18 +393,18 @@ class Connection:
 
     def _refused(self, asked: Outgoing, error: KafkaError) -> None:
         if isinstance(error, NetworkError):
-            # The server does not know this session any more, so nothing on this connection can succeed.
-            # Order: ended first, because who is told may ask again.
+            # The server does not know this session any more, so no request on this connection can succeed.
+            # Order: closed first, because the recipient may send again.
             self._end(error, 0)
         asked.asker.set_exception(error)
 
-    # --- the end ------------------------------------------------------------------------------------------
+    # --- end of the connection ------------------------------------------------------------------------------
 
     def _on_event(self, event: int, value: int) -> None:
         self._standing.note(event, value)
         if event == zmq.EVENT_CONNECTED:
             return
-        # Order: what arrived before the break counts, so it is taken off the socket first.
+        # Order: messages that arrived before the break are received first.
         while self._failure is None:
             try:
                 if not self._receive():
@@ -403,13 +412,13 @@ class Connection:
             except wire.WireError:
                 break
         if event == zmq.EVENT_CLOSED:
-            reason = "nobody listens there"
+            reason = "connection refused: no server listens on this port"
         elif event == zmq.EVENT_DISCONNECTED:
             reason = "the server closed the connection"
         elif event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
-            reason = "the server closed the connection before it had greeted, as one for Kafka's clients does"
+            reason = "the server closed the connection before the handshake, as a port for Kafka clients does"
         else:
-            reason = f"the server does not speak our protocol ({value})"
+            reason = f"the server uses another protocol ({value})"
         self._end(NetworkError(reason), 0)
 
     def _end(self, reason: KafkaError, linger_ms: int) -> None:
@@ -420,11 +429,11 @@ class Connection:
         if not self._has_unanswered:
             linger_ms = 0
         if linger_ms == 0:
-            # Order: no connection may stand when the socket is closed, see ending_io.
+            # Order: no connection may exist when the socket is closed, see ending_io.
             self._standing.end_all(0, self._refresh)
         self._monitor.close()
         self._messages.close(linger_ms)
-        # by then ZeroMQ has sent, or given up, what this connection still had
+        # by then ZeroMQ has sent or dropped the remaining messages of this connection
         self._loop.call_later(linger_ms / 1000 + REAP_AFTER_S, self._messages.reap)
         under_way = [*self._waiting.values(), *self._backlog.clear()]
         self._waiting.clear()
@@ -433,7 +442,7 @@ class Connection:
             if not asker.done():
                 asker.set_exception(NetworkError(reason.detail))
                 if isinstance(asker, asyncio.Future):
-                    asker.exception()  # seen: a caller that does not look has lost nothing it asked for
+                    asker.exception()  # mark as retrieved: callers may ignore it
         if self.on_close is not None:
             self.on_close()
 
@@ -451,26 +460,27 @@ class Connection:
             heartbeat_timeout_ms=self._options.heartbeat_timeout_ms,
         )
         self._socket.setsockopt(zmq.RECONNECT_IVL, -1)
-        self._socket.setsockopt(zmq.IMMEDIATE, 1)  # queue nothing for a connection that does not stand
+        # queue no messages for a connection that is not established
+        self._socket.setsockopt(zmq.IMMEDIATE, 1)
         self._socket.setsockopt(zmq.CONNECT_TIMEOUT, max(1, int(timeout_s * 1000)))
         self._socket.setsockopt(zmq.IPV6, 1)
         self._socket.setsockopt(zmq.SNDHWM, SEND_LIMIT)
-        # Never reached by a server that only answers. At the mark ZeroMQ would stop reading, heartbeats too,
-        # and take a server for dead that waits for our busy loop.
+        # Never reached with a server that only responds. At the high-water mark ZeroMQ would stop reading,
+        # heartbeats included, and consider a server dead that waits for this busy loop.
         self._socket.setsockopt(zmq.RCVHWM, 3 * MAX_WINDOW)
 
 
 async def _resolve(loop: asyncio.AbstractEventLoop, host: str, port: int, timeout_s: float) -> list[str]:
-    """Numeric addresses of a host: ZeroMQ would look names up on the one thread that moves all bytes."""
+    """Numeric addresses of a host: ZeroMQ would resolve names on its only IO thread."""
     with contextlib.suppress(ValueError):
-        # a number needs no worker thread, of which there are none while the interpreter shuts down
+        # numeric addresses need no worker thread, of which there are none during interpreter shutdown
         return [str(ipaddress.ip_address(host))]
     try:
         async with asyncio.timeout(timeout_s):
             facts = await loop.getaddrinfo(host, port, type=sockets.SOCK_STREAM)
     except TimeoutError:
         raise NetworkError(f"{host} was not resolved within {timeout_s:g} s") from None
-    except (OSError, UnicodeError, RuntimeError) as error:  # RuntimeError: at the interpreter's end
+    except (OSError, UnicodeError, RuntimeError) as error:  # RuntimeError: at interpreter shutdown
         raise NetworkError(f"{host} cannot be resolved: {error}") from None
     return list(dict.fromkeys(str(fact[4][0]) for fact in facts))
 

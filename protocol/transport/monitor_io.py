@@ -1,7 +1,7 @@
-"""What happens to the connections of a socket, told as it happens.
+"""Events of the connections of a ZeroMQ socket: accepted, broken, handshake failed.
 
-ZeroMQ hides connections; its monitor shows them: accepted, broken, handshake failed. The node needs that to
-forget peers at once, and a client to fail its requests at once instead of waiting for their timeouts.
+ZeroMQ hides connections, except from its monitor. A node needs the events to remove peers at once, a client
+to fail its requests at once instead of after their timeouts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .context_io import shared_context
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_EVENT = struct.Struct("=hi")  # number of the event, its value: a file descriptor or an error number
+_EVENT = struct.Struct("=hi")  # event number and value: a file descriptor or an error number
 _NUMBERS = itertools.count(1)
 
 HANDSHAKE_FAILED = (
@@ -29,7 +29,7 @@ HANDSHAKE_FAILED = (
 
 
 class SocketMonitor:
-    """Feeds `on_event(event, value)` from the running loop until it is closed.
+    """Calls `on_event(event, value)` on the running loop until it is closed.
 
     Unit: `value` is the file descriptor for accepted and disconnected, else an error number.
     """
@@ -41,19 +41,19 @@ class SocketMonitor:
         socket.monitor(name, events)
         self._pair = shared_context().socket(zmq.PAIR)
         self._pair.setsockopt(zmq.LINGER, 0)
-        # Bound: the events of connections that the kernel accepted. A limit here would stop ZeroMQ's own
-        # thread, and with it every socket of the process, while the loop is busy.
+        # Bound: events of connections that the kernel accepted. A limit here would block ZeroMQ's IO thread,
+        # and with it every socket of the process, while the loop is busy.
         self._pair.setsockopt(zmq.RCVHWM, 0)
         self._pair.connect(name)
         self._loop = asyncio.get_running_loop()
         self._fd = int(self._pair.getsockopt(zmq.FD))
         self._is_closed = False
         self._loop.add_reader(self._fd, self.drain)
-        # events before the reader was added have used up their edge
+        # events before the reader was added have consumed their edge
         self._loop.call_soon(self.drain)
 
     def drain(self) -> None:
-        """Report everything that has happened up to now."""
+        """Report all events so far."""
         while not self._is_closed:
             try:
                 facts = self._pair.recv(zmq.DONTWAIT)
@@ -63,11 +63,11 @@ class SocketMonitor:
             self._on_event(*_EVENT.unpack(facts))
 
     def wait(self, timeout_ms: int) -> None:
-        """Block until there is news, or for `timeout_ms`."""
+        """Block until there is an event, or for `timeout_ms`."""
         self._pair.poll(timeout_ms)
 
     def wait_for(self, wanted: int, timeout_ms: int) -> bool:
-        """Block until the event has come, reporting nothing meanwhile; False after `timeout_ms`."""
+        """Block until the event has occurred, without reporting others; False after `timeout_ms`."""
         while self._pair.poll(timeout_ms):
             event, _ = _EVENT.unpack(self._pair.recv(zmq.DONTWAIT))
             self._pair.recv(zmq.DONTWAIT)
@@ -76,7 +76,7 @@ class SocketMonitor:
         return False
 
     def close(self) -> None:
-        """Stop watching; the watched socket must still be open."""
+        """Stop the monitor; the watched socket must still be open."""
         if self._is_closed:
             return
         self._is_closed = True

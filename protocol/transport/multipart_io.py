@@ -1,8 +1,8 @@
-"""Messages of several parts on a ZeroMQ socket, whole: two twins behind one face.
+"""Whole multipart messages on a ZeroMQ socket: one interface with two implementations.
 
-`PythonMultipart` is the readable one, on pyzmq. The compiled one (`_multipart.pyx`) calls the same libzmq
-directly: one call per message, without giving the GIL away, which a busy process gets back only after
-milliseconds. HEADRACE_CODEC=python picks the readable one; so does a pyzmq whose libzmq cannot be found.
+`PythonMultipart` uses pyzmq. The compiled one (`_multipart.pyx`) calls the same libzmq directly: one call per
+message that keeps the GIL, which a busy process would get back only after milliseconds. HEADRACE_CODEC=python
+selects the Python one; so does a pyzmq whose libzmq cannot be found.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _MORE = zmq.DONTWAIT | zmq.SNDMORE
 # pyzmq's Python layer adds a microsecond per frame for features of draft sockets; this is the layer below.
 _send: Any = _BackendSocket.send
 
-PART_BYTES = 64  # what ZeroMQ's queue takes for a part besides its bytes
+PART_BYTES = 64  # memory of ZeroMQ's queue per part, beside its bytes
 
-# Parts before the frames, as each end sees them.
+# Parts before the frames, on each side.
 ROUTER_ENVELOPE = 3  # the peer's key, header, body
 DEALER_ENVELOPE = 2  # header, body
 
@@ -39,49 +39,49 @@ DEALER_ENVELOPE = 2  # header, body
 class Multipart(Protocol):
     """Sends and receives whole messages on one socket, and closes it. Used by one thread.
 
-    `envelope` is how many parts come before the frames. `pending` is told what goes out without a copy.
+    `envelope`: the number of parts before the frames. `pending` tracks bytes that are sent without a copy.
     """
 
     @property
     def is_cut(self) -> bool:
-        """True while the rest of a message that was too long must be skipped."""
+        """True while the rest of an oversized message has to be skipped."""
 
     def send(self, parts: Sequence[Buffer], owner: bytes | None = None) -> None:
-        """Hand a whole message to ZeroMQ without waiting: small parts copied, large ones as they lie, which
-        must not change until they are sent. With `owner`, these count for it in `pending` until then,
-        and so do the small parts of a message where they come to as much as a large one (each with
-        PART_BYTES on top), until its last part is sent.
+        """Pass a whole message to ZeroMQ without waiting: small parts are copied, large ones are not, and
+        must not change until they are sent. With `owner`, these count for it in `pending` until then, and so
+        do the small parts of a message if they add up to the size of a large one (each with PART_BYTES on
+        top), until its last part is sent.
 
-        Errors: zmq.ZMQError (EAGAIN full, EHOSTUNREACH gone) from the first part, and then nothing is sent;
-        once ZeroMQ took the first part it takes the others too. BufferError when a part does not lie in one
-        piece. Order: all parts are ready before the first goes, because a message that broke off in the
-        middle would swallow the next one.
+        Errors: zmq.ZMQError (EAGAIN queue full, EHOSTUNREACH peer gone) from the first part, and then no part
+        is sent; once ZeroMQ accepted the first part it accepts the others too. BufferError for a part that is
+        not contiguous. Order: all parts are prepared before the first is sent, because an incomplete message
+        would swallow the next one.
         """
 
     def receive(self, max_parts: int) -> list[bytes | memoryview] | None:
-        """The next message, None when there is none. Small parts are copied, large ones are read-only views
-        of ZeroMQ's memory, valid as long as they are held; frames are always views.
+        """The next message, None if there is none. Small parts are copied, large ones are read-only views of
+        ZeroMQ's memory, valid while referenced; frames are always views.
 
-        A message of more than `max_parts` gives that many and sets `is_cut`: `skip` comes next then.
+        A message of more than `max_parts` returns that many and sets `is_cut`: `skip` must be called next.
         """
 
     def skip(self, limit: int) -> bool:
-        """Drop up to `limit` parts of a message that was cut; whether its end was reached."""
+        """Drop up to `limit` parts of a message that was cut; True if its end was reached."""
 
     def source(self) -> int:
-        """The descriptor of the connection that the last message came on, -1 if ZeroMQ does not say.
-        Only known where there is a `pending`, which is on a server."""
+        """The descriptor of the last message's connection, -1 if unknown. Available only with `pending`, that
+        is on a server."""
 
     def reap(self) -> int:
-        """Let go of the buffers of this process that were sent meanwhile, as every send and receive does;
-        how many those were. Also after `close`."""
+        """Release buffers that were sent, as every send and receive does; returns their number. Also after
+        `close`."""
 
     def close(self, linger_ms: int) -> None:
-        """Close the socket; what was handed over still goes out for up to `linger_ms`."""
+        """Close the socket; passed messages are still sent for up to `linger_ms`."""
 
 
 class PythonMultipart:
-    """The readable twin."""
+    """The Python implementation."""
 
     def __init__(
         self, socket: zmq.Socket[bytes], *, envelope: int, pending: PendingBytes | None = None
@@ -94,12 +94,11 @@ class PythonMultipart:
         self._head: zmq.Frame | None = None
 
     def send(self, parts: Sequence[Buffer], owner: bytes | None = None) -> None:
-        """See Multipart.send."""
         prepared = [ready_part(part) for part in parts]
         small = [len(part) + PART_BYTES for part in prepared if len(part) < COPY_BELOW_BYTES]
         copied = sum(small)
         if copied < COPY_BELOW_BYTES:
-            copied = 0  # a usual answer: not worth an entry in the account
+            copied = 0  # a usual response is too small for an entry in the accounting
         last = self._outgoing(prepared.pop(), owner, copied)
         ready = [self._outgoing(part, owner) for part in prepared]
         for part in ready:
@@ -107,20 +106,19 @@ class PythonMultipart:
         _send(self._socket, last, zmq.DONTWAIT, False)
 
     def _outgoing(self, part: bytes | memoryview, owner: bytes | None, more: int = 0) -> bytes | zmq.Frame:
-        """Held and counted, with `more` bytes that were copied; or as it is, when it is to be copied."""
+        """A tracked part, counted with `more` copied bytes; or the part itself if it is to be copied."""
         is_counted = owner is not None and self._pending is not None
         if isinstance(part, bytes) and len(part) < COPY_BELOW_BYTES and not (more and is_counted):
             return part
         if owner is None or self._pending is None:
             return zmq.Frame(part, copy=False)
         if len(part) < COPY_BELOW_BYTES:
-            more -= len(part)  # it is one of the small ones
-        # it is this very view whose end is the news
+            more -= len(part)  # it is one of the small ones itself
+        # the end of this view's lifetime is the signal
         return zmq.Frame(self._pending.track(owner, part, more), copy=False)
 
     def receive(self, max_parts: int) -> list[bytes | memoryview] | None:
-        """See Multipart.receive."""
-        assert not self.is_cut, "the rest of the last message is skipped first"
+        assert not self.is_cut, "call skip() before the next receive()"
         try:
             frame = self._recv(zmq.DONTWAIT, False)
         except zmq.Again:
@@ -139,7 +137,6 @@ class PythonMultipart:
             frame = self._recv(zmq.DONTWAIT, False)
 
     def skip(self, limit: int) -> bool:
-        """See Multipart.skip."""
         for _ in range(limit):
             if not self.is_cut:
                 break
@@ -147,7 +144,6 @@ class PythonMultipart:
         return not self.is_cut
 
     def source(self) -> int:
-        """See Multipart.source."""
         if self._head is None:
             return -1
         try:
@@ -156,11 +152,10 @@ class PythonMultipart:
             return -1
 
     def reap(self) -> int:
-        """See Multipart.reap: pyzmq does it on a thread of its own."""
+        """As Multipart.reap: pyzmq releases buffers on a thread of its own."""
         return 0
 
     def close(self, linger_ms: int) -> None:
-        """See Multipart.close."""
         self._socket.close(linger_ms)
 
 
@@ -173,9 +168,9 @@ def _taken(frame: zmq.Frame, *, is_frame: bool) -> bytes | memoryview:
 
 
 def ready_part(buffer: Buffer) -> bytes | memoryview:
-    """A part that may wait before it is sent: small ones copied, large ones as they lie.
+    """A part that may be queued before it is sent: a copy if small, otherwise the buffer itself.
 
-    Errors: BufferError when the bytes do not lie in one piece.
+    Errors: BufferError if the buffer is not contiguous.
     """
     if isinstance(buffer, bytes):
         return buffer
@@ -187,39 +182,42 @@ def ready_part(buffer: Buffer) -> bytes | memoryview:
     return view.cast("B")
 
 
-# --- which twin -------------------------------------------------------------------------------------------
+# --- selection of the implementation ------------------------------------------------------------------------
 
 
 def open_multipart(
     socket: zmq.Socket[bytes], *, envelope: int, pending: PendingBytes | None = None
 ) -> Multipart:
-    """The messages of `socket`, by this process's twin."""
+    """A Multipart for `socket`, of this process's implementation."""
     return active_multipart()(socket, envelope=envelope, pending=pending)
 
 
 def pick_multipart(choice: str | None) -> Callable[..., Multipart]:
-    """The twin named by HEADRACE_CODEC: None or "compiled", or "python"; the readable one, with a line in
-    the log, where the compiled one cannot work."""
+    """The implementation that HEADRACE_CODEC names: None or "compiled", or "python"; the Python one, with a
+    log line, where the compiled one does not work."""
     if choice == "python":
         return PythonMultipart
     try:
         return _bound_twin()
     except (ImportError, AttributeError, OSError, RuntimeError) as error:
-        _LOG.warning("messages take the slow way, through pyzmq: %s", error)
+        _LOG.warning(
+            "sending messages through pyzmq, which is slower, because the compiled module is unavailable: %s",
+            error,
+        )
         return PythonMultipart
 
 
 @functools.cache
 def active_multipart() -> Callable[..., Multipart]:
-    """The twin of this process, picked once."""
+    """The implementation of this process, selected once."""
     return pick_multipart(codec_choice())
 
 
 @functools.cache
 def _bound_twin() -> Callable[..., Multipart]:
-    """The compiled twin, calling the libzmq that pyzmq uses.
+    """The compiled implementation, bound to the libzmq that pyzmq uses.
 
-    Errors: ImportError (not built, or pyzmq has another backend), AttributeError (no such function),
+    Errors: ImportError (not built, or pyzmq has another backend), AttributeError (a missing function),
     OSError, RuntimeError (another libzmq).
     """
     from zmq.backend.cython import _zmq
@@ -227,9 +225,9 @@ def _bound_twin() -> Callable[..., Multipart]:
     try:
         from . import _multipart
     except ImportError as error:
-        raise ImportError(f"their compiled twin is not built, `make codec` does it ({error})") from error
+        raise ImportError(f"_multipart is not built: run `make codec` ({error})") from error
 
-    # Source: dlsym(3): a handle finds what its library depends on, so also a libzmq that nobody else sees.
+    # Source: dlsym(3): a handle also finds symbols of its library's dependencies, so a private libzmq too.
     library = ctypes.CDLL(_zmq.__file__)
     numbers = [ctypes.c_int() for _ in range(3)]
     library.zmq_version(*map(ctypes.byref, numbers))

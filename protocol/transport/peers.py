@@ -1,7 +1,4 @@
-"""What both sides of a connection agree on, and the server's table of its peers.
-
-Pure: session numbers and time come in as arguments.
-"""
+"""Connection parameters of both sides, and the server's table of peers. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ MAX_NAME_LENGTH = 200
 
 @dataclass(slots=True)
 class ServerIdentity:
-    """Who a server says it is in the handshake. Its owner may fill it in until the first handshake."""
+    """The server's identity in the handshake. The owner may set it until the first handshake."""
 
     cluster_id: str = ""
     node_id: int = -1
@@ -31,22 +28,23 @@ class ServerIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterLimits:
-    """How much a server takes from its peers. Bytes in flight are bounded per frame, per peer and in all."""
+    """Limits of a server for its peers. Bytes in flight are limited per frame, per peer and in total."""
 
-    max_request_bytes: int = 100 * MIB  # of one frame; a peer that announces more is disconnected
-    max_body_bytes: int = 4 * MIB  # bodies become objects, which are many times larger
-    max_frames: int = 4096  # of one message, header and body included
-    max_in_flight: int = 256  # requests of one peer without an answer
+    max_request_bytes: int = 100 * MIB  # per frame; a peer that announces more is disconnected
+    max_body_bytes: int = 4 * MIB  # decoded bodies are many times larger
+    max_frames: int = 4096  # per message, header and body included
+    max_in_flight: int = 256  # requests of one peer without response
     max_peers: int = 4096
-    max_queued_bytes: int = 512 * MIB  # of all requests without an answer
-    max_response_bytes_pending: int = 512 * MIB  # answered, but not read by the peers
-    max_peer_response_bytes_pending: int = 256 * MIB  # of one peer, so that one cannot starve all
-    free_response_bytes_pending: int = 64 * 1024  # of one peer, whatever the others leave unread
+    max_queued_bytes: int = 512 * MIB  # of all requests without response
+    max_response_bytes_pending: int = 512 * MIB  # unread responses of all peers
+    # unread responses of one peer, so that one cannot block all others
+    max_peer_response_bytes_pending: int = 256 * MIB
+    free_response_bytes_pending: int = 64 * 1024  # unread responses that each peer may always have
     idle_timeout_ms: int = 600_000  # as Kafka's connections.max.idle.ms
     handshake_timeout_ms: int = 10_000
     heartbeat_interval_ms: int = 5_000
     heartbeat_timeout_ms: int = 15_000
-    backlog: int = 1024  # connections that the kernel holds before they are accepted
+    backlog: int = 1024  # connections in the kernel's accept queue
 
 
 @dataclass(slots=True, eq=False)
@@ -59,15 +57,15 @@ class Peer:
     software: str = ""
     in_flight: int = 0
     last_seen_ms: int = 0
-    address: str = ""  # host:port of the far end, for logs
-    descriptor: int = -1  # of the connection, -1 when not known
+    address: str = ""  # host:port of the peer, for logs
+    descriptor: int = -1  # of the connection, -1 if unknown
     is_connected: bool = True
 
 
 class Request(msgspec.Struct, eq=False):
-    """One decoded request. It must be answered exactly once: `reply`, `reply_error` or `no_reply`.
+    """One decoded request. It is answered exactly once: `reply`, `reply_error` or `no_reply`.
 
-    Units: `queued_bytes` is what it counts against the server's limit until then.
+    Units: `queued_bytes` counts against the server's limit until then.
     """
 
     peer: Peer
@@ -79,22 +77,22 @@ class Request(msgspec.Struct, eq=False):
     api_version: int = 0
     queued_bytes: int = 0
     is_answered: bool = False
-    throttle_ms: int = 0  # its answer tells the client to wait for so long
+    throttle_ms: int = 0  # the response tells the client to pause for so long
 
 
 @dataclass(slots=True, frozen=True)
 class Response:
-    """The decoded body of an answer and the frames that came with it, which stay valid as long as held."""
+    """The decoded body of a response and its frames, which are valid while referenced."""
 
     body: Any
     frames: list[memoryview]
-    raw_body: bytes = b""  # as it came, for whoever passes it on
+    raw_body: bytes = b""  # as received, for forwarding
 
 
 class PeerTable:
     """The peers of one server by ROUTER identity and by connection.
 
-    Bound: `limit` peers; a handshake beyond it is refused, because each costs memory for as long as it lives.
+    Bound: `limit` peers; further handshakes are rejected, because each peer takes memory while connected.
     """
 
     def __init__(self, limit: int) -> None:
@@ -109,29 +107,30 @@ class PeerTable:
         return iter(list(self._by_key.values()))
 
     def get(self, key: bytes) -> Peer | None:
-        """The peer with this identity that has shaken hands."""
+        """The peer with this identity, after its handshake."""
         return self._by_key.get(key)
 
     def at(self, descriptor: int) -> Peer | None:
-        """The peer on this connection."""
         return self._by_descriptor.get(descriptor)
 
     def admit(self, peer: Peer) -> None:
-        """Add a peer. One of the same identity is replaced: that connection shakes hands anew.
+        """Add a peer. It replaces one with the same identity, whose connection repeated the handshake.
 
-        Errors: ThrottlingQuotaExceededError when the table is full.
+        Errors: ThrottlingQuotaExceededError if the table is full.
         """
         known = self._by_key.get(peer.key)
         if known is not None:
             self.forget(known)
         elif len(self._by_key) >= self.limit:
-            raise ThrottlingQuotaExceededError(f"this server has its limit of {self.limit} connections")
+            raise ThrottlingQuotaExceededError(
+                f"this server has reached its limit of {self.limit} connections"
+            )
         self._by_key[peer.key] = peer
         if peer.descriptor >= 0:
             self._by_descriptor[peer.descriptor] = peer
 
     def forget(self, peer: Peer) -> bool:
-        """Remove a peer; its later requests are strangers' requests. False if it was gone already."""
+        """Remove a peer; its later requests need a new handshake. False if it was removed before."""
         peer.is_connected = False
         if self._by_descriptor.get(peer.descriptor) is peer:
             del self._by_descriptor[peer.descriptor]
@@ -142,5 +141,5 @@ class PeerTable:
 
 
 def printable(text: str) -> str:
-    """`text` cut short and with everything but plain characters escaped: safe in a log line."""
+    """`text`, truncated and with other than printable ASCII characters escaped: safe in a log line."""
     return text[:MAX_NAME_LENGTH].encode("unicode_escape").decode("ascii")

@@ -1,8 +1,8 @@
-"""How many bytes were handed to ZeroMQ without a copy and are not sent yet.
+"""The number of bytes that were passed to ZeroMQ without a copy and are not sent yet.
 
-ZeroMQ says nothing about its queues, but it keeps a zero-copy buffer alive until the kernel has taken the
-last byte, and then says so: the end of each buffer is the signal. Small parts are copied; where those of a
-message come to much, its last part is sent without a copy and stands for them, since it leaves after them.
+ZeroMQ reports nothing about its queues, but it references a zero-copy buffer until the kernel has accepted
+its last byte: the release of each buffer is the signal. Small parts are copied; if those of a message add up
+to much, its last part is sent without a copy and counts for them, since it is sent after them.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 class PendingBytes:
-    """Counts the bytes on their way, in all and by owner.
+    """Counts bytes being sent, in total and by owner.
 
-    Buffers end on other threads; what ended is queued there (`ended`: owner and size) and counted off by the
-    owner's thread at its next look, so the numbers have one writer.
+    Buffers are released on other threads; releases are queued there (`ended`: owner and size) and subtracted
+    on the owner's thread at its next read, so that the numbers have one writer.
     """
 
     def __init__(self) -> None:
         self.ended: deque[tuple[bytes, int]] = deque()
-        # brings what has ended into the queue, where that does not happen by itself
+        # moves releases into the queue, where that is not automatic
         self.reap: Callable[[], object] | None = None
         self._total = 0
         self._by_owner: dict[bytes, int] = {}
@@ -34,15 +34,16 @@ class PendingBytes:
         self._views: dict[int, tuple[weakref.ref[memoryview], bytes, int]] = {}
 
     def add(self, owner: bytes, size: int) -> deque[tuple[bytes, int]]:
-        """Count `size` bytes for `owner` until the same pair is appended to the queue that is returned."""
+        """Count `size` bytes for `owner` until the same pair is appended to the returned queue."""
         self._total += size
         self._by_owner[owner] = self._by_owner.get(owner, 0) + size
         return self.ended
 
     def track(self, owner: bytes, buffer: Buffer, more: int = 0) -> memoryview:
-        """A view of `buffer` that counts for `owner`, as `more` bytes than it has, until nobody holds it.
+        """A view of `buffer` that counts for `owner`, with `more` additional bytes, until it is no longer
+        referenced.
 
-        Errors: BufferError when the bytes of `buffer` do not lie in one piece.
+        Errors: BufferError if `buffer` is not contiguous.
         """
         view = memoryview(buffer)
         if not view.c_contiguous:
@@ -53,12 +54,10 @@ class PendingBytes:
         return view
 
     def total(self) -> int:
-        """Bytes on their way to anybody."""
         self._count_off()
         return self._total
 
     def of(self, owner: bytes) -> int:
-        """Bytes on their way to `owner`."""
         self._count_off()
         return self._by_owner.get(owner, 0)
 

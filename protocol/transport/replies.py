@@ -1,4 +1,4 @@
-"""Where the node core's answers go: the face of the router that the handlers see."""
+"""The interface for responses that request handlers use."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ if TYPE_CHECKING:
 
 
 class Sender(Protocol):
-    """The connection that a request came over."""
+    """The connection of a request."""
 
     @property
     def session(self) -> int:
-        """Its number: not 0, and no other connection's."""
+        """Its number: not 0, and unique among connections."""
 
     @property
     def is_connected(self) -> bool:
-        """Whether an answer can still reach it."""
+        """Whether a response can still be sent."""
 
     @property
     def client_id(self) -> str:
-        """What the client called itself."""
+        """The client id of the handshake."""
 
     @property
     def address(self) -> str:
-        """host:port of the far end, empty if that is not known."""
+        """host:port of the peer, empty if unknown."""
 
 
 class Incoming(Protocol):
-    """One request as the transport decoded it."""
+    """One decoded request."""
 
     @property
     def peer(self) -> Sender:
-        """Who sent it."""
+        """Its connection."""
 
     @property
     def api(self) -> Api:
-        """Which api."""
+        """Its api."""
 
     @property
     def body(self) -> Any:
-        """The decoded request struct of that api."""
+        """The request struct of its api."""
 
     @property
     def frames(self) -> Sequence[Buffer]:
@@ -58,10 +58,10 @@ class Replies(Protocol):
     """Exactly one of these is called for each request, at once or later."""
 
     def reply(self, request: Any, body: msgspec.Struct | bytes, frames: Sequence[Buffer] = ()) -> None:
-        """The answer; `frames` ride behind it."""
+        """Send the response with its frames."""
 
     def reply_error(self, request: Any, error: KafkaError) -> None:
-        """The request never ran."""
+        """Send an error: the request had no effect."""
 
     def no_reply(self, request: Any) -> None:
-        """The request is done and wants no answer (acks=0)."""
+        """The request is done and has no response (acks=0)."""

@@ -1,16 +1,16 @@
-"""The server's end: one ROUTER socket, drained inside the event loop, that hands each request to a handler.
+"""The server side: one ROUTER socket, drained on the event loop, which passes each request to a handler.
 
-Job: receive, check, decode, count, hand over; send answers. Nothing is awaited and no task is made per
-request: the loop wakes on ZeroMQ's file descriptor and the handler runs in the same call.
+It receives, validates, decodes, counts and dispatches requests, and sends responses. There is no await and no
+task per request: the loop wakes on ZeroMQ's file descriptor and the handler runs in the same call.
 
-ZeroMQ's traps, and what is done about each (a test holds each of them):
-1. The descriptor is edge-triggered and a send may use up its edge: drain until EAGAIN, and look again after
-   every send from outside a drain. A drain is bounded so that timers run.
-2. A ROUTER drops silently for a peer that is full or gone: ROUTER_MANDATORY reports it, and that peer's
-   connection is ended, so that it learns of its loss.
-3. ZeroMQ hides broken connections: a monitor tells, and the peer's state is freed at once.
-4. A message of any number of parts is legal: parts beyond the limit are dropped one by one, unassembled.
-5. A socket that is unbound or closed loses answers, and may abort the process: see `ending_io`.
+Pitfalls of ZeroMQ, and how they are handled (each has a test):
+1. The descriptor is edge-triggered and a send may consume its edge: drain until EAGAIN, and check again after
+   every send outside of a drain. A drain is bounded so that timers run.
+2. A ROUTER silently drops messages for a peer that is full or gone: ROUTER_MANDATORY reports it, and that
+   peer's connection is closed, so that it detects the loss.
+3. ZeroMQ hides broken connections: a monitor reports them, and the peer's state is freed at once.
+4. A message may have any number of parts: parts above the limit are dropped one by one, unassembled.
+5. Unbinding or closing a socket loses responses, and may abort the process: see `ending_io`.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ if TYPE_CHECKING:
 __all__ = ["Peer", "Request", "Router", "RouterLimits", "ServerIdentity"]
 
 _LOG = logging.getLogger(__name__)
-# Bound: messages per wake, and how long it goes on, since large ones take long: timers and sockets wait.
+# Bound: messages per wake-up, and its duration, since large ones take long: timers and sockets wait.
 DRAIN_LIMIT = 64
 DRAIN_S = 0.002
-SKIP_LIMIT = 4096  # parts of an oversized message dropped per wake
+SKIP_LIMIT = 4096  # parts of an oversized message dropped per wake-up
 SWEEP_INTERVAL_S = 1.0
-# On top of twice the requests that a peer may have under way. Twice, because ZeroMQ learns of what was read
-# in lots of half a high-water mark: with less, a peer within its limits would hit the mark and be dropped.
+# Added to twice the requests that a peer may have in flight. Twice, because ZeroMQ updates its count of read
+# messages in steps of half a high-water mark: with less, a peer within its limits would be dropped.
 SPARE_MESSAGES = 16
-# ZeroMQ closes a listening socket on its own thread, within a millisecond.
+# ZeroMQ closes a listening socket on its IO thread, within a millisecond.
 UNBIND_TIMEOUT_MS = 200
 STOP_LINGER_MS = 1_000
-_LOOK_AGAIN_S = 0.001  # at who has left; grows up to 16 times
-_STOPPING = wire.encode_response_header(wire.NO_REQUEST, NetworkError.code, "this server stops")
+_LOOK_AGAIN_S = 0.001  # interval of checks for disconnected peers; grows up to 16 times
+_STOPPING = wire.encode_response_header(wire.NO_REQUEST, NetworkError.code, "the server is stopping")
 _MONITORED = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | HANDSHAKE_FAILED
 
 
 class Router:
-    """Serves `apis` on one port. `handler` is called in the loop, once per request, and answers it then or
-    later through this router; a KafkaError that it raises becomes the answer.
+    """Serves `apis` on one port. `handler` is called on the loop, once per request, and answers it then or
+    later through this router; a KafkaError that it raises becomes the response.
 
     Any other exception of the handler is a bug: the router stops and `run` raises it.
     """
@@ -88,19 +88,19 @@ class Router:
         self._peers = PeerTable(self._limits.max_peers)
         self._pending = PendingBytes()
         self._admission = Admission(apis, identity, self._limits, self._peers, self._pending)
-        self._max_parts = self._limits.max_frames + 1  # with the key
+        self._max_parts = self._limits.max_frames + 1  # with the routing key
         self._leaving: list[Peer] = []
         self._is_draining = False
         self._is_scheduled = False
         self._is_stopping = False
         self._is_closed = True
-        # (kind, text): what peers do wrong, as often as they like; the owner bounds how often it is logged.
+        # (kind, text) of peers' protocol errors, of any number; the owner limits how often they are logged.
         self.warn: Callable[[str, str], None] = lambda _kind, text: _LOG.warning("%s", text)
 
-    # --- life ---------------------------------------------------------------------------------------------
+    # --- life cycle -----------------------------------------------------------------------------------------
 
     def start(self) -> int:
-        """Bind inside the running loop; the port that was bound. Errors: OSError, such as EADDRINUSE."""
+        """Bind on the running loop; returns the bound port. Errors: OSError, such as EADDRINUSE."""
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._socket = shared_context().socket(zmq.ROUTER)
@@ -126,8 +126,8 @@ class Router:
         return self.port
 
     def limit(self, limits: RouterLimits) -> None:
-        """Go on with other limits; those that the socket was bound with, of frames and of requests of one
-        peer, must stay. Peers above the limit stay until they leave."""
+        """Change the limits; those that the socket was bound with, of frames and of requests of one peer,
+        must stay the same. Peers above the limit stay until they disconnect."""
         before = self._limits
         assert (limits.max_request_bytes, limits.max_in_flight) == (
             before.max_request_bytes,
@@ -138,14 +138,15 @@ class Router:
         self._sweep_interval_s = _sweep_interval_s(limits)
 
     async def run(self) -> None:
-        """Wait until the router is closed. Errors: what broke it, if anything did."""
+        """Wait until the router is closed. Errors: the failure that stopped it, if any."""
         await asyncio.shield(self._ended)
 
     async def stop(self, linger_ms: int = STOP_LINGER_MS) -> None:
-        """Stop serving, and close when every peer has taken its answers and left, or after `linger_ms`.
+        """Stop serving, and close when every peer has read its responses and disconnected, or after
+        `linger_ms`.
 
-        Each peer is sent a farewell behind its answers, at which our clients leave. What peers ask from now
-        on is dropped, and so is what they are answered; who stays longer loses what it has not read.
+        Each peer gets a farewell behind its responses, on which headrace's clients disconnect. Requests from
+        now on are dropped, and so are their responses; peers that stay longer lose unread responses.
         """
         if self._is_closed:
             return
@@ -157,7 +158,7 @@ class Router:
         staying, untold = list(self._peers), list(self._peers)
         try:
             while staying and not self._is_closed:
-                # again for those whose queues were full
+                # repeat it for peers whose queues were full
                 untold = [peer for peer in untold if not self._say_farewell(peer.key)]
                 if time.monotonic() >= end_s:
                     break
@@ -168,7 +169,7 @@ class Router:
             self.close()
 
     def _say_farewell(self, key: bytes) -> bool:
-        """Tell somebody that this server stops; False if there is no room for it now."""
+        """Send the farewell to a peer; False if its queue is full."""
         try:
             self._messages.send((key, _STOPPING, b""))
         except zmq.ZMQError as error:
@@ -180,15 +181,17 @@ class Router:
         return True
 
     def close(self) -> None:
-        """Stop serving at once; answers that have not left yet are lost. The port is free on return."""
+        """Stop serving at once; unsent responses are lost. The port is free on return."""
         if self._is_closed:
             return
         self._is_closed = True
         self._timer.cancel()
         self._loop.remove_reader(self._fd)
-        # Order: no connection may stand when the socket is unbound.
+        # Order: no connection may exist when the socket is unbound.
         if not self._standing.end_all(self.port, self._refresh):
-            _LOG.warning("the router on port %d closes over connections that do not end", self.port)
+            _LOG.warning(
+                "router on port %d: closing although some connections did not end in time", self.port
+            )
         # Order: wait for the port to be free, so that a successor can bind it as soon as this returns.
         self._socket.unbind(self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
         self._monitor.wait_for(zmq.EVENT_CLOSED, UNBIND_TIMEOUT_MS)
@@ -200,33 +203,32 @@ class Router:
             self._ended.set_result(None)
 
     def _refresh(self, wait_ms: int) -> None:
-        """Note the news of connections, after waiting for some, and drop what peers have sent."""
+        """Process connection events, after waiting for some, and drop received messages."""
         drop_arrived(self._messages, self._max_parts)
         self._monitor.wait(wait_ms)
         self._monitor.drain()
 
     @property
     def connections(self) -> int:
-        """Peers that have shaken hands and are not gone."""
+        """Connected peers after their handshake."""
         return len(self._peers)
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes of the requests that have no answer yet."""
+        """Bytes of requests without response."""
         return self._admission.queued_bytes
 
     @property
     def pending_response_bytes(self) -> int:
-        """Bytes of large answer frames that the peers have not taken yet."""
+        """Bytes of large response frames that peers have not read yet."""
         return self._pending.total()
 
-    # --- answers ------------------------------------------------------------------------------------------
+    # --- responses ------------------------------------------------------------------------------------------
 
     def reply(self, request: Request, body: msgspec.Struct | bytes, frames: Sequence[Buffer] = ()) -> None:
-        """Answer with a body and frames. The frames must not change until they are sent.
+        """Send a response with frames. The frames must not change until they are sent.
 
-        A peer that has gone, or that does not read its answers, gets nothing; that is
-        counted, never waited for.
+        A response to a peer that has disconnected, or does not read, is dropped and counted.
         """
         peer = self._admission.settle(request, self._now_ms)
         if not peer.is_connected:
@@ -234,11 +236,11 @@ class Router:
             return
         payload = body if isinstance(body, bytes) else wire.encode(body)
         header = wire.encode_response_header(request.correlation_id, throttle_ms=request.throttle_ms)
-        # the body as well: what a small question brings may be large, and is then accounted for like frames
+        # the body as well: the response to a small request may be large, and is then tracked like frames
         self._transmit(peer.key, (peer.key, header, payload, *frames))
 
     def reply_error(self, request: Request, error: KafkaError) -> None:
-        """Answer that the request did not run. The error travels in the header, the body is empty."""
+        """Respond with an error in the header and an empty body: the request had no effect."""
         peer = self._admission.settle(request, self._now_ms)
         if peer.is_connected:
             self._refuse(peer.key, request.correlation_id, error)
@@ -246,7 +248,7 @@ class Router:
             self.stats.answers_dropped += 1
 
     def no_reply(self, request: Request) -> None:
-        """The request is done and its client expects no answer (acks=0)."""
+        """The request is done and its client expects no response (acks=0)."""
         self._admission.settle(request, self._now_ms)
 
     def _refuse(self, key: bytes, correlation_id: int, error: KafkaError) -> None:
@@ -261,20 +263,20 @@ class Router:
         except zmq.ZMQError as error:
             if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
                 raise
-            self._schedule()  # a send that failed may have used up the edge, too
+            self._schedule()  # a failed send may have consumed the edge, too
             self.stats.answers_dropped += 1
             if error.errno == zmq.EAGAIN:
-                self._drop(key, -1, "it does not read its answers")
+                self._drop(key, -1, "it does not read its responses")
             else:
                 self._leave(self._peers.get(key))
             return
         self.stats.answers_sent += 1
         self._schedule()
 
-    # --- requests -----------------------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------------------------
 
     def _schedule(self) -> None:
-        """See to it that a drain follows: whatever was done may have used up the descriptor's edge."""
+        """Schedule a drain: a send may have consumed the descriptor's edge."""
         if not self._is_scheduled and not self._is_draining:
             self._is_scheduled = True
             self._loop.call_soon(self._on_readable)
@@ -294,7 +296,8 @@ class Router:
         finally:
             self._is_draining = False
         if is_empty:
-            # Order: only now, because what a peer had sent before it left was still to be taken (acks=0).
+            # Order: only now, because messages of a peer that has disconnected were still to be received
+            # (acks=0).
             gone, self._leaving = self._leaving[:left_before], self._leaving[left_before:]
             for peer in gone:
                 self._forget(peer)
@@ -302,7 +305,7 @@ class Router:
             self._schedule()
 
     def _take_some(self) -> bool:
-        """Handle what has arrived, within bounds; whether that was all."""
+        """Handle received messages, within bounds; True if none is left."""
         end_s = time.monotonic() + DRAIN_S
         for _ in range(DRAIN_LIMIT):
             if not self._receive():
@@ -312,7 +315,7 @@ class Router:
         return False
 
     def _receive(self) -> bool:
-        """Take one message off the socket and handle it; False when there is none."""
+        """Receive one message and handle it; False if there is none."""
         if self._is_closed:
             return False
         messages = self._messages
@@ -325,7 +328,7 @@ class Router:
         key = parts[0]
         if self._is_stopping:
             if self._peers.get(key) is None:
-                self._say_farewell(key)  # a new one, which would wait for its handshake
+                self._say_farewell(key)  # a new connection, which would wait for its handshake
             return True
         try:
             self._check_shape(parts)
@@ -340,14 +343,14 @@ class Router:
         return True
 
     def _check_shape(self, parts: Sequence[Buffer]) -> None:
-        """Errors: WireError when it cannot be a request."""
+        """Errors: WireError for a message that cannot be a request."""
         if self._messages.is_cut:
             raise wire.WireError(f"a message of more than {self._limits.max_frames} frames")
         if len(parts) < ROUTER_ENVELOPE:
             raise wire.WireError("a message without a body")
 
     def _handle(self, key: bytes, header: RequestHeader, body: Buffer, frames: list[memoryview]) -> None:
-        """Shake hands, or let a request in and hand it over. Errors: the KafkaError to refuse it with."""
+        """Handle a handshake, or admit and dispatch a request. Errors: the KafkaError of its rejection."""
         if len(body) > self._limits.max_body_bytes:
             limit = self._limits.max_body_bytes
             raise InvalidRequestError(f"a body of {len(body)} bytes; at most {limit} are allowed")
@@ -364,13 +367,13 @@ class Router:
 
     def _shake_hands(self, key: bytes, header: RequestHeader, body: Buffer) -> None:
         hello = self._admission.read_hello(header, bytes(body))
-        # Order: news of broken connections first, since this descriptor may have been one of theirs.
+        # Order: events of broken connections first, since one of them may have had this descriptor.
         self._monitor.drain()
         descriptor = self._messages.source()
         address = connections_io.far_end(descriptor, self.port)
         peer = Peer(
             key=key,
-            session=secrets.randbits(62) + 1,  # never 0, which stands for "no handshake yet"
+            session=secrets.randbits(62) + 1,  # never 0, which means "no handshake"
             last_seen_ms=self._now_ms,
             address=address,
             descriptor=descriptor if address else -1,
@@ -382,10 +385,10 @@ class Router:
         self.stats.handshakes += 1
         self._transmit(key, (key, wire.encode_response_header(header.correlation_id), wire.encode(welcome)))
 
-    # --- connections --------------------------------------------------------------------------------------
+    # --- connections ----------------------------------------------------------------------------------------
 
     def _drop(self, key: bytes, descriptor: int, reason: str) -> None:
-        """End a peer's connection and forget it: it does not read, or is not understood."""
+        """Close a peer's connection and remove it: it does not read, or violates the protocol."""
         peer = self._peers.get(key)
         self.stats.peers_dropped += 1
         client = f"{peer.address} {peer.client_id}" if peer else "an unknown client"
@@ -395,10 +398,10 @@ class Router:
             self._forget(peer)
 
     def _disconnect(self, key: bytes, descriptor: int, reason: KafkaError) -> None:
-        """Tell a peer why, as far as it listens, and shut its connection down."""
+        """Send a peer the reason, if its queue has room, and shut its connection down."""
 
         def is_still_there() -> bool:
-            # Order: EVENTS first, which makes ZeroMQ look for broken connections; a send alone may not.
+            # Order: EVENTS first, which makes ZeroMQ check for broken connections; a send alone may not.
             self._socket.getsockopt(zmq.EVENTS)
             try:
                 farewell = wire.encode_response_header(wire.NO_REQUEST, reason.code, str(reason))
@@ -406,7 +409,7 @@ class Router:
             except zmq.ZMQError as error:
                 if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
                     raise
-                # a full queue hides whether it is there; then the address must speak for it
+                # a full queue hides whether the peer exists; then its address decides
                 return error.errno == zmq.EAGAIN and self._is_at_its_address(key)
             return True
 
@@ -418,7 +421,7 @@ class Router:
         return peer is not None and connections_io.far_end(peer.descriptor, self.port) == peer.address
 
     def _leave(self, peer: Peer | None) -> None:
-        """The peer's connection is broken: it gets no answers, and is forgotten after its last requests."""
+        """The peer's connection is broken: it gets no responses, and is removed after its last requests."""
         if peer is not None and peer.is_connected:
             peer.is_connected = False
             self._leaving.append(peer)
@@ -426,7 +429,7 @@ class Router:
 
     def _forget(self, peer: Peer) -> None:
         if self._peers.forget(peer) and self.on_peer_gone is not None and not self._is_stopping:
-            # later, not now: this may run inside an answer, and the owner may be in the middle of something
+            # later: this may run inside a reply, while the owner is in the middle of another step
             self._loop.call_soon(self._guarded, self.on_peer_gone, peer)
 
     def _on_event(self, event: int, value: int) -> None:
@@ -439,15 +442,15 @@ class Router:
             self._strangers.gone(value)
             self._leave(self._peers.at(value))
         elif event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
-            # whoever looks whether somebody listens, or leaves at once: nothing that an operator can mend
+            # port scans and early disconnects: not actionable for operators
             self.stats.handshakes_broken_off += 1
         elif event & HANDSHAKE_FAILED:
             self.stats.handshakes_failed += 1
-            text = f"a connection to port {self.port} does not speak our protocol ({value})"
+            text = f"a connection to port {self.port} uses another protocol ({value})"
             self.warn("handshake failed", text)
 
     def _sweep(self) -> None:
-        """Every second: end connections that are idle, stuck, or never shook hands."""
+        """Every second: close connections that are idle, blocked, or without a handshake."""
         self._messages.reap()
         self._now_ms = self._read_clock()
         self._timer = self._loop.call_later(self._sweep_interval_s, self._guarded, self._sweep)
@@ -459,14 +462,14 @@ class Router:
                 self._forget(peer)
 
     def _guarded(self, action: Callable[..., None], *args: Any) -> None:
-        """Run a callback of the loop, which would only log what it raises."""
+        """Run a callback of the loop; asyncio would only log its exceptions."""
         try:
             action(*args)
-        except Exception as error:  # noqa: BLE001 -- the shell ends here, and `run` raises it
+        except Exception as error:  # noqa: BLE001 - the shell ends here, and `run` raises it
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        _LOG.error("the router on port %d ends: %s", self.port, printable(repr(error)))
+        _LOG.error("router on port %d failed, the server stops: %s", self.port, printable(repr(error)))
         if not self._ended.done():
             self._ended.set_exception(error)
         self.close()

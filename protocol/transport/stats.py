@@ -1,4 +1,4 @@
-"""What a router counts. Plain numbers; the owner publishes them as metrics."""
+"""Counters of a router. Plain numbers; the owner publishes them as metrics."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import asdict, dataclass
 
 @dataclass(slots=True)
 class RouterStats:
-    """Counters since the start."""
+    """Counters since the start of the router."""
 
     connections_accepted: int = 0
-    connections_refused: int = 0  # over the limit, or silent for too long
+    connections_refused: int = 0  # above the limit, or without a timely handshake
     handshakes: int = 0
-    handshakes_failed: int = 0  # not our protocol at all
-    handshakes_broken_off: int = 0  # the peer ended the connection before it had greeted
+    handshakes_failed: int = 0  # another protocol
+    handshakes_broken_off: int = 0  # the peer disconnected before the handshake
     requests: int = 0
     request_bytes: int = 0
     requests_refused: int = 0
     answers_sent: int = 0
-    answers_dropped: int = 0  # the peer was gone or did not read
+    answers_dropped: int = 0  # the peer had disconnected or did not read
     peers_dropped: int = 0
     peers_idled: int = 0
 
     def to_mapping(self) -> dict[str, int]:
-        """All counters by name."""
+        """Values by name."""
         return asdict(self)

@@ -89,6 +89,7 @@ class SendTask:
 
 
 def share_of_warmup(plan: SendPlan, index: int) -> int:
+    """The number of warm-up records of worker `index`."""
     return share(plan.warmup, index, plan.workers)
 
 

@@ -76,7 +76,7 @@ def test_the_wrong_port_is_told(cluster: LocalCluster) -> None:
     """headrace's own clients have one of their own."""
     with (
         headrace.Admin(cluster.kafka_bootstrap) as admin,
-        pytest.raises(ApiTimeoutError, match="as one for Kafka's clients does"),
+        pytest.raises(ApiTimeoutError, match="as a port for Kafka clients does"),
     ):
         admin.list_topics(timeout=2)
 

@@ -125,7 +125,7 @@ def test_answers_that_nobody_reads_stop_new_requests() -> None:
     others = door.pending.track(b"other", b"x" * 101)
     door.knock()  # it has read what it got: the others' backlog is not its own
     own = door.pending.track(b"k", b"x" * 11)
-    with pytest.raises(ThrottlingQuotaExceededError, match="too many bytes"):
+    with pytest.raises(ThrottlingQuotaExceededError, match="too many unread"):
         door.knock()
     del own
     del others

@@ -442,7 +442,7 @@ def test_a_server_that_forgot_us_closes_the_connection() -> None:
         async with serving() as served:
             client = await served.connect()
             client._session += 1
-            with pytest.raises(NetworkError, match="shake hands"):
+            with pytest.raises(NetworkError, match="repeat the handshake"):
                 await client.request(METADATA, ASK, timeout_s=PATIENCE_S)
             assert client.is_closed
             await served.is_well()

@@ -114,7 +114,7 @@ def test_our_client_takes_its_answers_and_leaves(twin: str) -> None:
             await served.router.stop(LONG_MS)
             for future in asked:
                 assert len((await future).frames[0]) == 400_000
-            with pytest.raises(NetworkError, match="this server stops"):
+            with pytest.raises(NetworkError, match="the server is stopping"):
                 await unanswered
             assert client.is_closed
             served.router.reply(left_over, b"")
@@ -180,7 +180,7 @@ def test_who_connects_to_a_server_that_stops_is_told(twin: str) -> None:
                 await staying.shake_hands()
                 stopping = asyncio.create_task(served.router.stop(LONG_MS))
                 await asyncio.sleep(0)
-                with pytest.raises(NetworkError, match="this server stops"):
+                with pytest.raises(NetworkError, match="the server is stopping"):
                     await served.connect()
                 staying.close()
                 await stopping

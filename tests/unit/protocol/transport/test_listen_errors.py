@@ -13,7 +13,7 @@ from headrace.protocol.transport.listen_errors import address_error, listen_erro
     ("number", "advice"),
     [
         (errno.EADDRINUSE, "ss -ltnp"),
-        (errno.EADDRNOTAVAIL, "not one of this machine"),
+        (errno.EADDRNOTAVAIL, "machine does not have the address"),
         (errno.EACCES, "above 1023"),
     ],
 )

@@ -391,7 +391,8 @@ def test_without_its_libzmq_the_readable_twin_serves(
     with caplog.at_level(logging.WARNING):
         assert pick_multipart(None) is PythonMultipart
     assert [record.getMessage() for record in caplog.records] == [
-        f"messages take the slow way, through pyzmq: {fault}"
+        "sending messages through pyzmq, which is slower, because the compiled module is unavailable:"
+        f" {fault}"
     ]
 
 

@@ -164,7 +164,7 @@ def test_who_leaves_before_greeting_is_counted_and_who_speaks_otherwise_is_logge
             await until(lambda: served.router.stats.handshakes_failed == 1)
             stranger.close()
             assert len(caplog.messages) == 1
-            assert "does not speak our protocol" in caplog.messages[0]
+            assert "uses another protocol" in caplog.messages[0]
             await served.is_well()
 
     run(main())

@@ -116,7 +116,7 @@ def test_a_request_without_a_session_is_told_to_shake_hands(session: int) -> Non
                 peer.ask(METADATA.key, wire.encode(ASK), number=5)
                 header, rest = await peer.answer()
                 assert (header.correlation_id, header.error_code) == (5, NetworkError.code)
-                assert "shake hands" in header.error_detail
+                assert "repeat the handshake" in header.error_detail
                 assert rest == [b""]
                 await peer.shake_hands()
                 peer.ask(METADATA.key, wire.encode(ASK))
