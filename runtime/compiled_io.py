@@ -71,11 +71,13 @@ HOT_MODULES = frozenset(
         "storage_node.edge.node_quotas",
         "storage_node.replica.appending",
         "storage_node.replica.fetch",
+        "storage_node.replica.flush_scheduler",
         "storage_node.replica.leading",
         "storage_node.replica.partition",
+        "storage_node.replica.partition_table",
         "storage_node.replica.produce",
         "storage_node.replica.reading",
-        "storage_node.replica.replica_manager",
+        "storage_node.replica.step_output",
     )
 )
 _ROOT = Path(__file__).parent.parent

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from ..protocol.messages.control import AlterPartitionRequest
     from ..protocol.messages.data import FetchRequest
     from ..protocol.messages.envelope import Api
-    from .embedded.hosting import GuestRead
+    from .embedded.guest_read import GuestRead
     from .log.future_log import FutureLog
     from .log.log import Log
     from .log.retired import Removal
     from .replica.catch_up import PageAdvice
     from .replica.cold_reads import ColdRead
-    from .replica.list_offsets import OffsetLookup
+    from .replica.offset_lookup import OffsetLookup
     from .replica.partition import Partition, PartitionKey
     from .replica.recompressor import QueuedBatch
 

@@ -21,19 +21,18 @@ from ..protocol.errors import (
     UnsupportedVersionError,
 )
 from ..protocol.messages import registry
-from ..runtime.files.file_layer import DiskFullError
 from ..runtime.purgatory import Purgatory
 from ..runtime.timing_wheel import TimingWheel
 from .configs.live_config import LiveConfig
 from .counters import NodeCounters
 from .edge.metadata_view import MetadataView
-from .effects import Effect, Note, ProposeIsr, WakeAt
-from .embedded.hosting import GuestRead, Hosting
+from .effects import Effect, WakeAt
+from .embedded.hosting import Hosting
 from .links.metadata_steps import AwaitingMetadata, MetadataStep, step_of
 from .log.tail_cache import TailCache
 from .node_handlers import Handlers
 from .node_status import status_of
-from .replica.follower import FollowerLimits
+from .replica.follower_parts import FollowerLimits
 from .replica.log_cleaner import LogCleaner
 from .replica.producer_expiry import ProducerExpiry
 from .replica.replica_manager import ReplicaManager
@@ -49,12 +48,13 @@ if TYPE_CHECKING:
     from ..protocol.transport.replies import Incoming, Replies
     from .configs.node_config import NodeConfig
     from .embedded.contract import GuestFactory
+    from .embedded.guest_read import GuestRead
     from .log.future_log import FutureLog
     from .log.log_manager import LogManager
     from .log.log_tasks import CheckpointTask, CreateTask
     from .replica.cold_reads import ColdRead, ColdReads
-    from .replica.list_offsets import OffsetLookup
     from .replica.log_cleaner import CleaningJob
+    from .replica.offset_lookup import OffsetLookup
     from .replica.partition import Partition, PartitionKey
     from .replica.recompressor import QueuedBatch, Recompressor
     from .replica.transactions import TransactionsHandler
@@ -91,7 +91,11 @@ class StorageNode:
             follower_limits=FollowerLimits.of(config),
             max_lag_ms=config.replica_lag_time_max_ms,
         )
-        self.cleaner = LogCleaner(self.replicas, self.config, now_ms)
+        replicas = self.replicas
+        self.table, self._output = replicas.table, replicas.output
+        self.cleaner = LogCleaner(
+            self.table, self._output, replicas.disks, replicas.moves, self.config, now_ms
+        )
         self._shrink_every_ms = config.replica_lag_time_max_ms // 2
         self._next_shrink_ms = now_ms + self._shrink_every_ms
         self._replies = replies
@@ -112,21 +116,30 @@ class StorageNode:
             metadata_key=_METADATA_KEY,
         )
         self._fetch, self._replica_fetch = self._handlers.fetch, self._handlers.replica_fetch
-        self._producer_expiry = ProducerExpiry(self.replicas, self.config)
+        self._producer_expiry = ProducerExpiry(self.table, self.config)
         self._max_request_partitions = config.max_request_partitions
-        self.is_caught_up = False  # the image holds all that there was when this node registered
         self._wake_at_ms: int | None = None
-        self.guest = Hosting(self, replies, guest, now_ms)
+        self.guest = Hosting(
+            self.table,
+            self._output,
+            replicas.appender,
+            replicas.disks,
+            self.config,
+            replies,
+            self._settle,
+            guest,
+            now_ms,
+        )
         self._handlers.transactions.on_marker = self.guest.ended_transaction
 
     @property
     def image(self) -> MetadataImage:
         """The metadata that this node follows."""
-        return self.replicas.image
+        return self.table.image
 
     def joined(self, node_id: int, controller_id: int) -> None:
         """The controller gave or confirmed this node's id; must come before the first metadata."""
-        self.replicas.node_id = node_id
+        self.table.node_id = node_id
         self._controller_id = controller_id
         self._view = MetadataView(self.image, controller_id)
 
@@ -158,11 +171,11 @@ class StorageNode:
 
     def logs_ahead(self, step: MetadataStep, broker_epoch: int) -> list[CreateTask]:
         """Work that makes the logs which `follow` will need; `follow` with them comes next, or never."""
-        if step.image.offset < broker_epoch and not self.is_caught_up:
+        if step.image.offset < broker_epoch and not self.table.is_caught_up:
             return []
-        is_first = not self.is_caught_up
+        is_first = not self.table.is_caught_up
         delta = None if is_first else step.delta
-        return self._manager.creation_tasks(self.replicas.new_logs(step.image, delta, is_first=is_first))
+        return self._manager.creation_tasks(self.replicas.logs.new_logs(step.image, delta, is_first=is_first))
 
     def follow(
         self,
@@ -179,15 +192,15 @@ class StorageNode:
         """
         assert step.old is self.image, "steps are followed one after the other"
         image, delta = step.image, step.delta
-        self.replicas.broker_epoch = broker_epoch
+        self.table.broker_epoch = broker_epoch
         self._manager.finish_creating(tasks)
-        if image.offset < broker_epoch and not self.is_caught_up:
-            self.replicas.learn(image)
-        elif delta is None or not self.is_caught_up:
-            self.replicas.compare_all(image, now_ms, is_first=not self.is_caught_up)
-            self.is_caught_up = True
+        if image.offset < broker_epoch and not self.table.is_caught_up:
+            self.replicas.images.learn(image)
+        elif delta is None or not self.table.is_caught_up:
+            self.replicas.images.compare_all(image, now_ms, is_first=not self.table.is_caught_up)
+            self.table.is_caught_up = True
         else:
-            self.replicas.apply(image, delta, now_ms)
+            self.replicas.images.apply(image, delta, now_ms)
         self._view = MetadataView(image, self._controller_id)
         self.guest.learned()
         self._settle(now_ms)
@@ -205,7 +218,9 @@ class StorageNode:
         self, offset: int, answer: Callable[[], None], wait_ms: int, now_ms: int
     ) -> None:
         """Call `answer` once the image contains `offset`, at the latest after `wait_ms`."""
-        self._fetches.park(AwaitingMetadata(self, offset, answer), (_METADATA_KEY,), now_ms + wait_ms, now_ms)
+        self._fetches.park(
+            AwaitingMetadata(self.table, offset, answer), (_METADATA_KEY,), now_ms + wait_ms, now_ms
+        )
         self._settle(now_ms)
 
     def flushed(self, partition: Partition, end_offset: int, now_ms: int) -> None:
@@ -215,16 +230,16 @@ class StorageNode:
 
     def flush_all(self) -> None:
         """Ask for a flush of everything, in no hurry."""
-        self.replicas.flush_all()
+        self.replicas.flushes.flush_all()
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
         """Ask for the flushes that flush.ms wants; recompute high watermarks; look for segments that
         retention deletes, and every half of replica.lag.time.max.ms for followers that lag. Called about
         each second."""
         self.guest.note_time(now_ms, wall_ms)
-        self.replicas.disks.look_for_room(now_ms)
+        self.replicas.look_for_space(now_ms)
         self.replicas.moves.try_all_swaps(now_ms)
-        self.replicas.flush_overdue(now_ms)
+        self.replicas.flushes.flush_overdue(now_ms)
         self.replicas.leading.advance_all(now_ms)
         if now_ms >= self._next_shrink_ms:
             self._next_shrink_ms = now_ms + self._shrink_every_ms
@@ -266,15 +281,12 @@ class StorageNode:
     def checkpoints_begin(self, *, only_starts: bool = False) -> list[CheckpointTask]:
         """The shell runs these tasks now: until `checkpoints_end` no log is cut, because what is written
         would tell of more than is left of it."""
-        self.replicas.is_checkpointing = True
+        self.table.is_checkpointing = True
         return self.replicas.log_starts.checkpoint_tasks(only_starts=only_starts)
 
     def checkpoints_end(self, tasks: Sequence[CheckpointTask], now_ms: int) -> None:
         """See `checkpoints_begin`; what was not written is wanted still."""
-        self.replicas.is_checkpointing = False
-        self.replicas.log_starts.checkpointed(tasks, now_ms)
-        self.replicas.moves.try_all_swaps(now_ms)
-        self.replicas.fetchers.may_cut(now_ms)
+        self.replicas.checkpointed(tasks, now_ms)
         self._settle(now_ms)
 
     def endpoint_of(self, node_id: int) -> tuple[str, int] | None:
@@ -283,12 +295,8 @@ class StorageNode:
         return None if broker is None else (broker.host, broker.port)
 
     def flush_failed(self, partition: Partition, error: KafkaStorageError, now_ms: int) -> None:
-        """A FlushLog effect failed. Never tried again: the system may have dropped the dirty pages. Unless
-        nothing failed but that there was no room for something new."""
-        if isinstance(error, DiskFullError):
-            self.replicas.disks.flush_refused(partition, now_ms)
-        else:
-            self.replicas.disk_failed(partition, error, now_ms)
+        """A FlushLog effect failed."""
+        self.replicas.flush_failed(partition, error, now_ms)
         self._settle(now_ms)
 
     def looked_up(self, lookup: OffsetLookup, now_ms: int) -> None:
@@ -326,6 +334,7 @@ class StorageNode:
     def cleaned(self, job: CleaningJob, error: HeadraceError | None, now_ms: int) -> None:
         """A job of the cleaner has ended."""
         self.cleaner.finished(job, error, now_ms)
+        self.replicas.cleaned(job.partition, now_ms)
         self._settle(now_ms)
 
     def disk_failed(self, error: KafkaStorageError, now_ms: int) -> None:
@@ -351,9 +360,9 @@ class StorageNode:
 
     def take_effects(self) -> list[Effect]:
         """What the shell must do now, in this order; they are handed out once."""
-        effects = self.replicas.effects
+        effects = self._output.effects
         if effects:
-            self.replicas.effects = []
+            self._output.effects = []
         return effects
 
     @property
@@ -401,7 +410,7 @@ class StorageNode:
 
     def check_caught_up(self) -> None:
         """Errors: LeaderNotAvailableError while this node knows too little to say what does not exist."""
-        if not self.is_caught_up:
+        if not self.table.is_caught_up:
             raise LeaderNotAvailableError("this node is starting and has no metadata yet")
 
     def _bounded(self, asked: MetadataRequest) -> MetadataRequest:
@@ -424,39 +433,29 @@ class StorageNode:
         A completed fetch may find a bad disk, and the guest may append, which changes more partitions: hence
         the loop. It ends, because a disk fails only once, and what the guest is told of is written already.
         """
-        replicas = self.replicas
-        if not (replicas.is_replicating or self.parked or self.guest.is_concerned(replicas.changed)):
-            replicas.changed.clear()
+        output, is_replicating = self._output, self.replicas.images.is_replicating
+        if not (is_replicating or self.parked or self.guest.is_concerned(output.changed)):
+            output.changed.clear()
             return
-        while replicas.changed or replicas.appended:
-            appended, replicas.appended = replicas.appended, []
+        while output.changed or output.appended:
+            appended, output.appended = output.appended, []
             for key in dict.fromkeys(appended):
                 self._replica_fetch.changed(key, now_ms)
-            keys, replicas.changed = replicas.changed, []
+            keys, output.changed = output.changed, []
             for key in dict.fromkeys(keys):
                 self.guest.changed(key, now_ms)
                 self._produces.check(key, now_ms)
                 self._fetches.check(key, now_ms)
-                if replicas.is_replicating:
+                if is_replicating:
                     self._replica_fetch.changed(key, now_ms)
-        if replicas.is_replicating:
-            self._replicate(now_ms)
+        if is_replicating:
+            self.replicas.send_requests(now_ms)
         self._set_timer()
-
-    def _replicate(self, now_ms: int) -> None:
-        """Ask leaders for more, and the controller for what was proposed."""
-        replicas = self.replicas
-        if replicas.fetchers:
-            replicas.fetchers.send(replicas.broker_epoch, now_ms)
-        if isr_changes := replicas.leading.isr_changes:
-            request = isr_changes.take(replicas.node_id, replicas.broker_epoch, now_ms)
-            if request is not None:
-                replicas.effects.append(ProposeIsr(request))
 
     def _set_timer(self) -> None:
         waiting = (self._produces, self._fetches, self._fetch, self.guest)
         deadlines = [each.next_deadline_ms() for each in waiting]
-        if self.replicas.is_replicating:
+        if self.replicas.images.is_replicating:
             deadlines += (
                 self.replicas.fetchers.next_deadline_ms(),
                 self.replicas.leading.isr_changes.next_deadline_ms(),
@@ -464,8 +463,8 @@ class StorageNode:
         earliest = min((deadline for deadline in deadlines if deadline is not None), default=None)
         if earliest is not None and (self._wake_at_ms is None or earliest < self._wake_at_ms):
             self._wake_at_ms = earliest
-            self.replicas.effects.append(WakeAt(earliest))
+            self._output.effects.append(WakeAt(earliest))
 
     def note(self, text: str) -> None:
         """Leave a warning for the operator."""
-        self.replicas.effects.append(Note(logging.WARNING, text))
+        self._output.note(logging.WARNING, text)

@@ -53,38 +53,57 @@ class Handlers:
             room,
             selects_replicas=bool(config.replica_selector_class),
         )
+        table, output, disks = replicas.table, replicas.output, replicas.disks
         reader = RecordReader(
-            replicas,
+            output,
             cold_threads=config.fetch_cold_threads,
             cold_max_bytes=config.fetch_cold_max_bytes,
             read_ahead_bytes=config.fetch_read_ahead_bytes,
             max_bytes=config.fetch_max_bytes,
         )
-        self._replicas, self._replies, self._max_partitions = replicas, replies, max_partitions
+        self._table, self._replies, self._max_partitions = table, replies, max_partitions
         self.produce = ProduceHandler(
-            replicas,
+            table,
+            output,
+            replicas.appender,
             produces,
             replies,
             counters,
             max_wait_ms=max_wait_ms,
             max_partitions=max_partitions,
             max_waiting=config.purgatory_max_requests,
-            verifier=TransactionVerifier(replicas, live_config, fetches, settle, metadata_key),
+            verifier=TransactionVerifier(table, output, live_config, fetches, settle, metadata_key),
         )
-        self.fetch = FetchHandler(replicas, fetches, replies, counters, limits, reader)
-        self.replica_fetch = ReplicaFetchHandler(replicas, fetches, replies, counters, limits, reader)
-        self.list_offsets = ListOffsetsHandler(replicas, replies, max_partitions=max_partitions)
+        self.fetch = FetchHandler(table, disks, fetches, replies, counters, limits, reader)
+        self.replica_fetch = ReplicaFetchHandler(
+            table,
+            replicas.leading,
+            disks,
+            replicas.throttles.leader,
+            fetches,
+            replies,
+            counters,
+            limits,
+            reader,
+        )
+        self.list_offsets = ListOffsetsHandler(table, disks, output, replies, max_partitions=max_partitions)
         self.delete_records = DeleteRecordsHandler(
-            replicas,
+            table,
+            replicas.log_starts,
             fetches,
             replies,
             max_wait_ms=max_wait_ms,
             max_partitions=max_partitions,
             metadata_key=metadata_key,
         )
-        self.log_dirs = LogDirsHandler(replicas, manager, replies, max_partitions=max_partitions)
+        self.log_dirs = LogDirsHandler(table, replicas.moves, manager, replies, max_partitions=max_partitions)
         self.transactions = TransactionsHandler(
-            replicas, produces, replies, max_wait_ms=max_wait_ms, max_partitions=max_partitions
+            table,
+            replicas.appender,
+            produces,
+            replies,
+            max_wait_ms=max_wait_ms,
+            max_partitions=max_partitions,
         )
 
     def handle(self, request: Incoming, now_ms: int, wall_ms: int) -> bool:
@@ -102,7 +121,7 @@ class Handlers:
         elif key == registry.DELETE_RECORDS.key:
             self.delete_records.handle(request, now_ms)
         elif key == registry.OFFSET_FOR_LEADER_EPOCH.key:
-            answer = answer_epoch_ends(self._replicas, request.body, self._max_partitions)
+            answer = answer_epoch_ends(self._table, request.body, self._max_partitions)
             self._replies.reply(request, answer)
         elif key in (registry.DESCRIBE_LOG_DIRS.key, registry.ALTER_REPLICA_LOG_DIRS.key):
             self.log_dirs.handle(request, now_ms)

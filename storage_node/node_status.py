@@ -29,11 +29,11 @@ def status_of(
     offline_dirs: int,
 ) -> dict[str, Any]:
     """The node as a whole. `parked` are the requests that wait."""
-    partitions = replicas.partitions.values()
+    partitions = replicas.table.partitions.values()
     leading = [p for p in partitions if p.is_leader]
     logs = [p.log for p in partitions if p.log is not None]
     return {
-        "metadata_offset": replicas.image.offset,
+        "metadata_offset": replicas.table.image.offset,
         "partitions": len(partitions),
         "leaders": len(leading),
         "metrics": {  # Kafka's names; a meter shows its total

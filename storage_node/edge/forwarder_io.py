@@ -101,7 +101,7 @@ class Forwarder:
         self._perform()
 
     def _altered_loggers(self, alter: AlterConfigs, *, validate_only: bool) -> ItemError:
-        node_id = self._core.replicas.node_id
+        node_id = self._core.table.node_id
         return alter_loggers(node_id, alter, self._loggers, validate_only=validate_only)
 
     async def _forward(self, request: Request) -> None:
@@ -135,7 +135,7 @@ class Forwarder:
                     raise
 
             def answer() -> None:
-                node_id = core.replicas.node_id
+                node_id = core.table.node_id
                 response = answer_configs(
                     core.image, core.config, node_id, request.body, of_cluster, self._loggers
                 )

@@ -130,7 +130,7 @@ class GatewaySeat:
     @property
     def node_id(self) -> int:
         """Of this node."""
-        return self._node.replicas.node_id
+        return self._node.table.node_id
 
     def handle(self, request: OwnRequest) -> None:
         """As if it had come over the node's own listener."""

@@ -9,12 +9,10 @@ their present leader epochs, whenever the node has settled.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.errors import (
     CorruptMessageError,
-    KafkaError,
     KafkaStorageError,
     NotLeaderOrFollowerError,
 )
@@ -22,8 +20,9 @@ from ...runtime.files.file_layer import FileGoneError
 from ..effects import AskPeer, EndTurn, Note, ReadForGuest
 from ..links.lease import Lease
 from ..log.verification import UNCHECKED
-from ..replica.appending import append_to_leader, check_in_sync
+from ..replica.appending import check_in_sync
 from .contract import GUEST_APIS, GUEST_TOPICS
+from .guest_read import GuestRead
 from .handover import Handover
 
 if TYPE_CHECKING:
@@ -35,8 +34,11 @@ if TYPE_CHECKING:
     from ...protocol.transport.replies import Incoming, Replies
     from ..configs.live_config import LiveConfig
     from ..log.log import Log
-    from ..node import StorageNode
+    from ..replica.appending import LeaderAppender
+    from ..replica.disk_trouble import DiskTrouble
     from ..replica.partition import Partition, PartitionKey
+    from ..replica.partition_table import PartitionTable
+    from ..replica.step_output import StepOutput
     from .contract import GuestFactory, LogPiece
 
 _API_KEYS = frozenset(api.key for api in GUEST_APIS)
@@ -50,37 +52,29 @@ class _Led(NamedTuple):
     handover: Handover
 
 
-@dataclass(slots=True, eq=False)
-class GuestRead:
-    """A LogPiece on its way. `run` goes on a thread; then `Hosting.was_read`."""
-
-    piece: LogPiece
-    led: _Led
-    log: Log
-    upto_offset: int
-
-    def run(self) -> None:
-        """Read and digest; what goes wrong stays with the piece."""
-        piece = self.piece
-        try:
-            data: Sequence[Buffer]
-            data, next_offset = self.log.reader.read(
-                piece.offset, piece.max_bytes, upto_offset=self.upto_offset
-            )
-            piece.found = piece.digest(data)
-            # nothing below the end: a gap that compaction has left
-            piece.next_offset = next_offset if data else self.upto_offset
-        except KafkaError as error:
-            piece.error = error
-
-
 class Hosting:
     """The hooks of StorageNode for its guest, and the guest's GuestHost. Without a guest nothing happens."""
 
-    def __init__(self, node: StorageNode, replies: Replies, guest: GuestFactory | None, now_ms: int) -> None:
+    def __init__(
+        self,
+        table: PartitionTable,
+        output: StepOutput,
+        appender: LeaderAppender,
+        disks: DiskTrouble,
+        config: LiveConfig,
+        replies: Replies,
+        settle: Callable[[int], None],
+        guest: GuestFactory | None,
+        now_ms: int,
+    ) -> None:
+        """`settle` is called after an answer of another server was handed to the guest."""
+        self.config = config
         self.replies = replies
-        self._node = node
-        self._replicas = node.replicas
+        self._table = table
+        self._output = output
+        self._appender = appender
+        self._disks = disks
+        self._settle = settle
         self._topic_ids: frozenset[bytes] = frozenset()
         self._led: dict[PartitionKey, _Led] = {}
         self.lease = Lease()  # until the shell gives the one that the controller grants
@@ -122,16 +116,16 @@ class Hosting:
     def learned(self) -> None:
         """There is another image; which topics are the guest's?"""
         if self._guest is not None:
-            topics = self._replicas.image.topics
+            topics = self._table.image.topics
             self._topic_ids = frozenset(topics[name].topic_id for name in GUEST_TOPICS if name in topics)
 
     def followed(self, delta: MetadataDelta | None, now_ms: int) -> None:
         """The node has settled with the new image."""
         self.now_ms = now_ms
-        self.lease.learned(self._replicas.image.offset)
+        self.lease.learned(self._table.image.offset)
         if self._guest is not None and self.is_caught_up:
             self._was_called = True
-            self._guest.followed(self._replicas.image, delta)
+            self._guest.followed(self._table.image, delta)
 
     def changed(self, key: PartitionKey, now_ms: int) -> None:
         """Something about a partition is new: leadership, high watermark, its end."""
@@ -139,7 +133,7 @@ class Hosting:
             return
         assert self._guest is not None, "it has topics"
         self.now_ms = now_ms
-        partition = self._replicas.partitions.get(key)
+        partition = self._table.partitions.get(key)
         led = before = self._led.get(key)
         if led is not None and not _is_led(led, partition):
             del self._led[key]
@@ -197,17 +191,18 @@ class Hosting:
     def was_read(self, read: GuestRead, now_ms: int) -> None:
         """A ReadForGuest effect is done."""
         self.now_ms, self._was_called = now_ms, True
-        piece, led = read.piece, read.led
-        if self._led.get(piece.key) is not led:
+        piece = read.piece
+        led = self._led.get(piece.key)
+        if led is None or led is not read.leadership:
             return
         partition = led.partition
         if isinstance(piece.error, FileGoneError) or partition.log is not read.log:
             self.read(piece)  # compaction, or a move between disks, has replaced what was read
         elif isinstance(piece.error, KafkaStorageError):
-            self._replicas.disk_failed(partition, piece.error, now_ms)
+            self._disks.failed(partition, piece.error, now_ms)
         else:
             if isinstance(piece.error, CorruptMessageError):
-                self._replicas.disks.found_damage(partition, piece.error)
+                self._disks.found_damage(partition, piece.error)
             piece.done(piece)
 
     # --- what the guest uses ---------------------------------------------------------------------------
@@ -218,29 +213,24 @@ class Hosting:
         return self.now_ms + self._wall_shift_ms
 
     @property
-    def config(self) -> LiveConfig:
-        """The node's configuration while it runs."""
-        return self._node.config
-
-    @property
     def image(self) -> MetadataImage:
         """The metadata that the node follows."""
-        return self._replicas.image
+        return self._table.image
 
     @property
     def is_caught_up(self) -> bool:
         """Whether the image may be asked what does not exist."""
-        return self._node.is_caught_up
+        return self._table.is_caught_up
 
     @property
     def node_id(self) -> int:
         """Of this node."""
-        return self._replicas.node_id
+        return self._table.node_id
 
     @property
     def broker_epoch(self) -> int:
         """Of this node's registration."""
-        return self._replicas.broker_epoch
+        return self._table.broker_epoch
 
     @property
     def holds_lease(self) -> bool:
@@ -262,7 +252,7 @@ class Hosting:
 
     def known_end(self, key: PartitionKey) -> int | None:
         """The high watermark of any partition that has a replica here."""
-        partition = self._replicas.partitions.get(key)
+        partition = self._table.partitions.get(key)
         return None if partition is None or partition.log is None else partition.high_watermark
 
     def max_batch_bytes(self, key: PartitionKey) -> int:
@@ -273,7 +263,7 @@ class Hosting:
         """Have `end_turn` called, once."""
         if not self._is_soon:
             self._is_soon = True
-            self._replicas.effects.append(EndTurn())
+            self._output.effects.append(EndTurn())
 
     def check_append(self, key: PartitionKey, leader_epoch: int) -> None:
         """Errors: see GuestHost."""
@@ -290,8 +280,7 @@ class Hosting:
     def append(self, key: PartitionKey, leader_epoch: int, batch: Buffer) -> int:
         """Append one batch by the rules of acks=all; its base offset. Errors: see GuestHost."""
         partition, _ = self._to_append(key, leader_epoch)
-        info = append_to_leader(
-            self._replicas,
+        info = self._appender.append(
             partition,
             batch,
             self.now_ms,
@@ -306,7 +295,7 @@ class Hosting:
         led, log = self._led[piece.key], self._log_of(piece.key)
         piece.error = None
         read = GuestRead(piece, led, log, log.log_end_offset)
-        self._replicas.effects.append(ReadForGuest(read))
+        self._output.effects.append(ReadForGuest(read))
 
     def ask(
         self, node_id: int, api: Api, body: Any, timeout_ms: int, answered: Callable[[Any], None]
@@ -316,13 +305,14 @@ class Hosting:
         def settle(outcome: Any, now_ms: int, wall_ms: int) -> None:
             self.note_time(now_ms, wall_ms)
             self._was_called = True
-            self._node.answered(lambda: answered(outcome), now_ms)
+            answered(outcome)
+            self._settle(now_ms)
 
-        self._replicas.effects.append(AskPeer(node_id, api, body, timeout_ms, settle))
+        self._output.effects.append(AskPeer(node_id, api, body, timeout_ms, settle))
 
     def note(self, level: int, text: str) -> None:
         """Words for the operator's log."""
-        self._replicas.effects.append(Note(level, text))
+        self._output.effects.append(Note(level, text))
 
     def _log_of(self, key: PartitionKey) -> Log:
         log = self._led[key].partition.log

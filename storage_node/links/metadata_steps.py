@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 
     from ...protocol.messages.control import FetchMetadataResponse
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
-    from ..node import StorageNode
+    from ..replica.partition_table import PartitionTable
 
 
 @dataclass(slots=True)
 class AwaitingMetadata:
     """An answer that is held back until this node's image contains what it tells of."""
 
-    node: StorageNode
+    table: PartitionTable
     offset: int
     answer: Callable[[], None]
 
     def try_complete(self, _now_ms: int) -> bool:
         """Answer once the image is there."""
-        if self.node.image.offset < self.offset:
+        if self.table.image.offset < self.offset:
             return False
         self.answer()
         return True

@@ -69,7 +69,7 @@ class Replication:
 
     @property
     def _client_id(self) -> str:
-        return f"node-{self._core.replicas.node_id}"
+        return f"node-{self._core.table.node_id}"
 
     def _answered(self, effect: SendFetch, body: FetchResponse, frames: Sequence[Buffer]) -> None:
         self._core.replica_fetched(effect.where, effect.number, body, frames, monotonic_ms(), wall_ms())

@@ -22,53 +22,63 @@ if TYPE_CHECKING:
     from ...protocol.records.header import Buffer
     from ..log.append_rules import AppendInfo
     from .delayed_entries import Waiting
+    from .disk_trouble import DiskTrouble
+    from .flush_scheduler import FlushScheduler
     from .partition import Partition
-    from .replica_manager import ReplicaManager
+    from .step_output import StepOutput
 
 
-def append_to_leader(
-    replicas: ReplicaManager,
-    partition: Partition,
-    batch: Buffer,
-    now_ms: int,
-    wall_ms: int,
-    *,
-    checked: BatchFacts | None = None,
-    acks: int = ACKS_ALL,
-    guard: int = NO_GUARD,
-    internal: bool = False,
-    transaction_version: int = 0,
-) -> AppendInfo:
-    """As Log.append_as_leader for a partition that this node leads, and tell whoever waits for that.
+class LeaderAppender:
+    """Appends to partitions that this node leads, advances high watermarks and requests flushes."""
 
-    Errors: NotEnoughReplicasError before the append; those of the log.
-    """
-    log = partition.log
-    assert log is not None, "the caller has checked that this node leads it"
-    if acks == ACKS_ALL:
-        check_in_sync(partition)
-    try:
-        info = log.append_as_leader(
-            batch,
-            leader_epoch=partition.leader_epoch,
-            wall_ms=wall_ms,
-            checked=checked,
-            internal=internal,
-            guard=guard,
-            transaction_version=transaction_version,
-        )
-    except KafkaStorageError as error:
-        # Order: a bad disk is offline before any later entry or request is acknowledged.
-        replicas.disk_failed(partition, error, now_ms)
-        raise
-    if info.is_repeated:
+    def __init__(self, output: StepOutput, flushes: FlushScheduler, disks: DiskTrouble) -> None:
+        self._output = output
+        self._flushes = flushes
+        self._disks = disks
+
+    def append(
+        self,
+        partition: Partition,
+        batch: Buffer,
+        now_ms: int,
+        wall_ms: int,
+        *,
+        checked: BatchFacts | None = None,
+        acks: int = ACKS_ALL,
+        guard: int = NO_GUARD,
+        internal: bool = False,
+        transaction_version: int = 0,
+    ) -> AppendInfo:
+        """As Log.append_as_leader, for a partition that this node leads.
+
+        Errors: NotEnoughReplicasError before the append; those of the log.
+        """
+        log = partition.log
+        assert log is not None, "the caller has checked that this node leads it"
+        if acks == ACKS_ALL:
+            check_in_sync(partition)
+        try:
+            info = log.append_as_leader(
+                batch,
+                leader_epoch=partition.leader_epoch,
+                wall_ms=wall_ms,
+                checked=checked,
+                internal=internal,
+                guard=guard,
+                transaction_version=transaction_version,
+            )
+        except KafkaStorageError as error:
+            # Order: a bad disk is offline before any later entry or request is acknowledged.
+            self._disks.failed(partition, error, now_ms)
+            raise
+        if info.is_repeated:
+            return info
+        if partition.in_sync is not None:
+            self._output.appended.append(partition.key)
+        if partition.advance(now_ms):
+            self._output.changed.append(partition.key)
+        self._flushes.maybe_flush(partition)
         return info
-    if partition.in_sync is not None:
-        replicas.appended.append(partition.key)  # its followers are told
-    if partition.advance(now_ms):
-        replicas.changed.append(partition.key)
-    replicas.maybe_flush(partition)
-    return info
 
 
 def check_in_sync(partition: Partition) -> None:

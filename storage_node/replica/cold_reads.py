@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import KafkaError, ThrottlingQuotaExceededError
-from ..effects import ReadCold
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..log.log import Log
     from ..log.reads import Run
     from .partition import Partition, PartitionKey
-    from .replica_manager import ReplicaManager
 
 _MAX_PER_SESSION = 64
 _UNCLAIMED_MS = 1_000
@@ -87,8 +87,9 @@ class ColdRead:
 class ColdReads:
     """The reads of all connections."""
 
-    def __init__(self, replicas: ReplicaManager, *, max_running: int, max_bytes: int) -> None:
-        self._replicas = replicas
+    def __init__(self, begin: Callable[[ColdRead], None], *, max_running: int, max_bytes: int) -> None:
+        """`begin` has a thread run the read; then `finished`."""
+        self._begin = begin
         self._max_running = max_running
         self._max_bytes = max_bytes
         self.running = 0
@@ -196,7 +197,7 @@ class ColdReads:
             self.running += 1
             read.held_bytes = read.max_bytes
             self.held_bytes += read.held_bytes
-            self._replicas.effects.append(ReadCold(read))
+            self._begin(read)
 
     def _has_room(self, wanted: int, now_ms: int) -> bool:
         while self.held_bytes and self.held_bytes + wanted > self._max_bytes:

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from ...protocol.messages.data import DeleteRecordsRequest
     from ...protocol.transport.replies import Incoming, Replies
     from ...runtime.purgatory import Purgatory
+    from .log_starts import LogStarts
     from .partition import PartitionKey
-    from .replica_manager import ReplicaManager
+    from .partition_table import PartitionTable
 
 
 class DeleteRecordsHandler:
@@ -42,7 +43,8 @@ class DeleteRecordsHandler:
 
     def __init__(
         self,
-        replicas: ReplicaManager,
+        table: PartitionTable,
+        log_starts: LogStarts,
         purgatory: Purgatory,
         replies: Replies,
         *,
@@ -50,7 +52,8 @@ class DeleteRecordsHandler:
         max_partitions: int,
         metadata_key: Hashable,
     ) -> None:
-        self._replicas = replicas
+        self._table = table
+        self._log_starts = log_starts
         self._purgatory = purgatory
         self._replies = replies
         self._max_wait_ms = max_wait_ms
@@ -96,7 +99,7 @@ class DeleteRecordsHandler:
     def _started(self, index: int, entry: DeleteRecordsPartition) -> Waiting:
         """Errors: what `find` and `leader_log` say; InvalidTopicError, PolicyViolationError,
         OffsetOutOfRangeError."""
-        partition = self._replicas.find(entry.topic_id, entry.partition)
+        partition = self._table.find(entry.topic_id, entry.partition)
         policy = partition.leader_log(entry.current_leader_epoch).config.cleanup_policy
         if partition.topic_partition.topic in INTERNAL_TOPICS:
             raise InvalidTopicError(f"records of {partition.topic_partition} are the cluster's own")
@@ -110,7 +113,7 @@ class DeleteRecordsHandler:
             raise OffsetOutOfRangeError(
                 f"offset {offset} of {partition.topic_partition}: its records end at {watermark}"
             )
-        self._replicas.log_starts.want(partition, offset)
+        self._log_starts.want(partition, offset)
         return Waiting(index, partition, partition.leader_epoch, offset)
 
     def _settled(
@@ -122,7 +125,7 @@ class DeleteRecordsHandler:
             answers[item.index] = self._failed(item.partition.key, error)
 
     def _failed(self, key: PartitionKey, error: KafkaError) -> DeleteRecordsPartitionResponse:
-        leader, epoch = self._replicas.leader_hint(*key)
+        leader, epoch = self._table.leader_hint(*key)
         return DeleteRecordsPartitionResponse(
             error.code, error_detail=error.detail, leader_id=leader, leader_epoch=epoch
         )

@@ -9,18 +9,19 @@ themselves when there is room; the controller is told of it, too (ADR 19).
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...protocol.errors import KafkaStorageError
 from ...runtime.files.file_layer import DiskFullError
-from ..effects import EndNode, Note, TellController
+from ..effects import EndNode, TellController
 from .partition import PartitionState
 
 if TYPE_CHECKING:
     from ...protocol.errors import CorruptMessageError
     from ..log.log_manager import LogManager
     from .partition import Partition, PartitionKey
-    from .replica_manager import ReplicaManager
+    from .partition_table import PartitionTable
+    from .step_output import StepOutput
 
 
 class DiskNews(NamedTuple):
@@ -32,19 +33,33 @@ class DiskNews(NamedTuple):
     cordoned_dirs: tuple[bytes, ...] = ()  # ids of the log dirs that get no new replicas
 
 
+class OfflineListener(Protocol):
+    """What follows when a disk takes a partition offline."""
+
+    def went_offline(self, key: PartitionKey) -> None:
+        """Neither fetch nor move the partition any more."""
+
+    def ended_use(self, partition: Partition, now_ms: int) -> None:
+        """No flush uses its log any more: if the partition was removed, the removal may end."""
+
+
 class DiskTrouble:
     """The disks of one node as its partitions see them."""
 
-    def __init__(self, replicas: ReplicaManager, manager: LogManager) -> None:
-        self._replicas = replicas
+    def __init__(
+        self, table: PartitionTable, manager: LogManager, output: StepOutput, listener: OfflineListener
+    ) -> None:
+        self._table = table
         self._manager = manager
+        self._output = output
+        self._listener = listener
         self._known_offline: list[str] = []
         self._known_full: set[str] = set()
         self._without_log: dict[PartitionKey, bool] = {}  # for want of room; whether they are new
 
     def news(self) -> DiskNews:
         """How the disks are now, for the controller."""
-        partitions = self._replicas.partitions
+        partitions = self._table.partitions
         offline = tuple(key for key, partition in partitions.items() if not partition.is_online)
         manager = self._manager
         return DiskNews(
@@ -56,7 +71,7 @@ class DiskTrouble:
             return ()
         return tuple(
             key
-            for key, partition in self._replicas.partitions.items()
+            for key, partition in self._table.partitions.items()
             if partition.is_online and partition.log is not None and partition.log.full is not None
         )
 
@@ -72,25 +87,25 @@ class DiskTrouble:
         if partition.log is not None:
             partition.log.fail(error)
         self._take_offline(partition)
-        self._replicas.changed.append(partition.key)
+        self._output.changed.append(partition.key)
         self.lost_dirs(error)
-        self._replicas.end_retirement(partition, now_ms)
+        self._listener.ended_use(partition, now_ms)
 
     def lost_dirs(self, error: KafkaStorageError) -> None:
         """Take the partitions on offline dirs offline; with no dir left the node ends."""
-        replicas = self._replicas
-        lost = [
-            p for p in replicas.partitions.values() if p.is_online and p.log is not None and p.log.is_offline
-        ]
+        here = self._table.partitions.values()
+        lost = [p for p in here if p.is_online and p.log is not None and p.log.is_offline]
         for partition in lost:
             self._take_offline(partition)
-            replicas.changed.append(partition.key)
+            self._output.changed.append(partition.key)
         offline = [log_dir.path for log_dir in self._manager.dirs if not log_dir.is_online]
         if offline != self._known_offline:
             self._known_offline = offline
             paths = ", ".join(offline)
-            replicas.note(logging.ERROR, f"log dirs offline: {paths}; partitions lost: {len(lost)}; {error}")
-            replicas.effects.append(
+            self._output.note(
+                logging.ERROR, f"log dirs offline: {paths}; partitions lost: {len(lost)}; {error}"
+            )
+            self._output.effects.append(
                 TellController() if self._manager.online_dirs else EndNode(KafkaStorageError(str(error)))
             )
 
@@ -104,12 +119,11 @@ class DiskTrouble:
         if not partition.is_damaged:
             partition.is_damaged = True
             text = f"{partition.topic_partition} is damaged: {error}"
-            self._replicas.effects.append(Note(logging.ERROR, text))
+            self._output.note(logging.ERROR, text)
 
     def _take_offline(self, partition: Partition) -> None:
-        if self._replicas.partitions.get(partition.key) is partition:
-            self._replicas.fetchers.drop(partition.key)
-            self._replicas.moves.cancel(partition.key)
+        if self._table.partitions.get(partition.key) is partition:
+            self._listener.went_offline(partition.key)
         partition.go_offline()
 
     # --- disks that are full -------------------------------------------------------------------------------
@@ -120,41 +134,43 @@ class DiskTrouble:
             if log_dir.room.full is not None and log_dir.path not in self._known_full:
                 self._known_full.add(log_dir.path)
                 text = f"{log_dir.room.full}; nothing is appended there until there is room"
-                self._replicas.note(logging.ERROR, text)
-                self._replicas.effects.append(TellController())
+                self._output.note(logging.ERROR, text)
+                self._output.effects.append(TellController())
 
-    def flush_refused(self, partition: Partition, now_ms: int) -> None:
+    def flush_refused(self, partition: Partition) -> None:
         """A flush found no room for what it had to write: it is asked for again by the next tick."""
         assert partition.log is not None, "only an online partition is flushed"
         partition.is_flushing = False
         partition.log.flusher.abandon()
         self.note_full()
-        self._replicas.fetchers.may_cut(now_ms)
-        self._replicas.end_retirement(partition, now_ms)
 
     def has_no_log(self, key: PartitionKey, *, is_new: bool) -> None:
         """There was no room to make the log of a partition: it is made when there is."""
         self._without_log[key] = is_new
         self.note_full()
 
-    def look_for_room(self, now_ms: int) -> None:
-        """See which disks have room again; called about each second."""
+    def look_for_room(self) -> list[tuple[PartitionKey, bool]]:
+        """See which disks have room again; called about each second. The partitions without a log that may
+        get one now, and whether they are new."""
         self.note_full()
+        reopened: list[tuple[PartitionKey, bool]] = []
         for log_dir in self._manager.online_dirs:
             if log_dir.look_for_room():
                 self._known_full.discard(log_dir.path)
-                self._replicas.note(logging.WARNING, f"{log_dir.path} has room again")
-                self._replicas.effects.append(TellController())
-                self._make_logs(now_ms)
+                self._output.note(logging.WARNING, f"{log_dir.path} has room again")
+                self._output.effects.append(TellController())
+                reopened += self._without_log_now()
+        return reopened
 
-    def _make_logs(self, now_ms: int) -> None:
-        """Those that could not be made, and those that could not be recovered at the start."""
+    def _without_log_now(self) -> list[tuple[PartitionKey, bool]]:
+        """Those whose logs could not be created, or not be recovered at the start."""
         loaded = set(self._manager.load_again())
-        here = self._replicas.partitions.values()
+        here = self._table.partitions.values()
         waiting = {partition.key: False for partition in here if partition.topic_partition in loaded}
         waiting |= self._without_log
         self._without_log = {}
-        for key, is_new in waiting.items():
-            partition = self._replicas.partitions.get(key)
-            if partition is not None and partition.state is PartitionState.OFFLINE and partition.log is None:
-                self._replicas.begin_anew(key, now_ms, is_new=is_new)
+        return [(key, is_new) for key, is_new in waiting.items() if self._lacks_log(key)]
+
+    def _lacks_log(self, key: PartitionKey) -> bool:
+        partition = self._table.partitions.get(key)
+        return partition is not None and partition.state is PartitionState.OFFLINE and partition.log is None

@@ -9,21 +9,21 @@ from ...protocol.messages.data import EpochAnswer, OffsetForLeaderEpochResponse
 
 if TYPE_CHECKING:
     from ...protocol.messages.data import EpochQuestion, OffsetForLeaderEpochRequest
-    from .replica_manager import ReplicaManager
+    from .partition_table import PartitionTable
 
 
 def answer_epoch_ends(
-    replicas: ReplicaManager, asked: OffsetForLeaderEpochRequest, max_partitions: int
+    table: PartitionTable, asked: OffsetForLeaderEpochRequest, max_partitions: int
 ) -> OffsetForLeaderEpochResponse:
     """All answers, errors inside. Errors: InvalidRequestError if too much is asked."""
     if len(asked.partitions) > max_partitions:
         raise InvalidRequestError(f"{len(asked.partitions)} partitions, at most {max_partitions} are allowed")
-    return OffsetForLeaderEpochResponse(tuple(_answer(replicas, question) for question in asked.partitions))
+    return OffsetForLeaderEpochResponse(tuple(_answer(table, question) for question in asked.partitions))
 
 
-def _answer(replicas: ReplicaManager, asked: EpochQuestion) -> EpochAnswer:
+def _answer(table: PartitionTable, asked: EpochQuestion) -> EpochAnswer:
     try:
-        partition = replicas.find(asked.topic_id, asked.partition)
+        partition = table.find(asked.topic_id, asked.partition)
         log = partition.leader_log(asked.current_leader_epoch)
     except KafkaError as error:
         return EpochAnswer(error.code, error_detail=error.detail)

@@ -41,9 +41,10 @@ if TYPE_CHECKING:
     from ..log.lending import Part
     from ..log.log import Log
     from .cold_reads import ColdRead
+    from .disk_trouble import DiskTrouble
     from .partition import Partition, PartitionKey
+    from .partition_table import PartitionTable
     from .reading import RecordReader
-    from .replica_manager import ReplicaManager
 
 READ_COMMITTED = 1
 ISOLATION_LEVELS = (0, READ_COMMITTED)  # read_uncommitted
@@ -83,14 +84,16 @@ class FetchHandler:
 
     def __init__(
         self,
-        replicas: ReplicaManager,
+        table: PartitionTable,
+        disks: DiskTrouble,
         purgatory: Purgatory,
         replies: Replies,
         counters: NodeCounters,
         limits: FetchLimits,
         reader: RecordReader,
     ) -> None:
-        self._replicas = replicas
+        self._table = table
+        self._disks = disks
         self._purgatory = purgatory
         self._replies = replies
         self._counters = counters
@@ -160,13 +163,13 @@ class FetchHandler:
 
     def _look_up(self, entry: FetchPartition, *, is_committed: bool) -> _Wanted:
         try:
-            partition = self._replicas.find(entry.topic_id, entry.partition)
+            partition = self._table.find(entry.topic_id, entry.partition)
         except KafkaError as error:
             return _Wanted(entry, None, error)
         return _Wanted(entry, partition, is_committed=is_committed)
 
     def _select(self, wanted: list[_Wanted], rack: str) -> None:
-        brokers = self._replicas.image.brokers
+        brokers = self._table.image.brokers
         for item in wanted:
             if item.partition is not None:
                 item.preferred = near_replica(item.partition, rack, item.entry.fetch_offset, brokers)
@@ -283,10 +286,10 @@ class FetchHandler:
                     lends=lends,
                 )
         except KafkaStorageError as error:
-            self._replicas.disk_failed(partition, error, now_ms)
+            self._disks.failed(partition, error, now_ms)
             raise
         except CorruptMessageError as error:
-            self._replicas.disks.found_damage(partition, error)
+            self._disks.found_damage(partition, error)
             raise
         frame_count = 0 if data is None else len(data)
         answer = FetchPartitionResponse(
@@ -302,7 +305,7 @@ class FetchHandler:
 
     def _failed(self, item: _Wanted, error: KafkaError) -> FetchPartitionResponse:
         self._counters.failed_fetch_entries += 1
-        leader, epoch = self._replicas.leader_hint(item.entry.topic_id, item.entry.partition)
+        leader, epoch = self._table.leader_hint(item.entry.topic_id, item.entry.partition)
         start = -1
         if item.partition is not None and item.partition.log is not None:
             start = item.partition.log.log_start_offset

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.model import NO_OFFSET
+from ...runtime.purgatory import Delayed
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from ...protocol.messages.data import FetchPartition
     from .partition import PartitionKey
-    from .replica_fetch import DelayedReplicaFetch
+
+
+class ParkedFetch(Delayed, Protocol):
+    """The fetch of a session that waits in purgatory."""
+
+    def answer_now(self, now_ms: int) -> None:
+        """Answer with what there is."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,7 +44,7 @@ class FetchSession:
     last_fetch_ms: int = 0
     entries: dict[PartitionKey, SessionEntry] = field(default_factory=dict)
     news: dict[PartitionKey, None] = field(default_factory=dict)  # may have something to tell, in turn
-    parked: DelayedReplicaFetch | None = None
+    parked: ParkedFetch | None = None
 
     @property
     def watch_key(self) -> Hashable:

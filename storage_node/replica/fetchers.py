@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from ...protocol.records.header import Buffer
     from ..configs.live_config import LiveConfig
     from .followed import Followed
-    from .follower import FollowerLimits
+    from .follower_parts import FollowerLimits, FollowerParts
     from .partition import Partition, PartitionKey
-    from .replica_manager import ReplicaManager
 
 FetcherKey = tuple[int, int]  # leader, number of the fetcher
 
@@ -29,8 +28,8 @@ FetcherKey = tuple[int, int]  # leader, number of the fetcher
 class Fetchers:
     """Moves partitions between fetchers as leaders change, and passes requests and answers through."""
 
-    def __init__(self, replicas: ReplicaManager, limits: FollowerLimits, config: LiveConfig) -> None:
-        self._replicas = replicas
+    def __init__(self, parts: FollowerParts, limits: FollowerLimits, config: LiveConfig) -> None:
+        self._parts = parts
         self._limits = limits
         self._config = config
         self._per_leader = config.now.num_replica_fetchers
@@ -60,7 +59,7 @@ class Fetchers:
             where = (leader, (key[0][-1] + key[1]) % self._per_leader)
             fetcher = self._fetchers.get(where)
             if fetcher is None:
-                fetcher = self._fetchers[where] = ReplicaFetcher(*where, self._replicas, self._limits)
+                fetcher = self._fetchers[where] = ReplicaFetcher(*where, self._parts, self._limits)
             fetcher.add(partition, now_ms)
             self._places[key] = fetcher
 
@@ -101,7 +100,7 @@ class Fetchers:
             self._spread(now_ms)
         for where, fetcher in self._fetchers.items():
             while (request := fetcher.next_request(broker_epoch, now_ms)) is not None:
-                self._replicas.effects.append(SendFetch(where, *request))
+                self._parts.output.effects.append(SendFetch(where, *request))
 
     def answered(
         self,

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import (
@@ -40,49 +39,20 @@ if TYPE_CHECKING:
 
     from ...protocol.messages.data import FetchPartitionResponse, FetchResponse
     from ...protocol.records.header import Buffer
-    from ..configs.node_config import NodeConfig
+    from .follower_parts import FollowerLimits, FollowerParts
     from .partition import Partition, PartitionKey
-    from .replica_manager import ReplicaManager
 
 # Bound: fetches under way: one that waits at the leader, and one that overtakes it.
 _MAX_IN_FLIGHT = 2
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerLimits:
-    """Sizes in bytes, times in ms; the keys replica.fetch.* of the config."""
-
-    max_bytes: int
-    response_max_bytes: int
-    min_bytes: int
-    wait_max_ms: int
-    backoff_ms: int
-    backoff_max_ms: int
-
-    @classmethod
-    def of(cls, config: NodeConfig) -> FollowerLimits:
-        """As the node's configuration has them."""
-        return cls(
-            max_bytes=config.replica_fetch_max_bytes,
-            response_max_bytes=config.replica_fetch_response_max_bytes,
-            min_bytes=config.replica_fetch_min_bytes,
-            wait_max_ms=config.replica_fetch_wait_max_ms,
-            backoff_ms=config.replica_fetch_backoff_ms,
-            backoff_max_ms=config.replica_fetch_backoff_max_ms,
-        )
-
-    def backoff_after(self, failures: int) -> int:
-        """The pause after so many failures in a row."""
-        return min(self.backoff_ms << min(failures - 1, 16), self.backoff_max_ms)
-
-
 class ReplicaFetcher:
     """See the module's docstring. `check` asserts the laws."""
 
-    def __init__(self, leader_id: int, index: int, replicas: ReplicaManager, limits: FollowerLimits) -> None:
+    def __init__(self, leader_id: int, index: int, parts: FollowerParts, limits: FollowerLimits) -> None:
         self.leader_id, self.index = leader_id, index
         self.partitions: dict[PartitionKey, Followed] = {}
-        self._replicas = replicas
+        self._parts = parts
         self._limits = limits
         self._to_name: dict[PartitionKey, None] = {}
         self._named: set[PartitionKey] = set()  # what the leader's session has; only asked, never walked
@@ -165,7 +135,7 @@ class ReplicaFetcher:
             limits.response_max_bytes,
             0,
             named,
-            self._replicas.node_id,
+            self._parts.table.node_id,
             replica_epoch,
             self._session_id,
             self._session_epoch,
@@ -270,10 +240,10 @@ class ReplicaFetcher:
             else:
                 self._append(followed, answer, data, now_ms, wall_ms)
         except DiskFullError as error:  # what was before it is in the log; the rest is asked for again
-            self._replicas.disk_failed(followed.partition, error, now_ms)
+            self._parts.disks.failed(followed.partition, error, now_ms)
             self._delay(followed, now_ms)
         except KafkaStorageError as error:
-            self._replicas.disk_failed(followed.partition, error, now_ms)
+            self._parts.disks.failed(followed.partition, error, now_ms)
         except KafkaError as error:  # a damaged batch on its way here: what was before it is in the log
             self._note(followed, f"cannot take what node {self.leader_id} sent: {error!r}")
             self._delay(followed, now_ms)
@@ -297,7 +267,7 @@ class ReplicaFetcher:
         log = partition.log
         assert log is not None, "only an online partition follows"
         if data and log.start.is_inside(data[0], log.log_end_offset):
-            if partition.is_flushing or self._replicas.is_checkpointing or log.compaction.abort():
+            if partition.is_flushing or self._parts.table.is_checkpointing or log.compaction.abort():
                 self._delay(followed, now_ms)
                 return
             base_offset = read_batch_header(data[0]).base_offset
@@ -311,10 +281,10 @@ class ReplicaFetcher:
                 if log.log_end_offset < log.log_start_offset:  # empty without the batch of its start
                     self._restart(partition, log.log_start_offset, log.log_start_offset)
                 raise
-            self._replicas.replicated(len(piece))
+            self._parts.counters.replicated_in_bytes += len(piece)
             if _is_under_throttle(partition):
-                self._replicas.throttles.follower.take(len(piece), now_ms)
-        self._replicas.maybe_flush(partition)
+                self._parts.throttle.take(len(piece), now_ms)
+        self._parts.flushes.maybe_flush(partition)
         followed.failures = 0
         followed.leader_watermark, followed.leader_start = answer.high_watermark, answer.log_start_offset
         self._learn_offsets(followed)
@@ -339,7 +309,7 @@ class ReplicaFetcher:
             partition.restart_at(offset, log_start_offset)
         except DiskFullError as error:  # nobody knows how much of it is done
             raise KafkaStorageError(str(error)) from error
-        self._replicas.moves.was_cut(partition)
+        self._parts.moves.was_cut(partition)
 
     def _resume(self, followed: Followed, now_ms: int) -> None:
         """Ask for more, as soon as this replica can answer for its whole log: the leader counts it."""
@@ -349,7 +319,7 @@ class ReplicaFetcher:
         if partition.safe_end_offset < log.log_end_offset:
             followed.become(FollowState.FLUSHING)
             self._to_name.pop(partition.key, None)
-            self._replicas.maybe_flush(partition)
+            self._parts.flushes.maybe_flush(partition)
         else:
             followed.become(FollowState.READY)
             self._to_name[partition.key] = None
@@ -358,7 +328,7 @@ class ReplicaFetcher:
     def _maybe_throttle(self, followed: Followed, now_ms: int) -> None:
         """Ask later if too much of what is throttled has come already."""
         partition = followed.partition
-        throttle = self._replicas.throttles.follower
+        throttle = self._parts.throttle
         if _is_under_throttle(partition) and not throttle.has_room(now_ms):
             del self._to_name[partition.key]
             followed.become(FollowState.DELAYED)
@@ -371,8 +341,8 @@ class ReplicaFetcher:
         if followed.leader_watermark != NO_OFFSET and partition.learn_high_watermark(
             followed.leader_watermark
         ):
-            self._replicas.changed.append(partition.key)
-        self._replicas.log_starts.want(partition, min(followed.leader_start, partition.high_watermark))
+            self._parts.output.changed.append(partition.key)
+        self._parts.log_starts.want(partition, min(followed.leader_start, partition.high_watermark))
 
     # --- cutting ---------------------------------------------------------------------------------------
 
@@ -418,7 +388,7 @@ class ReplicaFetcher:
         partition, cut = followed.partition, followed.cut
         assert cut is not None, "there is a reason to cut"
         assert partition.log is not None, "only an online partition is cut"
-        if partition.is_flushing or self._replicas.is_checkpointing or partition.log.compaction.abort():
+        if partition.is_flushing or self._parts.table.is_checkpointing or partition.log.compaction.abort():
             return
         old_end, watermark = partition.log.log_end_offset, partition.high_watermark
         try:
@@ -429,10 +399,10 @@ class ReplicaFetcher:
                 partition.truncate_to(cut.offset)
         except KafkaStorageError as error:
             # Also for want of room: nobody knows how much of it is cut.
-            self._replicas.disk_failed(partition, KafkaStorageError(str(error)), now_ms)
+            self._parts.disks.failed(partition, KafkaStorageError(str(error)), now_ms)
             return
         end = partition.log.log_end_offset
-        self._replicas.moves.was_cut(partition)
+        self._parts.moves.was_cut(partition)
         if end != old_end:
             lost = f", below its high watermark {watermark}" if end < watermark else ""
             # What nobody had acknowledged goes after any change of leader; below the watermark is news.
@@ -440,7 +410,7 @@ class ReplicaFetcher:
             self._note(followed, f"cut from {old_end} to {end} as node {self.leader_id} has it{lost}", level)
         followed.cut = None
         followed.leader_watermark = followed.leader_start = NO_OFFSET
-        self._replicas.changed.append(partition.key)
+        self._parts.output.changed.append(partition.key)
         self._resume(followed, now_ms)
 
     # --- errors ----------------------------------------------------------------------------------------
@@ -464,7 +434,7 @@ class ReplicaFetcher:
             self._resume(self.partitions[key], now_ms)
 
     def _note(self, followed: Followed, text: str, level: int = logging.WARNING) -> None:
-        self._replicas.note(level, f"{followed.partition.topic_partition}: {text}")
+        self._parts.output.note(level, f"{followed.partition.topic_partition}: {text}")
 
     def check(self) -> None:
         """Assert the laws of this object."""

@@ -21,33 +21,35 @@ if TYPE_CHECKING:
     from ...protocol.messages.data import FetchPartition
     from ..counters import NodeCounters
     from .partition import Partition
-    from .replica_manager import ReplicaManager
+    from .partition_table import PartitionTable
+    from .step_output import StepOutput
 
 
 class Leading:
     """What followers, the controller, the image and the time say about led partitions, and what follows."""
 
-    def __init__(self, replicas: ReplicaManager, counters: NodeCounters) -> None:
-        self._replicas = replicas
+    def __init__(self, table: PartitionTable, output: StepOutput, counters: NodeCounters) -> None:
+        self._table = table
+        self._output = output
         self._counters = counters
         self.isr_changes = IsrChanges()
 
     def advance(self, partition: Partition, now_ms: int) -> None:
         """Recompute the high watermark of a partition; try its waiting requests again if it has moved."""
         if partition.advance(now_ms):
-            self._replicas.changed.append(partition.key)
+            self._output.changed.append(partition.key)
 
     def advance_all(self, now_ms: int) -> None:
         """Time has passed: a caught-up follower outside of the ISR that stopped fetching no longer counts
         after replica.lag.time.max.ms. Called about each second."""
-        for partition in self._replicas.partitions.values():
+        for partition in self._table.partitions.values():
             if partition.in_sync is not None:
                 self.advance(partition, now_ms)
 
     def follow_nodes(self, now_ms: int) -> None:
         """Nodes were registered, fenced, unfenced, drained or removed: another set of followers may be
         eligible for an ISR, so other end offsets count, and another follower may join."""
-        for partition in self._replicas.partitions.values():
+        for partition in self._table.partitions.values():
             if partition.in_sync is not None:
                 self.advance(partition, now_ms)
                 self.grow(partition, now_ms)
@@ -66,19 +68,19 @@ class Leading:
         if replica_id not in in_sync.committed:
             self.grow(partition, now_ms)
         if partition.advance(now_ms) or is_new_start:
-            self._replicas.changed.append(partition.key)
+            self._output.changed.append(partition.key)
 
     def shrink_overdue(self, now_ms: int) -> None:
         """Propose ISRs without the followers that lag; called every half of replica.lag.time.max.ms."""
-        for partition in self._replicas.partitions.values():
+        for partition in self._table.partitions.values():
             in_sync, log = partition.in_sync, partition.log
             if in_sync is None or log is None:
                 continue
-            proposal = in_sync.propose_shrink(log.log_end_offset, now_ms, self._replicas.broker_epoch)
+            proposal = in_sync.propose_shrink(log.log_end_offset, now_ms, self._table.broker_epoch)
             if proposal is not None:
                 members = tuple(member.node_id for member in proposal.isr)
                 name = partition.topic_partition
-                self._replicas.note(
+                self._output.note(
                     logging.WARNING, f"{name}: proposing the ISR {members}, not {in_sync.committed}"
                 )
                 self.isr_changes.add(partition, proposal)
@@ -90,13 +92,13 @@ class Leading:
         asked = self.isr_changes.asked
         for proposed, answer in self.isr_changes.answered(response, now_ms):
             partition, old_isr = proposed.partition, proposed.partition.isr
-            if answer.leader != self._replicas.node_id:
+            if answer.leader != self._table.node_id:
                 continue
             if partition.isr_decided(answer.isr, answer.leader_epoch, answer.partition_epoch, now_ms):
                 self.count_isr_change(old_isr, partition.isr)
                 partition.advance(now_ms)
                 self.grow(partition, now_ms)
-                self._replicas.changed.append(partition.key)
+                self._output.changed.append(partition.key)
         for partition in asked:  # a refused proposal no longer holds back the high watermark
             self.advance(partition, now_ms)
 
@@ -118,23 +120,8 @@ class Leading:
             if in_sync.is_silent(node_id, log.log_end_offset, now_ms):
                 continue  # what it had when it was last heard says nothing: it has just left for that
             proposal = in_sync.propose_growth(
-                node_id, partition.high_watermark, self._replicas.broker_epoch, self.is_eligible
+                node_id, partition.high_watermark, self._table.broker_epoch, self._table.is_eligible
             )
             if proposal is not None:
                 self.isr_changes.add(partition, proposal)
                 return
-
-    def is_alive(self, node_id: int) -> bool:
-        """Whether it is registered and not fenced."""
-        broker = self._replicas.image.brokers.get(node_id)
-        return broker is not None and not broker.is_fenced
-
-    def is_eligible(self, node_id: int, broker_epoch: int) -> bool:
-        """KIP-841, 903: it is registered as the process that was heard, not fenced and not shutting down."""
-        broker = self._replicas.image.brokers.get(node_id)
-        return (
-            broker is not None
-            and broker.broker_epoch == broker_epoch
-            and not broker.is_fenced
-            and not broker.in_controlled_shutdown
-        )

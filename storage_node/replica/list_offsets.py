@@ -7,7 +7,6 @@ the largest timestamp.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import (
@@ -23,59 +22,36 @@ from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAM
 from ...runtime.files.file_layer import FileGoneError
 from ..effects import LookUpOffsets
 from .fetch import READ_COMMITTED, check_asked
+from .offset_lookup import OffsetLookup, OffsetSearch
 
 if TYPE_CHECKING:
     from ...protocol.messages.data import ListOffsetsPartition, ListOffsetsRequest
     from ...protocol.transport.replies import Incoming, Replies
     from ..log.log import Log
+    from .disk_trouble import DiskTrouble
     from .partition import Partition
-    from .replica_manager import ReplicaManager
+    from .partition_table import PartitionTable
+    from .step_output import StepOutput
 
 # Bound: searches by time under way or waiting for a thread; each holds its request.
 MAX_LOOKUPS = 1000
-
-Found = tuple[int, int, int]  # offset, timestamp, leader epoch
-
-
-@dataclass(slots=True)
-class _Search:
-    """One entry to be searched for: number `index` of the answer."""
-
-    index: int
-    entry: ListOffsetsPartition
-    partition: Partition
-    log: Log
-    isolation: int
-    found: Found | None = None
-    error: KafkaError | None = None
-
-
-@dataclass(slots=True, eq=False)
-class OffsetLookup:
-    """A request that searches by time. `run` goes on a thread; then the handler's `finish`."""
-
-    request: Incoming
-    answers: list[ListOffsetsPartitionResponse]
-    searches: list[_Search] = field(default_factory=list)
-
-    def run(self) -> None:
-        """Search the logs; what goes wrong stays with its entry."""
-        for search in self.searches:
-            timestamp_ms = search.entry.timestamp
-            try:
-                if timestamp_ms == MAX_TIMESTAMP:
-                    search.found = search.log.reader.max_timestamp_offset()
-                else:
-                    search.found = search.log.reader.offset_for_timestamp(timestamp_ms)
-            except KafkaError as error:
-                search.error = error
 
 
 class ListOffsetsHandler:
     """Answers at once, or when a search comes back."""
 
-    def __init__(self, replicas: ReplicaManager, replies: Replies, *, max_partitions: int) -> None:
-        self._replicas = replicas
+    def __init__(
+        self,
+        table: PartitionTable,
+        disks: DiskTrouble,
+        output: StepOutput,
+        replies: Replies,
+        *,
+        max_partitions: int,
+    ) -> None:
+        self._table = table
+        self._disks = disks
+        self._output = output
         self._replies = replies
         self._max_partitions = max_partitions
         self._lookups = 0
@@ -96,7 +72,7 @@ class ListOffsetsHandler:
         if self._lookups >= MAX_LOOKUPS:
             raise ThrottlingQuotaExceededError(f"{self._lookups} searches by time are under way already")
         self._lookups += 1
-        self._replicas.effects.append(LookUpOffsets(lookup))
+        self._output.effects.append(LookUpOffsets(lookup))
 
     def finish(self, lookup: OffsetLookup, now_ms: int) -> None:
         """The searches are done: answer, by what holds now."""
@@ -113,7 +89,7 @@ class ListOffsetsHandler:
     ) -> ListOffsetsPartitionResponse:
         """The answer, or the place for it if it must be searched for."""
         try:
-            partition = self._replicas.find(entry.topic_id, entry.partition)
+            partition = self._table.find(entry.topic_id, entry.partition)
             log = partition.leader_log(entry.current_leader_epoch)
             if entry.timestamp == EARLIEST_TIMESTAMP:
                 return _answered(partition, log.log_start_offset)
@@ -126,19 +102,19 @@ class ListOffsetsHandler:
                 )
         except KafkaError as error:
             return _failed(error)
-        lookup.searches.append(_Search(index, entry, partition, log, isolation))
+        lookup.searches.append(OffsetSearch(index, entry, partition, log, isolation))
         return _answered(partition, NO_OFFSET)
 
-    def _found(self, search: _Search, now_ms: int) -> ListOffsetsPartitionResponse:
+    def _found(self, search: OffsetSearch, now_ms: int) -> ListOffsetsPartitionResponse:
         partition = search.partition
         partition.leader_log(search.entry.current_leader_epoch)  # it may have been lost meanwhile
         if search.error is not None:
             if isinstance(search.error, FileGoneError):
                 pass  # its segment was deleted under the search: no disk is to blame, the client asks again
             elif isinstance(search.error, KafkaStorageError):
-                self._replicas.disk_failed(partition, search.error, now_ms)
+                self._disks.failed(partition, search.error, now_ms)
             elif isinstance(search.error, CorruptMessageError):
-                self._replicas.disks.found_damage(partition, search.error)
+                self._disks.found_damage(partition, search.error)
             raise search.error
         end = _end_of(partition, search.log, search.isolation)
         if search.found is None or search.found[0] >= end:

@@ -24,8 +24,11 @@ if TYPE_CHECKING:
     from ..log.cleaner.config import CleanerConfig
     from ..log.cleaner.plan import Cleanable
     from ..log.cleaner.work import Pace
+    from .disk_trouble import DiskTrouble
+    from .moves import Moves
     from .partition import Partition
-    from .replica_manager import ReplicaManager
+    from .partition_table import PartitionTable
+    from .step_output import StepOutput
 
 
 @dataclass(slots=True, eq=False)
@@ -40,9 +43,20 @@ class CleaningJob:
 class LogCleaner:
     """See the module's docstring."""
 
-    def __init__(self, replicas: ReplicaManager, config: LiveConfig, now_ms: int) -> None:
+    def __init__(
+        self,
+        table: PartitionTable,
+        output: StepOutput,
+        disks: DiskTrouble,
+        moves: Moves,
+        config: LiveConfig,
+        now_ms: int,
+    ) -> None:
         self._live = config
-        self._replicas = replicas
+        self._table = table
+        self._output = output
+        self._disks = disks
+        self._moves = moves
         self._is_stopped = False
         self._jobs: list[CleaningJob] = []
         self._set_aside: dict[Partition, str] = {}
@@ -93,13 +107,12 @@ class LogCleaner:
             log.compaction.cleaner_offset = cleaning.end_offset
             self._last, self._last_took_ms = job, now_ms - job.begun_ms
         elif isinstance(error, DiskFullError) or (isinstance(error, KafkaStorageError) and log.is_offline):
-            self._replicas.disk_failed(partition, error, now_ms)
+            self._disks.failed(partition, error, now_ms)
         elif not isinstance(error, CleaningAbortedError):
             self._set_aside[partition] = str(error)
-            self._replicas.note(
+            self._output.note(
                 logging.ERROR, f"{partition.topic_partition} is not compacted any more: {error}"
             )
-        self._replicas.cleaned(partition, now_ms)
 
     def stop(self) -> None:
         """End soon whatever is under way, and begin nothing more."""
@@ -134,13 +147,13 @@ class LogCleaner:
     def _dirtiest(self, wall_ms: int) -> tuple[Partition, Cleanable] | None:
         best: tuple[Partition, Cleanable] | None = None
         self._max_dirty_ratio = 0.0
-        for partition in self._replicas.partitions.values():
+        for partition in self._table.partitions.values():
             log = partition.log
             if log is None or not partition.is_online or not log.config.is_compacted:
                 continue
             if log.compaction.running is not None or partition in self._set_aside:
                 continue
-            if log.full is not None or self._replicas.moves.of(partition.key) is not None:
+            if log.full is not None or self._moves.of(partition.key) is not None:
                 continue  # what it writes needs room; and a copy is not to change under whoever makes it
             try:
                 plan = cleanable(log, wall_ms)
@@ -153,7 +166,7 @@ class LogCleaner:
         return best
 
     def _forget_closed(self) -> None:
-        partitions = self._replicas.partitions
+        partitions = self._table.partitions
         gone = [each for each in self._set_aside if partitions.get(each.key) is not each]
         for partition in gone:
             del self._set_aside[partition]

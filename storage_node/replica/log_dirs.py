@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from ...protocol.transport.replies import Incoming, Replies
     from ..log.log_dir import LogDir
     from ..log.log_manager import LogManager
+    from .moves import Moves
     from .partition import Partition
-    from .replica_manager import ReplicaManager
+    from .partition_table import PartitionTable
 
 Wanted = frozenset[TopicPartition] | None
 
@@ -43,9 +44,16 @@ class LogDirsHandler:
     """Answers both at once; a move goes on after its answer."""
 
     def __init__(
-        self, replicas: ReplicaManager, manager: LogManager, replies: Replies, *, max_partitions: int
+        self,
+        table: PartitionTable,
+        moves: Moves,
+        manager: LogManager,
+        replies: Replies,
+        *,
+        max_partitions: int,
     ) -> None:
-        self._replicas = replicas
+        self._table = table
+        self._moves = moves
         self._manager = manager
         self._replies = replies
         self._max_partitions = max_partitions
@@ -68,7 +76,7 @@ class LogDirsHandler:
             self._check_count(len(named))
             wanted = frozenset(named)
         found: dict[str, list[LogDirReplica]] = defaultdict(list)
-        for partition in self._replicas.partitions.values():
+        for partition in self._table.partitions.values():
             if wanted is None or partition.topic_partition in wanted:
                 self._list(partition, found)
         described = tuple(
@@ -84,7 +92,7 @@ class LogDirsHandler:
             return
         lag = max(partition.high_watermark - log.log_end_offset, 0)
         found[home.path].append(LogDirReplica(*name, log.size_bytes, lag))
-        move = self._replicas.moves.of(partition.key)
+        move = self._moves.of(partition.key)
         if move is not None:
             size = 0 if move.log is None else move.log.size_bytes
             lag = max(log.log_end_offset - move.end_offset, 0)
@@ -131,14 +139,14 @@ class LogDirsHandler:
     def _move(self, path: str, name: TopicPartition, now_ms: int) -> None:
         target = self._manager.dir_at(path)
         if target is None:
-            where = f"{path[:200]!r} of node {self._replicas.node_id}"
+            where = f"{path[:200]!r} of node {self._table.node_id}"
             if any(each.path == path.rstrip("/") for each in self._manager.dirs):
                 raise KafkaStorageError(f"log dir {where} is offline")
             raise LogDirNotFoundError(f"there is no log dir {where}")
-        topic = self._replicas.image.topics.get(name.topic)
+        topic = self._table.image.topics.get(name.topic)
         if topic is not None and not 0 <= name.partition < len(topic.partitions):
             raise UnknownTopicOrPartitionError(f"topic {name.topic} has no partition {name.partition}")
-        partition = None if topic is None else self._replicas.partitions.get((topic.topic_id, name.partition))
+        partition = None if topic is None else self._table.partitions.get((topic.topic_id, name.partition))
         home = self._manager.home_of(name)
         if home is not target and self._manager.cordon.holds(target):
             raise IneligibleReplicaError(f"the log dir {path} is cordoned")
@@ -147,14 +155,14 @@ class LogDirsHandler:
             if topic is None:
                 raise UnknownTopicOrPartitionError(f"there is no topic {name.topic}")
             raise ReplicaNotAvailableError(
-                f"node {self._replicas.node_id} has no replica of {name}; if it gets one, it will be there"
+                f"node {self._table.node_id} has no replica of {name}; if it gets one, it will be there"
             )
         if partition.log is None or not partition.is_online:
             raise partition.lost_error()
         if home is target:
-            self._replicas.moves.cancel(partition.key)
+            self._moves.cancel(partition.key)
         else:
-            self._replicas.moves.begin(partition, target, now_ms)
+            self._moves.begin(partition, target, now_ms)
 
     def _prefer(self, name: TopicPartition, path: str) -> None:
         preferred = self._manager.preferred

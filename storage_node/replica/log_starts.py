@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from ..log.log import Log
     from ..log.log_manager import LogManager
     from ..log.log_tasks import CheckpointTask
+    from .disk_trouble import DiskTrouble
     from .partition import Partition, PartitionKey
-    from .replica_manager import ReplicaManager
+    from .partition_table import PartitionTable
+    from .step_output import StepOutput
 
 # Bound: of one step, about a second: logs that are looked at, where one that rolls or lets go counts for ten;
 # logs that lose segments, and how many each.
@@ -41,9 +43,18 @@ class LogStarts:
     for again by the next step.
     """
 
-    def __init__(self, replicas: ReplicaManager, manager: LogManager, config: LiveConfig) -> None:
-        self._replicas = replicas
+    def __init__(
+        self,
+        table: PartitionTable,
+        manager: LogManager,
+        output: StepOutput,
+        disks: DiskTrouble,
+        config: LiveConfig,
+    ) -> None:
+        self._table = table
         self._manager = manager
+        self._output = output
+        self._disks = disks
         self._interval_ms = config.now.retention_check_interval_ms
         config.on_change(("log.retention.check.interval.ms",), self._begin_anew)
         self._next_round_ms: int | None = None
@@ -73,28 +84,30 @@ class LogStarts:
         self._is_asked = False
         return self._manager.checkpoint_tasks(only_starts=only_starts)
 
-    def checkpointed(self, tasks: Iterable[CheckpointTask], now_ms: int) -> None:
-        """What these say is on the disk, where they are written."""
+    def checkpointed(self, tasks: Iterable[CheckpointTask]) -> list[PartitionKey]:
+        """The written ones are on the disk. Returns the partitions whose log start has moved."""
+        moved: list[PartitionKey] = []
         for task in tasks:
             self._had_no_room |= bool(task.wanted) and not task.is_written
             for log, start in task.wanted if task.is_written else ():
-                self._moved(log, start, now_ms)
+                moved += self._moved(log, start)
+        return moved
 
     def _ask(self) -> None:
         if not self._is_asked:
             self._is_asked = True
-            self._replicas.effects.append(CheckpointStarts())
+            self._output.effects.append(CheckpointStarts())
 
-    def _moved(self, log: Log, start: int, now_ms: int) -> None:
+    def _moved(self, log: Log, start: int) -> tuple[PartitionKey, ...]:
         key = (log.topic_id, log.topic_partition.partition)
-        partition = self._replicas.partitions.get(key)
+        partition = self._table.partitions.get(key)
         if partition is None or partition.log is not log or not partition.is_online:
-            return
+            return ()
         log.advance_log_start_offset(start)
-        self._replicas.note(logging.INFO, f"{log.topic_partition} starts at offset {start} now")
+        self._output.note(logging.INFO, f"{log.topic_partition} starts at offset {start} now")
         self._to_trim[key] = None
-        self._replicas.changed.append(key)
-        self._replicas.fetchers.start_moved(key, now_ms)
+        self._output.changed.append(key)
+        return (key,)
 
     # --- steps -----------------------------------------------------------------------------------------
 
@@ -105,17 +118,17 @@ class LogStarts:
             self._ask()
         self._expire(now_ms, wall_ms)
         self._trim()
-        self._replicas.effects += [RemoveFiles(removal) for removal in self._manager.retired.due(now_ms)]
+        self._output.effects += [RemoveFiles(removal) for removal in self._manager.retired.due(now_ms)]
 
     def _expire(self, now_ms: int, wall_ms: int) -> None:
         if self._next_round_ms is None:
             self._next_round_ms = now_ms + min(self._interval_ms, _FIRST_ROUND_MS)
         if now_ms >= self._next_round_ms:
             self._next_round_ms = now_ms + self._interval_ms
-            self._to_check = self._to_check or deque(self._replicas.partitions)
+            self._to_check = self._to_check or deque(self._table.partitions)
         left = _CHECKED_LOGS
         while self._to_check and left > 0:
-            partition = self._replicas.partitions.get(self._to_check.popleft())
+            partition = self._table.partitions.get(self._to_check.popleft())
             left -= 1
             if partition is None or partition.log is None or not partition.is_online:
                 continue
@@ -124,14 +137,14 @@ class LogStarts:
                     left -= _EXPIRED_LOGS_WEIGHT - 1
                     self._ask()
             except KafkaStorageError as error:
-                self._replicas.disk_failed(partition, error, now_ms)
+                self._disks.failed(partition, error, now_ms)
 
     def _trim(self) -> None:
         """Segments go with a flush: until it has ended no log is cut, which could bring their names back.
         Those being cleaned stay that long."""
         trimmed = 0
         for key in list(self._to_trim):
-            partition = self._replicas.partitions.get(key)
+            partition = self._table.partitions.get(key)
             if partition is None or partition.log is None or not partition.is_online:
                 del self._to_trim[key]
             elif partition.is_busy:
@@ -141,7 +154,7 @@ class LogStarts:
                 or partition.log.has_dropped_segments  # by a flush that there was no room for
             ):
                 partition.is_flushing = True
-                self._replicas.effects.append(FlushLog(partition, is_awaited=False))
+                self._output.effects.append(FlushLog(partition, is_awaited=False))
                 trimmed += 1
                 if trimmed >= _TRIMMED_LOGS:
                     return

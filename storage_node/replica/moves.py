@@ -18,11 +18,16 @@ from ..effects import CopyLog, DeleteLog
 from ..log.future_log import FutureLog
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..log.log import Log
     from ..log.log_dir import LogDir
     from ..log.log_manager import LogManager
+    from .disk_trouble import DiskTrouble
     from .partition import Partition, PartitionKey
-    from .replica_manager import ReplicaManager
+    from .partition_table import PartitionTable
+    from .step_output import StepOutput
+    from .throttle import Throttle
 
 
 class Moves:
@@ -31,9 +36,22 @@ class Moves:
     Invariant: each has a step under way, or is in `_idle`.
     """
 
-    def __init__(self, replicas: ReplicaManager, manager: LogManager) -> None:
-        self._replicas = replicas
+    def __init__(
+        self,
+        table: PartitionTable,
+        manager: LogManager,
+        output: StepOutput,
+        disks: DiskTrouble,
+        throttle: Throttle,
+        take_log: Callable[[Partition, Log, int], None],
+    ) -> None:
+        """`take_log(partition, log, now_ms)` replaces the partition's log."""
+        self._table = table
         self._manager = manager
+        self._output = output
+        self._disks = disks
+        self._throttle = throttle
+        self._take_log = take_log
         self._moves: dict[PartitionKey, FutureLog] = {}
         self._idle: dict[PartitionKey, None] = {}
         self.finished = 0
@@ -77,29 +95,28 @@ class Moves:
             self._discard(move)
             return
         self._idle[key] = None
-        partition = self._replicas.partitions.get(key)
+        partition = self._table.partitions.get(key)
         if partition is None or partition.log is not move.source or not partition.is_online:
             self.cancel(key)
         elif move.error is not None:
             self._note(partition, f"does not move to {move.target.path}: {move.error}", logging.ERROR)
             self.cancel(key)
-            self._replicas.disks.look_at_dirs(move.error)
+            self._disks.look_at_dirs(move.error)
         else:
-            self._replicas.throttles.mover.take(move.copied_bytes, now_ms)
+            self._throttle.take(move.copied_bytes, now_ms)
             self.try_swap(partition, now_ms)
             self.go_on(now_ms)
 
     def go_on(self, now_ms: int) -> None:
         """Ask for the next step of all that may go on. Throttled ones are asked for by the next tick."""
-        mover = self._replicas.throttles.mover
         for key in list(self._idle):
             move = self._moves[key]
-            if not mover.has_room(now_ms):
+            if not self._throttle.has_room(now_ms):
                 return
             if move.may_go_on and (move.log is None or not move.is_close):
                 del self._idle[key]
                 move.prepare()
-                self._replicas.effects.append(CopyLog(key, move))
+                self._output.effects.append(CopyLog(key, move))
 
     def try_swap(self, partition: Partition, now_ms: int) -> None:
         """Let the copy take the log's place, if there is one that may now."""
@@ -107,7 +124,7 @@ class Moves:
         move = self._moves.get(key)
         if move is None or key not in self._idle or not move.is_close:
             return
-        if partition.is_busy or self._replicas.is_checkpointing or not move.may_go_on:
+        if partition.is_busy or self._table.is_checkpointing or not move.may_go_on:
             return  # asked again at the end of that
         try:
             log = move.complete()
@@ -115,18 +132,18 @@ class Moves:
         except (KafkaStorageError, CorruptMessageError) as error:
             self._note(partition, f"does not move to {move.target.path}: {error}", logging.ERROR)
             self.cancel(key)
-            self._replicas.disks.look_at_dirs(error)
+            self._disks.look_at_dirs(error)
             return
         del self._moves[key], self._idle[key]
         self.finished += 1
-        self._replicas.take_log(partition, log, now_ms)
+        self._take_log(partition, log, now_ms)
         self._note(partition, f"has moved to {move.target.path}")
-        self._replicas.effects.append(DeleteLog(old))
+        self._output.effects.append(DeleteLog(old))
 
     def try_all_swaps(self, now_ms: int) -> None:
         """As `try_swap`, for all; called when no checkpoint is written any more, and about each second."""
         for key in list(self._idle):
-            partition = self._replicas.partitions.get(key)
+            partition = self._table.partitions.get(key)
             if partition is not None:
                 self.try_swap(partition, now_ms)
         self.go_on(now_ms)
@@ -134,10 +151,10 @@ class Moves:
     def _discard(self, move: FutureLog) -> None:
         log: Log | None = move.log
         if log is not None and not log.is_offline:
-            self._replicas.effects.append(DeleteLog(log))
+            self._output.effects.append(DeleteLog(log))
 
     def _note(self, partition: Partition, text: str, level: int = logging.INFO) -> None:
-        self._replicas.note(level, f"{partition.topic_partition}: {text}")
+        self._output.note(level, f"{partition.topic_partition}: {text}")
 
     def check(self) -> None:
         """Assert the laws of this object."""

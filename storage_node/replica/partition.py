@@ -39,13 +39,13 @@ def _anybody(_node_id: int, _broker_epoch: int = NO_BROKER_EPOCH) -> bool:
     return True
 
 
-@dataclass(slots=True)
-class Surroundings:
-    """What the partitions of one node share: the time of the event that is being handled, and the nodes."""
+@dataclass(frozen=True, slots=True)
+class PartitionContext:
+    """What all partitions of one node share."""
 
     max_lag_ms: int = 30_000
     is_eligible: Eligible = _anybody
-    is_alive: Callable[[int], bool] = _anybody  # by the newest metadata
+    is_alive: Callable[[int], bool] = _anybody
 
 
 class PartitionState(Enum):
@@ -72,6 +72,7 @@ class Partition:
         "_flush_messages",
         "_flush_ms",
         "_min_insync_replicas",
+        "context",
         "epoch_start_offset",
         "flushed_offset",
         "high_watermark",
@@ -93,7 +94,6 @@ class Partition:
         "partition_epoch",
         "replicas",
         "state",
-        "surroundings",
         "topic_partition",
     )
 
@@ -103,7 +103,7 @@ class Partition:
         topic_id: bytes,
         node_id: int,
         log: Log | None,
-        surroundings: Surroundings | None = None,
+        context: PartitionContext | None = None,
     ) -> None:
         """Without a log the partition is offline from the start: its disk is not there."""
         self.topic_partition = topic_partition
@@ -119,7 +119,7 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
         self.in_sync: InSyncReplicas | None = None
-        self.surroundings = Surroundings() if surroundings is None else surroundings
+        self.context = PartitionContext() if context is None else context
         self.flushed_offset = log.recovery_point if log is not None else 0
         # from the checkpoint, held inside what the log has after recovery
         self.high_watermark = 0
@@ -204,7 +204,7 @@ class Partition:
             self.in_sync = None
             return
         if self.in_sync is None:
-            max_lag_ms = self.surroundings.max_lag_ms
+            max_lag_ms = self.context.max_lag_ms
             self.in_sync = InSyncReplicas(
                 self.node_id, registration, self.epoch_start_offset, now_ms, max_lag_ms
             )
@@ -266,7 +266,7 @@ class Partition:
         in_sync = self.in_sync
         if in_sync is not None:
             committed = in_sync.committed_end(
-                committed, log.log_end_offset, self.min_isr, now_ms, self.surroundings.is_eligible
+                committed, log.log_end_offset, self.min_isr, now_ms, self.context.is_eligible
             )
         if committed <= self.high_watermark:
             return False
@@ -281,7 +281,7 @@ class Partition:
         assert self.log is not None, "only an online partition has a start"
         starts = [self.log.log_start_offset]
         if self.in_sync is not None:
-            is_alive = self.surroundings.is_alive
+            is_alive = self.context.is_alive
             starts += [self.in_sync.start_of(node) for node in self.in_sync.followers if is_alive(node)]
         return min(starts)
 

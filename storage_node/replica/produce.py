@@ -31,10 +31,11 @@ from ...protocol.records.header import (
     read_batch_header,
 )
 from ...protocol.records.recompressing import needs_recompression
+from ..effects import Recompress
 from ..log.append_rules import check_before_recompression
 from ..log.tail_cache import lasting
 from ..log.verification import NO_GUARD, NO_TRANSACTION, UNCHECKED
-from .appending import Acked, append_to_leader, check_in_sync
+from .appending import Acked, check_in_sync
 from .delayed_entries import DelayedEntries, Waiting
 from .partition import ACKS_ALL
 from .recompressor import QueuedBatch, Recompressor
@@ -52,8 +53,10 @@ if TYPE_CHECKING:
     from ..log.append_rules import AppendInfo
     from ..log.config import LogConfig
     from ..log.log import Log
+    from .appending import LeaderAppender
     from .partition import Partition
-    from .replica_manager import ReplicaManager
+    from .partition_table import PartitionTable
+    from .step_output import StepOutput
     from .verifying import TransactionVerifier
 
 _LEGAL_ACKS = frozenset((0, 1, ACKS_ALL))
@@ -89,7 +92,9 @@ class ProduceHandler:
 
     def __init__(
         self,
-        replicas: ReplicaManager,
+        table: PartitionTable,
+        output: StepOutput,
+        appender: LeaderAppender,
         purgatory: Purgatory,
         replies: Replies,
         counters: NodeCounters,
@@ -99,7 +104,8 @@ class ProduceHandler:
         max_waiting: int,
         verifier: TransactionVerifier,
     ) -> None:
-        self._replicas = replicas
+        self._table = table
+        self._appender = appender
         self._purgatory = purgatory
         self._replies = replies
         self._counters = counters
@@ -108,7 +114,7 @@ class ProduceHandler:
         self._max_waiting = max_waiting
         self._verifier = verifier
         self._held_requests = self._held_bytes = 0
-        self.recompressor = Recompressor(lambda effect: replicas.effects.append(effect))
+        self.recompressor = Recompressor(lambda item: output.effects.append(Recompress(item)))
 
     def handle(self, request: Incoming, now_ms: int, wall_ms: int) -> None:
         """Append every entry, each on its own, and answer for all of them together.
@@ -243,7 +249,7 @@ class ProduceHandler:
 
     def _find(self, entry: ProducePartition) -> tuple[Partition, Log]:
         """Errors: InvalidTopicError for what only servers write; those of `find` and `leader_log`."""
-        partition = self._replicas.find(entry.topic_id, entry.partition)
+        partition = self._table.find(entry.topic_id, entry.partition)
         if partition.is_internal:
             raise InvalidTopicError(f"{partition.topic_partition.topic} is written by servers alone")
         return partition, partition.leader_log(entry.leader_epoch)
@@ -259,8 +265,7 @@ class ProduceHandler:
             if target is not None or partition.key in self.recompressor.queues:
                 self._queue(produce, index, guard, partition, log.config, target)
                 return
-        info = append_to_leader(
-            self._replicas,
+        info = self._appender.append(
             partition,
             frame,
             now_ms,
@@ -325,8 +330,7 @@ class ProduceHandler:
             partition, log = self._find(entry)
             if item.error is not None:
                 raise item.error
-            info = append_to_leader(
-                self._replicas,
+            info = self._appender.append(
                 partition,
                 item.batch,
                 now_ms,
@@ -342,7 +346,7 @@ class ProduceHandler:
 
     def _failed(self, entry: ProducePartition, error: KafkaError) -> ProducePartitionResponse:
         self._counters.failed_produce_entries += 1
-        leader, epoch = self._replicas.leader_hint(entry.topic_id, entry.partition)
+        leader, epoch = self._table.leader_hint(entry.topic_id, entry.partition)
         return ProducePartitionResponse(
             error.code,
             error_detail=error.detail,

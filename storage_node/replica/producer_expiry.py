@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..configs.live_config import LiveConfig
     from ..configs.node_config import NodeConfig
     from .partition import PartitionKey
-    from .replica_manager import ReplicaManager
+    from .partition_table import PartitionTable
 
 # Bound: of one step, about a second: producers that are looked at, where a log counts for ten.
 _CHECKED_PRODUCERS, _LOG_WEIGHT = 20_000, 10
@@ -22,8 +22,8 @@ _CHECKED_PRODUCERS, _LOG_WEIGHT = 20_000, 10
 class ProducerExpiry:
     """See the module's docstring."""
 
-    def __init__(self, replicas: ReplicaManager, config: LiveConfig) -> None:
-        self._replicas = replicas
+    def __init__(self, table: PartitionTable, config: LiveConfig) -> None:
+        self._table = table
         self._config = config
         self._next_round_ms: int | None = None
         self._to_check: deque[PartitionKey] = deque()
@@ -39,10 +39,10 @@ class ProducerExpiry:
             self._next_round_ms = now_ms + config.producer_id_expiration_check_interval_ms
         if now_ms >= self._next_round_ms:
             self._next_round_ms = now_ms + config.producer_id_expiration_check_interval_ms
-            self._to_check = self._to_check or deque(self._replicas.partitions)
+            self._to_check = self._to_check or deque(self._table.partitions)
         left = _CHECKED_PRODUCERS
         while self._to_check and left > 0:
-            partition = self._replicas.partitions.get(self._to_check.popleft())
+            partition = self._table.partitions.get(self._to_check.popleft())
             left -= _LOG_WEIGHT
             if partition is not None and partition.log is not None and partition.is_online:
                 left -= len(partition.log.producers.states)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.records.header import read_batch_header
 from ...runtime.files.file_layer import FileGoneError
-from ..effects import AdvisePages
+from ..effects import AdvisePages, ReadCold
 from ..log.tail_cache import kept
 from .catch_up import CatchUp
 from .cold_reads import MAX_READ_BYTES, ColdRead, ColdReads
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..log.log import Log
     from .catch_up import PageAdvice
     from .partition import Partition
-    from .replica_manager import ReplicaManager
+    from .step_output import StepOutput
 
 # Bound: what one answer copies out of the page cache, unless one batch is larger; nobody else is served
 # meanwhile. Measured: 0.4 ms of the loop, and 2 MiB take 1.5 ms, which producers see in their p99 and which
@@ -32,16 +32,16 @@ class RecordReader:
 
     def __init__(
         self,
-        replicas: ReplicaManager,
+        output: StepOutput,
         *,
         cold_threads: int,
         cold_max_bytes: int,
         read_ahead_bytes: int,
         max_bytes: int,
     ) -> None:
-        self._replicas = replicas
+        self._output = output
         self._max_bytes = max_bytes
-        self.cold = ColdReads(replicas, max_running=cold_threads, max_bytes=cold_max_bytes)
+        self.cold = ColdReads(self._begin, max_running=cold_threads, max_bytes=cold_max_bytes)
         self.catch_up = CatchUp(read_ahead_bytes)
         self._file_bytes = 0  # what the answer being made may still read from files
 
@@ -109,9 +109,12 @@ class RecordReader:
             self._advise(self.catch_up.read(key, found.run))
         return found.data
 
+    def _begin(self, read: ColdRead) -> None:
+        self._output.effects.append(ReadCold(read))
+
     def _advise(self, advice: PageAdvice | None) -> None:
         if advice is not None:
-            self._replicas.effects.append(AdvisePages(advice))
+            self._output.effects.append(AdvisePages(advice))
 
 
 def _taken(read: ColdRead, limit: int, *, is_first: bool) -> list[Part]:

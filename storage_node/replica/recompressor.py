@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import InvalidRecordError, KafkaError, ThrottlingQuotaExceededError
 from ...protocol.records.recompressing import recompress
-from ..effects import Recompress
 from ..log.record_errors import located
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
     from ...protocol.records.codec import BatchFacts
     from ...protocol.records.header import Buffer, Compression
-    from ..effects import Effect
     from .partition import PartitionKey
 
 # Threads that recompress; they release the GIL while a codec library works.
@@ -73,9 +71,9 @@ class Recompressor:
     the first of its queue: batches that are ready never wait for one that cannot start.
     """
 
-    def __init__(self, request: Callable[[Effect], None]) -> None:
-        """`request` hands an effect to the shell."""
-        self._request = request
+    def __init__(self, begin: Callable[[QueuedBatch], None]) -> None:
+        """`begin` has a thread run the recompression; then `finished`."""
+        self._begin = begin
         self.queues: dict[PartitionKey, deque[QueuedBatch]] = {}
         self._to_start: deque[QueuedBatch] = deque()
         self._unappended = 0
@@ -112,7 +110,7 @@ class Recompressor:
     def _start(self) -> None:
         while self._to_start and self._unappended < MAX_UNAPPENDED:
             self._unappended += 1
-            self._request(Recompress(self._to_start.popleft()))
+            self._begin(self._to_start.popleft())
 
     def check(self) -> None:
         """Assert the bound and the invariants; for tests."""

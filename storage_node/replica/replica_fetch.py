@@ -39,10 +39,13 @@ if TYPE_CHECKING:
     from ...runtime.purgatory import Purgatory
     from ..counters import NodeCounters
     from ..log.log import Log
+    from .disk_trouble import DiskTrouble
     from .fetch import FetchLimits
+    from .leading import Leading
     from .partition import Partition, PartitionKey
+    from .partition_table import PartitionTable
     from .reading import RecordReader
-    from .replica_manager import ReplicaManager
+    from .throttle import Throttle
 
 # Bound: sessions of one connection, and of all; each knows up to max.request.partitions partitions.
 _MAX_PER_CONNECTION = 64
@@ -62,14 +65,20 @@ class ReplicaFetchHandler:
 
     def __init__(
         self,
-        replicas: ReplicaManager,
+        table: PartitionTable,
+        leading: Leading,
+        disks: DiskTrouble,
+        throttle: Throttle,
         purgatory: Purgatory,
         replies: Replies,
         counters: NodeCounters,
         limits: FetchLimits,
         reader: RecordReader,
     ) -> None:
-        self._replicas = replicas
+        self._table = table
+        self._leading = leading
+        self._disks = disks
+        self._throttle = throttle
         self._purgatory = purgatory
         self._replies = replies
         self._counters = counters
@@ -146,9 +155,9 @@ class ReplicaFetchHandler:
 
     def _begin(self, request: Incoming, now_ms: int) -> FetchSession:
         body: FetchRequest = request.body
-        if body.replica_id not in self._replicas.image.brokers:
+        if body.replica_id not in self._table.image.brokers:
             raise BrokerIdNotRegisteredError(f"node {body.replica_id} is not known here")
-        if body.replica_id == self._replicas.node_id:
+        if body.replica_id == self._table.node_id:
             raise InvalidRequestError("a node does not follow itself")
         connection = request.peer.session
         old = self.sessions.get(body.session_id)
@@ -212,7 +221,7 @@ class ReplicaFetchHandler:
     def _note_progress(self, session: FetchSession, entry: SessionEntry, now_ms: int) -> None:
         """What goes wrong here is met again, and told, when the answer is made."""
         asked = entry.asked
-        partition = self._replicas.partitions.get((asked.topic_id, asked.partition))
+        partition = self._table.partitions.get((asked.topic_id, asked.partition))
         if partition is None or entry.is_silent or asked.wants_producers:
             return  # without its producers it is not in sync
         try:
@@ -221,13 +230,11 @@ class ReplicaFetchHandler:
                 return
         except KafkaError:
             return
-        self._replicas.leading.follower_fetched(
-            partition, session.replica_id, asked, session.replica_epoch, now_ms
-        )
+        self._leading.follower_fetched(partition, session.replica_id, asked, session.replica_epoch, now_ms)
 
     def _note_heard(self, session: FetchSession, key: PartitionKey) -> None:
         """The follower did not name the partition in its last fetches: it was where it had been."""
-        entry, partition = session.entries[key], self._replicas.partitions.get(key)
+        entry, partition = session.entries[key], self._table.partitions.get(key)
         if partition is None or partition.in_sync is None or entry.is_silent or key in session.news:
             return
         progress = partition.in_sync.followers.get(session.replica_id)
@@ -338,20 +345,18 @@ class ReplicaFetchHandler:
 
     def _is_throttled(self, partition: Partition, replica_id: int, now_ms: int) -> bool:
         """Whether that follower must wait for records although there are some."""
-        return _is_under_throttle(partition, replica_id) and not self._replicas.throttles.leader.has_room(
-            now_ms
-        )
+        return _is_under_throttle(partition, replica_id) and not self._throttle.has_room(now_ms)
 
     def _count_throttled(self, key: PartitionKey, replica_id: int, size_bytes: int, now_ms: int) -> None:
-        if _is_under_throttle(self._replicas.partitions[key], replica_id):
-            self._replicas.throttles.leader.take(size_bytes, now_ms)
+        if _is_under_throttle(self._table.partitions[key], replica_id):
+            self._throttle.take(size_bytes, now_ms)
 
     def _has_news(self, entry: SessionEntry, answer: FetchPartitionResponse) -> bool:
         return (entry.told_watermark, entry.told_start) != (answer.high_watermark, answer.log_start_offset)
 
     def _led(self, asked: FetchPartition, replica_id: int) -> tuple[Partition, Log]:
         """Errors: why this node does not serve that follower."""
-        partition = self._replicas.find(asked.topic_id, asked.partition)
+        partition = self._table.find(asked.topic_id, asked.partition)
         log = partition.leader_log(asked.current_leader_epoch)
         in_sync = partition.in_sync
         if in_sync is None or replica_id not in in_sync.followers:
@@ -417,17 +422,17 @@ class ReplicaFetchHandler:
             )
             return cast("list[Buffer] | None", found)  # nothing is lent to who has not asked for it
         except KafkaStorageError as error:
-            self._replicas.disk_failed(partition, error, now_ms)
+            self._disks.failed(partition, error, now_ms)
             raise
         except CorruptMessageError as error:
-            self._replicas.disks.found_damage(partition, error)
+            self._disks.found_damage(partition, error)
             raise
 
     def _failed(self, entry: SessionEntry, error: KafkaError) -> _Told:
         asked = entry.asked
-        leader, epoch = self._replicas.leader_hint(asked.topic_id, asked.partition)
+        leader, epoch = self._table.leader_hint(asked.topic_id, asked.partition)
         start = end = NO_OFFSET
-        partition = self._replicas.partitions.get((asked.topic_id, asked.partition))
+        partition = self._table.partitions.get((asked.topic_id, asked.partition))
         if isinstance(error, OffsetOutOfRangeError) and partition is not None and partition.log is not None:
             start, end = partition.log.log_start_offset, partition.log.log_end_offset
         answer = FetchPartitionResponse(

@@ -29,7 +29,7 @@ from ...protocol.messages.transactions import (
 from ...protocol.records.control import EndTransaction
 from ...protocol.records.settings import INT16_MAX, INT32_MAX, INT64_MAX
 from ..log.markers import encode_marker
-from .appending import Acked, append_to_leader
+from .appending import Acked
 from .delayed_entries import DelayedEntries, Waiting
 from .partition import ACKS_ALL
 
@@ -41,8 +41,9 @@ if TYPE_CHECKING:
     )
     from ...protocol.transport.replies import Incoming, Replies
     from ...runtime.purgatory import Purgatory
+    from .appending import LeaderAppender
     from .partition import Partition, PartitionKey
-    from .replica_manager import ReplicaManager
+    from .partition_table import PartitionTable
 
 
 class OnMarker(Protocol):
@@ -90,7 +91,8 @@ class TransactionsHandler:
 
     def __init__(
         self,
-        replicas: ReplicaManager,
+        table: PartitionTable,
+        appender: LeaderAppender,
         purgatory: Purgatory,
         replies: Replies,
         *,
@@ -98,7 +100,8 @@ class TransactionsHandler:
         max_partitions: int,
     ) -> None:
         self.on_marker: OnMarker = _nobody
-        self._replicas = replicas
+        self._table = table
+        self._appender = appender
         self._purgatory = purgatory
         self._replies = replies
         self._max_wait_ms = max_wait_ms
@@ -114,10 +117,10 @@ class TransactionsHandler:
 
     def _find(self, topic: str, index: int) -> Partition:
         """Errors: UnknownTopicOrPartitionError, NotLeaderOrFollowerError."""
-        found = self._replicas.image.topics.get(topic)
+        found = self._table.image.topics.get(topic)
         if found is None:
             raise UnknownTopicOrPartitionError(f"there is no topic {topic[:300]!r}")
-        return self._replicas.find(found.topic_id, index)
+        return self._table.find(found.topic_id, index)
 
     def _check_size(self, partitions: int) -> None:
         if partitions > self._max_partitions:
@@ -170,8 +173,7 @@ class TransactionsHandler:
         partition = self._find(topic, index)
         partition.leader_log()  # or its error
         end = EndTransaction(marker.committed, marker.coordinator_epoch)
-        info = append_to_leader(
-            self._replicas,
+        info = self._appender.append(
             partition,
             encode_marker(marker.producer_id, marker.producer_epoch, end, wall_ms),
             now_ms,

@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from ...protocol.model import TopicPartition
     from ...runtime.purgatory import Purgatory
     from ..configs.live_config import LiveConfig
-    from .replica_manager import ReplicaManager
+    from .partition_table import PartitionTable
+    from .step_output import StepOutput
 
     Settled = Callable[[KafkaError | None, int, int], None]
 
@@ -114,14 +115,16 @@ class TransactionVerifier:
 
     def __init__(
         self,
-        replicas: ReplicaManager,
+        table: PartitionTable,
+        output: StepOutput,
         config: LiveConfig,
         purgatory: Purgatory,
         settle: Callable[[int], None],
         metadata_key: Hashable,
     ) -> None:
         """`metadata_key` is what purgatory checks after the metadata have moved on."""
-        self._replicas = replicas
+        self._table = table
+        self._output = output
         self._config = config
         self._purgatory = purgatory
         self._settle = settle
@@ -230,11 +233,11 @@ class TransactionVerifier:
         api = registry.ADD_PARTITIONS_TO_TXN
         timeout_ms = max(question.last_deadline_ms - now_ms, 1)
         body = AddPartitionsToTxnRequest((asked,))
-        self._replicas.effects.append(AskPeer(question.node_id, api, body, timeout_ms, answered))
+        self._output.effects.append(AskPeer(question.node_id, api, body, timeout_ms, answered))
 
     def _coordinator_of(self, transactional_id: str) -> int:
         """Errors: CoordinatorNotAvailableError."""
-        image = self._replicas.image
+        image = self._table.image
         topic = image.topics.get(TRANSACTION_STATE)
         if topic is None:
             raise CoordinatorNotAvailableError("no transaction was begun yet in this cluster")

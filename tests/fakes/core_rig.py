@@ -289,7 +289,7 @@ class CoreRig:
             self.effects += self.core.take_effects()
         for wake in self.pop(WakeAt):
             self._timer_ms = wake.deadline_ms
-        for partition in self.core.replicas.partitions.values():
+        for partition in self.core.table.partitions.values():
             partition.check()
         self.core.replicas.fetchers.check()
         self.core.replicas.moves.check()
@@ -383,7 +383,7 @@ class CoreRig:
 
     def checkpoint_starts(self) -> bool:
         """Write down where logs start, if that was asked for; whether it was."""
-        if self.core.replicas.is_checkpointing or not self.pop(CheckpointStarts):
+        if self.core.table.is_checkpointing or not self.pop(CheckpointStarts):
             return False
         self.begin_checkpoint(only_starts=True)
         self.end_checkpoint()

@@ -126,7 +126,7 @@ class Replicas:
         return self.nodes[self.registration.leader]
 
     def partition(self, node: int) -> Any:
-        return self.nodes[node].core.replicas.partitions[TOPIC, 0]
+        return self.nodes[node].core.table.partitions[TOPIC, 0]
 
     def end(self, node: int) -> int:
         return int(self.partition(node).log.log_end_offset)
@@ -223,7 +223,7 @@ class Replicas:
                 assert logs[one][:end] == logs[other][:end], f"nodes {one} and {other} differ below {end}"
 
     def held(self, node: int) -> Any:
-        return self.nodes[node].core.replicas.partitions
+        return self.nodes[node].core.table.partitions
 
     # --- inside -------------------------------------------------------------------------------------------
 

@@ -98,7 +98,7 @@ async def values(client: Client, topic_id: bytes, end: int) -> dict[int, bytes |
 
 
 def log_of(rig: Rig) -> Log:
-    (partition,) = rig.core.replicas.partitions.values()
+    (partition,) = rig.core.table.partitions.values()
     assert partition.log is not None
     return partition.log
 
@@ -178,7 +178,7 @@ def test_a_topic_is_deleted_and_made_again_while_it_is_cleaned(tmp_path: Path) -
             await until(lambda: log_of(rig).cleaning is not None)
             rig.controller.delete_topic(topic_id)
             again = await rig.topic(**keys)
-            await until(lambda: any(key[0] == again for key in rig.core.replicas.partitions))
+            await until(lambda: any(key[0] == again for key in rig.core.table.partitions))
             await put(client, again, 0, 3)
             assert await values(client, again, 3) == {0: b"0", 1: b"1", 2: b"2"}
             await rig.restart(crash=True)
@@ -210,7 +210,7 @@ def test_damage_sets_a_partition_aside_and_the_others_go_on(tmp_path: Path) -> N
             await until(lambda: "t-0" in rig.node.status()["uncleanable_partitions"])
             assert "CRC" in rig.node.status()["uncleanable_partitions"]["t-0"]
             assert rig.node.status()["metrics"]["uncleanable-partitions-count"] == {str(tmp_path / "d0"): 1}
-            logs = {p.key[1]: p.log for p in rig.core.replicas.partitions.values()}
+            logs = {p.key[1]: p.log for p in rig.core.table.partitions.values()}
             await until(lambda: (logs[1].compaction.cleaner_offset or 0) >= 8)
             client = await rig.client()
             assert (await client.fetch(topic_id, 10))[1]

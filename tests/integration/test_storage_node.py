@@ -148,7 +148,7 @@ def test_fsync_topics_acknowledge_from_the_disk(tmp_path: Path) -> None:
                 value for part in (0, 1) for _, value in (await client.fetch(topic_id, partition=part))[1]
             ]
             assert sorted(values) == sorted(b"%d" % number for number in range(60))
-            for partition in rig.core.replicas.partitions.values():
+            for partition in rig.core.table.partitions.values():
                 assert partition.log is not None
                 assert partition.log.recovery_point == partition.log.log_end_offset
 

@@ -242,7 +242,7 @@ class FailoverMachine(RuleBasedStateMachine):
             return
         logged = self.cluster.logged(node)
         assert shard.numbers.get(GROUP) == (logged[-1] if logged else None)
-        assert self.replicas.nodes[node].core.replicas.partitions[TOPIC, 0].is_leader
+        assert self.replicas.nodes[node].core.table.partitions[TOPIC, 0].is_leader
 
 
 TestFailover = FailoverMachine.TestCase

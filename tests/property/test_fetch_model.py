@@ -48,7 +48,7 @@ class FetchMachine(RuleBasedStateMachine):
     # --- what happens to the log ---------------------------------------------------------------------------
 
     def partition(self, number: int) -> Any:
-        return self.rig.core.replicas.partitions[self.topic_id, number]
+        return self.rig.core.table.partitions[self.topic_id, number]
 
     @rule(
         number=st.integers(0, PARTITIONS - 1), count=st.integers(1, 3), size=st.sampled_from([5, 300, 40_000])

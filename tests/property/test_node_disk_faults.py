@@ -87,7 +87,7 @@ class Life:
                 self.acked.setdefault(key, []).append(value)
                 return
             self.refused += 1
-            if not self.rig.core.replicas.partitions[key].is_online:
+            if not self.rig.core.table.partitions[key].is_online:
                 return
             self.settle()
         raise AssertionError("refused for ever")

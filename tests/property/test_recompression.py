@@ -67,7 +67,7 @@ def test_log_has_the_records_that_were_sent(
         end += len(rows)
     assert [request.first.error_code for request in requests] == [0] * len(sent)
     assert [request.first.base_offset for request in requests] == ends
-    log = rig.core.replicas.partitions[topic_id, 0].log
+    log = rig.core.table.partitions[topic_id, 0].log
     stored = b"".join(map(bytes, log.reader.read(0, 1 << 30, upto_offset=log.log_end_offset).data))
     is_append_time = timestamp_type == "LogAppendTime"
     target = LogConfig(compression_type=compression).target_compression

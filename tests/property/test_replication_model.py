@@ -97,7 +97,7 @@ class ReplicationMachine(RuleBasedStateMachine):
     def checkpoint(self, node: int) -> None:
         if node in self.cluster.nodes:
             rig = self.cluster.nodes[node]
-            if rig.core.replicas.is_checkpointing:
+            if rig.core.table.is_checkpointing:
                 rig.end_checkpoint()
             else:
                 rig.begin_checkpoint()

@@ -340,7 +340,7 @@ def waits_for_fenced_followers(patch: pytest.MonkeyPatch) -> None:
     caught-up follower outside of the ISR until the next append or fetch."""
 
     def follow_nodes(self: Leading, now_ms: int) -> None:
-        for partition in self._replicas.partitions.values():
+        for partition in self._table.partitions.values():
             if partition.in_sync is not None:
                 self.grow(partition, now_ms)
 

@@ -105,11 +105,11 @@ class Laws:
             return
         self._checks += 1
         is_full = self._checks % FULL_EVERY == 0
-        replicas = node.core.replicas
-        states, offsets = self._states[node.name], (self.image.offset, replicas.image.offset)
+        replicas, table = node.core.replicas, node.core.table
+        states, offsets = self._states[node.name], (self.image.offset, table.image.offset)
         if is_full:
             states.clear()
-        for partition in replicas.partitions.values():
+        for partition in table.partitions.values():
             log = partition.log
             if log is None or not partition.is_online or log.is_offline:
                 continue
@@ -118,13 +118,13 @@ class Laws:
                 partition.check()
                 self._check_partition(node, partition, log)
                 states[partition] = state
-        held = (len(replicas.partitions), replicas.image)
+        held = (len(table.partitions), table.image)
         last_held = self._held.get(node.name)
-        if node.core.is_caught_up and (
+        if node.core.table.is_caught_up and (
             last_held is None or last_held[0] != held[0] or last_held[1] is not held[1]
         ):
             self._held[node.name] = held
-            gone = [k for k in self._starts if k[0] == node.name and k[1] not in replicas.partitions]
+            gone = [k for k in self._starts if k[0] == node.name and k[1] not in table.partitions]
             for place in gone:
                 del self._starts[place]
         if self._checks % FOLLOWING_EVERY == 0:
@@ -214,7 +214,7 @@ class Laws:
         for node_id, progress in partition.in_sync.followers.items():
             other = self._cluster.nodes[node_id]
             log = other.log_of(key)
-            is_counted = partition.surroundings.is_alive(node_id)
+            is_counted = partition.context.is_alive(node_id)
             if log is not None and is_counted and progress.broker_epoch == other.broker_epoch:
                 assert log.log_start_offset >= low, (
                     f"LowWatermark: {key} on node {node_id} starts at {log.log_start_offset}, not {low}"
@@ -366,7 +366,7 @@ class Laws:
             log = node.log_of(key)
             if log is None or not log.log_start_offset <= offset < log.log_end_offset:
                 continue
-            partition = next(p for p in node.running.replicas.partitions.values() if p.log is log)
+            partition = next(p for p in node.running.table.partitions.values() if p.log is log)
             if partition.is_leader and partition.leader_epoch >= self.unclean_epochs[key]:
                 return _value_at(log, offset) == value
         return False

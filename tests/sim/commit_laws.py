@@ -160,7 +160,7 @@ class CommitLaw:
     def _check_current(self, leader: SimNode, partition: Partition) -> None:
         """HighWatermarkCurrent: between events a leader's high watermark is what the leader itself computes
         from its followers, its ISR and its image, as of its last tick: no input changes unnoticed."""
-        in_sync, log, context = partition.in_sync, partition.log, partition.surroundings
+        in_sync, log, context = partition.in_sync, partition.log, partition.context
         if in_sync is None or log is None or not partition.is_leader:
             return
         end = in_sync.committed_end(

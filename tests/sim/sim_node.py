@@ -208,7 +208,7 @@ class SimNode(NodeEffects, NodeControl):
     def move(self) -> None:
         """One of its replicas goes to the other disk, or comes back."""
         replicas, dirs = self.running.replicas, self.manager.online_dirs
-        partitions = [p for p in replicas.partitions.values() if p.is_online]
+        partitions = [p for p in self.running.table.partitions.values() if p.is_online]
         if partitions and len(dirs) > 1 and not self.is_closing:
             partition = self.random.choice(partitions)
             replicas.moves.begin(
@@ -350,13 +350,13 @@ class SimNode(NodeEffects, NodeControl):
 
     def partition_of(self, key: PartitionKey) -> Partition | None:
         """The partition as this process holds it."""
-        return None if self.core is None else self.core.replicas.partitions.get(key)
+        return None if self.core is None else self.core.table.partitions.get(key)
 
     def log_of(self, key: tuple[str, int]) -> Log | None:
         """The log of a partition that works here."""
         if self.core is None:
             return None
-        for partition in self.core.replicas.partitions.values():
+        for partition in self.core.table.partitions.values():
             if partition.topic_partition == key and partition.log is not None and partition.is_online:
                 return None if partition.log.is_offline else partition.log
         return None

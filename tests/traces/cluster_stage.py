@@ -78,7 +78,7 @@ class ClusterStage(SimCluster):
             partition
             for node in self.nodes.values()
             if node.core is not None
-            for partition in node.core.replicas.partitions.values()
+            for partition in node.core.table.partitions.values()
         ]
         ends: dict[Any, set[int]] = {}
         for each in partitions:
@@ -139,7 +139,7 @@ class ClusterStage(SimCluster):
 
     def _roles(self) -> Iterator[Fact]:
         for node in self.nodes.values():
-            for partition in node.core.replicas.partitions.values() if node.core is not None else ():
+            for partition in node.core.table.partitions.values() if node.core is not None else ():
                 tp = "-".join(map(str, partition.topic_partition))
                 epoch = f"leader epoch {partition.leader_epoch}"
                 role = f"becomes leader of {tp}, {epoch}"
@@ -151,7 +151,7 @@ class ClusterStage(SimCluster):
 
     def _logs(self) -> Iterator[Fact]:
         for node in self.nodes.values():
-            for partition in node.core.replicas.partitions.values() if node.core is not None else ():
+            for partition in node.core.table.partitions.values() if node.core is not None else ():
                 log = partition.log
                 if log is None or log.is_offline or (self.groups is not None and not partition.is_leader):
                     continue

@@ -179,7 +179,7 @@ def test_logs_are_made_ahead_of_the_step_that_needs_them(rig: CoreRig) -> None:
     before = len(rig.files.operations)
     assert rig.core.follow(step, 0, tasks, now_ms=rig.now_ms) == len(records)
     assert rig.files.operations[before:] == []
-    logs = [partition.log for partition in rig.core.replicas.partitions.values()]
+    logs = [partition.log for partition in rig.core.table.partitions.values()]
     assert len(logs) == 70
     assert all(log is not None and log.config.durability == "fsync" for log in logs)
 

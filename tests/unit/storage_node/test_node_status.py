@@ -21,7 +21,7 @@ def test_the_largest_logs_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     for partition, count in ((0, 1), (1, 3), (2, 2)):
         for _ in range(count):
             rig.produce(topic_id, data, partition=partition)
-    log = rig.core.replicas.partitions[topic_id, 1].log
+    log = rig.core.table.partitions[topic_id, 1].log
     log.roll()
     log.advance_log_start_offset(2)
     shown = rig.core.status(rig.now_ms)["logs"]

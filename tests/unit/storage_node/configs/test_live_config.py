@@ -132,12 +132,12 @@ def test_topics_without_own_values_follow_the_cluster() -> None:
     later = rig.topic("later")
 
     def times() -> list[int]:
-        return [rig.core.replicas.partitions[each, 0].log.config.segment_ms for each in (free, own, later)]
+        return [rig.core.table.partitions[each, 0].log.config.segment_ms for each in (free, own, later)]
 
     assert times() == [5_000, 7_777, 5_000]
     rig.metadata(ConfigRecord(BROKER_RESOURCE, str(rig.node_id), "log.roll.ms", "6000"))
     assert times() == [6_000, 7_777, 6_000]
-    assert [p.log.config.segment_ms for p in rig.restarted().core.replicas.partitions.values()] == times()
+    assert [p.log.config.segment_ms for p in rig.restarted().core.table.partitions.values()] == times()
     rig.metadata(
         cluster_wide("log.roll.ms", None),
         ConfigRecord(BROKER_RESOURCE, str(rig.node_id), "log.roll.ms", None),
@@ -159,7 +159,7 @@ def test_the_memory_for_tails_is_another_at_once() -> None:
     rig = CoreRig()
     topic = rig.topic()
     rig.produce(topic, batch(b"v" * 1_000), acks=1)
-    tail = rig.core.replicas.partitions[topic, 0].log.reader.tail
+    tail = rig.core.table.partitions[topic, 0].log.reader.tail
     assert len(tail) == 1
     rig.metadata(cluster_wide("log.tail.cache.bytes", "0"))
     assert len(tail) == 0
@@ -183,7 +183,7 @@ def test_retention_looks_at_the_new_interval() -> None:
             rig.now_ms += 1_000
             rig.tick()
             rig.checkpoint_starts()
-        return int(rig.core.replicas.partitions[topic, 0].log.log_start_offset)
+        return int(rig.core.table.partitions[topic, 0].log.log_start_offset)
 
     starts_after(40)  # past the first round
     rig.produce(topic, batch(b"v" * 400_000), acks=1)

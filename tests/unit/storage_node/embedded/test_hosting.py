@@ -120,7 +120,7 @@ class Rig(CoreRig):
         return base[0]
 
     def partition(self) -> Any:
-        return self.core.replicas.partitions[self.key]
+        return self.core.table.partitions[self.key]
 
 
 def test_the_guest_hears_of_its_own_topics_alone() -> None:
@@ -155,7 +155,7 @@ def test_the_guest_hears_of_a_lost_disk() -> None:
     rig = Rig(config={"dirs": "/d,/e"})
     rig.visitor.take()
     error = KafkaStorageError("gone")
-    rig.core.answered(lambda: rig.core.replicas.disk_failed(rig.partition(), error, rig.now_ms), rig.now_ms)
+    rig.core.answered(lambda: rig.core.replicas.disks.failed(rig.partition(), error, rig.now_ms), rig.now_ms)
     rig.check()
     assert rig.visitor.take("left") == [("left", 0)]
 

@@ -21,7 +21,7 @@ def sealed_topic(rig: CoreRig, *, is_cold: bool = True) -> bytes:
     topic_id = rig.topic()
     for number in range(COUNT):
         rig.produce(topic_id, batch(b"%d" % number + b"v" * SIZE))
-    log = rig.core.replicas.partitions[topic_id, 0].log
+    log = rig.core.table.partitions[topic_id, 0].log
     log.roll(0)
     rig.core.flush_all()
     rig.check()
@@ -169,7 +169,7 @@ def test_only_what_was_brought_in_goes_behind_its_reader() -> None:
         reader.go_on()
     assert reader.cold
     followed = rig.core._fetch.reader.catch_up
-    segment = rig.core.replicas.partitions[topic_id, 0].log.segments[0]
+    segment = rig.core.table.partitions[topic_id, 0].log.segments[0]
     assert followed.overlaps(segment, 200_000, 200_001)
     assert not followed.overlaps(segment, 1_000_000, segment.size_bytes)
 
@@ -178,7 +178,7 @@ def test_what_was_cached_ahead_of_a_reader_stays() -> None:
     """A reader that met a disk goes on in the page cache: those pages are not its own, one window aside."""
     rig = new_rig(fetch_read_ahead_bytes=400_000)
     topic_id = sealed_topic(rig)
-    segment = rig.core.replicas.partitions[topic_id, 0].log.segments[0]
+    segment = rig.core.table.partitions[topic_id, 0].log.segments[0]
     segment.file.pread(500_000, segment.size_bytes - 500_000)
     reader = Reader(rig, topic_id, 1)
     while reader.go_on():

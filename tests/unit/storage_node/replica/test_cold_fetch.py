@@ -319,7 +319,7 @@ def test_what_was_read_is_checked_against_the_present(rig: CoreRig) -> None:
         effect.read.run()
     rig.set_leader(moved, -1)
     rig.remove(deleted)
-    rig.core.replicas.partitions[shortened, 0].log.advance_log_start_offset(2)
+    rig.core.table.partitions[shortened, 0].log.advance_log_start_offset(2)
     for effect in reads:
         rig.core.cold_read(effect.read, rig.now_ms)
         rig.check()
@@ -334,7 +334,7 @@ def test_a_result_of_an_older_leadership_is_read_again(rig: CoreRig) -> None:
     waiting = rig.fetch(topic_id)
     (effect,) = rig.pop(ReadCold)
     effect.read.run()
-    partition = rig.core.replicas.partitions[topic_id, 0]
+    partition = rig.core.table.partitions[topic_id, 0]
     partition.log.truncate_to(1)
     partition.high_watermark = partition.flushed_offset = 1
     rig.files.evict("t-0/")
@@ -350,7 +350,7 @@ def test_a_result_of_before_a_compaction_is_read_again(rig: CoreRig) -> None:
     topic_id = rig.topic(cleanup_policy="compact")
     for number in range(3):
         rig.produce(topic_id, batch(b"%d" % number, key=b"k"))
-    log = rig.core.replicas.partitions[topic_id, 0].log
+    log = rig.core.table.partitions[topic_id, 0].log
     log.roll(0)
     rig.core.flush_all()
     rig.check()
@@ -382,7 +382,7 @@ def test_a_log_deleted_during_a_cold_read(rig: CoreRig) -> None:
 def test_a_segment_deleted_before_the_read_began(rig: CoreRig) -> None:
     """Retention took the segment: out of range, and no disk is blamed."""
     topic_id = cold_topic(rig)
-    log = rig.core.replicas.partitions[topic_id, 0].log
+    log = rig.core.table.partitions[topic_id, 0].log
     log.roll(0)
     rig.produce(topic_id)
     request = rig.fetch(topic_id)

@@ -52,7 +52,7 @@ def test_records_are_gone_when_the_start_is_written() -> None:
     assert (request.first.error_code, request.first.low_watermark) == (0, 2)
     assert rig.fetch(topic_id, 1).first.error_code == OffsetOutOfRangeError.code
     again = rig.restarted(power="none")
-    assert again.core.replicas.partitions[topic_id, 0].log.log_start_offset == 2
+    assert again.core.table.partitions[topic_id, 0].log.log_start_offset == 2
 
 
 def test_timeout_0_is_for_followers() -> None:

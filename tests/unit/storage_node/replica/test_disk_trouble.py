@@ -210,7 +210,7 @@ def test_a_follower_never_takes_a_flipped_bit_of_its_leaders_disk(byte: int) -> 
     cluster.isolate(2)
     cluster.produce(b"b", acks=1)
     leader = cluster.nodes[1]
-    log = leader.core.replicas.partitions[cluster.partition(1).key].log
+    log = leader.core.table.partitions[cluster.partition(1).key].log
     assert log is not None
     path = f"{log.folder.path}/{0:020d}.log"
     leader.files.flip_bit(path, log.size_bytes // 2 + byte, 1)

@@ -133,7 +133,7 @@ def test_a_read_error_takes_the_disk_offline(rig: CoreRig, topic_id: bytes) -> N
 
 def test_a_segment_deleted_under_a_search(rig: CoreRig, topic_id: bytes) -> None:
     """The search found it in the list before it went: no disk is blamed, the partition serves on."""
-    log = rig.core.replicas.partitions[topic_id, 0].log
+    log = rig.core.table.partitions[topic_id, 0].log
     log.roll(0)
     rig.produce(topic_id, batch(b"v", timestamp_ms=400))
     body = ListOffsetsRequest(0, (ListOffsetsPartition(topic_id, 0, 0),))

@@ -36,7 +36,7 @@ def fill(rig: CoreRig, topic_id: bytes, count: int, **facts: Any) -> None:
 
 
 def log_of(rig: CoreRig, topic_id: bytes) -> Any:
-    return rig.core.replicas.partitions[topic_id, 0].log
+    return rig.core.table.partitions[topic_id, 0].log
 
 
 def next_job(rig: CoreRig, wall_ms: int = WALL_MS) -> CleaningJob | None:
@@ -196,7 +196,7 @@ def test_a_removed_partition_keeps_its_name_until_its_cleaning_has_ended() -> No
     rig.remove(topic_id)
     again = rig.topic(**COMPACTED)
     assert not rig.pop(DeleteLog)
-    assert (again, 0) not in rig.core.replicas.partitions
+    assert (again, 0) not in rig.core.table.partitions
     finish(rig, job)
     assert len(rig.pop(DeleteLog)) == 1
     fill(rig, again, 2)
@@ -238,7 +238,7 @@ def test_a_disk_that_fails_under_the_cleaner_takes_its_dir_offline() -> None:
     job = next_job(rig)
     assert job is not None
     assert run(rig, job) is not None
-    assert not rig.core.replicas.partitions[topic_id, 0].is_online
+    assert not rig.core.table.partitions[topic_id, 0].is_online
     assert rig.core.cleaner.set_aside == {}
     assert next_job(rig) is None
 
@@ -252,7 +252,7 @@ def test_segments_below_the_start_stay_while_the_log_is_cleaned() -> None:
     job = next_job(rig)
     assert job is not None
     run(rig, job, until_staged=True)
-    rig.core.replicas.log_starts.want(rig.core.replicas.partitions[topic_id, 0], 3)
+    rig.core.replicas.log_starts.want(rig.core.table.partitions[topic_id, 0], 3)
     rig.check()
     assert rig.checkpoint_starts()
     rig.pass_time(1_000)

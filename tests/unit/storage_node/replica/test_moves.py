@@ -74,13 +74,13 @@ def test_a_replica_moves_with_all_its_records_and_goes_on() -> None:
     rig = two_dirs()
     topic_id = filled(rig)
     rig.set_leader(topic_id, 1)
-    before = rig.core.replicas.find(topic_id, 0)
+    before = rig.core.table.find(topic_id, 0)
     facts = (before.high_watermark, before.leader_epoch, before.log.epochs.latest_epoch)  # type: ignore[union-attr]
     assert move(rig, "/b") == 0
     assert rig.copy() >= 1
     rig.purge()
     assert (folders(rig.files, "/a"), folders(rig.files, "/b")) == ([], ["t-0"])
-    after = rig.core.replicas.find(topic_id, 0)
+    after = rig.core.table.find(topic_id, 0)
     assert after is before
     assert (after.high_watermark, after.leader_epoch, after.log.epochs.latest_epoch) == facts  # type: ignore[union-attr]
     assert rig.produce(topic_id, batch(b"next")).first.base_offset == 5
@@ -99,7 +99,7 @@ def test_what_is_appended_while_it_is_copied_comes_along() -> None:
     """Between two steps, and between the last one and the swap, which waits for a flush under way."""
     rig = two_dirs()
     topic_id = filled(rig)
-    rig.core.replicas.find(topic_id, 0).is_flushing = True
+    rig.core.table.find(topic_id, 0).is_flushing = True
     move(rig, "/b")
     rig.copy()
     rig.produce(topic_id, batch(b"meanwhile"))
@@ -110,7 +110,7 @@ def test_what_is_appended_while_it_is_copied_comes_along() -> None:
     sizes = described(rig)
     assert [(each.is_future, each.offset_lag) for each in sizes["/a"].replicas] == [(False, 0)]
     assert [(each.is_future, each.offset_lag) for each in sizes["/b"].replicas] == [(True, 1)]
-    rig.core.replicas.find(topic_id, 0).is_flushing = False
+    rig.core.table.find(topic_id, 0).is_flushing = False
     rig.tick()
     rig.check()
     assert folders(rig.files, "/b") == ["t-0"]
@@ -134,7 +134,7 @@ def test_producers_move_along() -> None:
     rig = two_dirs()
     topic_id = filled(rig)
     rig.produce(topic_id, idempotent(9, 4))
-    partition = rig.core.replicas.partitions[topic_id, 0]
+    partition = rig.core.table.partitions[topic_id, 0]
     rig.flush()
     partition.log.roll()
     partition.log.advance_log_start_offset(6)
@@ -147,7 +147,7 @@ def test_producers_move_along() -> None:
     assert rig.produce(topic_id, idempotent(9, 4)).first.base_offset == 5
     rig.manager.shutdown()
     again = rig.restarted()
-    assert again.core.replicas.partitions[topic_id, 0].log.producers.states.to_snapshot() == before
+    assert again.core.table.partitions[topic_id, 0].log.producers.states.to_snapshot() == before
 
 
 def test_naming_the_present_dir_ends_a_move() -> None:
@@ -374,7 +374,7 @@ def test_what_the_dirs_hold() -> None:
     rig.files.capacity_bytes = 1_000_000
     found = described(rig)
     (replica,) = found["/a"].replicas
-    log = rig.core.replicas.find(topic_id, 0).log
+    log = rig.core.table.find(topic_id, 0).log
     assert log is not None
     assert (replica.topic, replica.partition, replica.size_bytes) == ("t", 0, log.size_bytes)
     assert found["/a"].total_bytes == 1_000_000

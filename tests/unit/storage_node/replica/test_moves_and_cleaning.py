@@ -43,7 +43,7 @@ def fill(rig: CoreRig, topic_id: bytes, first: int) -> None:
 
 
 def log_of(rig: CoreRig, topic_id: bytes) -> Log:
-    log = rig.core.replicas.partitions[topic_id, 0].log
+    log = rig.core.table.partitions[topic_id, 0].log
     assert log is not None
     return log
 
@@ -60,7 +60,7 @@ def begin_move(rig: CoreRig, path: str) -> None:
 
 
 def want_start(rig: CoreRig, topic_id: bytes, offset: int) -> None:
-    rig.core.replicas.log_starts.want(rig.core.replicas.partitions[topic_id, 0], offset)
+    rig.core.replicas.log_starts.want(rig.core.table.partitions[topic_id, 0], offset)
     rig.tick()
 
 
@@ -210,7 +210,7 @@ def test_a_copy_follows_a_log_that_begins_anew_below_its_start() -> None:
     effect.move.run()
     source = log_of(rig, topic_id)
     source.truncate_fully_and_start_at(10)
-    rig.core.replicas.moves.was_cut(rig.core.replicas.partitions[topic_id, 0])
+    rig.core.replicas.moves.was_cut(rig.core.table.partitions[topic_id, 0])
     effect.move.prepare()
     effect.move.run()
     assert effect.move.log is not None

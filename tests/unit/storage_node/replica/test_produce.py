@@ -190,7 +190,7 @@ def test_appends_share_a_flush(rig: CoreRig) -> None:
     topic_id = rig.topic(durability="fsync")
     requests = [rig.produce(topic_id) for _ in range(5)]
     assert len(rig.pop(FlushLog)) == 1, "one flush, asked for by the first append"
-    partition = rig.core.replicas.partitions[topic_id, 0]
+    partition = rig.core.table.partitions[topic_id, 0]
     assert partition.log is not None
     running = partition.log.start_flush()
     assert running is not None

@@ -37,7 +37,7 @@ def rig() -> CoreRig:
 
 def codecs(rig: CoreRig, topic_id: bytes) -> list[int]:
     """Of the batches in the log, in their order."""
-    log = rig.core.replicas.partitions[topic_id, 0].log
+    log = rig.core.table.partitions[topic_id, 0].log
     assert log is not None
     data = b"".join(map(bytes, log.reader.read(0, 1 << 30, upto_offset=log.log_end_offset).data))
     found = []
@@ -271,7 +271,7 @@ def test_leader_that_changes_meanwhile_appends_nothing(rig: CoreRig) -> None:
     rig.set_leader(topic_id, 2)
     rig.recompress()
     assert request.first.error_code == NotLeaderOrFollowerError.code
-    assert rig.core.replicas.partitions[topic_id, 0].log.log_end_offset == 0
+    assert rig.core.table.partitions[topic_id, 0].log.log_end_offset == 0
 
 
 def test_topic_that_is_deleted_meanwhile(rig: CoreRig) -> None:

@@ -101,7 +101,7 @@ def test_a_topic_whose_folder_is_missing_may_be_deleted_and_made_again(rig: Core
     """The operator's way out: the name is free at once, not only after the next start."""
     old = rig.topic("t")
     rig.produce(old, batch(b"old"))
-    rig.core.replicas.partitions[old, 0].log.flush()
+    rig.core.table.partitions[old, 0].log.flush()
     rig.manager.checkpoint()
     for name in rig.files.listdir("/d/t-0"):
         rig.files.remove(f"/d/t-0/{name}")
@@ -121,13 +121,13 @@ def test_a_log_that_lost_its_beginning_begins_anew_as_a_follower(rig: CoreRig, l
     topic_id = rig.topic("t", replicas=(1, 2))
     for value in (b"a", b"b"):
         rig.produce(topic_id, batch(value), acks=1)
-        rig.core.replicas.partitions[topic_id, 0].log.roll()
+        rig.core.table.partitions[topic_id, 0].log.roll()
     rig.manager.shutdown(5)
     files = rig.files.restart()
     files.remove(f"/d/t-0/{0:020d}.log")
     after = CoreRig(files, records=[*rig.records, PartitionChangeRecord(topic_id, 0, leader=leader)])
     assert after.manager.previous_end.lost == (("t", 0),)
-    log = after.core.replicas.partitions[topic_id, 0].log
+    log = after.core.table.partitions[topic_id, 0].log
     assert (log.log_start_offset, log.log_end_offset) == ((1, 2) if leader == 1 else (0, 0))
     after.set_leader(topic_id, 2)
     assert (log.log_start_offset, log.log_end_offset) == ((1, 2) if leader == 1 else (0, 0))
@@ -156,9 +156,9 @@ def test_a_flush_that_fails_frees_the_name_too() -> None:
     rig.metadata(RemoveTopicRecord(old), *records)
     rig.files.fail("fdatasync", "/a/t-0")
     rig.flush()
-    partition = rig.core.replicas.partitions[new, 0]
+    partition = rig.core.table.partitions[new, 0]
     assert partition.state in (PartitionState.ONLINE, PartitionState.OFFLINE)
-    assert rig.core.replicas.partitions[new, 0].high_watermark == 0, "nothing of the old topic shows"
+    assert rig.core.table.partitions[new, 0].high_watermark == 0, "nothing of the old topic shows"
 
 
 def test_a_partition_taken_away_goes(rig: CoreRig) -> None:
@@ -332,7 +332,7 @@ def test_everything_is_flushed_in_time(rig: CoreRig) -> None:
     rig.core.flush_all()
     rig.check()
     assert rig.flush() == 0
-    log = rig.core.replicas.partitions[topic_id, 0].log
+    log = rig.core.table.partitions[topic_id, 0].log
     assert log is not None
     assert log.recovery_point == 1
 

@@ -450,7 +450,7 @@ def test_a_failed_disk_of_a_follower_stops_only_what_it_held() -> None:
     """It leaves the ISR like any that is silent."""
     cluster = Replicas(node={"replica_lag_time_max_ms": 1_000})
     cluster.settle()
-    cluster.nodes[2].core.replicas.disk_failed(
+    cluster.nodes[2].core.replicas.disks.failed(
         cluster.partition(2), KafkaStorageError("gone"), cluster.now_ms
     )
     cluster.nodes[2].check()

@@ -69,7 +69,7 @@ def test_flush_ms_counts_from_the_first_record_that_is_not_flushed() -> None:
     rig.produce(topic_id)  # while that flush runs
     rig.effects, asked = [], rig.effects
     rig.effects = asked[:1]
-    (partition,) = rig.core.replicas.partitions.values()
+    (partition,) = rig.core.table.partitions.values()
     work = partition.log.start_flush()
     assert work is not None
     rig.effects.clear()

@@ -434,7 +434,7 @@ def test_a_log_start_behind_an_open_transaction(rig: TransactionRig) -> None:
     """Its records were deleted: readers wait where the log starts."""
     rig.write(7, 0)
     rig.produce(rig.topic_id, batch(3))
-    partition = rig.core.replicas.partitions[rig.topic_id, 0]
+    partition = rig.core.table.partitions[rig.topic_id, 0]
     assert partition.log is not None
     partition.log.advance_log_start_offset(2)
     found = rig.fetch(rig.topic_id, 2, isolation=READ_COMMITTED)
