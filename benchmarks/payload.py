@@ -1,4 +1,4 @@
-"""The values that are sent: the same for both systems and in each process. Pure."""
+"""The values that are sent, equal in both systems and all processes. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WARM_RECORDS = 2_000  # sent before the clock starts: connections, metadata, fir
 
 
 class Expected(NamedTuple):
-    """What a reader must find: how many records, and the sum of their values' CRC-32."""
+    """What a reader must find: the number of records, and the sum of the CRC-32 of their values."""
 
     count: int
     checksum: int
@@ -25,7 +25,7 @@ def pool(size: int, *, is_json: bool = False) -> tuple[bytes, ...]:
 
 
 def expected(values: tuple[bytes, ...], count: int) -> Expected:
-    """What sending `values` in turn, `count` records in all after the warm-up, adds up to."""
+    """For a warm-up and `count` records, whose values are `values` in turn."""
     return Expected(count + WARM_RECORDS, checksum_of(values, count) + checksum_of(values, WARM_RECORDS))
 
 

@@ -1,5 +1,5 @@
-"""How many rows a core reads and writes as Arrow batches of one task: `fetch_arrow`, `write_arrow`,
-`prepare_arrow`. The cluster has a process of its own; "per core" counts the CPU time of this one.
+"""Rows per second and core of one task that reads and writes Arrow batches: `fetch_arrow`, `write_arrow`,
+`prepare_arrow`. The cluster has a process of its own; "per core" counts the CPU time of this process.
 
     python -m headrace.benchmarks.pipeline_io [rows]
 """
@@ -37,7 +37,7 @@ with headrace.local() as cluster:
 
 
 def main(rows: int) -> None:
-    """Print a line per way, the median of some rounds."""
+    """Print the median of some rounds for each function."""
     command = [sys.executable, "-c", SERVER]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -73,7 +73,7 @@ def _batches(batch: Any, rows: int) -> Iterator[Any]:
 
 
 def _show(name: str, run: Callable[[], int]) -> None:
-    run()  # what is loaded once, and the memory that is kept
+    run()  # imports and memory allocations
     walls, cores = [], []
     for _ in range(ROUNDS):
         wall, cpu = time.perf_counter(), time.process_time()

@@ -1,11 +1,11 @@
-"""A sampling profiler for one process: which lines the threads are in, weighted by the CPU time they used.
+"""A sampling profiler for one process: the lines that its threads execute, weighted by their CPU time.
 
-It looks every millisecond; a thread that used no CPU since the last look (it waits) is not counted. Costs a
-few per cent, needs no compiler switches, and shows compiled calls as the line that makes them. It needs the
-GIL to look: time is told at the line where the GIL was let go next. A server with one loop lets it go where
-it waits for work, and would show nothing else: there SIGPROF looks, at the main thread alone, between two of
-its bytecodes (`is_by_signal`); native code is told at the line that runs next. Where Linux's `perf` is
-installed and allowed, it runs along, and its flat profile of libraries and functions follows in the table.
+It samples every millisecond; a thread that used no CPU time since the last sample is not counted. It costs a
+few per cent, needs no compiler switches, and shows compiled calls as the line that calls them. A sample needs
+the GIL, so time is attributed to the line that releases the GIL next. A server with one event loop would show
+only the line where it waits: with `is_by_signal`, SIGPROF samples its main thread between two bytecodes, and
+native code is attributed to the line that runs next. If Linux's `perf` is installed and permitted, it runs in
+parallel, and its flat profile of libraries and functions is appended to the table.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ class Sampler:
         self._ends = threading.Event()
         self._thread = threading.Thread(target=self._run, name="bench-sampler", daemon=True)
         self._cpu_s = self._wall_s = 0.0
-        self._looked_us = 0
+        self._sampled_us = 0
         self._perf: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Begin; one sampler per process."""
-        # a thread that waits for the GIL gets it after this long, or the samples come late
+        """One sampler per process."""
+        # a thread that waits for the GIL gets it after this time; otherwise samples are late
         self._switch_s = sys.getswitchinterval()
         sys.setswitchinterval(INTERVAL_S)
         self._start_perf()
         self._cpu_s, self._wall_s = time.process_time(), time.monotonic()
         if self._is_by_signal:
-            self._looked_us = time.thread_time_ns() // 1000
-            signal.signal(signal.SIGPROF, self._look)
+            self._sampled_us = time.thread_time_ns() // 1000
+            signal.signal(signal.SIGPROF, self._sample)
             signal.setitimer(signal.ITIMER_PROF, INTERVAL_S, INTERVAL_S)
         else:
             self._thread.start()
 
     def stop(self) -> None:
-        """End; the counts stay."""
+        """The samples are kept for `write`."""
         self._ends.set()
         if self._is_by_signal:
             signal.setitimer(signal.ITIMER_PROF, 0)
@@ -72,10 +72,10 @@ class Sampler:
         self._cpu_s = time.process_time() - self._cpu_s
         self._wall_s = time.monotonic() - self._wall_s
         if self._perf is not None:
-            # all but the thread that looks, which is no part of what is measured
-            looks = set() if self._is_by_signal else {str(self._thread.native_id)}
-            self._tids = sorted(set(os.listdir("/proc/self/task")) - looks)
-            self._perf.terminate()  # it writes its file and ends; SIGINT may be ignored here, and so in it
+            # without the sampling thread
+            samplers = set() if self._is_by_signal else {str(self._thread.native_id)}
+            self._tids = sorted(set(os.listdir("/proc/self/task")) - samplers)
+            self._perf.terminate()  # writes its file and ends; SIGINT may be ignored here
             self._perf.wait()
             os.close(self._orders)
 
@@ -88,14 +88,14 @@ class Sampler:
             for place in set(stack):
                 whole[place] += count
         total = sum(self._stacks.values()) or 1
-        seen_s = total / 1e6
+        sampled_s = total / 1e6
         lines = [
-            f"{self._cpu_s:.2f} CPU s in {self._wall_s:.2f} s, {seen_s:.2f} of them seen here",
+            f"{self._cpu_s:.2f} CPU s in {self._wall_s:.2f} s, {sampled_s:.2f} of them sampled",
             "",
             "self",
         ]
         lines += [f"{100 * count / total:6.1f} %  {place}" for place, count in own.most_common(TOP)]
-        lines += ["", "with what they call"]
+        lines += ["", "including callees"]
         lines += [f"{100 * count / total:6.1f} %  {place}" for place, count in whole.most_common(TOP)]
         Path(path).write_text("\n".join([*lines, *self._perf_lines()]) + "\n")
         stacks = (f"{';'.join(stack)} {count}" for stack, count in sorted(self._stacks.items()))
@@ -113,12 +113,12 @@ class Sampler:
         self._perf = subprocess.Popen(command, stdout=nothing, stderr=nothing, pass_fds=(orders, answer))
         os.close(orders)
         os.close(answer)
-        # It answers once it is attached and counts; the pipe closes when it is not allowed to and ends.
+        # it acknowledges when it counts; the pipe closes when it ends without permission
         with contextlib.suppress(BrokenPipeError):
             os.write(tell, b"enable\n")
         select.select([answers], [], [], PERF_START_S)
         os.close(answers)
-        self._orders = tell  # it ends when nobody can tell it anything any more
+        self._orders = tell  # perf ends when this pipe is closed
 
     @property
     def _data(self) -> str:
@@ -136,17 +136,17 @@ class Sampler:
         for line in done.stdout.splitlines():
             if found := _PERF_LINE.match(line):
                 share, library, function = float(found[1]), found[2], found[3]
-                libraries[library] += share  # the report's own sum over libraries leaves some out
+                libraries[library] += share  # perf's own sum over libraries is incomplete
                 functions.append(f"{share:6.1f} %  {library} {function}")
         lines = ["", "perf: library"]
         lines += [f"{share:6.1f} %  {library}" for library, share in libraries.most_common(TOP)]
         return [*lines, "", "perf: library and function", *functions[:TOP]]
 
-    def _look(self, _number: int, frame: FrameType | None) -> None:
-        # It comes as CPU time passes, at the kernel's pace; what passed since the last look is this line's.
+    def _sample(self, _number: int, frame: FrameType | None) -> None:
+        # signals arrive as CPU time passes: the time since the last one is attributed to this line
         now_us = time.thread_time_ns() // 1000
-        self._stacks["[MainThread]", *_stack_of(frame)] += now_us - self._looked_us
-        self._looked_us = now_us
+        self._stacks["[MainThread]", *_stack_of(frame)] += now_us - self._sampled_us
+        self._sampled_us = now_us
 
     def _run(self) -> None:
         own = threading.get_ident()
@@ -157,7 +157,7 @@ class Sampler:
             if not frames.keys() <= names.keys():
                 names = {thread.ident: thread.name for thread in threading.enumerate()}
             for ident, frame in frames.items():
-                # a thread that is not among the live ones has no clock to ask
+                # an ended thread has no clock
                 if ident == own or ident not in names:
                     continue
                 now_us = time.clock_gettime_ns(time.pthread_getcpuclockid(ident)) // 1000

@@ -1,6 +1,6 @@
-"""A client process: `worker '{"loop": ..., ...}'`. Prints "ready", waits for a line, prints one JSON line.
+"""A client process: `worker '{"loop": ..., ...}'` prints "ready", waits for a line, prints a JSON report.
 
-With "profile" in its order it samples itself while the clock runs and writes a table to that file.
+With "profile" in its order it samples its stacks while the clock runs, and writes a table to that file.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LOOPS = {
 
 
 class Clock:
-    """What a loop times itself with: `ready`, `start`, `stop`; reads the server's CPU at both ends."""
+    """Times a loop: `ready`, `start`, `stop`; reads the CPU time of the servers at start and stop."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self._servers = spec.get("server_pids", ())
@@ -53,19 +53,19 @@ class Clock:
         self._began: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def ready(self) -> None:
-        """All is set up: tell the harness, and wait until it says go."""
+        """Print "ready" and wait for the harness."""
         print("ready", flush=True)
         if not sys.stdin.readline():
-            raise SystemExit("the harness is gone")
+            raise SystemExit("the harness has ended")
 
     def start(self) -> None:
-        """The timed part begins."""
+        """Start the timed part."""
         if self._sampler is not None:
             self._sampler.start()
         self._began = (self._server_s(), time.process_time(), time.perf_counter())
 
     def stop(self) -> dict[str, float]:
-        """The timed part is over: seconds, and CPU seconds of server and client."""
+        """End the timed part: seconds, and CPU seconds of servers and client."""
         seconds = time.perf_counter() - self._began[2]
         client_s = time.process_time() - self._began[1]
         server_s = self._server_s() - self._began[0]
@@ -86,7 +86,7 @@ def main() -> None:
     module = importlib.import_module(f"headrace.benchmarks.loops.{LOOPS[loop]}")
     report = getattr(module, loop)(spec, Clock(spec))
     print(json.dumps(report), flush=True)
-    # Not the interpreter's end: taking down client libraries with full queues may take seconds.
+    # without a clean exit: client libraries with full queues may need seconds to close
     sys.stdout.flush()
     os._exit(0)
 

@@ -31,7 +31,7 @@ from .figures import BYTES_PER_MB, with_rates, worst
 if TYPE_CHECKING:
     from ..harness import Harness, Report
 
-PATIENCE_S = 15  # a reader waits this long after the last record was due
+EXTRA_TIMEOUT_S = 15  # a reader waits this long after the last record was due
 
 
 class OpenLoopCell(Cell):
@@ -50,9 +50,9 @@ class OpenLoopCell(Cell):
         if "rate" not in spec:
             spec["rate"] = harness.rates.share(harness.nodes, spec)
         timed = int(spec["rate"] * (spec["warm_s"] + spec["seconds"])) - int(spec["rate"] * spec["warm_s"])
-        patience_s = spec["warm_s"] + spec["seconds"] + PATIENCE_S
+        timeout_s = spec["warm_s"] + spec["seconds"] + EXTRA_TIMEOUT_S
         # by name, so that each report is found again; readers first, the producer last
-        orders = {f"reader {number}": {**spec, "loop": "follow", "timed": timed, "patience_s": patience_s}
+        orders = {f"reader {number}": {**spec, "loop": "follow", "timed": timed, "timeout_s": timeout_s}
                   for number in range(spec.get("readers", 1))}  # fmt: skip
         with contextlib.ExitStack() as stack:
             topic = stack.enter_context(harness.topic(self.system, spec["partition_count"]))

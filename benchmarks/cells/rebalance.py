@@ -100,16 +100,18 @@ class _GroupMembers:
         raise AssertionError("unreachable: _events ends with an error")
 
     def end(self) -> list[Report]:
-        """End all processes; their reports."""
+        """End all processes; their reports. Errors: ChildError."""
         for process in self._processes:
             process.send("end")
-        reports: list[Report] = []
-        for event in self._events("end"):
-            if event is not None and "failures" in event:
-                reports.append(event)
-            if len(reports) == len(self._processes):
-                break
-        return reports
+        return [self._report(process) for process in self._processes]
+
+    @staticmethod
+    def _report(process: Process) -> Report:
+        """The last line, after those of members that leave."""
+        report: Report = {}
+        while "failures" not in report:
+            report = json.loads(process.line(CHANGE_TIMEOUT_S))
+        return report
 
     def _events(self, command: str) -> Iterator[dict[str, Any] | None]:
         """What the members print; None after `quiet_s` of silence. Errors: ChildError, also on timeout."""

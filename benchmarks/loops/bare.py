@@ -1,4 +1,4 @@
-"""Bare ceilings: a loop that only receives and writes, ZeroMQ alone, the page cache, the checksum."""
+"""Ceilings: a loop that only receives and writes, ZeroMQ alone, the page cache, the checksum."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ FILE_BYTES = 1 << 30
 
 
 def serve(directory: str, mode: str) -> None:
-    """A ROUTER that takes messages of one part or more, with `write` puts each part into a file, and answers
-    each message with 8 bytes."""
+    """A ROUTER that replies to messages with 8 bytes; in `mode` write it writes each part to a file."""
     import zmq
 
     socket = zmq.Context().socket(zmq.ROUTER)
@@ -43,7 +42,7 @@ def serve(directory: str, mode: str) -> None:
 
 
 def bareclient(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
-    """Send `count` messages of `batches` parts of `size` bytes to a bare server, `window` under way."""
+    """Send `count` messages of `batches` parts of `size` bytes to a bare server, `window` in flight."""
     import zmq
 
     from .raw import ready_batch
@@ -71,7 +70,7 @@ def bareclient(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
 
 
 def pagecache(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
-    """Write a file of 1 GiB in blocks of 64 KiB; pages that the machine has touched before."""
+    """Write a file of 1 GiB in blocks of 64 KiB, to pages that were touched before."""
     path, block = os.path.join(spec["directory"], "pages"), random.Random(1).randbytes(BLOCK)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
     os.unlink(path)

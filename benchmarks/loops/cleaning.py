@@ -1,4 +1,4 @@
-"""Compaction of one partition's log: the making of a log with keys that come back, and its cleaning."""
+"""Compaction of one partition's log: writing a log with repeated keys, and cleaning it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from ..payload import pool
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.benchmarks.worker import Clock
     from headrace.protocol.records.header import Buffer
     from headrace.storage_node.log.segment import Segment
+
+    from ..worker import Clock
 
 NOW_MS = 1_700_000_000_000
 BATCH_BYTES, SEGMENT_BYTES = 16_384, 64 << 20
@@ -33,7 +34,7 @@ BUFFER_BYTES, LOAD_FACTOR = 512 * 1024 // 2, 0.9
 
 
 def makelog(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
-    """A log of `count` records of `size` bytes under `keys` keys; its active segment has one record more."""
+    """Write `count` records of `size` bytes with `keys` keys; the active segment has one more record."""
     builder_of, compression = active_codec().builder, Compression[spec["compression"].upper()]
     values, draw = pool(spec["size"], is_json=compression is not Compression.NONE), random.Random(1)
     log = _opened(spec["folder"], segment_bytes=SEGMENT_BYTES)
@@ -56,17 +57,17 @@ def makelog(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
 
 
 class _FullSpeed:
-    """No throttle."""
+    """Without a throttle."""
 
     def take(self, size_bytes: int) -> None:
-        """See log.cleaner.work.Pace."""
+        """See `Pace` in `log/cleaner/work.py`."""
 
 
 def clean(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
-    """A node's own cleaner over the sealed segments of the log in `folder`, from its start."""
+    """A node's own cleaner on all sealed segments of the log in `folder`."""
     log = _opened(spec["folder"])
     log.high_watermark = log.log_end_offset
-    # as on a node, and with Kafka: the files of the old segments go some time later
+    # as on a node, and in Kafka: old segments are removed later
     old: list[Segment] = []
     log.on_retired = lambda _, segments: old.extend(segments)
     plan = cleanable(log, NOW_MS)
@@ -90,19 +91,19 @@ def clean(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
 
 
 def codec(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
-    """The ceiling of `clean`: both passes of the codec alone; what stays goes to one file, synced."""
-    twin = active_codec()
+    """The ceiling of `clean`: both passes of the codec alone; the result goes to one synced file."""
+    codec = active_codec()
     segments = sorted(Path(spec["folder"]).glob("*.log"))[:-1]
     clock.ready()
     clock.start()
-    offsets = twin.offset_map(spec["map_bytes"], load_factor=LOAD_FACTOR)
+    offsets = codec.offset_map(spec["map_bytes"], load_factor=LOAD_FACTOR)
     for batch in _batches(segments):
         if not offsets.add_batch(batch):
             raise ValueError(f"the map holds {len(offsets)} keys: all keys must fit in one pass")
     read = kept = 0
     with (Path(spec["folder"]) / "cleaned").open("wb", buffering=READ_BYTES) as out:
         for batch in _batches(segments):
-            cleaned = twin.clean_batch(batch, offsets, now_ms=NOW_MS, delete_retention_ms=0)
+            cleaned = codec.clean_batch(batch, offsets, now_ms=NOW_MS, delete_retention_ms=0)
             read += len(batch)
             if cleaned.data is not None:
                 kept += out.write(cleaned.data)
@@ -124,7 +125,7 @@ def _opened(folder: str, **config: int) -> Log:
 
 
 def _batches(segments: list[Path]) -> Iterator[Buffer]:
-    """Each batch of the files, read in pieces of a megabyte."""
+    """Each batch of the files, read in blocks of 1 MiB."""
     buffer = bytearray(READ_BYTES)
     view = memoryview(buffer)
     for path in segments:

@@ -1,4 +1,4 @@
-"""Both systems' clients, made with the same settings."""
+"""Clients of both systems with the same settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LINGER_MS = 5
 QUEUE_RECORDS = 1_000_000
 QUEUE_KIB = 1 << 20
 ASSIGNOR = "range"  # of groups by the classic protocol
-UNCOMMITTED = "read_uncommitted"  # headrace's default; librdkafka's is the other one
+UNCOMMITTED = "read_uncommitted"  # headrace's default; librdkafka's is read_committed
 # With its defaults the consumer pauses fetching for up to a second when its queue is full.
 DEEP_QUEUE = {
     "queued.min.messages": QUEUE_RECORDS,
@@ -19,7 +19,7 @@ DEEP_QUEUE = {
 
 
 def kafka_producer(spec: dict[str, Any]) -> Any:
-    """A confluent-kafka producer whose queue never holds the loop up before a million records."""
+    """A confluent-kafka producer with room for a million records in its queue."""
     from confluent_kafka import Producer
 
     in_transactions = "transactional_id" in spec
@@ -29,7 +29,7 @@ def kafka_producer(spec: dict[str, Any]) -> Any:
             "acks": "all" if in_transactions else spec.get("acks", "1"),
             "linger.ms": spec.get("linger_ms", LINGER_MS),
             "batch.size": spec.get("batch_bytes", BATCH_BYTES),
-            "batch.num.messages": 1_000_000,  # only the bytes bound a batch
+            "batch.num.messages": 1_000_000,  # only bytes limit a batch
             "message.max.bytes": 10_000_000,
             "compression.type": spec.get("compression", "none"),
             "enable.idempotence": in_transactions,
@@ -43,7 +43,7 @@ def kafka_producer(spec: dict[str, Any]) -> Any:
 
 
 def kafka_consumer(spec: dict[str, Any], partitions: list[int], *, from_end: bool = False) -> Any:
-    """A confluent-kafka consumer with these partitions assigned; no group is joined."""
+    """A confluent-kafka consumer with `partitions` assigned, without a group."""
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, TopicPartition
 
     consumer = Consumer(
@@ -51,7 +51,7 @@ def kafka_consumer(spec: dict[str, Any], partitions: list[int], *, from_end: boo
             "bootstrap.servers": spec["bootstrap"],
             "group.id": "none",
             "enable.auto.commit": False,
-            "enable.partition.eof": spec.get("tells_ends", False),
+            "enable.partition.eof": spec.get("reports_eof", False),
             "isolation.level": spec.get("isolation", UNCOMMITTED),
             "check.crcs": True,  # as headrace does by default
             "socket.nagle.disable": True,
@@ -64,7 +64,7 @@ def kafka_consumer(spec: dict[str, Any], partitions: list[int], *, from_end: boo
 
 
 def headrace_producer(spec: dict[str, Any]) -> Any:
-    """A headrace producer with the same limits; its buffer is the default one."""
+    """A headrace producer with the same limits, and its default buffer."""
     from headrace import Producer
 
     transactional_id = spec.get("transactional_id")
@@ -83,7 +83,7 @@ def headrace_producer(spec: dict[str, Any]) -> Any:
 def headrace_consumer(
     spec: dict[str, Any], partitions: list[int], *, from_end: bool = False, **more: Any
 ) -> Any:
-    """A headrace consumer with these partitions assigned."""
+    """A headrace consumer with `partitions` assigned."""
     from headrace import Consumer, TopicPartition
 
     reset = "latest" if from_end else "earliest"
@@ -96,7 +96,7 @@ def headrace_consumer(
 
 
 def kafka_member(spec: dict[str, Any], **more: Any) -> Any:
-    """A confluent-kafka consumer that may join the group `group` by `protocol`."""
+    """A confluent-kafka consumer that can join the group `group` by `protocol`."""
     from confluent_kafka import Consumer
 
     is_classic = spec["protocol"] == "classic"
@@ -120,7 +120,7 @@ def kafka_member(spec: dict[str, Any], **more: Any) -> Any:
 
 
 def headrace_member(spec: dict[str, Any]) -> Any:
-    """A headrace consumer that may join the group `group` by `protocol`."""
+    """A headrace consumer that can join the group `group` by `protocol`."""
     from headrace import Consumer
 
     more: dict[str, Any] = {}
@@ -137,8 +137,8 @@ def headrace_member(spec: dict[str, Any]) -> Any:
     )
 
 
-def settle(produce: Any, producer: Any, wait_s: float = 0.01) -> None:
-    """Repeat a confluent `produce` that found the queue full until it fits; `poll` makes the room."""
+def retry_when_full(produce: Any, producer: Any, wait_s: float = 0.01) -> None:
+    """Repeat a confluent `produce` while the queue is full; `poll` removes delivered records."""
     while True:
         producer.poll(wait_s)
         try:

@@ -1,4 +1,4 @@
-"""Commits of offsets by members of a group, waiting for each one or with some under way."""
+"""Offset commits by a member of a group, sequential or with some in flight."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ JOIN_TIMEOUT_S = 30.0
 
 
 def commits(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
-    """Commit 1, 2, ... of the topic's one partition for `seconds`, with `window` under way (1: each waits).
+    """Commit offsets 1, 2, ... of the topic's only partition for `seconds`, with `window` in flight.
 
-    `commits`: how many were confirmed, all of them; `committed`: what the group has at the end, which is as
-    many and those of the warm-up.
+    `commits`: the number of confirmed commits; `committed`: the group's offset at the end; `expected`: the
+    last offset that was committed.
     """
     member: Any = (KafkaMember if spec["system"] == "kafka" else HeadraceMember)(spec)
     commit = member.commit if spec["window"] == 1 else member.commit_async
     number = 0
     for number in range(1, WARM_COMMITS + 1):
         commit(number)
-    member.settle()
+    member.flush()
     clock.ready()
     spans = Histogram()
     clock.start()
@@ -42,7 +42,7 @@ def commits(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
         commit(number)
         before_ns, at_ns = at_ns, time.perf_counter_ns()
         spans.record(at_ns - before_ns)
-    member.settle()
+    member.flush()
     found = clock.stop()
     if member.confirmed != number:
         raise RuntimeError(f"{member.confirmed} of {number} commits were confirmed")
@@ -51,99 +51,90 @@ def commits(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     return report | ({"ack": summary(spans)} if spec["window"] == 1 else {})
 
 
-class KafkaMember:
-    """confluent-kafka's consumer, alone in its group."""
+class _Member:
+    """A consumer, alone in its group, that commits offsets of partition 0."""
+
+    def __init__(self, spec: dict[str, Any], consumer: Any) -> None:
+        self.consumer, self.window, self.confirmed = consumer, spec["window"], 0
+        self.close = consumer.close
+        consumer.subscribe([spec["topic"]])
+        deadline = time.monotonic() + JOIN_TIMEOUT_S
+        while not consumer.assignment():
+            if time.monotonic() > deadline:
+                raise TimeoutError("no partition was assigned")
+            consumer.poll(0.1)
+
+
+class KafkaMember(_Member):
+    """By confluent-kafka."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         from confluent_kafka import TopicPartition
 
-        self._make, self._topic, self._window = TopicPartition, spec["topic"], spec["window"]
-        self._under_way = self.confirmed = 0
-        self._consumer = clients.kafka_member(spec, on_commit=self._told)
-        self._consumer.subscribe([self._topic])
-        ends_at = time.monotonic() + JOIN_TIMEOUT_S
-        while not self._consumer.assignment():
-            if time.monotonic() > ends_at:
-                raise TimeoutError("no partition was assigned")
-            self._consumer.poll(0.1)
+        self._new, self._topic, self._in_flight = TopicPartition, spec["topic"], 0
+        super().__init__(spec, clients.kafka_member(spec, on_commit=self._committed))
 
     def commit(self, offset: int) -> None:
-        """And wait for it."""
-        self._under_way += 1
-        (found,) = self._consumer.commit(offsets=[self._make(self._topic, 0, offset)], asynchronous=False)
-        self._told(found.error, [found])
+        """Wait for its confirmation."""
+        self._in_flight += 1
+        (found,) = self.consumer.commit(offsets=[self._new(self._topic, 0, offset)], asynchronous=False)
+        self._committed(found.error, [found])
 
     def commit_async(self, offset: int) -> None:
-        """Wait while there are as many under way as may be."""
-        self._consumer.commit(offsets=[self._make(self._topic, 0, offset)], asynchronous=True)
-        self._under_way += 1
-        self._consumer.poll(0)
-        while self._under_way >= self._window:
-            self._consumer.poll(0.01)
+        """Wait while `window` commits are in flight."""
+        self.consumer.commit(offsets=[self._new(self._topic, 0, offset)], asynchronous=True)
+        self._in_flight += 1
+        self.consumer.poll(0)
+        while self._in_flight >= self.window:
+            self.consumer.poll(0.01)
 
-    def settle(self) -> None:
-        """Until all are confirmed."""
-        while self._under_way:
-            self._consumer.poll(0.01)
+    def flush(self) -> None:
+        """Wait until all commits are confirmed."""
+        while self._in_flight:
+            self.consumer.poll(0.01)
 
     def committed(self) -> int:
-        """As the group has it."""
-        (found,) = self._consumer.committed([self._make(self._topic, 0)], timeout=30)
+        """The group's offset."""
+        (found,) = self.consumer.committed([self._new(self._topic, 0)], timeout=30)
         return int(found.offset)
 
-    def close(self) -> None:
-        """Leave the group."""
-        self._consumer.close()
-
-    def _told(self, error: Any, partitions: list[Any]) -> None:
+    def _committed(self, error: Any, partitions: list[Any]) -> None:
         if error is not None or partitions[0].error is not None:
             raise RuntimeError(f"a commit failed: {error or partitions[0].error}")
-        self._under_way -= 1
+        self._in_flight -= 1
         self.confirmed += 1
 
 
-class HeadraceMember:
-    """headrace's consumer, alone in its group."""
+class HeadraceMember(_Member):
+    """By headrace."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         from headrace import TopicPartition
 
-        self._tp, self._window = TopicPartition(spec["topic"], 0), spec["window"]
-        self._under_way: deque[Future[Any]] = deque()
-        self.confirmed = 0
-        self._consumer = clients.headrace_member(spec)
-        self._consumer.subscribe([spec["topic"]])
-        ends_at = time.monotonic() + JOIN_TIMEOUT_S
-        while not self._consumer.assignment():
-            if time.monotonic() > ends_at:
-                raise TimeoutError("no partition was assigned")
-            self._consumer.poll(0.1)
+        self._tp = TopicPartition(spec["topic"], 0)
+        self._in_flight: deque[Future[Any]] = deque()
+        super().__init__(spec, clients.headrace_member(spec))
 
     def commit(self, offset: int) -> None:
-        """And wait for it."""
-        self._consumer.commit({self._tp: offset})
+        """Wait for its confirmation."""
+        self.consumer.commit({self._tp: offset})
         self.confirmed += 1
 
     def commit_async(self, offset: int) -> None:
-        """Wait while there are as many under way as may be."""
-        self._under_way.append(self._consumer.commit_async({self._tp: offset}))
-        while len(self._under_way) >= self._window:
+        """Wait while `window` commits are in flight."""
+        self._in_flight.append(self.consumer.commit_async({self._tp: offset}))
+        while len(self._in_flight) >= self.window:
             self._confirm()
 
-    def settle(self) -> None:
-        """Until all are confirmed."""
-        while self._under_way:
+    def flush(self) -> None:
+        """Wait until all commits are confirmed."""
+        while self._in_flight:
             self._confirm()
 
     def committed(self) -> int:
-        """As the group has it."""
-        found = self._consumer.committed(self._tp)[self._tp]
-        return int(found.offset)
-
-    def close(self) -> None:
-        """Leave the group."""
-        self._consumer.close()
+        """The group's offset."""
+        return int(self.consumer.committed(self._tp)[self._tp].offset)
 
     def _confirm(self) -> None:
-        self._under_way.popleft().result(30)
+        self._in_flight.popleft().result(30)
         self.confirmed += 1

@@ -1,6 +1,6 @@
-"""Many connections of Kafka's clients: idle ones that stay, and ones that come, ask and go, over and over.
+"""Many connections of Kafka clients: idle ones, and clients that connect, send requests and disconnect.
 
-Bare sockets and ready frames, so that one process makes thousands a second.
+Bare sockets and encoded frames, so that one process handles thousands of connections per second.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headrace.services.bench.histogram import Histogram
 from headrace.services.bench.pacing import Schedule
 from headrace.services.bench.pacing_io import now_ns
 
-from .frames import Requests, ask, frame, right_size
+from .frames import Requests, call, frame, frame_and_response_size
 from .latency import summary
 
 if TYPE_CHECKING:
@@ -25,89 +25,91 @@ if TYPE_CHECKING:
     from ..worker import Clock
 
 CONNECT_TIMEOUT_S = 30.0
-PATIENCE_S = 20.0
+END_TIMEOUT_S = 20.0
 CHECK_AFTER_S = 0.5
-MOST_WAIT_S = 0.05
-SECOND = 1_000_000_000
-_BIND_ADDRESS_NO_PORT = 24  # Linux: the port is chosen when the other end is known
-Frames = list[tuple[bytes, int]]  # each with the size of its answer
+POLL_S = 0.05
+NS_PER_S = 1_000_000_000
+_BIND_ADDRESS_NO_PORT = 24  # Linux: the port is chosen when the peer is known
+Frames = list[tuple[bytes, int]]  # each with the size of its response
 
 
 def idle(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
-    """`count` connections that have asked what every client asks first, and stay; all must be alive then."""
+    """`count` connections with the first requests of a client, then idle; all must respond at the end."""
     address = _address(spec)
     requests = Requests(spec["topic"])
     hello, metadata = (frame(request) for request, _ in (requests.hello, requests.metadata))
-    with contextlib.ExitStack() as open_ones:
+    with contextlib.ExitStack() as stack:
         connections = []
         for _ in range(spec["count"]):
-            one = open_ones.enter_context(socket.create_connection(address, CONNECT_TIMEOUT_S))
-            ask(one, hello)
-            ask(one, metadata)
+            one = stack.enter_context(socket.create_connection(address, CONNECT_TIMEOUT_S))
+            call(one, hello)
+            call(one, metadata)
             connections.append(one)
         clock.ready()
         clock.start()
         let_pass(spec["warm_s"] + spec["seconds"] + CHECK_AFTER_S)
         found = clock.stop()
         for one in connections:
-            ask(one, metadata)
+            call(one, metadata)
         return {**found, "alive": len(connections)}
 
 
 def churn(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
-    """`count` clients that connect, ask what the server can and where the topic is, produce or fetch one
-    record, and disconnect; each begins again at once, or all together `pace` times a second.
+    """`count` clients that connect, send ApiVersions and Metadata, produce or fetch one record, disconnect.
 
-    The visits of the last `seconds` are counted and timed; `produced` are the records of all of them.
-    Errors: RuntimeError for an answer that is not as long as the right one.
+    Each connects again at once, or all of them together `pace` times per second. Visits in the last `seconds`
+    are counted and timed; `produced` counts the records of all visits.
+    Errors: RuntimeError for a response of another size than a correct one.
     """
     requests = Requests(spec["topic"])
     with socket.create_connection(_address(spec), CONNECT_TIMEOUT_S) as first:
         known = {
-            name: right_size(first, *getattr(requests, name))
+            name: frame_and_response_size(first, *getattr(requests, name))
             for name in ("hello", "metadata", "produce", "fetch")
         }
-    ways = [[known["hello"], known["metadata"], known[last]] for last in ("produce", "fetch")]
+    sequences = [[known["hello"], known["metadata"], known[last]] for last in ("produce", "fetch")]
     clock.ready()
     clock.start()
     begun = now_ns()
-    timed_from_ns = begun + int(spec["warm_s"] * SECOND)
-    ends_ns = timed_from_ns + int(spec["seconds"] * SECOND)
+    timed_from_ns = begun + int(spec["warm_s"] * NS_PER_S)
+    ends_ns = timed_from_ns + int(spec["seconds"] * NS_PER_S)
     schedule = Schedule(spec["pace"], begun) if "pace" in spec else None
-    with Crowd(_address(spec), ways, spec["count"], timed_from_ns) as crowd:
-        crowd.run(lambda: now_ns() >= ends_ns, schedule)
+    with Visitors(_address(spec), sequences, spec["count"], timed_from_ns) as visitors:
+        visitors.run(lambda: now_ns() >= ends_ns, schedule)
     found = clock.stop()
-    return {**found, "visits": crowd.times.count, "all_visits": sum(crowd.finished),
-            "visit": summary(crowd.times), "timed_s": spec["seconds"],
-            "produced": (crowd.finished[0] + 1) * requests.records}  # fmt: skip
+    return {**found, "visits": visitors.times.count, "all_visits": sum(visitors.finished),
+            "visit": summary(visitors.times), "timed_s": spec["seconds"],
+            "produced": (visitors.finished[0] + 1) * requests.records}  # fmt: skip
 
 
 class _Visit:
-    """One connection on its way."""
+    """One connection, and its next request."""
 
-    __slots__ = ("begun_ns", "frames", "left", "slot", "socket", "step", "way")
+    __slots__ = ("begun_ns", "frames", "left", "sequence", "slot", "socket", "step")
 
-    def __init__(self, slot: int, way: int, frames: Frames, begun_ns: int) -> None:
-        self.slot, self.way, self.frames, self.begun_ns = slot, way, frames, begun_ns
+    def __init__(self, slot: int, sequence: int, frames: Frames, begun_ns: int) -> None:
+        self.slot, self.sequence, self.frames, self.begun_ns = slot, sequence, frames, begun_ns
         self.step, self.left = -1, 0
         self.socket = socket.socket()
 
 
-class Crowd:
-    """At most `count` visits at a time, by one loop; those that end after `timed_from_ns` are timed.
+class Visitors:
+    """At most `count` visits at a time in one loop; those that end after `timed_from_ns` are timed.
 
-    `finished`: how many of each way have come to their end. As a context it closes what is left.
+    `finished`: completed visits of each of `sequences`. As a context it closes open connections.
     """
 
-    def __init__(self, address: tuple[str, int], ways: list[Frames], count: int, timed_from_ns: int) -> None:
-        self._address, self._ways, self._timed_from_ns = address, ways, timed_from_ns
+    def __init__(
+        self, address: tuple[str, int], sequences: list[Frames], count: int, timed_from_ns: int
+    ) -> None:
+        self._address, self._sequences, self._timed_from_ns = address, sequences, timed_from_ns
         self._poll = select.epoll()
         self._visits: dict[int, _Visit] = {}
         self._free = list(range(count))
         self._begun = 0
         self._is_over = False
         self.times = Histogram()
-        self.finished = [0] * len(ways)
+        self.finished = [0] * len(sequences)
 
     def __enter__(self) -> Self:
         return self
@@ -118,45 +120,47 @@ class Crowd:
         self._poll.close()
 
     def run(self, is_over: Callable[[], bool], schedule: Schedule | None = None) -> None:
-        """Whoever is through begins again until `is_over`, at once or when the next visit is due: what has to
-        wait for a free client counts as late. Those on their way then are waited for, and not timed.
+        """Visit again and again until `is_over`, at once or by the `schedule`.
 
-        Errors: ConnectionError, RuntimeError, TimeoutError.
+        A visit that waits for a free client counts as late. Visits open at the end are completed, and not
+        timed. Errors: ConnectionError, RuntimeError, TimeoutError.
         """
         while not is_over():
             wait_s = self._begin_all() if schedule is None else self._begin_due(schedule)
             self._serve(wait_s)
         self._is_over = True
-        ends_at = time.monotonic() + PATIENCE_S
+        ends_at = time.monotonic() + END_TIMEOUT_S
         while self._visits:
             if time.monotonic() > ends_at:
-                raise TimeoutError(f"{len(self._visits)} connections got no answer in {PATIENCE_S:.0f} s")
-            self._serve(MOST_WAIT_S)
+                raise TimeoutError(
+                    f"{len(self._visits)} connections got no response in {END_TIMEOUT_S:.0f} s"
+                )
+            self._serve(POLL_S)
 
     def _begin_all(self) -> float:
-        """How long to wait then at most, in seconds."""
+        """The timeout of the next poll, in seconds."""
         now = now_ns()
         while self._free:
             self._begin(now)
-        return MOST_WAIT_S
+        return POLL_S
 
     def _begin_due(self, schedule: Schedule) -> float:
         due = schedule.due(now_ns())
         while self._free and self._begun < due:
             self._begin(schedule.intended_ns(self._begun))
         if not self._free:
-            return MOST_WAIT_S
-        return min(max((schedule.intended_ns(self._begun) - now_ns()) / SECOND, 0.0), MOST_WAIT_S)
+            return POLL_S
+        return min(max((schedule.intended_ns(self._begun) - now_ns()) / NS_PER_S, 0.0), POLL_S)
 
     def _begin(self, begun_ns: int) -> None:
         slot = self._free.pop()
-        way = self._begun % len(self._ways)
+        sequence = self._begun % len(self._sequences)
         self._begun += 1
-        visit = _Visit(slot, way, self._ways[way], begun_ns)
+        visit = _Visit(slot, sequence, self._sequences[sequence], begun_ns)
         connection = visit.socket
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # an address for each client: the ports of one would be used up by those that wait out their end
+        # an address per client: connections in TIME_WAIT would use up the ports of a single one
         connection.setsockopt(socket.IPPROTO_IP, _BIND_ADDRESS_NO_PORT, 1)
         connection.bind((f"127.0.{1 + slot // 250}.{1 + slot % 250}", 0))
         connection.connect_ex(self._address)
@@ -169,7 +173,7 @@ class Crowd:
             if visit.step < 0:
                 error = visit.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
                 if error:
-                    raise ConnectionError(error, "the server does not take a connection")
+                    raise ConnectionError(error, "the server refused a connection")
                 self._poll.modify(fd, select.EPOLLIN)
             else:
                 data = visit.socket.recv(1 << 16)
@@ -177,7 +181,7 @@ class Crowd:
                     raise ConnectionError("the server closed a connection")
                 visit.left -= len(data)
                 if visit.left < 0:
-                    raise RuntimeError(f"an answer is {-visit.left} bytes longer than the right one")
+                    raise RuntimeError(f"a response is {-visit.left} bytes longer than a correct one")
                 if visit.left:
                     continue
             visit.step += 1
@@ -192,7 +196,7 @@ class Crowd:
         del self._visits[fd]
         visit.socket.close()
         self._free.append(visit.slot)
-        self.finished[visit.way] += 1
+        self.finished[visit.sequence] += 1
         now = now_ns()
         if now >= self._timed_from_ns and not self._is_over:
             self.times.record(now - visit.begun_ns)

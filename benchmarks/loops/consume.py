@@ -1,7 +1,7 @@
-"""Reading as fast as it goes, and reading to check what was written.
+"""Consuming as fast as possible, and reading to verify what was written.
 
-The clock runs from the first record that arrives, without it, to the last one: every reader asks for one
-record first. Its start (imports, connections, look-ups, the first fetch) is not what is measured here.
+The clock runs from the first record, which does not count, to the last one: every reader takes one record
+first. Imports, connections, look-ups and the first fetch are not measured.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from ..worker import Clock
 
 TAKE = 10_000
-PATIENCE_S = 20.0  # without any record
-Chunks = Iterator[tuple[int, int]]  # (records, bytes of their values), one per call
+TIMEOUT_S = 20.0  # without a record
+Chunks = Iterator[tuple[int, int]]  # (records, bytes of their values) of each call
 
 
 def consume(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
-    """Read `count` records from the beginning of `partitions`; each value is touched."""
+    """Read `count` records from the beginning of `partitions`, touching each value."""
     reader = READERS[spec["face"]]
     if reader is _arrow:
         from headrace import Consumer
@@ -30,7 +30,7 @@ def consume(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
         if not hasattr(Consumer, "arrow_batches"):
             clock.ready()
             return {"absent": "Consumer.arrow_batches"}
-    if spec.get("is_share"):  # one of several readers: its partitions say how much is its own
+    if spec.get("is_share"):  # one of several readers: the records of its partitions
         spec = {**spec, "count": sum(_ends(spec))}
     clock.ready()
     chunks = reader(spec)
@@ -46,19 +46,19 @@ def consume(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
 
 
 def verify(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
-    """Count all records of `partitions` and add up the CRC-32 of their values."""
+    """Count all records of `partitions` and sum the CRC-32 of their values."""
     clock.ready()
     clock.start()
     take, ends = verifier(spec)
     left, count, checksum = sum(ends), 0, 0
-    quiet_since = time.monotonic()
+    idle_since = time.monotonic()
     while count < left:
         values = take()
         if values:
             count += len(values)
             checksum += sum(map(zlib.crc32, values))
-            quiet_since = time.monotonic()
-        elif time.monotonic() - quiet_since > PATIENCE_S:
+            idle_since = time.monotonic()
+        elif time.monotonic() - idle_since > TIMEOUT_S:
             break
     return {**clock.stop(), "count": count, "checksum": checksum, "ends": sum(ends)}
 
@@ -78,7 +78,7 @@ def _ends(spec: dict[str, Any]) -> list[int]:
 
 
 def verifier(spec: dict[str, Any]) -> tuple[Callable[[], list[bytes]], list[int]]:
-    """(take some values of `partitions` from the beginning, perhaps none yet; the end offsets)."""
+    """(function that returns the next values of `partitions`, perhaps none yet; end offsets)."""
     ends = _ends(spec)
     if spec["system"] == "kafka":
         kafka = clients.kafka_consumer(spec, spec["partitions"])
@@ -92,13 +92,13 @@ def _kafka_consume(spec: dict[str, Any]) -> Chunks:
     left, take = spec["count"], 1
     while True:
         size = 0
-        # never more than are left: it waits for as many as it is asked for
-        messages = consumer.consume(num_messages=min(take, left), timeout=PATIENCE_S)
+        # not more than are left: it waits for this number
+        messages = consumer.consume(num_messages=min(take, left), timeout=TIMEOUT_S)
         take = TAKE
         for message in messages:
             size += len(message.value())
         left -= len(messages)
-        yield _some(len(messages)), size
+        yield _not_empty(len(messages)), size
 
 
 def _kafka_poll(spec: dict[str, Any]) -> Chunks:
@@ -107,11 +107,11 @@ def _kafka_poll(spec: dict[str, Any]) -> Chunks:
     while True:
         count = size = 0
         while count < min(take, left):
-            message = consumer.poll(PATIENCE_S)
+            message = consumer.poll(TIMEOUT_S)
             size += len(message.value())
             count += 1
         left, take = left - count, TAKE
-        yield _some(count), size
+        yield _not_empty(count), size
 
 
 def _headrace_poll(spec: dict[str, Any]) -> Chunks:
@@ -119,15 +119,15 @@ def _headrace_poll(spec: dict[str, Any]) -> Chunks:
     take = 1
     while True:
         size = 0
-        records = consumer.poll(PATIENCE_S, max_records=take)
+        records = consumer.poll(TIMEOUT_S, max_records=take)
         take = TAKE
         for record in records:
             size += len(record.value)
-        yield _some(len(records)), size
+        yield _not_empty(len(records)), size
 
 
 def _headrace_iterate(spec: dict[str, Any]) -> Chunks:
-    consumer = clients.headrace_consumer(spec, spec["partitions"], iter_timeout=PATIENCE_S)
+    consumer = clients.headrace_consumer(spec, spec["partitions"], iter_timeout=TIMEOUT_S)
     count = size = 0
     due, left = 1, spec["count"]
     for record in consumer:
@@ -138,27 +138,27 @@ def _headrace_iterate(spec: dict[str, Any]) -> Chunks:
             due = min(TAKE, left)
             yield count, size
             count = size = 0
-    yield _some(0), 0
+    yield _not_empty(0), 0
 
 
 def _arrow(spec: dict[str, Any]) -> Chunks:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    pc.sum(pc.binary_length(pa.array([b"1"]))).as_py()  # its first array imports pandas where there is one
+    pc.sum(pc.binary_length(pa.array([b"1"]))).as_py()  # the first array imports pandas, if installed
     consumer = clients.headrace_consumer(spec, spec["partitions"])
-    # a short wait: at the end of the topic a batch that does not fill up is waited for
-    batches = consumer.arrow_batches(timeout=0.02)  # loads what it needs before the first record
-    first = consumer.poll(PATIENCE_S, max_records=1)
-    yield _some(len(first)), sum(len(record.value) for record in first)
+    # a short timeout: the last batch waits for it, because it is not full
+    batches = consumer.arrow_batches(timeout=0.02)  # imports before the first record
+    first = consumer.poll(TIMEOUT_S, max_records=1)
+    yield _not_empty(len(first)), sum(len(record.value) for record in first)
     for batch in batches:
         size = pc.sum(pc.binary_length(batch.column("value"))).as_py()
-        yield _some(batch.num_rows), size
+        yield _not_empty(batch.num_rows), size
 
 
-def _some(count: int) -> int:
+def _not_empty(count: int) -> int:
     if not count:
-        raise TimeoutError("no records came")
+        raise TimeoutError("no records arrived")
     return count
 
 
@@ -172,7 +172,7 @@ READERS: dict[str, Callable[[dict[str, Any]], Chunks]] = {
 
 
 def reread(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
-    """Read a topic from the beginning over and over for `seconds`, from the disk each time."""
+    """Read a topic from the beginning again and again for `seconds`, from the disk each time."""
     from pathlib import Path
 
     from ..machine_io import drop_page_cache

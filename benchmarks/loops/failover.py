@@ -1,7 +1,7 @@
-"""An open loop while a server is killed: which records were acknowledged, when, and whether they are there.
+"""An open loop while a server is killed: which records were acknowledged, when, and whether they are stored.
 
-The process talks twice with the harness: "ready" before the load, and again once all is answered; it reads
-everything back after the second "go", when the killed server is there again.
+The process prints "ready" before the load, and again once all records are acknowledged or failed; after the
+second "go", when the killed server has been restarted, it reads everything back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.services.bench.pacing_io import due_ranges, now_ns, sharpen_timer
 from .. import payload
 from ..cells.outage import check, longest_gaps
 from . import clients, latency
-from .consume import PATIENCE_S, verifier
+from .consume import TIMEOUT_S, verifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
 STAMP = 8
 FLUSH_S = 60
-Answer = Any  # callback(is_acknowledged)
+Answered = Any  # callback(error or None)
 
 
 def failover(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
-    """Send `rate` records a second, in turn to every partition, for `warm_s` + `after_s` seconds.
+    """Send `rate` records/s to all partitions in turn, for `warm_s` + `after_s` seconds.
 
-    The report: `gaps_ms`, the longest time without an acknowledgement of each partition; what was lost.
+    `gaps` in the report: the longest times between acknowledgements of each partition.
     """
     sharpen_timer()
     post, flush, serving = _poster(spec)
     filler = payload.pool(spec["size"])[0][STAMP:]
     partitions, rate = spec["partition_count"], spec["rate"]
     count = int(rate * (spec["warm_s"] + spec["after_s"]))
-    acked: list[list[tuple[int, int]]] = [[] for _ in range(partitions)]  # (when, record) of each partition
+    acked: list[list[tuple[int, int]]] = [[] for _ in range(partitions)]  # (time, record number) by partition
     failed: list[str] = []
 
     def answered(partition: int, number: int, error: Any) -> None:
@@ -68,7 +68,7 @@ def failover(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
                 one(number)
         flush()
         found = clock.stop()
-    clock.ready()  # the harness brings the killed server back meanwhile
+    clock.ready()  # meanwhile the harness restarts the killed server
     numbers = [number for each in acked for _, number in each]
     checked = check(numbers, _read_all(spec))
     gaps = [longest_gaps([when for when, _ in each]) for each in acked]
@@ -80,11 +80,11 @@ def failover(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
 def _read_all(spec: dict[str, Any]) -> list[int]:
     take, ends = verifier({**spec, "partitions": list(range(spec["partition_count"]))})
     found: list[int] = []
-    quiet_since = time.monotonic()
-    while len(found) < sum(ends) and time.monotonic() - quiet_since < PATIENCE_S:
+    idle_since = time.monotonic()
+    while len(found) < sum(ends) and time.monotonic() - idle_since < TIMEOUT_S:
         values = take()
         if values:
-            quiet_since = time.monotonic()
+            idle_since = time.monotonic()
             found.extend(int.from_bytes(value[:STAMP], "little") for value in values)
     return found
 
@@ -92,20 +92,20 @@ def _read_all(spec: dict[str, Any]) -> list[int]:
 def _poster(
     spec: dict[str, Any],
 ) -> tuple[
-    Callable[[bytes, int, Answer], None], Callable[[], object], Callable[[], AbstractContextManager[None]]
+    Callable[[bytes, int, Answered], None], Callable[[], object], Callable[[], AbstractContextManager[None]]
 ]:
-    """(post a value to a partition with a callback of its error, wait for all, the callbacks' context)."""
+    """(send a value to a partition with a callback, wait for all, a context in which callbacks run)."""
     topic = spec["topic"]
     if spec["system"] == "kafka":
         producer = clients.kafka_producer(spec)
 
-        def post(value: bytes, partition: int, answered: Answer) -> None:
+        def post(value: bytes, partition: int, answered: Answered) -> None:
             producer.produce(topic, value, partition=partition, on_delivery=lambda error, _: answered(error))
 
         return post, partial(producer.flush, FLUSH_S), partial(latency.served, producer, threading.Event())
     ours = clients.headrace_producer(spec)
 
-    def post_ours(value: bytes, partition: int, answered: Answer) -> None:
+    def post_ours(value: bytes, partition: int, answered: Answered) -> None:
         future = ours.send(topic, value, partition=partition)
         future.add_done_callback(lambda done: answered(done.exception()))
 

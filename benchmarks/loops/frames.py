@@ -1,4 +1,4 @@
-"""Ready requests of Kafka's protocol for bare sockets, and their answers."""
+"""Encoded requests of Kafka's protocol for bare sockets, and their responses."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     import socket
 
 RECORD_BYTES = 1_200  # room for a batch with one record
-FETCH_BYTES = 1_000  # the first batch comes whole, however small this is
-NUMBER = 1  # every request's: a connection has one under way
+FETCH_BYTES = 1_000  # the first batch is returned even if it is larger
+CORRELATION_ID = 1  # of every request: a connection has one in flight
 _SIZE = 4
 
 
 class Requests:
-    """Of clients of one topic with one partition: whole frames, and the types of their answers."""
+    """Requests for a topic with one partition, each with the type of its response."""
 
     def __init__(self, topic: str) -> None:
         name = TopicName(topic)
@@ -70,7 +70,7 @@ class Requests:
 
 
 def frame(request: Any) -> bytes:
-    """A whole request with its size in front."""
+    """An encoded request after its size."""
     header = request.__header_schema__
     out = io.BytesIO()
     entity_writer(header)(
@@ -78,7 +78,7 @@ def frame(request: Any) -> bytes:
         header(
             request_api_key=request.__api_key__,
             request_api_version=request.__version__,
-            correlation_id=NUMBER,
+            correlation_id=CORRELATION_ID,
             client_id="bench",
         ),
     )
@@ -87,40 +87,40 @@ def frame(request: Any) -> bytes:
     return len(data).to_bytes(_SIZE, "big") + data
 
 
-def ask(connection: socket.socket, data: bytes) -> bytes:
-    """The whole answer to a frame. Errors: ConnectionError when there is none."""
+def call(connection: socket.socket, data: bytes) -> bytes:
+    """Send a frame; the response with its size. Errors: ConnectionError when the connection ends."""
     connection.sendall(data)
-    answer = b""
-    while len(answer) < _SIZE or len(answer) < _SIZE + int.from_bytes(answer[:_SIZE], "big"):
+    response = b""
+    while len(response) < _SIZE or len(response) < _SIZE + int.from_bytes(response[:_SIZE], "big"):
         more = connection.recv(1 << 16)
         if not more:
             raise ConnectionError("the server closed the connection")
-        answer += more
-    return answer
+        response += more
+    return response
 
 
-def right_size(connection: socket.socket, request: Any, response: Any) -> tuple[bytes, int]:
-    """A request's frame and how long its right answers are, this one included.
+def frame_and_response_size(connection: socket.socket, request: Any, response: Any) -> tuple[bytes, int]:
+    """The frame of a request, and the size of a correct response; this one is checked.
 
-    Errors: RuntimeError when the answer tells an error.
+    Errors: RuntimeError for a response with an error code.
     """
     data = frame(request)
-    answer = ask(connection, data)
-    _, start = entity_reader(response.__header_schema__)(answer, _SIZE)
-    body, _ = entity_reader(response)(answer, _SIZE + start)
-    wrong = errors(body)
-    if wrong:
-        raise RuntimeError(f"{type(request).__name__} was answered with errors {wrong}: {body}")
-    return data, len(answer)
+    reply = call(connection, data)
+    _, start = entity_reader(response.__header_schema__)(reply, _SIZE)
+    body, _ = entity_reader(response)(reply, _SIZE + start)
+    codes = error_codes(body)
+    if codes:
+        raise RuntimeError(f"{type(request).__name__}: response with error codes {codes}: {body}")
+    return data, len(reply)
 
 
-def errors(entity: Any) -> set[int]:
-    """The error codes anywhere in an answer, but that of none."""
+def error_codes(entity: Any) -> set[int]:
+    """All error codes in a response but 0."""
     found: set[int] = set()
     for name in getattr(type(entity), "__slots__", ()):
         value = getattr(entity, name)
         if name == "error_code":
             found |= {int(value)} - {0}
         for inner in value if isinstance(value, tuple) else (value,):
-            found |= errors(inner)
+            found |= error_codes(inner)
     return found

@@ -1,7 +1,7 @@
-"""Latency: open loop at a fixed rate, a reader that follows, one-in-flight pings, a small window.
+"""Latency: open loop at a fixed rate, a reader at the end, one record in flight, a small window.
 
-Times are differences of one monotonic clock, which all processes of a machine share. In the open loop a
-record's time starts when it was MEANT to be sent: what held the sender up counts (no coordinated omission).
+Times are differences of the monotonic clock, which all processes of a machine share. In the open loop a
+record's time starts when it was SCHEDULED to be sent: delays of the sender count (no coordinated omission).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 CURVE = (0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.99, 100.0)
 STAMP = 8
-MOST_ACKS_PER_S = 10_000  # acknowledgements that are timed; a callback for each record would be the load
+MOST_ACKS_PER_S = 10_000  # acknowledgements that are timed; a callback per record would be most of the load
 FLUSH_S = 60
 WINDOW = 5
 
@@ -44,7 +44,7 @@ def summary(histogram: Histogram) -> dict[str, Any]:
 
 
 def openloop(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
-    """Send `rate` records a second for `warm_s` + `seconds`; acknowledgement times of the latter part."""
+    """Send `rate` records/s for `warm_s` + `seconds`; acknowledgements are timed in the latter part."""
     sharpen_timer()
     post, flush, serving = _poster(spec)
     filler = payload.pool(spec["size"])[0][STAMP:]
@@ -79,15 +79,15 @@ def openloop(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
 
 
 def follow(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
-    """Read from the end; time from each stamp to its arrival, until `timed` stamped ones came."""
+    """Read from the end; times from stamp to arrival, until `timed` stamped records have arrived."""
     sharpen_timer()
     arrived, size, count, began, last = Histogram(), 0, 0, 0, 0
     take = _taker(spec)
-    take(0.5)  # look up the ends, so that nothing sent from now on is missed
+    take(0.5)  # looks up the end offsets, so that no later record is missed
     clock.ready()
     gc.freeze()
     clock.start()
-    ends_at = time.monotonic() + spec["patience_s"]
+    ends_at = time.monotonic() + spec["timeout_s"]
     while arrived.count < spec["timed"] and time.monotonic() < ends_at:
         values = take(0.1)
         now = now_ns()
@@ -103,7 +103,7 @@ def follow(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
 
 
 def ping(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
-    """One record under way: sent, acknowledged, read back, and then the next one."""
+    """One record in flight: sent, acknowledged and read before the next one."""
     post, flush, _ = _poster(spec)
     take = _taker(spec)
     take(0.5)
@@ -132,7 +132,7 @@ def ping(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
 
 
 def window(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
-    """At most five records under way for `seconds`: each acknowledgement lets the next one go."""
+    """At most five records in flight for `seconds`."""
     value = payload.pool(spec["size"])[0]
     acks = Histogram()
 
@@ -157,17 +157,17 @@ def _kafka_window(
     spec: dict[str, Any], value: bytes, acknowledged: Callable[[int], None]
 ) -> Callable[[], None]:
     producer, topic = clients.kafka_producer(spec), spec["topic"]
-    under_way = [0]
+    in_flight = [0]
 
     def delivered(began: int, error: Any, message: Any) -> None:
         if error is not None:
             raise RuntimeError(str(error))
-        under_way[0] -= 1
+        in_flight[0] -= 1
         acknowledged(began)
 
     def step() -> None:
-        while under_way[0] < WINDOW:
-            under_way[0] += 1
+        while in_flight[0] < WINDOW:
+            in_flight[0] += 1
             producer.produce(topic, value, on_delivery=partial(delivered, now_ns()))
         producer.poll(1.0)
 
@@ -178,12 +178,12 @@ def _headrace_window(
     spec: dict[str, Any], value: bytes, acknowledged: Callable[[int], None]
 ) -> Callable[[], None]:
     producer, topic = clients.headrace_producer(spec), spec["topic"]
-    under_way: deque[tuple[int, Any]] = deque()
+    in_flight: deque[tuple[int, Any]] = deque()
 
     def step() -> None:
-        while len(under_way) < WINDOW:
-            under_way.append((now_ns(), producer.send(topic, value)))
-        began, future = under_way.popleft()
+        while len(in_flight) < WINDOW:
+            in_flight.append((now_ns(), producer.send(topic, value)))
+        began, future = in_flight.popleft()
         future.result(30)
         acknowledged(began)
 
@@ -191,8 +191,10 @@ def _headrace_window(
 
 
 def kafka_post(produce: Callable[..., None], topic: str, has_room: threading.Event) -> Callable[..., None]:
-    """`post(value, callback or None)`; while the queue is full it waits for `has_room`, as headrace's `send`
-    does. The schedule does not wait. Errors: BufferError after a minute."""
+    """`post(value, callback or None)`, which waits for `has_room` while the queue is full, as `send` does.
+
+    The schedule does not wait. Errors: BufferError after a minute.
+    """
 
     def post(value: bytes, callback: Any) -> None:
         arguments = {} if callback is None else {"on_delivery": callback}
@@ -211,14 +213,14 @@ def kafka_post(produce: Callable[..., None], topic: str, has_room: threading.Eve
 
 @contextlib.contextmanager
 def served(producer: Any, has_room: threading.Event) -> Iterator[None]:
-    """Serve a confluent producer's callbacks in a thread beside the sender, as headrace's client does.
+    """Run a confluent producer's callbacks in a thread of their own, as headrace's client does.
 
-    What was served has left the queue: `has_room` is set.
+    Sets `has_room`: delivered records have left the queue.
     """
-    ends = threading.Event()
+    is_over = threading.Event()
 
     def serve() -> None:
-        while not ends.is_set():
+        while not is_over.is_set():
             if producer.poll(0.05):
                 has_room.set()
 
@@ -227,14 +229,14 @@ def served(producer: Any, has_room: threading.Event) -> Iterator[None]:
     try:
         yield
     finally:
-        ends.set()
+        is_over.set()
         thread.join()
 
 
 def _poster(
     spec: dict[str, Any],
 ) -> tuple[Callable[..., None], Callable[[], object], Callable[[], AbstractContextManager[None]]]:
-    """(post a value with a callback or None, wait for all, a context in which callbacks are served)."""
+    """(send a value with a callback or None, wait for all, a context in which callbacks run)."""
     topic = spec["topic"]
     if spec["system"] == "kafka":
         producer = clients.kafka_producer(spec)
@@ -253,7 +255,7 @@ def _poster(
 
 
 def _taker(spec: dict[str, Any]) -> Callable[[float], list[bytes]]:
-    """Values that are there, waiting so many seconds for the first."""
+    """A function that returns the next values, with a timeout in seconds for the first."""
     partitions = list(range(spec["partition_count"]))
     if spec["system"] == "kafka":
         kafka = clients.kafka_consumer(spec, partitions, from_end=True)
@@ -261,7 +263,7 @@ def _taker(spec: dict[str, Any]) -> Callable[[float], list[bytes]]:
 
         def take(timeout_s: float) -> list[bytes]:
             first = poll(timeout_s)
-            # with a timeout `consume` would wait for as many as it is asked for
+            # with a timeout `consume` would wait for the full number
             return [] if first is None else [m.value() for m in (first, *consume(10_000, 0))]
 
         return take

@@ -1,7 +1,7 @@
-"""Members of one group, a thread each: they join and leave as told, and tell what they are assigned.
+"""Members of one group, each in a thread: they join and leave by command and report their assignments.
 
-After "go" it takes lines: "join 1 2", "leave 1 2", "end". It prints {"member", "at_ns", "partitions"} for a
-change, with "has_left" once a member is closed.
+Commands, after "go": "join 1 2", "leave 1 2", "end". Each change of an assignment prints {"member", "at_ns",
+"partitions"}, with "has_left" after the member was closed.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from ..worker import Clock
 
 POLL_S = 0.01
-LOOK_UP_S = 30
+METADATA_TIMEOUT_S = 30
 
 
 def members(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
-    """Serve until "end"; the members of `numbers` are connected before it says that it is ready."""
+    """Execute commands until "end"; the members `numbers` are connected before it prints "ready"."""
     sys.setswitchinterval(0.001)
-    made = KafkaMember if spec["system"] == "kafka" else HeadraceMember
-    told = threading.Lock()
-    waiting = {number: made(spec, number, told) for number in spec["numbers"]}
+    new_member = KafkaMember if spec["system"] == "kafka" else HeadraceMember
+    output = threading.Lock()
+    waiting = {number: new_member(spec, number, output) for number in spec["numbers"]}
     running = {}
     clock.ready()
     clock.start()
@@ -36,7 +36,7 @@ def members(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
             break
         for number in map(int, numbers):
             if command == "join":
-                # one that left and comes again is a new client, connected before as well
+                # a member that rejoins is a new client, connected before, too
                 running[number] = waiting.pop(number)
                 running[number].start()
             else:
@@ -44,7 +44,7 @@ def members(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
         if command == "leave":
             for number in map(int, numbers):
                 running[number].join()
-                waiting[number] = made(spec, number, told)
+                waiting[number] = new_member(spec, number, output)
     for member in running.values():
         member.is_leaving = True
     for member in running.values():
@@ -53,72 +53,77 @@ def members(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
 
 
 class Member(threading.Thread):
-    """One consumer, which belongs to this thread from `start` on."""
+    """One consumer, used by this thread only from `start` on."""
 
-    def __init__(self, spec: dict[str, Any], number: int, told: threading.Lock) -> None:
+    def __init__(self, spec: dict[str, Any], number: int, output: threading.Lock) -> None:
         super().__init__(name=f"member-{number}", daemon=True)
-        self.number, self.topic, self._told = number, spec["topic"], told
-        self.has: set[int] = set()
+        self.number, self.topic, self._output = number, spec["topic"], output
+        self.partitions: set[int] = set()
         self.is_leaving = False
         self.failure = ""
-        self.consumer = self.connected(spec)
+        self.consumer = self.connect(spec)
 
     def run(self) -> None:
-        """Join, read (nothing is there) and leave."""
+        """Join, poll the empty topic, and leave."""
         try:
             self.subscribe()
             while not self.is_leaving:
                 self.poll()
             self.consumer.close()
-            self.tell(has_left=True)
-        except Exception as error:  # noqa: BLE001 - the harness is told, and fails
+            self.report(has_left=True)
+        except Exception as error:  # noqa: BLE001 - reported to the harness, which fails
             self.failure = repr(error)
-            self.tell(failure=self.failure)
+            self.report(failure=self.failure)
 
-    def tell(self, **more: Any) -> None:
-        """What is assigned now."""
-        line = {"member": self.number, "at_ns": time.monotonic_ns(), "partitions": sorted(self.has), **more}
-        with self._told:
+    def report(self, **more: Any) -> None:
+        """Print the assignment."""
+        line = {
+            "member": self.number,
+            "at_ns": time.monotonic_ns(),
+            "partitions": sorted(self.partitions),
+            **more,
+        }
+        with self._output:
             print(json.dumps(line), flush=True)
 
     def assigned(self, _: Any, partitions: list[Any]) -> None:
-        """More is assigned."""
-        self.has |= {each.partition for each in partitions}
-        self.tell()
+        """Callback of the consumer: more partitions."""
+        self.partitions |= {each.partition for each in partitions}
+        self.report()
 
     def revoked(self, _: Any, partitions: list[Any]) -> None:
-        """Less is."""
-        self.has -= {each.partition for each in partitions}
-        self.tell()
+        """Callback of the consumer: fewer partitions."""
+        self.partitions -= {each.partition for each in partitions}
+        self.report()
 
-    def connected(self, spec: dict[str, Any]) -> Any:
-        """A consumer that has asked for the topic once."""
+    def connect(self, spec: dict[str, Any]) -> Any:
+        """A consumer that has the topic's metadata."""
         raise NotImplementedError
 
     def subscribe(self) -> None:
-        """Join."""
+        """Join the group."""
         raise NotImplementedError
 
     def poll(self) -> None:
-        """Serve it for a moment."""
+        """Poll once."""
         raise NotImplementedError
 
 
 class KafkaMember(Member):
     """By confluent-kafka."""
 
-    def connected(self, spec: dict[str, Any]) -> Any:
-        """A consumer that has asked for the topic once."""
+    def connect(self, spec: dict[str, Any]) -> Any:
+        """A consumer that has the topic's metadata."""
         consumer = clients.kafka_member(spec)
-        consumer.list_topics(self.topic, LOOK_UP_S)
+        consumer.list_topics(self.topic, METADATA_TIMEOUT_S)
         return consumer
 
     def subscribe(self) -> None:
-        """Join."""
+        """Join the group."""
         self.consumer.subscribe([self.topic], on_assign=self.assigned, on_revoke=self.revoked)
 
     def poll(self) -> None:
-        """Serve it for a moment."""
+        """Poll once."""
         message = self.consumer.poll(POLL_S)
         if message is not None and message.error() is not None:
             raise RuntimeError(str(message.error()))
@@ -127,20 +132,20 @@ class KafkaMember(Member):
 class HeadraceMember(Member):
     """By headrace."""
 
-    def connected(self, spec: dict[str, Any]) -> Any:
-        """A consumer that has asked for the topic once."""
+    def connect(self, spec: dict[str, Any]) -> Any:
+        """A consumer that has the topic's metadata."""
         from headrace import TopicPartition
 
         consumer = clients.headrace_member(spec)
-        consumer.end_offsets(TopicPartition(self.topic, 0), timeout=LOOK_UP_S)
+        consumer.end_offsets(TopicPartition(self.topic, 0), timeout=METADATA_TIMEOUT_S)
         return consumer
 
     def subscribe(self) -> None:
-        """Join."""
+        """Join the group."""
         self.consumer.subscribe(
             [self.topic], on_assigned=self.assigned, on_revoked=self.revoked, on_lost=self.revoked
         )
 
     def poll(self) -> None:
-        """Serve it for a moment."""
+        """Poll once."""
         self.consumer.poll(POLL_S)

@@ -1,4 +1,4 @@
-"""Sending as fast as it goes: the clock runs from the first record until the last is acknowledged."""
+"""Producing as fast as possible, timed from the first record until the last acknowledgement."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ ARROW_BYTES = 8 << 20  # of values in one table
 
 
 class Absent(RuntimeError):
-    """This version of headrace has no such method."""
+    """This version of headrace lacks the method."""
 
 
 def produce(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
-    """Send `count` values of `size` bytes; what a reader must find is in the report."""
+    """Send `count` values of `size` bytes. `expected` in the report is what a reader must find."""
     values = payload.pool(spec["size"], is_json=spec.get("json", False))
     try:
         sender = SENDERS[spec["face"]](spec, values)
@@ -33,13 +33,12 @@ def produce(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     sender.send(spec["count"])
     sender.flush()
     found = clock.stop()
-    whole = payload.expected(values, spec["count"])
     return {
         **found,
         "records": spec["count"],
         "bytes": spec["count"] * spec["size"],
         "failed": sender.failed(),
-        "expected": whole._asdict(),
+        "expected": payload.expected(values, spec["count"])._asdict(),
     }
 
 
@@ -50,24 +49,24 @@ class KafkaSender:
         self.producer, self.topic, self.values = clients.kafka_producer(spec), spec["topic"], values
 
     def send(self, count: int) -> None:
-        """Values in turn."""
+        """`count` values in turn."""
         produce, poll, topic = self.producer.produce, self.producer.poll, self.topic
         for chunk in chunks(self.values, count):
             for value in chunk:
                 try:
                     produce(topic, value)
                 except BufferError:
-                    clients.settle(partial(produce, topic, value), self.producer)
+                    clients.retry_when_full(partial(produce, topic, value), self.producer)
             poll(0)
 
     def flush(self) -> None:
-        """Until all is acknowledged."""
+        """Wait for all acknowledgements."""
         left = self.producer.flush(60)
         if left:
             raise TimeoutError(f"{left} records were not acknowledged")
 
     def failed(self) -> int:
-        """Not known without callbacks: the reader tells."""
+        """Unknown without callbacks; the reader finds missing records."""
         return 0
 
 
@@ -76,64 +75,68 @@ class KafkaCallbackSender(KafkaSender):
 
     def __init__(self, spec: dict[str, Any], values: tuple[bytes, ...]) -> None:
         super().__init__(spec, values)
-        self.delivered = self.refused = 0
+        self.failures = 0
 
     def send(self, count: int) -> None:
-        """Values in turn."""
-        produce, poll, topic, on_delivery = self.producer.produce, self.producer.poll, self.topic, self._told
+        """`count` values in turn."""
+        produce, poll, topic, on_delivery = (
+            self.producer.produce,
+            self.producer.poll,
+            self.topic,
+            self._delivered,
+        )
         for chunk in chunks(self.values, count):
             for value in chunk:
                 try:
                     produce(topic, value, on_delivery=on_delivery)
                 except BufferError:
-                    clients.settle(partial(produce, topic, value, on_delivery=on_delivery), self.producer)
+                    clients.retry_when_full(
+                        partial(produce, topic, value, on_delivery=on_delivery), self.producer
+                    )
             poll(0)
 
     def failed(self) -> int:
-        """As the callbacks said."""
-        return self.refused
+        """Records whose callback had an error."""
+        return self.failures
 
-    def _told(self, error: Any, message: Any) -> None:
-        if error is None:
-            self.delivered += 1
-        else:
-            self.refused += 1
+    def _delivered(self, error: Any, message: Any) -> None:
+        self.failures += error is not None
 
 
 class HeadraceSender:
-    """headrace's `send`, record by record; each gives a future."""
+    """headrace's `send`, record by record; each returns a future."""
 
     def __init__(self, spec: dict[str, Any], values: tuple[bytes, ...]) -> None:
         self.producer, self.topic, self.values = clients.headrace_producer(spec), spec["topic"], values
 
     def send(self, count: int) -> None:
-        """Values in turn."""
+        """`count` values in turn."""
         send, topic = self.producer.send, self.topic
         for chunk in chunks(self.values, count):
             for value in chunk:
                 send(topic, value)
 
     def flush(self) -> None:
-        """Until all is acknowledged."""
+        """Wait for all acknowledgements."""
         self.producer.flush(60)
 
     def failed(self) -> int:
-        """As the producer counts."""
+        """By the producer's metric."""
         return int(self.producer.metrics()["record-error-total"])
 
 
 class HeadraceManySender(HeadraceSender):
-    """headrace's `send_many`, thousands of values a call."""
+    """headrace's `send_many`, thousands of values per call."""
 
     def send(self, count: int) -> None:
-        """Values in turn."""
+        """`count` values in turn."""
         send_many, topic = self.producer.send_many, self.topic
         for chunk in chunks(self.values, count):
             send_many(topic, chunk)
 
 
 class HeadraceArrowSender(HeadraceSender):
-    """headrace's `send_arrow`, a record batch a call."""
+    """headrace's `send_arrow`, a record batch per call."""
 
     def __init__(self, spec: dict[str, Any], values: tuple[bytes, ...]) -> None:
         super().__init__(spec, values)
@@ -147,7 +150,7 @@ class HeadraceArrowSender(HeadraceSender):
         self.table = pa.RecordBatch.from_arrays([column], names=["value"])
 
     def send(self, count: int) -> None:
-        """Values in turn."""
+        """`count` values in turn."""
         send_arrow, topic, table, rows = self.producer.send_arrow, self.topic, self.table, self.rows
         whole, rest = divmod(count, rows)
         for _ in range(whole):
@@ -166,7 +169,7 @@ SENDERS: dict[str, Any] = {
 
 
 def chunks(values: tuple[bytes, ...], count: int) -> Any:
-    """`count` values in turn, a list at a time."""
+    """`count` values in turn, in lists."""
     whole, rest = divmod(count, len(values))
     every = list(values)
     for _ in range(whole):

@@ -1,6 +1,6 @@
-"""Ready 64-KB batches on a bare socket, several requests under way: what the node can take.
+"""Produce requests of ready 64-KB batches on a bare socket, several in flight: what the node can take.
 
-The same loop as `bare.bareclient` but for headrace's frames around each batch, so that the client costs the
+The same loop as `bare.bareclient`, with headrace's frames around each batch, so that the client's cost is the
 same on both sides of the comparison.
 """
 
@@ -31,7 +31,7 @@ WARM_UP = 200
 
 
 class RawClient:
-    """One connection, without a loop: frames in, frames out."""
+    """One connection without an event loop."""
 
     def __init__(self, bootstrap: str) -> None:
         import zmq
@@ -41,15 +41,15 @@ class RawClient:
         self._socket.connect(f"tcp://{bootstrap}")
         self._numbers = itertools.count(1)
         self._session = 0
-        self._session = self.ask(API_VERSIONS, ApiVersionsRequest("bench", "1", "bench")).session
+        self._session = self.call(API_VERSIONS, ApiVersionsRequest("bench", "1", "bench")).session
 
-    def ask(self, api: Api, body: Any) -> Any:
-        """Send a request, wait for its answer."""
+    def call(self, api: Api, body: Any) -> Any:
+        """Send a request and wait for its response."""
         self.send(api, wire.encode(body), ())
         return wire.response_decoder(api)(self.receive())
 
     def send(self, api: Api, body: bytes, frames: Sequence[bytes]) -> None:
-        """Send a request."""
+        """Send a request with its batches in `frames`."""
         header = RequestHeader(api.key, api.max_version, next(self._numbers), self._session)
         if api is API_VERSIONS:
             header = RequestHeader(api.key, 0, 1, 0)
@@ -59,22 +59,22 @@ class RawClient:
             self._socket.send(frame, self._more if place < len(frames) else 0, copy=False)
 
     def receive(self) -> bytes:
-        """The body of the next answer. Errors: RuntimeError when the node refused the request."""
+        """The body of the next response. Errors: RuntimeError when the node rejected the request."""
         head, body = self._socket.recv_multipart()
         error = wire.decode_response_header(head).error_code
         if error:
-            raise RuntimeError(f"the node refuses the request with error {error}")
+            raise RuntimeError(f"the node rejected the request with error {error}")
         return body
 
     def close(self) -> None:
-        """Close."""
+        """Without linger."""
         self._socket.close(0)
 
 
 def raw(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
-    """Send `count` requests of `batches` batches of `size` bytes each, `window` of them under way."""
+    """Send `count` requests of `batches` batches of `size` bytes each, `window` of them in flight."""
     client, batches, window = RawClient(spec["bootstrap"]), spec["batches"], spec["window"]
-    topic = client.ask(METADATA, MetadataRequest((spec["topic"],))).topics[0]
+    topic = client.call(METADATA, MetadataRequest((spec["topic"],))).topics[0]
     targets = itertools.cycle(ProducePartition(topic.topic_id, place.partition) for place in topic.partitions)
     rounds = len(topic.partitions)
     bodies = itertools.cycle(
@@ -88,9 +88,9 @@ def raw(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     def run(count: int) -> None:
         for number in range(count + window):
             if number >= window:
-                answer = client.receive()
-                if any(partition.error_code for partition in decode(answer).partitions):
-                    raise RuntimeError(f"the node refuses a batch: {decode(answer)}")
+                response = decode(client.receive())
+                if any(partition.error_code for partition in response.partitions):
+                    raise RuntimeError(f"the node rejected a batch: {response}")
             if number < count:
                 client.send(PRODUCE, next(bodies), frames)
 
@@ -106,7 +106,7 @@ def raw(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
 
 
 def ready_batch(size: int) -> tuple[bytes, int]:
-    """A batch of at most `size` bytes, and how many records are in it."""
+    """A batch of at most `size` bytes, and its number of records."""
     builder = active_codec().builder(max_bytes=size)
     values = itertools.cycle(payload.pool(VALUE_BYTES))
     while builder.append(wall_ms(), None, next(values)) >= 0:

@@ -1,4 +1,4 @@
-"""Transactions one after another, and reading back what they committed."""
+"""Consecutive transactions, and reading what they committed."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from ..worker import Clock
 
-WARM_TRANSACTIONS = 20  # before the clock starts: producer id, coordinator, every partition
+WARM_TRANSACTIONS = 20  # before the clock starts: producer id, coordinator, leaders of all partitions
 TAKE = 10_000
-PATIENCE_S = 20.0
+READ_TIMEOUT_S = 20.0
 TIMEOUT_S = 60
 AT_END = "_PARTITION_EOF"
 
@@ -29,8 +29,8 @@ AT_END = "_PARTITION_EOF"
 def transact(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     """Transactions of `records` values of `size` bytes: for `seconds`, or `count` records in all.
 
-    With `abort_every` every so many-th is aborted. With `is_spread` the records of one go to all partitions
-    in turn, else to one, the next for each. `expected`: what a reader of committed records must find.
+    Every `abort_every`-th is aborted. The records of a transaction go to one partition, the next for each
+    transaction; with `is_spread` to all partitions in turn. `expected`: the committed records.
     """
     sender: Any = (KafkaSender if spec["system"] == "kafka" else HeadraceSender)(spec)
     values = payload.pool(spec["size"])
@@ -43,9 +43,9 @@ def transact(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
 
     def one() -> None:
         number = next(numbers)
-        is_kept = not every or number % every < every - 1
-        sender.transaction(number, chunks[number % len(chunks)], is_kept=is_kept)
-        committed[number % len(chunks)] += is_kept
+        is_committed = not every or number % every < every - 1
+        sender.transaction(number, chunks[number % len(chunks)], is_committed=is_committed)
+        committed[number % len(chunks)] += is_committed
 
     for _ in range(WARM_TRANSACTIONS):
         one()
@@ -73,82 +73,87 @@ def transact(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     }
 
 
-class KafkaSender:
-    """confluent-kafka's calls."""
+class _Sender:
+    """One producer's transactions: `send` is the client's own call."""
+
+    send: Callable[..., object]
+
+    def __init__(self, spec: dict[str, Any], producer: Any) -> None:
+        self.producer, self.topic = producer, spec["topic"]
+        self.is_spread = spec.get("is_spread", False)
+
+    def transaction(self, number: int, values: Sequence[bytes], *, is_committed: bool) -> None:
+        """From begin to the response of its end."""
+        send, topic = self.send, self.topic
+        self.producer.begin_transaction()
+        if self.is_spread:
+            for value, partition in zip(values, itertools.cycle(range(PARTITIONS)), strict=False):
+                send(topic, value, partition=partition)
+        else:
+            partition = number % PARTITIONS
+            for value in values:
+                send(topic, value, partition=partition)
+        self.end(is_committed=is_committed)
+
+    def end(self, *, is_committed: bool) -> None:
+        """Commit, or flush and abort: an abort drops unsent records, and readers are to skip them."""
+        raise NotImplementedError
+
+
+class KafkaSender(_Sender):
+    """By confluent-kafka."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
-        self.producer, self.topic = clients.kafka_producer(spec), spec["topic"]
-        self.is_spread = spec.get("is_spread", False)
+        super().__init__(spec, clients.kafka_producer(spec))
+        self.send = self.producer.produce
         self.producer.init_transactions(TIMEOUT_S)
 
-    def transaction(self, number: int, values: Sequence[bytes], *, is_kept: bool) -> None:
-        """From begin to the answer of its end."""
-        producer, topic = self.producer, self.topic
-        produce = producer.produce
-        producer.begin_transaction()
-        if self.is_spread:
-            for value, partition in zip(values, itertools.cycle(range(PARTITIONS)), strict=False):
-                produce(topic, value, partition=partition)
+    def end(self, *, is_committed: bool) -> None:
+        self.producer.poll(0)
+        if is_committed:
+            self.producer.commit_transaction(TIMEOUT_S)
         else:
-            partition = number % PARTITIONS
-            for value in values:
-                produce(topic, value, partition=partition)
-        producer.poll(0)
-        if is_kept:
-            producer.commit_transaction(TIMEOUT_S)
-        else:
-            producer.flush(TIMEOUT_S)  # an abort drops what was not sent: readers are to have it to skip
-            producer.abort_transaction(TIMEOUT_S)
+            self.producer.flush(TIMEOUT_S)
+            self.producer.abort_transaction(TIMEOUT_S)
 
 
-class HeadraceSender:
-    """headrace's calls of the same kind."""
+class HeadraceSender(_Sender):
+    """By headrace."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
-        self.producer, self.topic = clients.headrace_producer(spec), spec["topic"]
-        self.is_spread = spec.get("is_spread", False)
+        super().__init__(spec, clients.headrace_producer(spec))
+        self.send = self.producer.send
         self.producer.init_transactions()
 
-    def transaction(self, number: int, values: Sequence[bytes], *, is_kept: bool) -> None:
-        """From begin to the answer of its end."""
-        producer, topic = self.producer, self.topic
-        send = producer.send
-        producer.begin_transaction()
-        if self.is_spread:
-            for value, partition in zip(values, itertools.cycle(range(PARTITIONS)), strict=False):
-                send(topic, value, partition=partition)
+    def end(self, *, is_committed: bool) -> None:
+        if is_committed:
+            self.producer.commit_transaction()
         else:
-            partition = number % PARTITIONS
-            for value in values:
-                send(topic, value, partition=partition)
-        if is_kept:
-            producer.commit_transaction()
-        else:
-            producer.flush(TIMEOUT_S)
-            producer.abort_transaction()
+            self.producer.flush(TIMEOUT_S)
+            self.producer.abort_transaction()
 
 
 def committed(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
-    """Count what transactions committed to `partitions`, up to their ends; add up its values' CRC-32."""
+    """Count the committed records of `partitions` up to their ends, and sum the CRC-32 of their values."""
     spec = {**spec, "isolation": "read_committed"}
     clock.ready()
     clock.start()
     take = (_kafka_taker if spec["system"] == "kafka" else _headrace_taker)(spec)
     count = checksum = 0
-    quiet_since = time.monotonic()
+    idle_since = time.monotonic()
     while (values := take()) is not None:
         count += len(values)
         checksum += sum(map(zlib.crc32, values))
         if values:
-            quiet_since = time.monotonic()
-        elif time.monotonic() - quiet_since > PATIENCE_S:
-            raise TimeoutError(f"the ends of {spec['topic']} were not reached; {count} records came")
+            idle_since = time.monotonic()
+        elif time.monotonic() - idle_since > READ_TIMEOUT_S:
+            raise TimeoutError(f"{count} records of {spec['topic']} read, without reaching its end")
     return {**clock.stop(), "count": count, "checksum": checksum}
 
 
 def _kafka_taker(spec: dict[str, Any]) -> Callable[[], list[bytes] | None]:
-    """Values, perhaps none; None at the ends of all partitions."""
-    consumer = clients.kafka_consumer({**spec, "tells_ends": True}, spec["partitions"])
+    """A function that returns the next values, perhaps none; None at the ends of all partitions."""
+    consumer = clients.kafka_consumer({**spec, "reports_eof": True}, spec["partitions"])
     left = set(spec["partitions"])
 
     def take() -> list[bytes] | None:
@@ -167,7 +172,7 @@ def _kafka_taker(spec: dict[str, Any]) -> Callable[[], list[bytes] | None]:
 
 
 def _headrace_taker(spec: dict[str, Any]) -> Callable[[], list[bytes] | None]:
-    """The same. The end of a partition is that of what is committed."""
+    """The same; a partition ends at its last stable offset."""
     consumer = clients.headrace_consumer(spec, spec["partitions"])
     ends = consumer.end_offsets()
 

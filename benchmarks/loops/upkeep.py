@@ -1,8 +1,7 @@
-"""Work for the cleaner and for retention, and a look at what they did with it.
+"""Work for the cleaner and for retention, and what they did with it.
 
-One client writes one topic under a few keys, which the cleaner so never leaves alone, and one that grows past
-its retention.bytes all the time. What became of them stands in their folders, alike in both systems: a
-segment that was cleaned or deleted is a file that is there no more.
+One client writes to a compacted topic with few keys, and to one that always exceeds its retention.bytes. The
+result is visible in their folders, alike in both systems: the file of a cleaned or deleted segment is gone.
 """
 
 from __future__ import annotations
@@ -26,48 +25,47 @@ if TYPE_CHECKING:
     from ..worker import Clock
 
 FLUSH_S = 60
-RETAINED_BYTES = 8_000  # of each value that retention is to let go
-LOOKS_PER_S = 20  # the old files stay for longer: see file.delete.delay.ms in `upkeep_io.py`
+RETAINED_BYTES = 8_000  # of each value in the topic with retention
+SCANS_PER_S = 20  # files of old segments last longer: see file.delete.delay.ms in `cells/upkeep.py`
 
 
-class Segments:
-    """What became of the segments in a partition's folder: `gone` and the `gone_bytes` that they had."""
+class RemovedSegments:
+    """Counts segments that were removed from a partition's folder, and their `size_bytes`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._sizes: dict[int, int] = {}  # by inode: a cleaned segment takes the name of an old one
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
-        """Count from here on."""
-        self.gone = self.gone_bytes = 0
+    def reset(self) -> None:
+        """Count from now on."""
+        self.count = self.size_bytes = 0
 
-    def look(self) -> None:
-        """Compare with the look before."""
+    def scan(self) -> None:
+        """Compare the folder with the last scan."""
         sizes = {}
         with os.scandir(self.folder) as entries:
             for entry in entries:
                 if entry.name.endswith(".log"):
-                    sizes[entry.inode()] = size_of(entry)
+                    sizes[entry.inode()] = _size_of(entry)
         for inode in self._sizes.keys() - sizes.keys():
-            self.gone += 1
-            self.gone_bytes += self._sizes[inode]
+            self.count += 1
+            self.size_bytes += self._sizes[inode]
         self._sizes = sizes
 
 
-def size_of(entry: os.DirEntry[str]) -> int:
-    """0 when it is gone by now."""
+def _size_of(entry: os.DirEntry[str]) -> int:
     try:
         return entry.stat().st_size
-    except FileNotFoundError:
+    except FileNotFoundError:  # removed since the scan
         return 0
 
 
 def upkeep(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
-    """Fill both topics, then go on for `warm_s` + `seconds`; the report is of the latter part.
+    """Fill both topics, then write for `warm_s` + `seconds`; the report is about the latter part.
 
-    `cleaned_bytes` of segments that were replaced, `deleted_segments` and their `deleted_bytes`, and
-    `disk_bytes`, which the servers read from the disk.
+    `cleaned_bytes` of segments that the cleaner replaced, `deleted_segments` and their `deleted_bytes`, and
+    `disk_bytes` that the servers read from the disk.
     """
     sharpen_timer()
     keys = [b"key-%010d" % number for number in range(spec["keys"])]
@@ -79,11 +77,11 @@ def upkeep(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
         post(spec["retained"], large, None)
     flush()
     compacted, retained = (
-        Segments(Path(spec["folder"]) / f"{spec[name]}-0") for name in ("compacted", "retained")
+        RemovedSegments(Path(spec["folder"]) / f"{spec[name]}-0") for name in ("compacted", "retained")
     )
     clock.ready()
     schedule = Schedule(spec["rate"], now_ns())
-    warm, looks = int(spec["rate"] * spec["warm_s"]), max(spec["rate"] // LOOKS_PER_S, 1)
+    warm, scan_every = int(spec["rate"] * spec["warm_s"]), max(spec["rate"] // SCANS_PER_S, 1)
     count = warm + int(spec["rate"] * spec["seconds"])
     next_keys, disk_bytes = cycle(keys), 0
     clock.start()
@@ -91,32 +89,32 @@ def upkeep(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
         for number, key in zip(range(first, end), islice(next_keys, end - first), strict=True):
             post(spec["compacted"], value, key)
             post(spec["retained"], large, None)
-            if number % looks == 0 or number in (warm, count - 1):
-                compacted.look()
-                retained.look()
+            if number % scan_every == 0 or number in (warm, count - 1):
+                compacted.scan()
+                retained.scan()
             if number == warm:
-                compacted.forget()
-                retained.forget()
+                compacted.reset()
+                retained.reset()
                 disk_bytes = _disk_bytes(spec)
     disk_bytes = _disk_bytes(spec) - disk_bytes
     found = clock.stop()
     flush()
     return {
         **found,
-        "cleaned_bytes": compacted.gone_bytes,
-        "deleted_segments": retained.gone,
-        "deleted_bytes": retained.gone_bytes,
+        "cleaned_bytes": compacted.size_bytes,
+        "deleted_segments": retained.count,
+        "deleted_bytes": retained.size_bytes,
         "disk_bytes": disk_bytes,
     }
 
 
 def _disk_bytes(spec: dict[str, Any]) -> int:
-    """What the servers had the disk read so far."""
+    """Read from the disk by the servers so far."""
     return sum(read_from_disk(pid) for pid in spec["server_pids"])
 
 
 def _poster(spec: dict[str, Any]) -> tuple[Callable[[str, bytes, bytes | None], None], Callable[[], object]]:
-    """(send a value under a key, wait for all)."""
+    """(send a value with a key, wait for all)."""
     if spec["system"] == "kafka":
         producer = clients.kafka_producer(spec)
 

@@ -1,7 +1,6 @@
-// Apache Kafka's own cleaner, one thread of it, over logs that lie in folders. In source launch mode with Kafka's
-// jars: `KafkaCleaner.java <bytes of the offset map> <folder> ...` cleans each log from its start, up to its active
-// segment, and prints one line for each: bytes of log, seconds, seconds of the first pass, CPU seconds of the JVM,
-// bytes left.
+// One thread of Apache Kafka's own log cleaner. In source launch mode with Kafka's jars:
+// `KafkaCleaner.java <bytes of the offset map> <folder> ...` cleans the log in each folder up to its active segment,
+// and prints a line for each: bytes of log, seconds, seconds of the first pass, CPU seconds of the JVM, bytes kept.
 import com.sun.management.OperatingSystemMXBean;
 import java.io.File;
 import java.lang.management.ManagementFactory;

@@ -1,4 +1,4 @@
-"""Several KRaft nodes of Apache Kafka on loopback, brokers and controllers; one can be killed and started."""
+"""Several KRaft nodes of Apache Kafka on loopback, each broker and controller."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STORAGE, _QUORUM = "kafka.tools.StorageTool", "org.apache.kafka.tools.MetadataQ
 
 
 class KafkaCluster:
-    """Nodes 1, 2, ...; data in `folder`/node-N. `own`: overrides of single nodes. `stop` it.
+    """Nodes 1, 2, ...; data in `folder`/node-N. `own`: overrides of single nodes.
 
     Errors: KafkaError.
     """
@@ -71,54 +71,54 @@ class KafkaCluster:
 
     @property
     def pids(self) -> list[int]:
-        """Of the nodes, by number."""
+        """By node number."""
         return [node.pid for _, node in sorted(self._nodes.items())]
 
     def active_controller(self) -> int:
-        """The node that leads the metadata log."""
-        told = run_tool(_QUORUM, "--bootstrap-server", self.bootstrap, "describe", "--status")
-        found = re.search(r"LeaderId:\s+(\d+)", told)
+        """The leader of the metadata quorum. Errors: KafkaError."""
+        status = run_tool(_QUORUM, "--bootstrap-server", self.bootstrap, "describe", "--status")
+        found = re.search(r"LeaderId:\s+(\d+)", status)
         if found is None:
-            raise kafka_io.KafkaError(f"no leader of the quorum in: {told}")
+            raise kafka_io.KafkaError(f"no leader of the quorum in: {status}")
         return int(found[1])
 
     def port(self, number: int) -> int:
-        """Where a node takes clients."""
+        """The client port of a node."""
         return self._ports[number][0]
 
     def kill(self, number: int) -> None:
-        """SIGKILL, and gone."""
+        """SIGKILL; the process is gone on return."""
         process = self._nodes[number].process
         process.kill()
         process.wait()
 
     def end(self, number: int) -> None:
-        """Cleanly: its partitions are led by others on return, where there are others."""
+        """A controlled shutdown: its partitions have other leaders on return, if there are other replicas."""
         self._nodes[number].process.terminate()
         self._nodes[number].process.wait(STOP_TIMEOUT_S)
 
     def start(self, number: int) -> None:
-        """A killed or ended one over its files; it takes connections on return."""
+        """Start a killed or stopped node with its files; it accepts connections on return."""
         self._launch(number)
         self._wait(number)
 
     def start_all(self) -> None:
-        """As `start`, of all nodes at once: one alone would wait for a quorum."""
+        """Start all nodes at once: a single one would wait for a quorum."""
         for number in self._ports:
             self._launch(number)
         for number in self._ports:
             self._wait(number)
 
     def stop(self) -> None:
-        """All at once: the last one alone would wait for a quorum. Safe to call again."""
+        """SIGKILL all: a controlled shutdown of the last one would wait for a quorum. May be called again."""
         for node in self._nodes.values():
             node.process.kill()
             node.process.wait()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _format(self) -> None:
-        """All with the same voters, which can change later."""
-        cluster_id, *directories = (_drawn_id() for _ in range(len(self._ports) + 1))
+        """With all nodes as initial voters of a dynamic quorum."""
+        cluster_id, *directories = (_random_id() for _ in range(len(self._ports) + 1))
         voters = ",".join(
             f"{number}@127.0.0.1:{port}:{directory}"
             for (number, (_, port)), directory in zip(self._ports.items(), directories, strict=True)
@@ -143,15 +143,15 @@ class KafkaCluster:
         return self._scratch / f"server-{number}.log"
 
 
-def _drawn_id() -> str:
-    """As Kafka writes ids: 22 characters of Base64, none of them a dash in front."""
+def _random_id() -> str:
+    """In Kafka's format: 22 characters of Base64, not starting with a dash."""
     while (found := base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")).startswith("-"):
         pass
     return found
 
 
 def node_settings(number: int, ports: Mapping[int, tuple[int, int]], log_dir: Path) -> dict[str, str]:
-    """server.properties of one node among `ports`, (broker's, controller's) by node."""
+    """server.properties of one node. `ports`: (broker, controller) by node."""
     broker, controller = ports[number]
     controllers = ",".join(f"127.0.0.1:{port}" for _, (_, port) in sorted(ports.items()))
     return {

@@ -1,6 +1,6 @@
-"""Apache Kafka itself, its jars from Maven: its tools, and a single KRaft node on loopback.
+"""Apache Kafka, its jars from Maven: command-line tools, and a single KRaft node on loopback.
 
-Shared by the benchmarks and by tests/oracle. JVM flags and cores are parameters.
+Shared by the benchmarks and tests/oracle.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 POM = Path(__file__).with_name("kafka_pom.xml")
-# The only declaration of the version of Apache Kafka that benchmarks and oracle run.
+# the only declaration of the version that benchmarks and oracle run
 VERSION = "4.3.1"
 TOOL_JVM = ("-Xms256M", "-Xmx512M", "-Djava.awt.headless=true")
-# the flags of Kafka's own start script, with a heap that does not grow while it is measured
+# the flags of Kafka's start script, with a heap of fixed size
 SERVER_JVM = (
     "-server",
     "-Xms1G",
@@ -38,17 +38,17 @@ SERVER_JVM = (
     "-Djava.awt.headless=true",
 )
 _FORMAT = ("format", "--standalone")
-# Ends what hangs: three JVMs on a busy machine of two cores took more than a minute.
+# three JVMs on a busy machine of two cores took more than a minute
 START_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 60.0
 
 
 class KafkaError(RuntimeError):
-    """Kafka did not do what was asked; the text holds what it printed."""
+    """A Kafka process failed; the text holds what it printed."""
 
 
 def absent() -> str | None:
-    """Why Kafka cannot run here, or None."""
+    """Why Kafka cannot run on this machine, or None."""
     for tool in ("java", "mvn"):
         if shutil.which(tool) is None:
             return f"{tool} is not installed"
@@ -56,19 +56,19 @@ def absent() -> str | None:
 
 
 def cache_home() -> Path:
-    """The folder for what is fetched or written for a while: HEADRACE_CACHE, or ~/.cache/headrace."""
+    """The folder for downloads and temporary data: HEADRACE_CACHE, or ~/.cache/headrace."""
     return Path(os.environ.get("HEADRACE_CACHE", Path.home() / ".cache" / "headrace"))
 
 
 def classpath() -> str:
-    """Kafka's jars, fetched once into the cache folder; safe when several processes ask at once."""
-    return fetched(f"kafka-{VERSION}", POM, {"kafka.version": VERSION})
+    """Kafka's jars, downloaded once into the cache folder."""
+    return download(f"kafka-{VERSION}", POM, {"kafka.version": VERSION})
 
 
-def fetched(name: str, pom: Path, given: Mapping[str, str]) -> str:
-    """What a POM asks for, with properties `given`, as a class path; fetched once into the cache folder.
+def download(name: str, pom: Path, properties: Mapping[str, str]) -> str:
+    """The dependencies of a POM as a class path, downloaded once; safe in concurrent processes.
 
-    A folder for each text of the POM: one that asks for more does not take what an older one fetched for all.
+    Each text of the POM has a folder of its own: a changed POM is downloaded again.
     """
     cache = cache_home() / f"{name}-{zlib.crc32(pom.read_bytes()):08x}"
     cache.mkdir(parents=True, exist_ok=True)
@@ -76,14 +76,14 @@ def fetched(name: str, pom: Path, given: Mapping[str, str]) -> str:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (cache / ".complete").exists():
             command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
-            properties = [f"-D{name}={value}" for name, value in {**given, "outputDirectory": cache}.items()]
-            subprocess.run([*command, *properties], check=True, timeout=600)
+            settings = [f"-D{key}={value}" for key, value in {**properties, "outputDirectory": cache}.items()]
+            subprocess.run([*command, *settings], check=True, timeout=600)
             (cache / ".complete").touch()
     return f"{cache}/*"
 
 
 def run_tool(main_class: str, *arguments: str) -> str:
-    """What one of Kafka's tools prints. Errors: KafkaError."""
+    """The output of one of Kafka's tools. Errors: KafkaError."""
     command = ["java", *TOOL_JVM, "-cp", classpath(), main_class, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if done.returncode != 0:
@@ -93,7 +93,7 @@ def run_tool(main_class: str, *arguments: str) -> str:
 
 @contextlib.contextmanager
 def pinned(cores: Iterable[int] | None) -> Iterator[None]:
-    """Processes started inside run on these cores only (None: on all that this thread may use)."""
+    """Processes started meanwhile run on `cores` only (None: on all that this thread may use)."""
     before = os.sched_getaffinity(0)
     if cores is not None:
         os.sched_setaffinity(0, set(cores))
@@ -104,14 +104,14 @@ def pinned(cores: Iterable[int] | None) -> Iterator[None]:
 
 
 class KafkaNode:
-    """One KRaft node, broker and controller in one JVM; `stop` it."""
+    """One KRaft node, broker and controller in one JVM."""
 
     def __init__(self, process: subprocess.Popen[bytes], bootstrap: str, scratch: Path) -> None:
         self.process, self.bootstrap, self.pid = process, bootstrap, process.pid
         self._scratch = scratch
 
     def stop(self) -> None:
-        """Stop it cleanly, or kill it when that takes too long; safe to call again."""
+        """SIGTERM, then SIGKILL after a timeout; may be called again."""
         try:
             if self.process.poll() is None:
                 self.process.terminate()
@@ -131,9 +131,9 @@ def start_node(
     jvm: Sequence[str] = TOOL_JVM,
     cores: Iterable[int] | None = None,
 ) -> KafkaNode:
-    """A node with its data in `log_dir` that takes connections. Errors: KafkaError.
+    """A node with its data in `log_dir`, which accepts connections. Errors: KafkaError.
 
-    A folder that an earlier node left is taken up again, not formatted anew.
+    The folder of an earlier node is used again, not formatted.
     """
     broker, controller = reserve_ports(2)
     settings = {
@@ -176,7 +176,7 @@ def start_node(
 
 @contextlib.contextmanager
 def kafka_server(log_dir: Path, **overrides: str) -> Iterator[str]:
-    """`start_node` as a context: gives its bootstrap address, stops it cleanly after."""
+    """`start_node` as a context with the bootstrap address."""
     node = start_node(log_dir, overrides)
     try:
         yield node.bootstrap
@@ -185,7 +185,7 @@ def kafka_server(log_dir: Path, **overrides: str) -> Iterator[str]:
 
 
 def wait_for_port(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    """Until a node that starts takes connections. Errors: KafkaError with the end of its log."""
+    """Until a starting node accepts connections. Errors: KafkaError with the end of its log."""
 
     def accepts() -> bool:
         if process.poll() is not None:

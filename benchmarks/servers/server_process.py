@@ -1,8 +1,7 @@
 """One headrace server in its own process: `server_process controller|node DIR PORTS PROFILE KEY=VALUE...`.
 
-PORTS are those of the controllers, with commas between, for a node. Prints "ready PORT" once it serves;
-SIGTERM stops it cleanly. SIGUSR1 starts a sampling profiler, SIGUSR2 ends it and writes its table to the
-file PROFILE, if that is not empty.
+PORTS of a node: those of the controllers, comma-separated. Prints "ready PORT" when it serves; SIGTERM stops
+it. With a file PROFILE, SIGUSR1 starts a sampling profiler, and SIGUSR2 stops it and writes the file.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from headrace.storage_node.shell.node_io import NodeServer
 
 
 def make_server(kind: str, directory: str, ports: str, pairs: list[str]) -> ControllerServer | NodeServer:
-    """The server itself, with default settings but for `pairs`."""
+    """A server with default settings but for `pairs`."""
     more = dict(pair.split("=", 1) for pair in pairs)
     if kind == "controller":
         return ControllerServer(ControllerConfig.of({"metadata.log.dir": directory, **more}))
@@ -35,7 +34,7 @@ def make_server(kind: str, directory: str, ports: str, pairs: list[str]) -> Cont
 
 
 def add_profiler(loop: asyncio.AbstractEventLoop, path: str) -> None:
-    """Let the two user signals start and end a profile."""
+    """Profile from SIGUSR1 to SIGUSR2."""
     samplers: list[Sampler] = []
 
     def begin() -> None:
@@ -56,7 +55,7 @@ async def main(kind: str, directory: str, ports: str, profile: str, *pairs: str)
     """Serve until SIGTERM."""
     server = make_server(kind, directory, ports, list(pairs))
     await server.start()
-    settle_process()  # as the actors do
+    settle_process()  # as the Ray actors do
     running = asyncio.create_task(server.run())
     terminated = asyncio.Event()
     loop = asyncio.get_running_loop()

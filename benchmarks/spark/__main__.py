@@ -1,4 +1,4 @@
-"""`python -m headrace.benchmarks.spark`: all, or some (`--only spark35-1,ray`) beside what was found."""
+"""`python -m headrace.benchmarks.spark`: all groups, or some (`--only spark35-1,ray`)."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ STARTED = time.monotonic()
 
 
 def say(text: str) -> None:
-    """With the time since the start."""
+    """Print a line with the time since the start."""
     print(f"[{time.monotonic() - STARTED:6.1f} s] {text}", flush=True)
 
 
 def main() -> int:
-    """0 when all went well."""
+    """The exit code: 0 if nothing failed."""
     parser = argparse.ArgumentParser(prog="headrace.benchmarks.spark", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="smaller and fewer; prints, writes no page")
-    parser.add_argument("--only", default="", metavar="spark35-1,ray", help="these; the others stay as found")
-    parser.add_argument("--page", action="store_true", help="write the page anew from the results")
+    parser.add_argument("--quick", action="store_true", help="fewer rows and pairs; prints, writes no page")
+    parser.add_argument(
+        "--only", default="", metavar="spark35-1,ray", help="these groups; others stay as stored"
+    )
+    parser.add_argument("--page", action="store_true", help="write the page again from the results")
     options = parser.parse_args()
     try:
         groups = cells.chosen(options.only)
@@ -47,10 +49,10 @@ def main() -> int:
         print(error.args[0], file=sys.stderr)
         return 1
     except (LostDataError, ChildError, kafka_io.KafkaError) as error:
-        print(f"failed, nothing is written: {error}", file=sys.stderr)
+        print(f"failed, no page is written: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("interrupted, nothing is written", file=sys.stderr)
+        print("interrupted, no page is written", file=sys.stderr)
         return 1
     print("\n".join(table(found)))
     if not options.quick:
@@ -61,7 +63,7 @@ def main() -> int:
 
 
 def measure(groups: list[cells.Group], before: dict[str, Any] | None, *, is_quick: bool) -> dict[str, Any]:
-    """Everything of spark.json: groups that do not run are taken from `before`.
+    """The contents of spark.json; groups that do not run are copied from `before`.
 
     Errors: ChildError, LostDataError, KafkaError.
     """
@@ -77,11 +79,11 @@ def measure(groups: list[cells.Group], before: dict[str, Any] | None, *, is_quic
     with Session(sizes, say) as session:
         for group in groups:
             load = machine_io.load_average()
-            told = session.run(group)
+            report = session.run(group)
             about = {name: found["machine"][name] for name in ("time", "commit")}
-            found["groups"][group.id] = {**told["about"], **about, "load_before": load}
-            found["memory"] += told["memory"]
-            found["runs"] += told["runs"]
+            found["groups"][group.id] = {**report["about"], **about, "load_before": load}
+            found["memory"] += report["memory"]
+            found["runs"] += report["runs"]
     return found
 
 

@@ -1,4 +1,4 @@
-"""What `make bench-spark` measures: groups of cells over one warm process each, ratios, limits. Pure."""
+"""The registry of `make bench-spark`: groups of cells in one warm process each, ratios, limits. Pure."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ SIZE = 100
 READ_VALUE, READ_ALL, WRITE = "read value", "read all", "write"
 LINES = {"35": "3.5", "4": "4"}
 CONNECTOR_GOAL, RAY_GOAL = 1.5, 5.0
-# The most memory for a topic of so many times the rows, as a part of that for the smaller one.
+# peak memory for a topic with TIMES_LARGER times the rows, as a ratio to that of the smaller one
 TIMES_LARGER, GROWTH_GOAL = 4, 1.15
 MEMORY = {
     "worker_mb": "a Python worker", "python_mb": "all of Python", "jvm_mb": "JVM", "store_mb": "object store"
 }  # fmt: skip
 
 
-# Both producers, for a start; faster than the defaults of Kafka's (16 KB, no wait).
+# the initial settings of both producers; faster than Kafka's defaults (16 KB, no linger)
 PRODUCER = {"kafka.batch.size": "65536", "kafka.linger.ms": "5"}
-# What Kafka's connector is tried with: the fastest of these in a group is what it is compared with. Tasks of
-# one process share its producer. Where they are faster than the node takes it, its buffer of 32 MB fills up,
-# whoever waits for room makes it send what there is, and small batches make all of it slower still.
+# Settings of Kafka's connector; the fastest of a group is compared with headrace. Tasks of one process share
+# a producer. When they are faster than the node, its buffer of 32 MB fills up; a call that waits for room
+# makes it send incomplete batches, and small batches make everything slower.
 _LARGE, _WIDE = {"kafka.batch.size": "262144"}, {"kafka.buffer.memory": str(256 << 20)}
 CANDIDATES = (
     PRODUCER,
@@ -41,7 +41,7 @@ CANDIDATES = (
 
 
 class Versions(NamedTuple):
-    """What belongs together: the connector, its helper for tokens, Kafka's client, a pool of objects."""
+    """Compatible versions: the connector, its token provider, Kafka's client, commons-pool."""
 
     scala: str
     connector: str
@@ -50,8 +50,8 @@ class Versions(NamedTuple):
     pool: str
 
 
-# of Spark's line, as the environment has it. Maven has no connector of 4.3, and of its helper for tokens,
-# which nothing here asks for one, no version after 4.0.0 for Scala 2.13.
+# By Spark version of the environment. Maven has no connector 4.3, and no token provider (unused here) after
+# 4.0.0 for Scala 2.13.
 VERSIONS = {
     "3.5": Versions("2.12", "3.5.7", "3.5.7", "3.4.1", "2.11.1"),
     "4": Versions("2.13", "4.2.0", "4.0.0", "3.9.2", "2.13.1"),
@@ -59,23 +59,25 @@ VERSIONS = {
 
 
 class Sizes(NamedTuple):
-    """Rows of the topics that are read and of a write, for each of Spark's cores: a job costs tenths of a
-    second whatever it reads. Rows of the smaller of two topics whose memory is looked at; Ray reads others
-    of each system, for it takes seconds until its store is as full as it gets, and `read_kafka` would take
-    minutes for as many. Pairs, and rounds that warm up. A cell is run again until that took `least_s`."""
+    """`rows` read and `written` per Spark core (a job takes tenths of a second for any number of rows).
+
+    `memory_rows` of the smaller topic of the memory measurement; Ray has its own numbers: its store needs
+    seconds to fill up, and `read_kafka` would take minutes for as many rows. `warm` rounds do not count. A
+    cell is repeated until it took `least_s` in sum.
+    """
 
     rows: int
     ray_rows: int
     written: int
     memory_rows: int
-    ray_memory_rows: tuple[int, int]  # of headrace, of Kafka; headrace's fill the half of Ray's store
+    ray_memory_rows: tuple[int, int]  # (headrace, Kafka); headrace's fill half of Ray's store
     pairs: int
     warm: int
     least_s: float
     tries: int  # of each candidate
 
 
-# Pairs: so many that the interval of what is spread by a tenth or two stays within what resolves.
+# enough pairs to resolve ratios that vary by 10 to 20 %
 FULL = Sizes(
     4_000_000, 1_000_000, 2_000_000, 1_000_000, (4_000_000, 250_000), pairs=11, warm=2, least_s=1.0, tries=3
 )
@@ -86,7 +88,7 @@ QUICK = Sizes(
 
 @dataclass(frozen=True)
 class Limit:
-    """A goal that is a plain figure: the median of a cell's rows a second and core."""
+    """A lower limit for the median of a cell's rows per second and core."""
 
     cell: str
     least: float
@@ -95,7 +97,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Group:
-    """Faces that one client process runs, on so many cores, against both systems in turn."""
+    """APIs that one client process uses on `cores` cores, against both systems in turn."""
 
     id: str
     title: str
@@ -112,7 +114,7 @@ class Group:
 
 
 def cell(face: str, system: str) -> str:
-    """The name of one in its group."""
+    """The name of a cell in its group."""
     return f"{face}, {system}"
 
 
@@ -162,12 +164,12 @@ def fastest(rates: Sequence[Sequence[float]]) -> int:
 
 
 def as_text(producer: Mapping[str, str]) -> str:
-    """A producer's settings as one line."""
+    """A producer's settings in one line."""
     return ", ".join(f"{name.removeprefix('kafka.')}={value}" for name, value in producer.items())
 
 
 def chosen(only: str) -> list[Group]:
-    """By names with commas between them, all without. Errors: KeyError."""
+    """Groups by comma-separated ids; all if there are none. Errors: KeyError."""
     names = {name.strip() for name in only.split(",") if name.strip()}
     unknown = names - {group.id for group in GROUPS}
     if unknown:

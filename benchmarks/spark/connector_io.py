@@ -1,4 +1,4 @@
-"""Spark's Kafka connector, its jars from Maven."""
+"""The jars of Spark's Kafka connector, from Maven."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ POM = Path(__file__).with_name("connector_pom.xml")
 
 
 def classpath(line: str) -> str:
-    """The jars of the connector for a line of Spark, fetched once into the cache folder."""
-    found = VERSIONS[line]
-    given = {f"headrace.{name}": value for name, value in found._asdict().items()}
-    return kafka_io.fetched(f"spark-kafka-{found.connector}", POM, given)
+    """The connector for a Spark version, downloaded once into the cache folder."""
+    versions = VERSIONS[line]
+    properties = {f"headrace.{name}": value for name, value in versions._asdict().items()}
+    return kafka_io.download(f"spark-kafka-{versions.connector}", POM, properties)

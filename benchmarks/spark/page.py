@@ -1,4 +1,4 @@
-"""docs/BENCHMARKS_SPARK.md out of spark.json. Pure: the same results give the same page."""
+"""docs/BENCHMARKS_SPARK.md from spark.json: equal results give an equal page. Pure."""
 
 from __future__ import annotations
 
@@ -26,49 +26,48 @@ from .cells import (
 
 METHOD = """\
 - One Apache Kafka {kafka} node and one headrace node with defaults, as in [BENCHMARKS.md](BENCHMARKS.md),
-  on cores {servers}; clients on cores {clients}. Topics of {partitions} partitions, values of {size} random
-  bytes, no keys, no compression, written in batches of 64 KB. How many rows are read and written, in how
-  many pairs, after how many rounds that do not count, stands above each group's figures. Spark reads and
-  writes as many for each core: a job costs tenths of a second whatever its size, for which two cores wait
-  as long as one.
-- A client is one process with one Spark session (`local[1]` on one core, `local[2]` on two, a heap of a fixed
-  size, the Python workers on the same cores), or one Ray of two CPUs. It runs both systems' cells in turn:
-  A B, B A, ... Both connectors are in the same session. What took less than the time told was run again, and
-  counts as one.
+  on cores {servers}; clients on cores {clients}. Topics of {partitions} partitions, values of {size}
+  random bytes, no keys, no compression, written in batches of 64 KB. The numbers of rows, pairs and
+  warm-up rounds stand above the figures of each group. Spark reads and writes the same number for each
+  core: a job takes tenths of a second for any number of rows, on two cores as on one.
+- A client is one process with one Spark session (`local[1]` on one core, `local[2]` on two, a heap of
+  fixed size, the Python workers on the same cores), or one Ray of two CPUs. It runs both systems' cells
+  in turn: A B, B A, ... Both connectors are in the same session. A run that is shorter than the minimum
+  is repeated, and the sum counts.
 - "read value": the column `value` alone; "read all": the seven columns of Spark's Kafka source. Both into
-  Spark's `noop` sink; the rows are counted and the lengths of the values added up on the way (`observe`), and
-  have to be right. Spark 3.5 reads headrace by `headrace.spark.read`, Spark 4 by `format("headrace")`, whose
-  rows come from Python as Arrow batches; Kafka by `format("kafka")`. Ray Data: sums of each block in
-  `map_batches`.
-- "write": rows that Spark makes, at least once in both: `headrace.spark.write` and `format("headrace")`
-  against `format("kafka")`. Both start from batch.size 65,536 and linger 5 ms, which is faster than Kafka's
-  defaults, and headrace stays with that. After the rounds that warm up, Kafka's connector is tried with
-  {candidates} settings of its producer ({tuned}).
+  Spark's `noop` sink; rows and the lengths of the values are summed on the way (`observe`) and verified.
+  Spark 3.5 reads headrace by `headrace.spark.read`, Spark 4 by `format("headrace")`, whose rows come from
+  Python as Arrow batches; Kafka by `format("kafka")`. Ray Data: sums of each block in `map_batches`.
+- "write": rows that Spark generates, at least once in both: `headrace.spark.write` and
+  `format("headrace")` against `format("kafka")`. Both start with batch.size 65,536 and linger 5 ms, which
+  is faster than Kafka's defaults, and headrace keeps these. After the warm-up rounds, Kafka's connector
+  is tried with {candidates} settings of its producer ({tuned}).
   It writes with the fastest of them, which is named above the group's figures: tasks of a process share a
-  producer, and where they are faster than the node, its buffer of 32 MB is full, each wait for room sends
-  what there is, and small batches slow all of it down. It reads with its defaults. The topic is a new one
-  each time; its end offsets are looked at.
-- rows/s and core: rows by seconds, by the cores that the client has. rows/CPU s: by the CPU time of the
-  client's processes, the JVM and the Python workers; the servers' is not in it.
-- Ratios are medians of the pairs, rates of the runs, with the 95 % interval of a bootstrap; one that reaches
-  further than {spread:.0%} from its median resolves nothing.
-- Kafka's connector: {connectors}, the newest that Maven has; PySpark is the same for both systems.
-- A part is measured anew by `ONLY=`; each tells when and of which commit.
+  producer; when they are faster than the node, its buffer of 32 MB is full, a call that waits for room
+  makes it send incomplete batches, and small batches make everything slower. It reads with its defaults.
+  Each run writes to a new topic, whose end offsets are verified.
+- rows/s and core: rows divided by seconds and by the client's cores. rows/CPU s: divided by the CPU time
+  of the client's processes, the JVM and the Python workers, without the servers.
+- Ratios are medians of the pairs, rates of the runs, with the 95 % interval of a bootstrap; one that
+  reaches further than {spread:.0%} from its median is not resolved.
+- Kafka's connector: {connectors}, the newest versions in Maven; PySpark is the same for both systems.
+- `ONLY=` measures some groups again; each names its time and commit.
 - Limits: as in BENCHMARKS.md: one machine, its loopback and a virtual disk. Never compare figures of
   different machines.
 """
 
 
 MEMORY_NOTES = """\
-A topic is read four times, and then one of four times the rows: before all else that a process does, for it
-keeps what it once had; headrace before Kafka. The most at one time: of one Python worker, of all Python
-processes, of the JVM, whose heap has its full size from the start, and of the blocks in Ray's object store
-that somebody needs. Libraries are left out; what forked workers share is divided among them. Spark reads as
-for "read value". Ray Data passes blocks through its store to the driver, which adds up their lengths and
-keeps none (`iter_batches`). What is read faster than the driver takes it waits in the store, up to the half
-of it, then the tasks wait. A driver that keeps up finds 3 to 10 blocks there, by chance, in a longer read a
-few more at the most, and that says nothing; so after its first block this one stands until the store does not
-grow any more, and then takes the rest. Both topics of headrace are larger than what waits by then."""
+A topic is read four times, and then a topic of four times the rows: before all other work of a process,
+because processes keep memory; headrace before Kafka. The peak memory of the largest Python worker, of all
+Python processes, of the JVM, whose heap has its full size from the start, and of the referenced blocks in
+Ray's object store. Mapped libraries do not count; memory that forked workers share is divided among them.
+Spark reads as for "read value". Ray Data streams blocks through its store to the driver, which sums their
+lengths and keeps none (`iter_batches`). Blocks that are read faster than the driver takes them wait in
+the store, up to half of it, then the tasks wait. A driver that keeps up finds a random number of 3 to 10
+blocks there, and more in a longer read; so after its first block this driver pauses until the store does
+not grow any more, and then takes the rest. Both topics of headrace are larger than what the store holds
+by then."""
 
 
 def page(results: dict[str, Any]) -> str:
@@ -109,7 +108,7 @@ def page(results: dict[str, Any]) -> str:
 
 
 def table(results: dict[str, Any]) -> list[str]:
-    """Every goal with its figure and verdict; none is left out."""
+    """Every goal with its figure and verdict."""
     lines = [
         "| goal | found | 95 % interval | goal | verdict |",
         "| --- | ---: | --- | --- | --- |",
@@ -136,8 +135,7 @@ def table(results: dict[str, Any]) -> list[str]:
 
 
 def growth(results: dict[str, Any], group: str, system: str) -> dict[str, float]:
-    """Of what there is memory of: the most for the larger topic by that for the smaller one. Empty when
-    that was not measured."""
+    """The ratio of the peaks for the larger and the smaller topic, by kind of memory, if measured."""
     rows = [row for row in results["memory"] if (row["group"], row["system"]) == (group, system)]
     if len(rows) != 2:
         return {}
@@ -176,7 +174,7 @@ def _figures(results: dict[str, Any], group: Any) -> list[str]:
 
 
 def _measured_with(results: dict[str, Any], group: Any, about: dict[str, Any]) -> str:
-    """The constants of a run, out of what it has told."""
+    """The parameters of a group, from its runs and facts."""
     runs = [run for run in results["runs"] if run["group"] == group.id]
     parts = []
     for what, is_write in (("read", False), ("written", True)):
@@ -223,7 +221,7 @@ def _header(group: str, system: str, *figures: str) -> list[str]:
 
 
 def _tuned() -> str:
-    """What differs between the settings that are tried."""
+    """The values that the tried settings differ in."""
     found: dict[str, list[str]] = {}
     for producer in CANDIDATES:
         for name, value in producer.items():

@@ -1,4 +1,4 @@
-"""One run: both systems with the same records, then each group in a warm process of its own."""
+"""One run of `make bench-spark`: both systems with the same records, each group in a warm client process."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ ROOT = Path(__file__).parents[2]
 START_TIMEOUT_S = 120.0
 CELL_TIMEOUT_S = 180.0
 CHUNK = 10_000
-# of the log that is read, in both systems
+# of the records that are read, in both systems
 BATCH_BYTES, LINGER_MS = 65_536, 5
 
 
 class Session:
-    """Both systems on one half of the cores, topics filled as they are asked for; as a context."""
+    """Both systems on one half of the cores, and their topics; as a context it ends all processes."""
 
     def __init__(self, sizes: Sizes, say: Callable[[str], None]) -> None:
         self._sizes, self._say = sizes, say
@@ -78,7 +78,7 @@ class Session:
         self._exit.close()
 
     def run(self, group: Group) -> dict[str, Any]:
-        """Runs of all its cells, what the process said of itself, the memory of two sizes.
+        """Runs of all cells, facts about the client process, and its memory for two sizes.
 
         Errors: ChildError, LostDataError.
         """
@@ -95,7 +95,7 @@ class Session:
                     for system in (KAFKA, HEADRACE):
                         self._cell(client, group, face, system, rows)
                 self._say(f"{group.id}: warm-up {number + 1} of {sizes.warm}")
-            tried = self._tune(client, group, rows) if WRITE in group.faces else {}
+            tuned = self._tune(client, group, rows) if WRITE in group.faces else {}
             runs = []
             for pair in range(sizes.pairs):
                 order = (KAFKA, HEADRACE) if pair % 2 == 0 else (HEADRACE, KAFKA)  # A B B A
@@ -103,13 +103,13 @@ class Session:
                     for system in order:
                         found = self._cell(client, group, face, system, rows)
                         runs.append({"pair": pair, "cell": cell(face, system), **found})
-                        self._say(f"{group.id} {pair + 1}: {cell(face, system)}: {_told(found)}")
-        kept = [{"group": group.id, "is_used": True, **run} for run in runs]
-        with_what = {"warm": sizes.warm, "least_s": sizes.least_s, "memory": usage_io.METHOD}
-        return {"about": {**about, **with_what, **tried}, "runs": kept, "memory": memory}
+                        self._say(f"{group.id} {pair + 1}: {cell(face, system)}: {_describe(found)}")
+        runs = [{"group": group.id, "is_used": True, **run} for run in runs]
+        method = {"warm": sizes.warm, "least_s": sizes.least_s, "memory": usage_io.METHOD}
+        return {"about": {**about, **method, **tuned}, "runs": runs, "memory": memory}
 
     def _tune(self, client: Child, group: Group, rows: int) -> dict[str, Any]:
-        """Find the producer settings with which Kafka's connector writes fastest here, and keep to them."""
+        """Find and use the producer settings with which Kafka's connector writes fastest."""
         rates: list[list[float]] = [[] for _ in CANDIDATES]
         for _ in range(self._sizes.tries):
             for producer, found in zip(CANDIDATES, rates, strict=True):
@@ -122,7 +122,7 @@ class Session:
 
     @contextlib.contextmanager
     def _client(self, group: Group) -> Iterator[tuple[Child, dict[str, Any]]]:
-        """Its process, on as many cores as the group says."""
+        """The group's client process, and its facts."""
         cores = self._cores[: group.cores]
         if group.line:
             python = ROOT / f".venv-spark{group.line.replace('.', '')}" / "bin" / "python"
@@ -139,11 +139,11 @@ class Session:
             self._children.end(client)
 
     def _cell(self, client: Child, group: Group, face: str, system: str, rows: int) -> dict[str, Any]:
-        """One order, again until that took long enough: sums, and rates. Errors as of `_order`."""
+        """Repeat an order until it took `least_s`: sums, and rates. Errors: as `_order`."""
         found: dict[str, Any] = {"rounds": 0, "rows": 0, "seconds": 0.0, "cpu_s": 0.0}
         while not found["rounds"] or found["seconds"] < self._sizes.least_s:
-            told = self._order(client, group, face, system, rows)
-            found = {name: was + told.get(name, 1) for name, was in found.items()}
+            report = self._order(client, group, face, system, rows)
+            found = {name: value + report.get(name, 1) for name, value in found.items()}
         found[RATE] = found["rows"] / found["seconds"] / group.cores
         found["rows_per_cpu_s"] = found["rows"] / found["cpu_s"]
         return found
@@ -151,55 +151,55 @@ class Session:
     def _order(
         self, client: Child, group: Group, face: str, system: str, rows: int, *, is_memory: bool = False
     ) -> dict[str, Any]:
-        """One order, and whether it did what it was told. Errors: ChildError, LostDataError."""
-        its = self._systems[system]
+        """One order, verified. Errors: ChildError, LostDataError."""
+        servers = self._systems[system]
         writes = face == WRITE
         topic = "written" if writes else _name(rows)
         rows = self._sizes.written * group.cores if writes else rows
         if writes:
-            its.create_topic(topic, PARTITIONS)
-        order = {"face": face, "system": system, "bootstrap": its.bootstrap, "topic": topic, "rows": rows}
+            servers.create_topic(topic, PARTITIONS)
+        order = {"face": face, "system": system, "bootstrap": servers.bootstrap, "topic": topic, "rows": rows}
         client.send(json.dumps({**order, "producer": self._producers.get(system), "is_memory": is_memory}))
         found = dict(json.loads(client.line(CELL_TIMEOUT_S)))
         if writes:
-            there = its.end_offset(topic)
-            its.delete_topic(topic)
+            rows_found = servers.end_offset(topic)
+            servers.delete_topic(topic)
         else:
-            there = found["rows"]
+            rows_found = found["rows"]
             if found["bytes"] != rows * SIZE:
                 raise LostDataError(f"{group.id}: {found['bytes']:,} bytes of {system}, not {rows * SIZE:,}")
-        if there != rows:
-            raise LostDataError(f"{group.id}: {there:,} rows of {system}, not {rows:,}")
+        if rows_found != rows:
+            raise LostDataError(f"{group.id}: {rows_found:,} rows of {system}, not {rows:,}")
         return found
 
     def _memory(self, client: Child, group: Group) -> list[dict[str, Any]]:
-        """The most memory for a small topic, and then for a larger one, of both systems: of headrace first,
-        and all of it before anything else. A process keeps what it once had.
+        """Peak memory for a small and for a larger topic, headrace before Kafka, and before all other orders:
+        processes keep memory once they have it.
 
-        The small one is read until it was as many rows as the larger one has, for the most of more is more.
+        The small topic is read as often as the larger one is larger: a peak grows with the duration.
         """
         found = []
         sizes = self._sizes
         rows_of = (sizes.memory_rows,) * 2 if group.line else sizes.ray_memory_rows
         for system, small in zip((HEADRACE, KAFKA), rows_of, strict=True):
-            self._most_memory(client, group, system, small, 1)  # imports
+            self._peak_memory(client, group, system, small, 1)  # imports
             for rows, times in ((small, TIMES_LARGER), (small * TIMES_LARGER, 1)):
-                most = self._most_memory(client, group, system, rows, times)
-                found.append({"group": group.id, "system": system, "rows": rows, **most})
-                figures = ", ".join(f"{MEMORY[name]} {most[name]:.0f} MB" for name in MEMORY if most[name])
+                peak = self._peak_memory(client, group, system, rows, times)
+                found.append({"group": group.id, "system": system, "rows": rows, **peak})
+                figures = ", ".join(f"{MEMORY[name]} {peak[name]:.0f} MB" for name in MEMORY if peak[name])
                 self._say(f"{group.id}: memory for {rows:,} rows of {system}: {figures}")
         return found
 
-    def _most_memory(
+    def _peak_memory(
         self, client: Child, group: Group, system: str, rows: int, times: int
     ) -> dict[str, float]:
         self._fill(system, rows)
         face = group.faces[0]
-        told = [self._order(client, group, face, system, rows, is_memory=True) for _ in range(times)]
-        return {name: max(each[name] for each in told) for name in MEMORY}
+        reports = [self._order(client, group, face, system, rows, is_memory=True) for _ in range(times)]
+        return {name: max(report[name] for report in reports) for name in MEMORY}
 
     def _fill(self, name: str, rows: int) -> None:
-        """Values into a topic of a system, the same ones into both, unless they are there."""
+        """Fill a topic of a system with `rows` values, the same in both systems, unless it is filled."""
         topic, system = _name(rows), self._systems[name]
         if (name, topic) in self._topics:
             return
@@ -216,7 +216,7 @@ def _name(rows: int) -> str:
     return f"rows-{rows}"
 
 
-def _told(found: dict[str, Any]) -> str:
+def _describe(found: dict[str, Any]) -> str:
     return (
         f"{found[RATE] / 1e6:.2f} M rows/s/core, {found['rows_per_cpu_s'] / 1e6:.2f} M rows/CPU s,"
         f" {found['seconds']:.2f} s"
@@ -224,7 +224,7 @@ def _told(found: dict[str, Any]) -> str:
 
 
 def _chunks(rows: int) -> Iterator[tuple[int, list[bytes]]]:
-    """Partition and values, the partitions in turn."""
+    """(partition, values), the partitions in turn."""
     values = payload.pool(SIZE)
     for number, start in enumerate(range(0, rows, CHUNK)):
         yield number % PARTITIONS, list(islice(values, min(CHUNK, rows - start)))

@@ -1,9 +1,9 @@
-"""The Spark side, a process in an environment of Spark's: one warm session, an order a line, a report a line.
+"""The Spark client, a process in a Spark environment: one warm session, one order and one report per line.
 
     python -m headrace.benchmarks.spark.spark_side MASTER JARS
 
-Order: {"face", "system", "bootstrap", "topic", "rows", "producer", "is_memory"}; report: what
-`measured` gives.
+Order: {"face", "system", "bootstrap", "topic", "rows", "producer", "is_memory"}; report: see
+`measured`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def main(master: str, jars: str) -> None:
     """Serve orders until stdin ends."""
     from pyspark.sql import SparkSession
 
-    talk = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what Spark prints is not for who reads our reports
+    output = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # Spark's own output goes to stderr
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(master).appName("bench")
     settings = {
@@ -37,12 +37,12 @@ def main(master: str, jars: str) -> None:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.memory": HEAP,
-        # all of it from the start: what grows is outside of it then, and nobody waits for it to grow
+        # all of it from the start: growth is outside of the heap then, and no job waits for heap growth
         "spark.driver.extraJavaOptions": f"-Xms{HEAP} -XX:+AlwaysPreTouch",
         "spark.python.daemon.module": "headrace.clients.spark.worker_daemon_io",  # as headrace's sessions
         "spark.python.unix.domain.socket.enabled": "true",  # as headrace's sessions
         "spark.driver.extraClassPath": jars,
-        # producers of settings that were tried go, with their buffers; the one in use stays
+        # cached producers of settings that are no longer tried are closed, with their buffers
         "spark.kafka.producer.cache.timeout": "30s",
         "spark.kafka.producer.cache.evictorThreadRunInterval": "5s",
         "spark.driver.host": "127.0.0.1",
@@ -56,21 +56,21 @@ def main(master: str, jars: str) -> None:
         from headrace.clients.spark import register
 
         register(spark)
-    print(json.dumps({"spark": spark.version, "heap": HEAP}), file=talk, flush=True)
+    print(json.dumps({"spark": spark.version, "heap": HEAP}), file=output, flush=True)
     for line in sys.stdin:
-        print(json.dumps(measured(spark, json.loads(line))), file=talk, flush=True)
+        print(json.dumps(measured(spark, json.loads(line))), file=output, flush=True)
     spark.stop()
 
 
 def measured(spark: Any, order: dict[str, Any]) -> dict[str, Any]:
-    """Seconds, rows, bytes of values (reads); and CPU seconds of all processes, or the most memory."""
+    """Seconds, rows, bytes of values (reads); and CPU seconds of all processes, or peak memory."""
     run = _FACES[order["face"]]
     usage: Memory | Cpu = Memory() if order["is_memory"] else Cpu()
     with usage:
         started_s = time.monotonic()
         found = run(spark, order)
         seconds = time.monotonic() - started_s
-    return {"seconds": seconds, **found, **usage.told()}
+    return {"seconds": seconds, **found, **usage.figures()}
 
 
 def _read(columns: list[str] | None) -> Callable[[Any, dict[str, Any]], dict[str, Any]]:
@@ -84,19 +84,19 @@ def _read(columns: list[str] | None) -> Callable[[Any, dict[str, Any]], dict[str
             found = found.select(*columns) if columns else found
         else:
             found = _of_headrace(spark, options, columns)
-        seen = Observation()
+        observation = Observation()
         counted = found.observe(
-            seen, f.count(f.lit(1)).alias("rows"), f.sum(f.length("value")).alias("bytes")
+            observation, f.count(f.lit(1)).alias("rows"), f.sum(f.length("value")).alias("bytes")
         )
         counted.write.format("noop").mode("overwrite").save()
-        told: dict[str, Any] = seen.get
-        return told
+        totals: dict[str, Any] = observation.get
+        return totals
 
     return run
 
 
 def _of_headrace(spark: Any, options: dict[str, str], columns: list[str] | None) -> Any:
-    """As its line of Spark reads best."""
+    """By the fastest API of this version of Spark."""
     if spark.version.startswith("3."):
         import headrace
 
@@ -109,7 +109,7 @@ def _of_headrace(spark: Any, options: dict[str, str], columns: list[str] | None)
 
 def _write(spark: Any, order: dict[str, Any]) -> dict[str, Any]:
     rows = order["rows"]
-    # one value for all: to make different ones takes longer than to write them
+    # one value for all rows: generating different ones takes longer than writing them
     made = spark.range(0, rows, 1, TASKS).selectExpr(f"cast('{'x' * SIZE}' as binary) as value")
     options = {"kafka.bootstrap.servers": order["bootstrap"], "topic": order["topic"], **order["producer"]}
     if order["system"] == "kafka":

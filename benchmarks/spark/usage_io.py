@@ -1,6 +1,6 @@
-"""What a process and all that it started use while something runs: CPU time, or the most memory.
+"""CPU time, or peak memory, of this process and its children during a measurement.
 
-Two runs: to look at the memory of processes takes CPU time on their own cores.
+In separate runs: sampling the memory takes CPU time on the same cores.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import psutil
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LOOK_S = 0.05
+SAMPLE_S = 0.05
 METHOD = "Pss_Anon of each process every 50 ms"
 _ANONYMOUS = re.compile(r"^Pss_Anon:\s+(\d+) kB", re.MULTILINE)
 
 
 class Cpu:
-    """As a context, around what is measured: `cpu_s`, of all processes."""
+    """As a context: `cpu_s` of all processes."""
 
     def __init__(self) -> None:
         self.cpu_s = 0.0
@@ -33,23 +33,22 @@ class Cpu:
     def __exit__(self, *error: object) -> None:
         self.cpu_s = sum(used - self._before.get(pid, 0.0) for pid, used in _cpu_seconds().items())
 
-    def told(self) -> dict[str, Any]:
-        """For a report."""
+    def figures(self) -> dict[str, Any]:
+        """For the report."""
         return {"cpu_s": self.cpu_s}
 
 
 class Memory:
-    """As a context, around what is measured: the most memory at one time, in MB of 10^6 bytes. `worker_mb` of
-    one Python process besides this one, `python_mb` of all of them with this one, `jvm_mb` of all JVMs, and
-    `store_mb`, what `store_bytes` told at most.
+    """As a context: peak memory in MB of 10^6 bytes. `worker_mb` of the largest other Python process,
+    `python_mb` of all Python processes, `jvm_mb` of all JVMs, `store_mb` the maximum of `store_bytes`.
 
-    Counted is what a process has written itself, and its part of what it shares with its forks.
+    Memory is anonymous: pages that a process wrote, and its share of those that it shares with forks.
     """
 
     def __init__(self, store_bytes: Callable[[], int] | None = None) -> None:
         self._store_bytes = store_bytes
         self._most = dict.fromkeys(("worker_mb", "python_mb", "jvm_mb", "store_mb"), 0.0)
-        self._ends = threading.Event()
+        self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="memory", daemon=True)
 
     def __enter__(self) -> Self:
@@ -57,18 +56,18 @@ class Memory:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._ends.set()
+        self._is_over.set()
         self._thread.join()
 
-    def told(self) -> dict[str, Any]:
-        """For a report."""
+    def figures(self) -> dict[str, Any]:
+        """For the report."""
         return dict(self._most)
 
     def _watch(self) -> None:
         while True:
             for name, value in self._now().items():
                 self._most[name] = max(self._most[name], value)
-            if self._ends.wait(LOOK_S):
+            if self._is_over.wait(SAMPLE_S):
                 return
 
     def _now(self) -> dict[str, float]:
@@ -92,7 +91,7 @@ class Memory:
 
 
 def anonymous_mb(pid: int) -> float:
-    """What a process has in memory that is of no file, its part of what is shared; 0 when it is gone."""
+    """Anonymous memory of a process, with its share of shared pages; 0 when it has ended."""
     try:
         found = _ANONYMOUS.search(Path(f"/proc/{pid}/smaps_rollup").read_text())
     except OSError:

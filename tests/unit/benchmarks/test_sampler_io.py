@@ -1,4 +1,4 @@
-"""The sampling profiler: it sees who works, and `perf` counts before the work begins."""
+"""The sampling profiler, with and without `perf`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-# Answers an order only after it did something that can be seen; reports one line.
+# Acknowledges a command after a visible effect; its report has one line.
 PERF = """#!{python}
 import os, sys
 if sys.argv[1] == "report":
@@ -32,7 +32,7 @@ ANSWERS = "os.write(answers, b'ack\\n'); os.read(orders, 1)"
 
 
 def work() -> None:
-    """Half a tenth of a CPU second, most of it with the GIL."""
+    """50 ms of CPU time, most of it with the GIL."""
     block, ends_at = bytes(64), time.process_time() + 0.05
     while time.process_time() < ends_at:
         zlib.crc32(block)
@@ -54,8 +54,8 @@ def use_perf(folder: Path, then: str, patch: pytest.MonkeyPatch) -> None:
     patch.setenv("PATH", str(folder))
 
 
-def test_the_line_that_works_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without perf: most of the time is in the function that worked."""
+def test_profile_shows_the_busy_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without perf."""
     monkeypatch.setenv("PATH", str(tmp_path))
     table = profile(tmp_path)
     assert "test_sampler_io.py:work" in table
@@ -63,10 +63,10 @@ def test_the_line_that_works_is_found(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "test_sampler_io.py:work" in (tmp_path / "table.stacks").read_text()
 
 
-def test_a_loop_that_never_lets_the_gil_go_is_seen_by_signal(
+def test_signals_profile_a_loop_that_never_releases_the_gil(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a server's loop does between two waits; nothing is left behind."""
+    """As a server's event loop; timer and switch interval are restored."""
     monkeypatch.setenv("PATH", str(tmp_path))
     before = sys.getswitchinterval(), signal.getsignal(signal.SIGPROF)
     try:
@@ -77,8 +77,8 @@ def test_a_loop_that_never_lets_the_gil_go_is_seen_by_signal(
         signal.signal(signal.SIGPROF, before[1])
 
 
-def test_perf_runs_along_from_the_first_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`start` returns when perf has said that it counts; its profile follows in the table."""
+def test_start_waits_until_perf_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table ends with perf's profile."""
     use_perf(tmp_path, ANSWERS, monkeypatch)
     sampler = Sampler()
     sampler.start()
@@ -88,8 +88,8 @@ def test_perf_runs_along_from_the_first_moment(tmp_path: Path, monkeypatch: pyte
     assert "libz.so crc32_z" in (tmp_path / "table").read_text()
 
 
-def test_perf_that_is_not_allowed_to_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ends at once without an answer: nobody waits for it, and no descriptor stays open."""
+def test_perf_without_permission_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends without acknowledging; no descriptor leaks."""
     use_perf(tmp_path, "", monkeypatch)
     before = len(os.listdir("/proc/self/fd"))
     assert "test_sampler_io.py:work" in profile(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -16,31 +17,37 @@ MS = 1_000_000
 
 
 class Members(FakeHarness):
-    """One process with members 0 and 1; each change takes 10 ms, or never ends."""
+    """One process with members 0 and 1; each command changes assignments after 10 ms, if at all."""
 
     def __init__(self, assignments: dict[str, dict[int, list[int]]], failure: str = "") -> None:
         super().__init__()
         self.lines = {"members": ["ready"]}
         self.assignments, self.failure = assignments, failure
 
-    def next_line(self, processes: Any, timeout_s: float) -> tuple[int, str] | None:
-        (process,) = processes
-        for command in process.sent:
-            self.answer(process, command)
-        process.sent.clear()
-        return super().next_line(processes, timeout_s)
+    def client(self, order: dict[str, Any]) -> Any:
+        return contextlib.nullcontext(MemberProcess(self, order))
 
-    def answer(self, process: FakeProcess, command: str) -> None:
-        at_ns = self.clock_ns + 10 * MS
-        for member, partitions in self.assignments.get(command, {}).items():
-            line = {"member": member, "at_ns": at_ns, "partitions": partitions}
-            process.lines.append(json.dumps(line))
-        if command.startswith("leave"):
-            for member in command.split()[1:]:
-                process.lines.append(json.dumps({"member": int(member), "has_left": True}))
-        if command == "end":
-            failures = [self.failure] if self.failure else []
-            process.lines.append(json.dumps({"failures": failures, "seconds": 2.0, "server_cpu_s": 1.0}))
+
+class MemberProcess(FakeProcess):
+    """Prints the events of each command."""
+
+    def __init__(self, harness: Members, order: dict[str, Any]) -> None:
+        super().__init__(order, ["ready"])
+        self.harness = harness
+
+    def send(self, line: str) -> None:
+        at_ns = self.harness.clock_ns + 10 * MS
+        for member, partitions in self.harness.assignments.get(line, {}).items():
+            self.print({"member": member, "at_ns": at_ns, "partitions": partitions})
+        if line.startswith("leave"):
+            for member in line.split()[1:]:
+                self.print({"member": int(member), "has_left": True})
+        if line == "end":
+            failures = [self.harness.failure] if self.harness.failure else []
+            self.print({"failures": failures, "seconds": 2.0, "server_cpu_s": 1.0})
+
+    def print(self, event: dict[str, Any]) -> None:
+        self.lines.append(json.dumps(event))
 
 
 ASSIGNED = {

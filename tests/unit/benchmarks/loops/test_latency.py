@@ -1,4 +1,4 @@
-"""The open loop on a client whose queue may be full: it waits for room, loses nothing and keeps the order."""
+"""Producing while the client's queue is full: no record is lost, and the order stays."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from headrace.benchmarks.loops.clients import settle
+from headrace.benchmarks.loops.clients import retry_when_full
 from headrace.benchmarks.loops.latency import kafka_post, served
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class SmallProducer:
-    """As confluent-kafka's: `produce` raises when two records are queued, `poll` delivers the oldest one."""
+    """Like confluent-kafka's: `produce` raises while two records are queued, `poll` delivers the oldest."""
 
     def __init__(self) -> None:
         self.queue: deque[tuple[bytes, Callable[[], None] | None]] = deque()
@@ -44,8 +44,8 @@ class SmallProducer:
 VALUES = [b"%d" % number for number in range(200)]
 
 
-def test_an_open_loop_waits_for_room() -> None:
-    """A thread serves the callbacks; what it served has made room."""
+def test_open_loop_waits_for_room_in_the_queue() -> None:
+    """The thread that runs the callbacks signals it."""
     producer, has_room, seen = SmallProducer(), threading.Event(), []
     post = kafka_post(producer.produce, "t", has_room)
     with served(producer, has_room):
@@ -58,13 +58,13 @@ def test_an_open_loop_waits_for_room() -> None:
     assert producer.was_full
 
 
-def test_a_plain_loop_makes_the_room_itself() -> None:
-    """`settle` serves callbacks until the record fits."""
+def test_plain_loop_polls_until_the_record_fits() -> None:
+    """Its own thread runs the callbacks."""
     producer = SmallProducer()
     for value in VALUES:
         try:
             producer.produce("t", value)
         except BufferError:
-            settle(lambda value=value: producer.produce("t", value), producer)
+            retry_when_full(lambda value=value: producer.produce("t", value), producer)
     assert producer.delivered + [value for value, _ in producer.queue] == VALUES
     assert producer.was_full

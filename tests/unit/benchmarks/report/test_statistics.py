@@ -6,8 +6,8 @@ import pytest
 from headrace.benchmarks.report.statistics import MET, MISSED, UNRESOLVED, Estimate, estimate, ratios, verdict
 
 
-def test_the_median_lies_in_its_interval_and_repeats() -> None:
-    """The same values give the same interval each time; it lies within the values."""
+def test_interval_contains_the_median_and_is_deterministic() -> None:
+    """It lies within the values."""
     values = [1.9, 2.0, 2.1, 2.05, 1.95]
     found = estimate(values)
     assert found == estimate(values)
@@ -16,14 +16,14 @@ def test_the_median_lies_in_its_interval_and_repeats() -> None:
 
 
 def test_equal_pairs_have_no_spread() -> None:
-    """And are resolved, from two pairs on."""
+    """They are resolved, from two pairs on."""
     assert estimate([3.0, 3.0]) == Estimate(3.0, 3.0, 3.0, 2)
     assert estimate([3.0, 3.0]).is_resolved
     assert not estimate([3.0]).is_resolved
 
 
-def test_an_outlier_widens_the_interval() -> None:
-    """One wild pair of three must show."""
+def test_outlier_widens_the_interval() -> None:
+    """One of three pairs."""
     found = estimate([1.0, 1.0, 9.0])
     assert found.median == 1.0
     assert found.high == 9.0
@@ -31,19 +31,19 @@ def test_an_outlier_widens_the_interval() -> None:
 
 
 def test_ratios_are_pairwise() -> None:
-    """Not of the medians."""
+    """Not ratios of the medians."""
     assert ratios([2, 9], [1, 3]) == [2, 3]
 
 
 @pytest.mark.parametrize(("above", "below"), [([1], [1, 2]), ([1], [0]), ([-1], [1])])
-def test_what_makes_no_ratio_is_refused(above: list[float], below: list[float]) -> None:
-    """Unequal lengths, zero, negative."""
+def test_ratios_need_positive_values_of_equal_number(above: list[float], below: list[float]) -> None:
+    """Errors: ValueError."""
     with pytest.raises(ValueError, match=r"pairs|above 0"):
         ratios(above, below)
 
 
-def test_nothing_has_no_estimate() -> None:
-    """Instead of a silent zero."""
+def test_estimate_needs_values() -> None:
+    """Errors: ValueError."""
     with pytest.raises(ValueError, match="no values"):
         estimate([])
 
@@ -52,13 +52,13 @@ def test_nothing_has_no_estimate() -> None:
     ("median", "goal", "at_least", "expected"),
     [(2.0, 2.0, True, MET), (1.99, 2.0, True, MISSED), (1.0, 1.0, False, MET), (1.01, 1.0, False, MISSED)],
 )
-def test_a_resolved_ratio_is_met_or_missed(median: float, goal: float, at_least: bool, expected: str) -> None:
-    """By its median, both ways round."""
+def test_resolved_ratio_is_met_or_missed(median: float, goal: float, at_least: bool, expected: str) -> None:
+    """By its median; the goal is a lower or an upper limit."""
     found = Estimate(median, median * 0.9, median * 1.1, 5)
     assert verdict(found, goal, at_least=at_least) == expected
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.84, 1.0), (1.0, 1.16)])
-def test_a_wide_interval_resolves_nothing(low: float, high: float) -> None:
-    """Further than 15 % to one side is enough."""
+def test_ratio_with_a_wide_interval_is_not_resolved(low: float, high: float) -> None:
+    """15 % on one side is enough."""
     assert verdict(Estimate(1.0, low, high, 5), 0.5, at_least=True) == UNRESOLVED

@@ -14,7 +14,7 @@ RATES = {KAFKA: 1e6, HEADRACE: 4e6}
 
 
 def results(groups: list[cells.Group]) -> dict[str, Any]:
-    """Of two pairs of each cell."""
+    """Two pairs of each cell."""
     runs = [
         {
             "group": group.id,
@@ -55,8 +55,8 @@ def results(groups: list[cells.Group]) -> dict[str, Any]:
     }
 
 
-def test_goals_are_judged_and_none_is_left_out() -> None:
-    """4 M against 3 M is met, a ratio of 4 too; what did not run is absent."""
+def test_every_goal_has_a_verdict() -> None:
+    """4 M of 3 M and a ratio of 4 are met; goals of groups that did not run are absent."""
     lines = table(results([GROUP]))[2:]
     assert len(lines) == sum(len(group.limits) + len(group.comparisons) + 1 for group in cells.GROUPS)
     found = [line for line in lines if GROUP.title in line]
@@ -66,8 +66,8 @@ def test_goals_are_judged_and_none_is_left_out() -> None:
     assert all("absent" in line for line in lines if line not in found)
 
 
-def test_the_page_shows_each_group_that_ran() -> None:
-    """With the same results it is the same page."""
+def test_page_shows_each_group_that_ran() -> None:
+    """Equal results give an equal page."""
     text = page(results(list(cells.GROUPS)))
     for group in cells.GROUPS:
         assert f"### {group.title}\n" in text
@@ -80,16 +80,16 @@ def test_the_page_shows_each_group_that_ran() -> None:
     assert text == page(results(list(cells.GROUPS)))
 
 
-def test_unknown_groups_are_named_with_those_there_are() -> None:
-    """All without a name."""
+def test_unknown_group_is_an_error_that_lists_all_groups() -> None:
+    """Without names all groups run."""
     assert cells.chosen("") == list(cells.GROUPS)
     assert [group.id for group in cells.chosen("ray, spark4-1")] == ["spark4-1", "ray"]
     with pytest.raises(KeyError, match="no group spark5; there are spark35-1"):
         cells.chosen("ray,spark5")
 
 
-def test_a_rate_that_is_spread_resolves_nothing() -> None:
-    """The rule is that of ratios: a median above its goal is not enough."""
+def test_rate_with_a_wide_interval_is_not_resolved() -> None:
+    """Even if its median is above the goal, as for ratios."""
     found = results([GROUP])
     for run in found["runs"]:
         run[cells.RATE] *= 1 + run["pair"]
@@ -97,8 +97,8 @@ def test_a_rate_that_is_spread_resolves_nothing() -> None:
 
 
 @pytest.mark.parametrize(("grown", "state"), [(115.0, "met"), (116.0, "**missed**")])
-def test_the_most_memory_of_any_part_is_judged(grown: float, state: str) -> None:
-    """Of headrace, not of Kafka; parts that a group does not have are left out."""
+def test_largest_growth_of_memory_is_judged(grown: float, state: str) -> None:
+    """Of any kind of process, of headrace only."""
     found = results([GROUP])
     for row in found["memory"]:
         if row["rows"] == 3_000_000:
@@ -107,15 +107,15 @@ def test_the_most_memory_of_any_part_is_judged(grown: float, state: str) -> None
     assert line.endswith(f"| {grown / 100:.2f} | most of all: all of Python | ≤ 1.15 | {state} |")
 
 
-def test_memory_that_was_not_measured_is_absent() -> None:
-    """Half of it says nothing."""
+def test_memory_of_one_size_only_is_absent() -> None:
+    """It has no growth."""
     found = results([GROUP])
     del found["memory"][-1]
     assert next(line for line in table(found) if "memory" in line).endswith("| absent |")
 
 
-def test_the_page_names_what_kafkas_producer_was_given() -> None:
-    """The fastest of what was tried stands above the figures, and what was tried in the method."""
+def test_page_names_the_settings_of_kafkas_producer() -> None:
+    """The fastest ones above the figures, all that were tried in the method."""
     found = results([GROUP])
     found["groups"][GROUP.id] = {**found["groups"][GROUP.id], "kafka_producer": "batch.size=1, linger.ms=2"}
     text = page(found)
@@ -126,8 +126,8 @@ def test_the_page_names_what_kafkas_producer_was_given() -> None:
     )
 
 
-def test_the_fastest_candidate_has_the_highest_median() -> None:
-    """One lucky run does not decide; of equals it is the first."""
+def test_fastest_candidate_has_the_highest_median() -> None:
+    """An outlier does not decide; of equal ones it is the first."""
     assert cells.fastest([[1.0, 1.0, 9.0], [2.0, 3.0, 2.0], [1.0, 1.5, 1.0]]) == 1
     assert cells.fastest([[2.0], [2.0]]) == 0
     assert cells.as_text(cells.PRODUCER) == "batch.size=65536, linger.ms=5"

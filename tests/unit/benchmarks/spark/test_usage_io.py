@@ -1,4 +1,4 @@
-"""CPU time and memory of a process and of those it started."""
+"""CPU time and memory of a process and its children."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if not os.fork():
     os._exit(0)
 os.wait()
 """
-# In a process of its own: one that runs tests may have children of other tests, which would be counted.
+# in a process of its own: the test process may have children of other tests
 PARENT = """
 import json, os, subprocess, sys
 from headrace.benchmarks.spark.usage_io import Memory, anonymous_mb
@@ -30,12 +30,12 @@ with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as
     with Memory(lambda: 7_000_000) as memory:
         own_mb = anonymous_mb(os.getpid())
     child.communicate()
-print(json.dumps([memory.told(), own_mb]))
+print(json.dumps([memory.figures(), own_mb]))
 """
 
 
 def test_memory_of_forks_is_counted_once() -> None:
-    """Two processes share what the first one has written: each has a half of it."""
+    """Two processes share the pages that the first one wrote: each counts half of them."""
     command = [sys.executable, "-c", PARENT, CHILD]
     found, own_mb = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
     assert MB / 2 < found["worker_mb"] < MB
@@ -43,17 +43,17 @@ def test_memory_of_forks_is_counted_once() -> None:
     assert (found["jvm_mb"], found["store_mb"]) == (0.0, 7.0)
 
 
-def test_a_process_that_is_gone_has_no_memory() -> None:
-    """It may end while it is looked at."""
+def test_ended_process_has_no_memory() -> None:
+    """It may end while it is measured."""
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
         child.wait()
     assert anonymous_mb(child.pid) == 0.0
 
 
-def test_cpu_time_of_what_runs_inside() -> None:
-    """Of this process, as it counts itself."""
+def test_cpu_time_within_the_context() -> None:
+    """Of this process."""
     before_s = time.process_time()
     with Cpu() as cpu:
         while time.process_time() < before_s + 0.05:
             pass
-    assert cpu.told()["cpu_s"] >= 0.03
+    assert cpu.figures()["cpu_s"] >= 0.03
