@@ -1,6 +1,6 @@
 """headrace: a partitioned, replicated commit log inside a Ray cluster.
 
-Synchronous clients are here, their asyncio twins in `headrace.aio`. Names are loaded at their first use.
+Synchronous clients are here, asyncio clients in `headrace.aio`. Names are imported at their first use.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from .protocol.records.environment_io import codec_choice
 from .runtime.compiled_io import prefer_compiled
 
-prefer_compiled(codec_choice())  # Order: before any of the modules that it is about
+prefer_compiled(codec_choice())  # Order: before the compiled modules are imported
 
 from .clients.bootstrap import register_resolver  # noqa: E402 -- as above
 from .runtime.lazy_names import lazy_names  # noqa: E402 -- as above
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from .services.local_io import LocalCluster, local
 
 _OTHER_HOMES = {
-    # Not in __all__: `from headrace import *` must not replace modules of these names.
+    # Not in __all__: `from headrace import *` must not hide modules of these names.
     **dict.fromkeys(("json", "msgpack", "uuid"), ".clients"),
     "HeadraceError": ".protocol.errors",
     "KafkaError": ".protocol.errors",
@@ -97,11 +97,12 @@ __all__ = [
     "Serde", "ContextSerde", "SerdeContext", "bytes_", "utf8", "int64",
     "errors", "HeadraceError", "KafkaError",
 ]  # fmt: skip
-# ARROW_SCHEMA and spark are not among them: they need extras, and `from headrace import *` must work without
+# ARROW_SCHEMA and spark are not listed: they need extras, and `from headrace import *` must work without
 
 
 def _discover() -> str | None:
-    """Clients without a bootstrap address find the clusters that were started here, or run on this Ray."""
+    """Bootstrap addresses for clients without any: clusters that were started from this machine, or run on
+    this Ray."""
     from .services.discovery import discover
 
     return discover()

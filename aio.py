@@ -1,4 +1,5 @@
-"""The asyncio twins of the clients: the same names, parameters and behaviour, on the caller's event loop."""
+"""Asyncio clients: the names, parameters and behaviour of the synchronous ones, on the caller's event
+loop."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Ground floor: time, waiting, declared configuration, and the loop that feeds a core."""
+"""Time, waiting, declared configuration, and the event loop shells of cores."""

@@ -1,8 +1,8 @@
-"""The hot path, compiled as it stands: one source, two builds. See docs/adr/0026.
+"""Compiled builds of hot modules, from their unchanged sources. See docs/adr/0026.
 
-`make codec` compiles these modules with Cython beside their sources, under names that tell what source they
-are of and that Python alone would not load. Where there is no build of a module as it is now (it was edited,
-there is no compiler, another Python) the module itself is run: it does the same, slower.
+`make codec` compiles these modules with Cython next to their sources, under names that include a digest of
+the source, which Python alone would not import. Without a build of the current source (it was edited, there
+is no compiler, another Python) the module runs as Python: the same behaviour, slower.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-# What each batch of a producer passes, and each fetch, where the interpreter is what costs.
+# Modules that every batch of a producer or every fetch passes, where interpreter time dominates.
 HOT_MODULES = frozenset(
     f"headrace.{name}"
     for name in (
@@ -84,18 +84,18 @@ _ROOT = Path(__file__).parent.parent
 
 
 def source_of(name: str, root: Path = _ROOT) -> Path:
-    """The file of the module `name` of the package at `root`."""
+    """The source file of module `name` of the package at `root`."""
     return root.joinpath(*name.split(".")[1:]).with_suffix(".py")
 
 
 def built_of(source: Path) -> Path:
-    """The compiled twin of this source as it is now, for this Python; there may be none."""
+    """The path of the compiled build of the current source for this Python; it may not exist."""
     digest = blake2b(source.read_bytes(), digest_size=6).hexdigest()
     return source.with_name(f"{source.stem}.{digest}{EXTENSION_SUFFIXES[0]}")
 
 
 class CompiledFinder:
-    """Finds the compiled twins of modules; a MetaPathFinder."""
+    """A MetaPathFinder that loads compiled builds of modules."""
 
     def __init__(self, names: Iterable[str], root: Path = _ROOT) -> None:
         self._names, self._root = frozenset(names), root
@@ -103,12 +103,12 @@ class CompiledFinder:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """None for what is not compiled: others find its source."""
+        """None for modules without a build: other finders load their source."""
         if fullname not in self._names:
             return None
         try:
             built = built_of(source_of(fullname, self._root))
-        except OSError:  # it was installed without sources, or is gone
+        except OSError:  # installed without sources, or deleted
             return None
         if not built.exists():
             return None
@@ -116,6 +116,6 @@ class CompiledFinder:
 
 
 def prefer_compiled(choice: str | None) -> None:
-    """Load compiled twins from now on, unless the choice is "python"."""
+    """Load compiled builds from now on, unless `choice` is "python"."""
     if choice != "python":
         sys.meta_path.insert(0, CompiledFinder(HOT_MODULES))

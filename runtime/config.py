@@ -1,8 +1,8 @@
-"""Configuration, declared once beside its owner: name, default, range, unit and doc in one place.
+"""Configuration keys, declared once next to their owner: name, default, range, unit and doc.
 
-A `Config` subclass is a frozen dataclass whose fields come from `key(...)`. Values arrive as keyword
-arguments (underscores) or as a mapping with Kafka's dotted names, typed or as text. Unknown keys fail
-with the nearest known name.
+A `Config` subclass is a frozen dataclass whose fields come from `key(...)`. Values come from keyword
+arguments (with underscores) or a mapping of Kafka's dotted names, typed or as text. Errors for unknown keys
+suggest the nearest name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ MAX_INT = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class KeyFacts:
-    """What is known of one config key; `choices` bounds text, `low` and `high` bound numbers (inclusive)."""
+    """The declaration of one config key; `choices` limits text, `low` and `high` limit numbers
+    (inclusive)."""
 
     name: str
     doc: str
@@ -40,7 +41,7 @@ class KeyFacts:
     choices: tuple[str, ...] | None
     live: bool
     is_sensitive: bool = False
-    default_of: str = ""  # the key of another configuration that this one is the default of
+    default_of: str = ""  # this key is the default of that key of another configuration
 
 
 def key(
@@ -57,20 +58,20 @@ def key(
 ) -> Any:
     """Declare one config key as a dataclass field.
 
-    `live` keys may change while running. The value of a `sensitive` one is shown to nobody: not in errors,
-    not in the repr, not in descriptions.
+    `live` keys may change while the server runs. Values of `sensitive` keys are never shown: not in errors,
+    reprs or descriptions.
     """
     return declared(KeyFacts(name, doc, unit, low, high, choices, live, sensitive), default)
 
 
 def declared(facts: KeyFacts, default: Any) -> Any:
-    """Declare the config key of these facts as a dataclass field."""
+    """Declare a config key with these facts as a dataclass field."""
     return field(default=default, metadata={"key": facts}, repr=not facts.is_sensitive)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Base of declared configurations: checks types and ranges of every field at construction."""
+    """Base of declared configurations; validates types and ranges of all fields at construction."""
 
     def __post_init__(self) -> None:
         for facts, name, kind in _declared(type(self)).keys:
@@ -78,22 +79,22 @@ class Config:
 
     @classmethod
     def keys(cls) -> Mapping[str, KeyFacts]:
-        """All keys of this configuration by their dotted names, in the order of declaration."""
+        """All keys by dotted name, in the order of declaration."""
         return _declared(cls).facts
 
     @classmethod
     def defaults(cls) -> Mapping[str, Any]:
-        """All defaults by their dotted names; some keys have none that is valid alone."""
+        """All defaults by dotted name; some keys have no default that is valid alone."""
         return _declared(cls).defaults
 
     @classmethod
     def types(cls) -> Mapping[str, Any]:
-        """The Python types of all values by their dotted names."""
+        """The Python types of all values by dotted name."""
         return _declared(cls).types
 
     @classmethod
     def field_of(cls, name: str, *, is_keyword: bool = False) -> str:
-        """The field behind a dotted or underscored name. Errors: ConfigError with the nearest name."""
+        """The field of a dotted or underscored name. Errors: ConfigError with the nearest name."""
         known = _declared(cls).fields
         found = known.get(name) or (name if name in known.values() else None)
         if found is None:
@@ -103,26 +104,26 @@ class Config:
 
     @classmethod
     def of(cls, mapping: Mapping[str, Any] | None = None, /, **kwargs: Any) -> Self:
-        """Build from a mapping of dotted or underscored names; keyword arguments win over it."""
+        """Build from a mapping of dotted or underscored names; keyword arguments override it."""
         values = {cls.field_of(name): value for name, value in (mapping or {}).items()}
         values.update({cls.field_of(name, is_keyword=True): value for name, value in kwargs.items()})
         return cls(**values)
 
     def merged(self, overrides: Mapping[str, Any]) -> Self:
-        """A copy with `overrides` (dotted or underscored names) applied over the values held here."""
+        """A copy with `overrides` (dotted or underscored names) applied."""
         current = {f.name: getattr(self, f.name) for f in fields(self)}
         current.update({self.field_of(name): value for name, value in overrides.items()})
         return type(self)(**current)
 
     def to_mapping(self) -> dict[str, Any]:
-        """All values by their dotted names."""
+        """All values by dotted name."""
         return {facts.name: getattr(self, name) for facts, name, _ in _declared(type(self)).keys}
 
 
 def nearest_key(name: str, known: Iterable[str], *, is_keyword: bool = False) -> str:
-    """The end of a message: "; did you mean …?" with the nearest of the dotted names `known`, or nothing.
+    """A message suffix: "; did you mean …?" with the nearest dotted name of `known`, or empty.
 
-    It is written as `name` is: with underscores where `name` has some, or where it is a keyword argument.
+    In the notation of `name`: with underscores if it has some, or if it is a keyword argument.
     """
     separator = "_" if is_keyword or ("_" in name and "." not in name) else "."
     hint = did_you_mean(name.replace("_", "."), known)
@@ -130,7 +131,7 @@ def nearest_key(name: str, known: Iterable[str], *, is_keyword: bool = False) ->
 
 
 def text_of(value: Any) -> str:
-    """How a config value is written in text form: lists with commas, booleans in lower case."""
+    """The text form of a config value: lists with commas, booleans in lower case."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (tuple, list)):
@@ -139,9 +140,9 @@ def text_of(value: Any) -> str:
 
 
 class _Declared(NamedTuple):
-    """What a class declares, worked out once; all but `keys` by dotted names."""
+    """The declarations of a class, computed once; all but `keys` by dotted name."""
 
-    keys: list[tuple[KeyFacts, str, Any]]  # with the field and its type
+    keys: list[tuple[KeyFacts, str, Any]]  # with field name and type
     facts: Mapping[str, KeyFacts]
     defaults: Mapping[str, Any]
     types: Mapping[str, Any]
@@ -170,14 +171,14 @@ def _checked(facts: KeyFacts, kind: Any, value: Any) -> Any:
         try:
             return _in_range(facts, _typed(facts, kind, value))
         except ConfigError:
-            fault = f"{facts.name} has a value that is not allowed; it is sensitive and not shown"
-        raise ConfigError(fault)  # out of the handler: no trace of the value comes along
+            fault = f"the value of {facts.name} is invalid; it is sensitive and not shown"
+        raise ConfigError(fault)  # outside of the except block: the traceback must not contain the value
     return _in_range(facts, _typed(facts, kind, value))
 
 
 def _in_range(facts: KeyFacts, value: Any) -> Any:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        # Written as "not >=" so that NaN, which compares false with everything, is refused too.
+        # "not >=", so that NaN, which compares false with everything, is rejected too.
         if facts.low is not None and not value >= facts.low:
             raise ConfigError(f"{facts.name} must be at least {facts.low}, not {value}")
         if facts.high is not None and not value <= facts.high:
@@ -195,7 +196,7 @@ def _typed(facts: KeyFacts, kind: Any, value: Any) -> Any:
     try:
         if kind is bool or kind == bool | None:
             return None if kind is not bool and value in (None, "") else _to_bool(value)
-        if kind is int or kind == int | None:  # None, and the empty text, where it may be left open
+        if kind is int or kind == int | None:  # None, and the empty text, if the key is optional
             return None if kind is not int and value in (None, "") else _to_int(value)
         if kind is float:
             return float(value)

@@ -1,11 +1,10 @@
-"""Ray's notice: hears from Ray's GCS which worker processes and which machines have ended.
+"""Notifications of Ray's GCS about ended worker processes and machines.
 
-A second source beside heartbeats, and never needed: while the GCS is away, or should Ray change what it
-publishes, nothing is heard. When it is back, it is asked who has ended meanwhile. Ray has no public way to
-be told; a call that is left waiting on an actor fails only one to two seconds after the actor's process, by
-a timer. So this reads what Ray's own processes read, the GCS's channels of ended workers and of machines,
-with the messages of the one Ray that is allowed.
-Source: Ray gcs_pubsub.py, pubsub.proto, gcs_service.proto.
+An optional source in addition to heartbeats: while the GCS is down, or if Ray changed its messages, there are
+no notifications. When the GCS returns, processes that ended meanwhile are queried. Ray has no public API for
+this; a pending call to an actor fails only one to two seconds after the end of its process, by a timer. So
+this reads the GCS channels of ended workers and machines, as Ray's own processes do, with the messages of the
+one supported Ray version. Source: Ray gcs_pubsub.py, pubsub.proto, gcs_service.proto.
 """
 
 from __future__ import annotations
@@ -28,16 +27,17 @@ log = logging.getLogger("headrace.host")
 
 SUBSCRIBER_ID_BYTES = 28
 ASK_TIMEOUT_S = 10.0
-# A GCS that was started anew knows nothing of us, and does not say so: each poll that brings nothing is
-# followed by another subscription. It is no news to a GCS that knows us.
+# A restarted GCS has lost the subscription and does not report that: after each poll without messages the
+# subscription is repeated, which an unchanged GCS ignores.
 POLL_TIMEOUT_S = 10.0
 RETRY_S = 1.0
-MAX_PAST = 10_000  # Bound: ended workers, and machines, that are asked for at a time
+MAX_PAST = 10_000  # Bound: ended workers, and machines, per query
 _CHANNELS = (pubsub_pb2.GCS_WORKER_DELTA_CHANNEL, pubsub_pb2.GCS_NODE_INFO_CHANNEL)
 
 
 class DeathWatch:
-    """Calls `on_deaths` on a thread of its own. What it raises is logged, and watching goes on."""
+    """Calls `on_deaths` on a thread of its own. Exceptions of the callback are logged, and watching
+    continues."""
 
     def __init__(self, gcs_address: str, on_deaths: Callable[[Deaths], None]) -> None:
         self._gcs_address, self._on_deaths = gcs_address, on_deaths
@@ -45,15 +45,15 @@ class DeathWatch:
         self._thread = threading.Thread(target=self._run, name="death-watch", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch; returns at once."""
+        """Start the thread; returns at once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Watch no longer; news that is on its way may still come."""
+        """Stop watching; `on_deaths` may still be called for messages in progress."""
         self._is_over.set()
 
     def join(self) -> None:
-        """Wait until nothing comes any more."""
+        """Wait for the end of the thread; `on_deaths` is not called afterwards."""
         self._thread.join()
 
     def _run(self) -> None:
@@ -63,24 +63,24 @@ class DeathWatch:
         while not self._is_over.is_set():
             try:
                 subscription.begin()
-                # Order: who ends from here on is told of; who ended while nobody listened is asked for.
+                # Order: processes that end from here on are reported; those that ended before are queried.
                 if not knows_past and (past := _past(channel)):
                     self._on_deaths(past)
                 knows_past = True
                 while deaths := deaths_in(subscription.poll()):
                     self._on_deaths(deaths)
             except grpc.RpcError as error:
-                log.debug("Ray's GCS does not tell who has ended: %r", error)
+                log.debug("no notifications of ended processes from Ray's GCS: %r", error)
                 knows_past = False
                 self._is_over.wait(RETRY_S)
             except Exception:
-                log.exception("news of ended processes could not be used")
+                log.exception("handling a notification of ended processes failed")
                 self._is_over.wait(RETRY_S)
         channel.close()
 
 
 class _Subscription:
-    """One subscriber of the GCS, on all our channels."""
+    """One GCS subscriber for all channels."""
 
     def __init__(self, stub: Any) -> None:
         self._stub = stub
@@ -89,13 +89,13 @@ class _Subscription:
         self._last_sequence_id = 0
 
     def begin(self) -> None:
-        """Subscribe; safe to repeat. Errors: grpc.RpcError."""
+        """Subscribe; idempotent. Errors: grpc.RpcError."""
         commands = [pubsub_pb2.Command(channel_type=each, subscribe_message={}) for each in _CHANNELS]
         request = gcs_service_pb2.GcsSubscriberCommandBatchRequest(subscriber_id=self._id, commands=commands)
         self._stub.GcsSubscriberCommandBatch(request, timeout=ASK_TIMEOUT_S)
 
     def poll(self) -> list[Any]:
-        """Wait for the next messages; none when there is no news for a while. Errors: grpc.RpcError."""
+        """Wait for the next messages; empty after a while without any. Errors: grpc.RpcError."""
         request = gcs_service_pb2.GcsSubscriberPollRequest(
             subscriber_id=self._id,
             max_processed_sequence_id=self._last_sequence_id,
@@ -107,7 +107,8 @@ class _Subscription:
             if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
                 return []
             raise
-        if reply.publisher_id != self._publisher_id:  # another GCS, which counts from the beginning
+        # another GCS instance, which starts its sequence numbers from the beginning
+        if reply.publisher_id != self._publisher_id:
             self._publisher_id, self._last_sequence_id = reply.publisher_id, 0
         fresh = [each for each in reply.pub_messages if each.sequence_id > self._last_sequence_id]
         self._last_sequence_id = max((each.sequence_id for each in fresh), default=self._last_sequence_id)
@@ -115,8 +116,8 @@ class _Subscription:
 
 
 def _past(channel: Any) -> Deaths:
-    """What the GCS remembers to have ended. Errors: grpc.RpcError."""
-    # the field is optional: given as False it is not as if it were not given
+    """Ended processes and machines that the GCS remembers. Errors: grpc.RpcError."""
+    # the field is optional: False differs from unset
     are_dead = gcs_service_pb2.GetAllWorkerInfoRequest.Filters(is_alive=False)
     of_workers = gcs_service_pb2.GetAllWorkerInfoRequest(limit=MAX_PAST, filters=are_dead)
     of_machines = gcs_service_pb2.GetAllNodeInfoRequest(limit=MAX_PAST, state_filter=gcs_pb2.GcsNodeInfo.DEAD)
@@ -131,7 +132,7 @@ def _past(channel: Any) -> Deaths:
 
 
 def deaths_in(messages: Iterable[Any]) -> Deaths:
-    """What Ray's messages (pubsub_pb2.PubMessage) say has ended."""
+    """The ended processes and machines in Ray's messages (pubsub_pb2.PubMessage)."""
     machines, processes = set(), set()
     for message in messages:
         if message.channel_type == pubsub_pb2.GCS_WORKER_DELTA_CHANNEL:

@@ -1,10 +1,10 @@
-"""Libraries that come with an extra of the package: what users read when one of them is missing. Pure."""
+"""Optional libraries of the package's extras: the error if one is missing. Pure."""
 
 from __future__ import annotations
 
 
 class MissingExtraError(ImportError):
-    """Made by `missing_extra`; its cause is what Python raised."""
+    """Created by `missing_extra`; its cause is the original ImportError."""
 
     def __init__(self, text: str, name: str, extra: str) -> None:
         super().__init__(text, name=name)
@@ -12,11 +12,11 @@ class MissingExtraError(ImportError):
 
 
 def missing_extra(error: ImportError, purpose: str, extra: str) -> ImportError:
-    """The error to raise in the place of `error`: what needs the library, and what to install.
+    """The ImportError to raise instead of `error`: the feature that needs the library, and the pip command.
 
     `purpose` is the subject of the message, such as "Arrow tables"; `extra` is a key of
-    `optional-dependencies` in pyproject.toml. An error about a module of our own is returned as it is, and so
-    is one that names this extra already; one that names another extra was met on the way to `purpose`.
+    `optional-dependencies` in pyproject.toml. An error about a headrace module is returned unchanged, and so
+    is one that names this extra already; one that names another extra occurred on the way to `purpose`.
     """
     if isinstance(error, MissingExtraError):
         if error.extra == extra:

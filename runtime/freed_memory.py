@@ -1,30 +1,30 @@
-"""What the C library does with the memory of frames and values that came and went.
+"""Settings of the C library's allocator for freed messages.
 
-A fetch brings megabytes, and as many are freed when the user has seen them; so does a produce request. By
-default glibc hands freed memory back to the kernel as soon as a few megabytes lie together, and each page of
-the next message is found and cleared anew: a third of the time of reading large records.
+A fetch allocates megabytes, which are freed when the user has processed them; so does a produce request. By
+default glibc returns freed memory to the kernel as soon as a few megabytes are contiguous, and each page of
+the next message is faulted in and cleared again: a third of the time of reading large records.
 """
 
 from __future__ import annotations
 
 import ctypes
 
-# The largest block whose release glibc learns from, less its own header and a page of rounding.
+# The largest block whose release adapts glibc's thresholds, less its header and a page of rounding.
 _LESSON_BYTES = (32 << 20) - 65_536
 
 
 def keep_freed_memory() -> None:
-    """Let glibc keep up to 64 MB of freed memory in each of its heaps for the next messages.
+    """Let glibc keep up to 64 MB of freed memory in each heap for the next messages.
 
-    It raises its own thresholds when a large block is freed, so one is made and let go; its pages are never
-    touched. Who set MALLOC_TRIM_THRESHOLD_ and the like has switched this learning off; other C libraries
-    do nothing.
+    glibc raises its thresholds when a large block is freed, so one is allocated and freed; its pages are
+    never touched. With MALLOC_TRIM_THRESHOLD_ or similar variables set, glibc does not adapt; with other C
+    libraries this has no effect.
     """
     bytes(_LESSON_BYTES)
 
 
 def give_memory_back() -> None:
-    """Return the free memory of this process to the kernel, as after a start that needed much."""
+    """Return the free memory of this process to the kernel, for example after a start that needed much."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:  # glibc
         trim(0)

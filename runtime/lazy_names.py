@@ -1,4 +1,4 @@
-"""Names of a package that are imported at their first use (PEP 562): importing the package stays cheap."""
+"""Lazy attributes of a package (PEP 562), which keep its import cheap."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """The package's `__getattr__` and `__dir__`.
 
-    `homes` has the module, relative to the package, in which each name is; `modules` names that are modules
-    themselves. Both name all that users may ask for, also what needs an extra and is not in `__all__`.
-    `extras` has, by module as in `homes`, the extra with the libraries that it imports: where one is missing,
-    the ImportError names the extra.
+    `homes`: the module of each name, relative to the package; `modules`: names that are modules themselves.
+    Both include all public names, also those that need an extra and are not in `__all__`. `extras`: the extra
+    with the libraries that a module of `homes` imports; if one is missing, the ImportError names the extra.
     """
     known, needed = modules or {}, extras or {}
 
@@ -36,7 +35,7 @@ def lazy_names(
             except ImportError as error:
                 if homes[name] not in needed:
                     raise
-                public = package.replace(".clients.", ".")  # where users find it
+                public = package.replace(".clients.", ".")  # the public name of the package
                 raise missing_extra(error, f"{public}.{name}", needed[homes[name]]) from error
             value = getattr(home, name)
         else:

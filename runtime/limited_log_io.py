@@ -1,6 +1,6 @@
-"""A logger for messages that a peer can trigger repeatedly; see repeats.py for what is logged of them.
+"""A logger for messages that a peer can trigger repeatedly; see repeats.py for the limit.
 
-One for each server or client, so that none of them hides what another one has to say.
+Each server or client has its own, so that none suppresses messages of another.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LimitedLog:
-    """Logs the first message of each kind at once, and then one per interval. Threads: any."""
+    """Logs the first message of each kind at once, and then one per interval. Thread-safe."""
 
     def __init__(self, logger: logging.Logger, now_ms: Callable[[], int] = monotonic_ms) -> None:
         self._logger, self._now_ms = logger, now_ms
@@ -25,14 +25,14 @@ class LimitedLog:
         self._lock = threading.Lock()
 
     def warning(self, kind: str, text: str, *args: Any) -> None:
-        """As logger.warning, unless a message of this kind was logged a moment ago. What tells one client
-        from another, such as its port, belongs into `args`, not into `kind`."""
+        """As logger.warning, unless a message of this kind was logged within the interval. Values that
+        identify a client, such as its port, belong in `args`, not in `kind`."""
         self.log(logging.WARNING, kind, text, *args)
 
     def log(
         self, level: int, kind: str, text: str, *args: Any, exc_info: BaseException | None = None
     ) -> None:
-        """As `warning`, at a level of logging's."""
+        """As `warning`, with a level of `logging`."""
         now_ms = self._now_ms()
         with self._lock:
             repeats = self._messages.admit(kind, now_ms)
@@ -41,6 +41,6 @@ class LimitedLog:
             self._logger.warning("%s: %s", each.key, each)
         if repeats is None:
             return
-        if repeats.suppressed:  # as logging does: without args a % in the text is itself
+        if repeats.suppressed:  # as in logging: without args a % in the text is literal
             text, args = "%s (%s)", (text % args if args else text, repeats)
         self._logger.log(level, text, *args, exc_info=exc_info)

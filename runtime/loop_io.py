@@ -1,4 +1,4 @@
-"""Event loops: uvloop where it is installed, asyncio's own elsewhere."""
+"""Event loops: uvloop if installed, otherwise asyncio's own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """A fresh event loop, not set as the current one; the caller runs and closes it."""
+    """A new event loop, not set as the current one; the caller runs and closes it."""
     try:
         import uvloop
     except ImportError:
@@ -16,11 +16,11 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def work_descriptor(loop: asyncio.AbstractEventLoop) -> int | None:
-    """A descriptor that is readable while an event waits for the loop to take it; None where there is none.
+    """A descriptor that is readable while the loop has pending events; None if the loop has none.
 
-    For threads that want to know whether the loop has something to do. Not for reading; gone with the loop.
+    For threads that yield when the loop has work. Not to be read from; closed with the loop.
     """
-    # uvloop's and asyncio's own names; neither has a public one
+    # private attributes of uvloop and asyncio; neither has a public one
     backend, selector = getattr(loop, "_get_backend_id", None), getattr(loop, "_selector", None)
     try:
         return int(selector.fileno() if backend is None else backend())  # type: ignore[union-attr]

@@ -1,7 +1,7 @@
-"""One event loop on a thread of its own, for programs whose own thread is not an event loop.
+"""An event loop on a thread of its own, for programs without an event loop.
 
-Whoever starts a `LoopThread` learns how it ended: a failure is handed to `on_end` and raised from `call`,
-so nothing dies quietly on a thread that nobody looks at.
+The owner of a `LoopThread` is told how it ended: a failure is passed to `on_end` and raised from `call`, so
+that no thread fails silently.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ T = TypeVar("T")
 class LoopThread:
     """Runs `main()` on a new event loop in a daemon thread until it returns or fails.
 
-    `on_end` is called on that thread with the failure, or None after a clean return; the loop is closed
-    before, so no callback runs afterwards.
+    `on_end` is called on that thread with the failure, or None after a return; the loop is closed before, so
+    no callback runs afterwards.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class LoopThread:
 
     @property
     def has_ended(self) -> bool:
-        """True once `main` is over."""
+        """True once `main` has ended."""
         return self._ended.is_set()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Run a coroutine on the loop. Errors: ClosedError when the loop is over."""
+        """Run a coroutine on the loop. Errors: ClosedError after the end of the loop."""
         if self._ended.is_set():
             work.close()
             raise ClosedError("the event loop of this host has ended")
@@ -64,7 +64,9 @@ class LoopThread:
 
         Errors: its own; TimeoutError after `timeout_s` (the coroutine is cancelled); ClosedError.
         """
-        assert threading.current_thread() is not self._thread, "this would wait for itself"
+        assert threading.current_thread() is not self._thread, (
+            "a call from the loop's own thread would deadlock"
+        )
         future = self.submit(work)
         try:
             return future.result(timeout_s)
@@ -75,12 +77,12 @@ class LoopThread:
             raise
 
     def wake(self, callback: Callable[[], object]) -> None:
-        """Run a plain callback on the loop; nothing happens once the loop is over."""
+        """Run a callback on the loop; ignored after the end of the loop."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback)
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the end of the thread; True when it is over."""
+        """Wait for the end of the thread; True if it has ended."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -89,7 +91,7 @@ class LoopThread:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_until_complete(self._main())
-        except BaseException as error:  # noqa: BLE001 - this is where the shell ends; the owner decides
+        except BaseException as error:  # noqa: BLE001 - the shell ends here; the owner decides
             failure = error
         finally:
             self._finish()
@@ -97,7 +99,7 @@ class LoopThread:
             self._on_end(failure)
 
     def _finish(self) -> None:
-        """Cancel what is left, so that every waiting `call` gets an answer, and close the loop."""
+        """Cancel remaining tasks, so that every waiting `call` returns, and close the loop."""
         left = asyncio.all_tasks(self._loop)
         for task in left:
             task.cancel()

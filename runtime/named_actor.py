@@ -1,6 +1,6 @@
-"""Servers that run as Ray actors: how they are started, and found by name, and by memory while Ray is away.
+"""Servers as named Ray actors: actor options, discovery by name, and cached endpoints for GCS outages.
 
-Only the modules of actors import this one, because it imports Ray.
+Only modules of actors import this one, because it imports Ray.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ ASK_TIMEOUT_S = 2.0
 
 
 class ActorFinder:
-    """Where a server listens: asked of its actor on a thread, remembered for when Ray is away.
+    """The endpoint of a server, requested from its actor on a thread, and cached for times when Ray is down.
 
-    Invariant: at most one question is under way. A look-up by name blocks while Ray's GCS is away, with
-    no timeout; then the last known endpoint is the answer, at once.
+    Invariant: at most one request is in flight. A lookup by name blocks while Ray's GCS is down, without a
+    timeout; the last known endpoint is returned then, at once.
     """
 
     def __init__(self, ask: Callable[[], tuple[str, int]], timeout_s: float = ASK_TIMEOUT_S) -> None:
@@ -38,36 +38,36 @@ class ActorFinder:
         self._last_known: tuple[str, int] | None = None
 
     async def __call__(self) -> tuple[str, int]:
-        """Host and port. Errors: NetworkError (retriable) when no answer is known."""
+        """Host and port. Errors: NetworkError (retriable) if no endpoint is known."""
         if self._question is None or self._question.done():
             self._question = asyncio.get_running_loop().run_in_executor(self._thread, self._ask)
             self._question.add_done_callback(_mark_retrieved)
         question = self._question
         try:
-            # not wait_for, which swallows a cancellation that comes together with the answer (Python 3.11)
+            # not wait_for, which loses a cancellation that coincides with the result (Python 3.11)
             async with asyncio.timeout(self._timeout_s):
                 self._last_known = await asyncio.shield(question)
         except (RayError, HeadraceError, ValueError, TimeoutError) as error:
             if self._last_known is None:
-                raise NetworkError(f"the server is not known yet: {error!r}") from error
-            log.info("an actor does not answer, trying its last known address: %r", error)
+                raise NetworkError(f"the endpoint of the server is not known yet: {error!r}") from error
+            log.info("a server's actor does not answer, using its last known endpoint: %r", error)
         return self._last_known
 
 
 def own_incarnation_id() -> bytes:
-    """The name of this process, made of Ray's ids of the machine and of the worker; see `incarnation`."""
+    """The incarnation id of this process, from Ray's ids of the machine and the worker; see `incarnation`."""
     context = ray.get_runtime_context()
     return incarnation_of(bytes.fromhex(context.get_node_id()), bytes.fromhex(context.get_worker_id()))
 
 
 def _mark_retrieved(question: asyncio.Future[tuple[str, int]]) -> None:
-    """An answer that came after its asker gave up is not an error that nobody looked at."""
+    """A response after its request timed out is not an unretrieved exception."""
     if not question.cancelled():
         question.exception()
 
 
 class ActorEndpoint:
-    """Asks an actor by its name for its endpoint; the handle is looked up once and kept."""
+    """Requests an actor's endpoint by name; the handle is looked up once and kept."""
 
     def __init__(self, namespace: str, name: str) -> None:
         self._namespace, self._name = namespace, name
@@ -80,20 +80,20 @@ class ActorEndpoint:
         try:
             host, port = ray.get(self._handle.endpoint.remote(), timeout=ASK_TIMEOUT_S)
         except ActorDiedError:
-            self._handle = None  # gone for good: another one may carry the name next time
+            self._handle = None  # permanently gone: another actor may have the name next time
             raise
         return host, port
 
 
 def own_address() -> str:
-    """The address by which other machines of the Ray cluster reach this one."""
+    """The address of this machine within the Ray cluster."""
     return str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
 
 
 def detached(name: str, namespace: str, resources: Mapping[str, float]) -> dict[str, Any]:
-    """Options of an actor that outlives its driver and is found by its name: the one that runs, or a new one.
+    """Options of an actor that outlives its driver and is found by name: the running one, or a new one.
 
-    `resources` names what only the machine with its disk has, so that a restart finds its data.
+    `resources`: resources that only the machine with its disk has, so that a restart finds its data.
     """
     return {
         "name": name,
@@ -103,6 +103,6 @@ def detached(name: str, namespace: str, resources: Mapping[str, float]) -> dict[
         "max_restarts": -1,
         "max_task_retries": 0,  # a retry would repeat a control call that may have taken effect
         "max_concurrency": 16,
-        "num_cpus": 0.01,  # the scheduler counts it; a busy node takes about one core
+        "num_cpus": 0.01,  # the scheduler reserves it; a busy node takes about one core
         "resources": dict(resources),
     }

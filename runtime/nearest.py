@@ -1,4 +1,4 @@
-"""What a misspelled name may have meant. Pure."""
+"""Suggestions for misspelled names. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a message: "; did you mean 'orders'?" with the nearest of `known`, or nothing."""
+    """A message suffix: "; did you mean 'orders'?" with the nearest of `known`, or empty."""
     by_lower = {each.lower(): each for each in sorted(known)}
     near = difflib.get_close_matches(name.lower(), list(by_lower), n=1)
     return f"; did you mean {by_lower[near[0]]!r}?" if near else ""

@@ -1,8 +1,8 @@
-"""Ports for servers that bind them later: reserved among all processes of this machine, not guessed.
+"""Ports for servers that bind them later, reserved among all processes of this machine.
 
-The hazard: 1. a port is found free, by binding and closing it; 2. another process does the same, or the
-system gives that port to an outgoing connection; 3. the server cannot bind. So the ports lie below those that
-the system gives away by itself, and each stays locked until the process that reserved it ends.
+The hazard of probing: 1. a port is found free by binding and closing it; 2. another process does the same, or
+the system assigns that port to an outgoing connection; 3. the server cannot bind. So the ports are below the
+system's ephemeral range, and each stays locked until the process that reserved it ends.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Above the ports of Ray's workers (10,002 to 19,999), below those of outgoing connections (from 32,768 on).
+# Above the ports of Ray's workers (10,002 to 19,999), below ephemeral ports (from 32,768 on).
 PORTS = range(20_000, 32_000)
-# One for all programs of a user, wherever their own temporary folders are. A byte in it stands for a port.
+# One file for all programs of a user, independent of TMPDIR. A byte in it represents a port.
 _LOCK_FILE = Path(f"/tmp/headrace-ports-{os.getuid()}")  # noqa: S108 - opened without following links
 
 
 class _Reservations:
-    """Of this process. The system ends a lock when the process ends, and when any of its descriptors of the
-    file is closed: so there is one, and it stays open."""
+    """The reservations of this process. The system releases a lock when the process ends, or when any of its
+    descriptors of the file is closed: so there is a single one, which stays open."""
 
     def __init__(self) -> None:
         self.lock = Lock()
@@ -39,8 +39,8 @@ _OWN = _Reservations()
 
 
 def reserve_ports(count: int, among: Sequence[int] = PORTS) -> list[int]:
-    """`count` ports on which nothing listens, and that no other caller on this machine gets before this
-    process ends. Errors: OSError (EADDRNOTAVAIL) when there are not so many."""
+    """`count` ports on which no server listens, reserved on this machine until this process ends. Errors:
+    OSError (EADDRNOTAVAIL) if there are not enough."""
     with _OWN.lock:
         if _OWN.descriptor is None:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -54,7 +54,9 @@ def reserve_ports(count: int, among: Sequence[int] = PORTS) -> list[int]:
                 if _is_free(port):
                     found.append(port)
         if len(found) < count:
-            raise OSError(errno.EADDRNOTAVAIL, f"{count} free ports were asked for, {len(found)} are left")
+            raise OSError(
+                errno.EADDRNOTAVAIL, f"{count} free ports were requested, {len(found)} are available"
+            )
         return found
 
 
@@ -67,7 +69,7 @@ def _lock(descriptor: int, port: int) -> bool:
 
 
 def _is_free(port: int) -> bool:
-    """Whether nothing listens on it, on any address of this machine."""
+    """Whether no server listens on it, on any address of this machine."""
     try:
         with socket.create_server(("", port)):
             return True

@@ -1,7 +1,7 @@
-"""Where requests wait: parked under watch keys, woken by events on a key, expired by the timing wheel.
+"""Delayed requests: parked under watch keys, completed by events on a key, expired by the timing wheel.
 
 Single-threaded and pure: no locks, no reaper, no clock. An operation is answered exactly once: it leaves the
-purgatory by completing, by expiring or by being cancelled, and is gone from all of its keys at that moment.
+purgatory by completing, expiring or being cancelled, and is removed from all of its keys at that moment.
 Source: Kafka DelayedOperationPurgatory.
 """
 
@@ -21,14 +21,14 @@ class Delayed(Protocol):
     """A request that may have to wait."""
 
     def try_complete(self, now_ms: int) -> bool:
-        """Answer if that is possible now. True once it was answered; it is not asked again."""
+        """Respond if possible now; True if it did. Not called again after that."""
 
     def on_expire(self, now_ms: int) -> None:
-        """Answer with what there is: the deadline has passed."""
+        """Respond with the current state: the deadline has passed."""
 
 
 class _Ticket:
-    """A parked operation. `is_busy` while its own try_complete runs, so that it is never entered twice."""
+    """A parked operation. `is_busy` while its try_complete runs, which prevents reentrance."""
 
     __slots__ = ("is_busy", "keys", "operation", "timer")
 
@@ -40,10 +40,10 @@ class _Ticket:
 
 
 class Purgatory:
-    """Parked operations of one node.
+    """The parked operations of one node.
 
-    Bound: at most `limit` operations wait; a further one is refused, so that a flood of long waits costs
-    a fixed amount of memory.
+    Bound: at most `limit` operations wait; a further one is rejected, so that a flood of long waits costs a
+    fixed amount of memory.
     """
 
     def __init__(self, wheel: TimingWheel[Any], limit: int) -> None:
@@ -57,20 +57,20 @@ class Purgatory:
 
     @property
     def watched_keys(self) -> int:
-        """How many keys have somebody waiting on them."""
+        """The number of keys with waiting operations."""
         return len(self._watchers)
 
     def park(self, operation: Delayed, keys: tuple[Hashable, ...], deadline_ms: int, now_ms: int) -> bool:
-        """Try `operation` once; if it must wait, watch `keys`. True if it completed at once.
+        """Try `operation` once; if it has to wait, watch `keys`. True if it completed at once.
 
-        Errors: ThrottlingQuotaExceededError when it must wait and the purgatory is full; it is not parked.
+        Errors: ThrottlingQuotaExceededError if it has to wait and the purgatory is full; it is not parked.
         """
         assert keys, "an unwatched request could only ever expire"
-        assert id(operation) not in self._tickets, "this operation is parked already"
+        assert id(operation) not in self._tickets, "the operation is already parked"
         if operation.try_complete(now_ms):
             return True
         if len(self._tickets) >= self._limit:
-            raise ThrottlingQuotaExceededError(f"{self._limit} requests are waiting already")
+            raise ThrottlingQuotaExceededError(f"{self._limit} requests are waiting, the limit of this node")
         ticket = _Ticket(operation, keys)
         ticket.timer = self._wheel.add(ticket, deadline_ms)
         self._tickets[id(operation)] = ticket
@@ -79,9 +79,9 @@ class Purgatory:
         return False
 
     def check(self, key: Hashable, now_ms: int) -> int:
-        """Retry everything that watches `key`, oldest first; how many completed.
+        """Retry all operations that watch `key`, oldest first; returns the number of completed ones.
 
-        May be called again from inside a try_complete: an operation is skipped while it is being tried.
+        Reentrant from a try_complete: an operation is skipped while its own try_complete runs.
         """
         watchers = self._watchers.get(key)
         if not watchers:
@@ -93,8 +93,8 @@ class Purgatory:
         return completed
 
     def expire(self, now_ms: int) -> int:
-        """Answer everything whose deadline has passed; how many those were."""
-        # a ticket handed out by the wheel may be cancelled by the on_expire of one before it
+        """Expire all operations whose deadline has passed; returns their number."""
+        # the on_expire of an earlier operation may cancel a ticket that the wheel has returned
         due = [ticket for ticket in self._wheel.advance(now_ms) if isinstance(ticket, _Ticket)]
         expired = 0
         for ticket in due:
@@ -104,12 +104,13 @@ class Purgatory:
         return expired
 
     def cancel(self, operation: Delayed) -> bool:
-        """Take an operation out unanswered, for example because its client is gone; False if not parked."""
+        """Remove an operation without a response, for example because its client disconnected; False if it is
+        not parked."""
         ticket = self._tickets.get(id(operation))
         return ticket is not None and self._forget(ticket)
 
     def next_deadline_ms(self) -> int | None:
-        """When `expire` must be called next, None while nothing waits."""
+        """The time of the next `expire`; None while no operation waits."""
         return self._wheel.next_deadline_ms()
 
     def _try(self, ticket: _Ticket, now_ms: int) -> bool:
@@ -126,7 +127,7 @@ class Purgatory:
         return self._tickets.get(id(ticket.operation)) is ticket
 
     def _forget(self, ticket: _Ticket) -> bool:
-        """Remove a ticket from all of its keys; False if it had left before."""
+        """Remove a ticket from all of its keys; False if it was removed before."""
         if not self._is_parked(ticket):
             return False
         del self._tickets[id(ticket.operation)]

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 
 class RandomSource(Protocol):
-    """Implemented by `random.Random` and its subclasses, and documented there."""
+    """The methods of `random.Random` that cores use."""
 
     def uniform(self, a: float, b: float, /) -> float:
         """A number between `a` and `b`."""

@@ -1,9 +1,9 @@
-"""Expressions that names are matched by, as a whole: RE2's syntax; of topics, transactional ids, clients.
+"""Regular expressions for whole names of topics, transactional ids and clients, in RE2's syntax.
 
-Python's `re` can be made to run for ever, so this is an automaton of its own: the time to match a name grows
-with its length alone, and everything that an expression could make large is bounded. Look-around and back
-references are not in RE2; word boundaries are, but not here. Classes by name have the characters that topics
-may have, and spaces. Source: RE2's syntax page (Kafka uses RE2/J); Kafka TopicRegexResolver.java.
+Python's `re` can take exponential time, so this is an automaton of its own: the time to match a name is
+linear in its length, and all memory is bounded. Look-around and back references are not part of RE2; word
+boundaries are, but are not supported here. Named character classes contain the characters of topic names, and
+spaces. Source: RE2's syntax page (Kafka uses RE2/J); Kafka TopicRegexResolver.java.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MAX_LENGTH = 1000  # Bound: characters of an expression
-MAX_DEPTH = 50  # Bound: groups within groups; RE2 has 1000, Python's stack has not
+MAX_DEPTH = 50  # Bound: nested groups; RE2 allows 1000, Python's stack does not
 MAX_REPEAT = 1000  # as RE2
-MAX_NODES = 3000  # Bound: what repetitions may grow to
-MAX_STATES = 1000  # Bound: remembered sets of nodes; then all are forgotten and it goes on
-MAX_WORK = 200_000  # Bound: nodes looked at for one resolution, a tenth of a second
+MAX_NODES = 3000  # Bound: nodes after expansion of repetitions
+MAX_STATES = 1000  # Bound: cached sets of nodes; at the limit the cache is cleared
+MAX_WORK = 200_000  # Bound: visited nodes of one resolution, a tenth of a second
 
 _DIGITS = frozenset(string.digits)
 _LETTERS = frozenset(string.ascii_letters)
 _SPACES = frozenset(" \t\n\f\r")
 _WORD = _DIGITS | _LETTERS | {"_"}
-ALPHABET = _WORD | {".", "-"}  # all that a topic name is made of
+ALPHABET = _WORD | {".", "-"}  # the characters of topic names
 _CLASSES = {"d": _DIGITS, "w": _WORD, "s": _SPACES}
 _NAMED = {
     "alnum": _DIGITS | _LETTERS,
@@ -46,11 +46,11 @@ _NAMED = {
     "word": _WORD,
     "xdigit": frozenset(string.hexdigits),
 }
-_ACCEPT = 1  # the lowest bit of a set of nodes
+_ACCEPT = 1  # the lowest bit of a node set
 
 
 class _AllBut(frozenset[str]):
-    """Every character but these, also those that no topic name has."""
+    """The complement of a character set, including characters that no topic name has."""
 
     def __contains__(self, char: object) -> bool:
         return not super().__contains__(char)
@@ -82,31 +82,31 @@ _Tree = _Chars | _Anchor | _Sequence | _Choice | _Repeat
 
 
 class Regex:
-    """One expression, ready to match."""
+    """One compiled expression."""
 
     def __init__(self, tree: _Tree) -> None:
         self._nodes = _Nodes()
         start = self._nodes.compile(tree, self._nodes.match)
         self._first = self._nodes.closure(start, at_start=True)
-        self._steps: dict[int, dict[str, int]] = {}  # set of nodes -> character -> the next set
+        self._steps: dict[int, dict[str, int]] = {}  # node set -> character -> next node set
 
     @property
     def work(self) -> int:
-        """Nodes that the last resolution looked at."""
+        """Nodes visited by the last resolution."""
         return self._nodes.work
 
     def resolve(
         self, names: Iterable[str], version: int, wall_ms: int
     ) -> ConsumerGroupRegularExpressionValue:
-        """The names that match, sorted, as the record has them. Errors: InvalidRegularExpressionError when
-        the names are such that it would take too long."""
+        """The matching names, sorted, as a record value. Errors: InvalidRegularExpressionError if matching
+        these names takes too long."""
         self._nodes.work = 0
         return ConsumerGroupRegularExpressionValue(
             tuple(sorted(filter(self.matches, names))), version, wall_ms
         )
 
     def matches_one(self, name: str) -> bool:
-        """As `matches`, of a name of its own and not of many; a name that it takes too long for does not."""
+        """`matches` for a single name, with a work limit of its own; False if it takes too long."""
         self._nodes.work = 0
         try:
             return self.matches(name)
@@ -114,7 +114,7 @@ class Regex:
             return False
 
     def matches(self, name: str) -> bool:
-        """The whole of it."""
+        """Whether the expression matches the whole name."""
         state = self._first
         steps = self._steps
         for char in name:
@@ -139,8 +139,10 @@ class Regex:
             if char in allowed:
                 after |= nodes.closure(follow)
             if nodes.work > MAX_WORK:
-                raise InvalidRegularExpressionError("it takes too long on the names that there are")
-        if char in ALPHABET:  # Bound: others, of which there are a million, are looked at each time
+                raise InvalidRegularExpressionError(
+                    "matching the expression against the existing names takes too long"
+                )
+        if char in ALPHABET:  # Bound: steps of other characters, of which there are a million, are not cached
             if len(self._steps) >= MAX_STATES:
                 self._steps.clear()
             self._steps.setdefault(state, {})[char] = after
@@ -148,14 +150,14 @@ class Regex:
 
 
 class _Nodes:
-    """The automaton. A node takes a character and goes on, or goes on without one; sets of nodes that take
-    one are bits of an integer, node i being bit i + 1."""
+    """The automaton. A node consumes a character, or has transitions without one; sets of consuming nodes are
+    bits of an integer, node i being bit i + 1."""
 
     def __init__(self) -> None:
         self.consuming: list[tuple[frozenset[str], int]] = []
-        self._ways: list[tuple[int, ...]] = []  # node -> where it goes without a character
-        self._takes: dict[int, int] = {}  # node -> its place in `consuming`
-        self._anchors: dict[int, bool] = {}  # node -> it goes on only at the start (True) or end
+        self._ways: list[tuple[int, ...]] = []  # node -> its transitions without a character
+        self._takes: dict[int, int] = {}  # node -> its index in `consuming`
+        self._anchors: dict[int, bool] = {}  # node -> transitions only at the start (True) or end of the name
         self._closures: dict[tuple[int, bool], int] = {}
         self._calls = 0
         self.work = 0
@@ -168,10 +170,10 @@ class _Nodes:
         return len(self._ways) - 1
 
     def compile(self, tree: _Tree, follow: int) -> int:
-        """The node to begin at so that after `tree` it goes on at `follow`."""
+        """The start node of `tree`, continued at `follow`."""
         self._calls += 1
         if self._calls > 4 * MAX_NODES:
-            raise InvalidRegularExpressionError("the expression repeats too much")
+            raise InvalidRegularExpressionError("the expression has too many repetitions")
         match tree:
             case _Chars(allowed):
                 node = self._add()
@@ -204,8 +206,7 @@ class _Nodes:
         return node
 
     def closure(self, node: int, *, at_start: bool = False) -> int:
-        """All nodes that take a character and are reached from here without one, and whether the name may end
-        here."""
+        """All consuming nodes reachable without a character, and whether the name may end here."""
         known = self._closures.get((node, at_start))
         if known is None:
             inside = self._reach(node, at_start=at_start, at_end=False)
@@ -229,14 +230,14 @@ class _Nodes:
 
 
 def compile_regex(expression: str) -> Regex:
-    """Errors: InvalidRegularExpressionError, which says what and where."""
+    """Errors: InvalidRegularExpressionError with the reason and the position."""
     if len(expression) > MAX_LENGTH:
-        raise InvalidRegularExpressionError(f"an expression has at most {MAX_LENGTH} characters")
+        raise InvalidRegularExpressionError(f"the expression has more than {MAX_LENGTH} characters")
     return Regex(_Parser(expression).parse())
 
 
 class _Parser:
-    """Recursive descent; `_at` is the place of the next character."""
+    """Recursive descent; `_at` is the position of the next character."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -247,7 +248,7 @@ class _Parser:
     def parse(self) -> _Tree:
         tree = self._choice()
         if self._at < len(self._text):
-            raise self._fault("a ')' too many")
+            raise self._fault("unmatched ')'")
         return tree
 
     def _fault(self, what: str) -> InvalidRegularExpressionError:
@@ -287,7 +288,7 @@ class _Parser:
         bounds = self._bounds()
         if bounds is None:
             return part
-        self._takes("?")  # as few as possible: of a whole name it matches the same
+        self._takes("?")  # lazy repetition: equivalent for a whole name
         if self._peek() in ("*", "+", "?") or self._bounds() is not None:
             raise self._fault("a repetition of a repetition")
         return _Repeat(part, *bounds)
@@ -301,7 +302,7 @@ class _Parser:
             return None
         low, comma, high = self._text[self._at + 1 : end].partition(",")
         if not _is_number(low) or not (_is_number(high) or (comma and not high) or not comma):
-            return None  # then the brace stands for itself
+            return None  # then the brace is literal
         least = int(low)
         most = least if not comma else int(high) if high else None
         if max(least, most or 0) > MAX_REPEAT or (most is not None and most < least):
@@ -334,7 +335,7 @@ class _Parser:
                 if not name or not set(name) <= _WORD:
                     raise self._fault("a bad name of a group")
             elif self._flags():
-                return None  # flags for the rest of the group around
+                return None  # flags for the rest of the enclosing group
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise self._fault(f"more than {MAX_DEPTH} groups within groups")
@@ -346,7 +347,8 @@ class _Parser:
         return tree
 
     def _flags(self) -> bool:
-        """Flags after "(?"; True: they hold for what follows, False: for the group that they begin."""
+        """Flags after "(?"; True: they apply to the rest of the group, False: to the group that starts
+        here."""
         is_on = True
         while True:
             match self._next("the end of the flags"):
@@ -355,7 +357,7 @@ class _Parser:
                 case "i":
                     self._folds_case = is_on
                 case "m" | "s" | "U":
-                    pass  # a name has no lines, and is matched whole
+                    pass  # a name has no lines, and is matched as a whole
                 case ")":
                     return True
                 case ":":

@@ -1,7 +1,7 @@
-"""Messages of one kind that come again and again: the first is logged, the others are counted. Pure.
+"""Rate limit of repeated log messages: the first of a kind is logged, the others are counted. Pure.
 
-A peer can trigger a warning as often as it likes; the operator's log gets one line of it per interval, with
-how many were left out.
+A peer can trigger a warning arbitrarily often; the log gets one line of it per interval, with the number of
+suppressed ones.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 INTERVAL_MS = 10_000
-# Bound: kinds that are remembered, some 200 bytes each; beyond, the one that was logged longest ago goes.
+# Bound: tracked kinds, about 200 bytes each; above it, the one that was logged longest ago is dropped.
 MAX_KEYS = 1_000
 
 
 class Repeats(NamedTuple):
-    """Messages of the kind `key` that were not logged in `elapsed_ms`."""
+    """The suppressed messages of the kind `key` in `elapsed_ms`."""
 
     key: str
     suppressed: int
@@ -33,9 +33,9 @@ class _Kind:
 
 
 class RepeatedMessages:
-    """The kinds of messages of one server or client.
+    """The message kinds of one server or client.
 
-    Invariant: `_kinds` is in the order of `logged_ms`; every message left out is counted in one result of
+    Invariant: `_kinds` is ordered by `logged_ms`; every suppressed message is counted in one result of
     `admit` or of `take_ended`.
     """
 
@@ -49,8 +49,8 @@ class RepeatedMessages:
         return len(self._kinds)
 
     def admit(self, key: str, now_ms: int) -> Repeats | None:
-        """Whether a message of this kind is logged now: then how many were not since the last one; None if it
-        is to be left out."""
+        """Whether to log a message of this kind now: if so, the messages suppressed since the last one; None
+        to suppress it."""
         kind = self._kinds.get(key)
         if kind is not None and now_ms - kind.logged_ms < self._interval_ms:
             kind.suppressed += 1
@@ -63,7 +63,7 @@ class RepeatedMessages:
         return repeats
 
     def take_ended(self, now_ms: int) -> list[Repeats]:
-        """The kinds with messages left out whose interval is over; each is returned once, and forgotten."""
+        """Kinds with suppressed messages whose interval has passed; each is returned once and dropped."""
         while self._kinds and now_ms - next(iter(self._kinds.values())).logged_ms >= self._interval_ms:
             self._end(now_ms)
         ended, self._ended = self._ended, []

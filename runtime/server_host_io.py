@@ -1,8 +1,8 @@
-"""Hosts one server in a process that others supervise: the end of the server is the end of the process.
+"""Hosts one server in a supervised process: when the server ends, the process ends.
 
-A failed background task must not leave a process that still answers "alive". So the server's thread is
-watched, and its unplanned end is logged and then ends the process with `end_process`; whoever supervises
-the process (Ray) starts it again.
+A process with a failed background task must not keep answering "alive". So the server's thread is watched:
+its unplanned end is logged and then ends the process with `end_process`; the supervisor (Ray) restarts the
+process.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ T = TypeVar("T")
 log = logging.getLogger("headrace.host")
 
 STATUS_TIMEOUT_S = 5.0
-# A start that failed stays around for this long: whoever waits in `wait_ready` hears why, and a server
-# that cannot start (disk locked, disk broken) is not restarted in a hot loop.
+# After a failed start the process stays for this long, so that callers of `wait_ready` get the error, and a
+# server that cannot start (disk locked, disk broken) is not restarted in a hot loop.
 LINGER_S = 2.0
-# How long a thread may go on in Python while the loop waits for its turn; 5 ms is Python's own.
+# The GIL switch interval: how long another thread may run while the loop waits; Python's default is 5 ms.
 SWITCH_INTERVAL_S = 0.0005
 
 
 class Server(Protocol):
-    """What a host runs: `start` returns when it is ready, `run` lasts until `stop` or a failure."""
+    """A server: `start` returns when it is ready, `run` lasts until `stop` or a failure."""
 
     host: str
     port: int
 
     async def start(self) -> None:
-        """Become ready."""
+        """Return once the server serves requests."""
 
     async def run(self) -> None:
         """Serve until `stop` (returns) or until a task fails (raises)."""
@@ -50,27 +50,27 @@ class Server(Protocol):
         """Shut down cleanly."""
 
     def status(self) -> dict[str, Any]:
-        """Facts for people, JSON-able."""
+        """The status of the server, JSON-able."""
 
 
 def end_process(code: int) -> None:
-    """End this process now, without waiting for its other threads."""
+    """End this process at once, without waiting for other threads."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
 def settle_process() -> None:
-    """Make this process a server's own: no other thread holds up its loop for long, and neither does the
-    garbage collector. Not for a process that belongs to somebody else.
+    """Tune the process of a server: short GIL switch interval, no garbage collection of start-up objects,
+    retained memory. Not for a process that runs other code.
 
-    What was loaded so far is never looked through again: a full collection of it stopped a node for 14 ms.
-    The memory of requests is kept for the next ones.
+    Start-up objects are excluded from collections: a full collection of them paused a node for 14 ms. The
+    memory of requests is kept for the next ones.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.collect()
     gc.freeze()
-    # Order: what the start left behind goes first; an idle server must not hold it for good.
+    # Order: garbage of the start is freed first; an idle server must not keep it.
     give_memory_back()
     keep_freed_memory()
 
@@ -94,14 +94,14 @@ class ServerHost:
         self._make_server, self._end, self._linger_s = make_server, end, linger_s
         self._server: Server | None = None
         self._on_ready = on_ready
-        self._settled = threading.Event()  # the start succeeded or failed
+        self._settled = threading.Event()  # the start has succeeded or failed
         self._failure: BaseException | None = None
         self._is_stopping = False
         self._thread = LoopThread(name, self._main, self._on_end)
         self._thread.start()
 
     def wait_ready(self, timeout_s: float) -> None:
-        """Wait until the server serves. Errors: what its start raised; ApiTimeoutError."""
+        """Wait until the server serves. Errors: those of its start; ApiTimeoutError."""
         if not self._settled.wait(timeout_s):
             raise ApiTimeoutError(f"{self.name} did not become ready within {timeout_s:.0f} s")
         if self._failure is not None:
@@ -109,13 +109,13 @@ class ServerHost:
 
     @property
     def endpoint(self) -> tuple[str, int] | None:
-        """Where the server listens, None until it is ready."""
+        """The endpoint of the server, None until it is ready."""
         if self._server is None or self._failure is not None or not self._settled.is_set():
             return None
         return self._server.host, self._server.port
 
     def status(self) -> dict[str, Any]:
-        """The server's own status, read on its loop, or what it is doing instead."""
+        """The server's own status, read on its loop, or the state of its start or end."""
         facts: dict[str, Any] = {"name": self.name, "pid": os.getpid(), "state": self._state()}
         if facts["state"] == "running":
             facts.update(self._thread.call(self._status(), STATUS_TIMEOUT_S))
@@ -126,7 +126,7 @@ class ServerHost:
         return self._thread.call(work, timeout_s)
 
     def stop(self, timeout_s: float) -> None:
-        """Shut the server down cleanly and wait for it; the process goes on."""
+        """Shut the server down cleanly and wait for it; the process continues."""
         self._is_stopping = True
         server = self._server
         if server is not None and not self._thread.has_ended:
@@ -161,9 +161,9 @@ class ServerHost:
             self._settled.set()
             return
         was_ready = self._settled.is_set()
-        self._failure = failure or RuntimeError(f"{self.name} stopped by itself")
+        self._failure = failure or RuntimeError(f"{self.name} stopped unexpectedly")
         self._settled.set()
-        log.critical("%s ends this process: %r", self.name, self._failure, exc_info=failure)
+        log.critical("%s failed, ending this process: %r", self.name, self._failure, exc_info=failure)
         if not was_ready:
             time.sleep(self._linger_s)
         self._end(1)

@@ -1,8 +1,8 @@
-"""The owner of background tasks: a task that fails ends the whole, visibly.
+"""The owner of background tasks: a failed task ends all of them, with its error.
 
-An `asyncio.TaskGroup` gives this only inside one `async with`; servers start their tasks in `start()` and
-are watched in `run()`, so the owner here outlives the call that spawns. The promise is the same: no task
-without an owner, and no failure without a witness.
+An `asyncio.TaskGroup` is limited to one `async with`; servers start their tasks in `start()` and are awaited
+in `run()`, so this owner outlives the call that spawns. The guarantee is the same: no task without an owner,
+no failure without a report.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 def require_assertions(is_debug: bool = __debug__) -> None:
-    """Refuse `python -O`. Errors: ConfigError. A server's invariants are assertions: without them a broken
-    one would go on writing."""
+    """Reject `python -O`. Errors: ConfigError. The invariants of servers are assertions: without them a
+    broken invariant could corrupt data."""
     if not is_debug:
-        raise ConfigError("run the servers of headrace without python -O: their assertions guard the data")
+        raise ConfigError("headrace servers must not run with python -O: their assertions protect the data")
 
 
 class TaskOwner:
     """Spawns tasks and runs until one of them fails or `stop` is called.
 
-    Invariant: once `run` has returned or raised, none of the tasks is running any more.
+    Invariant: once `run` has returned or raised, no task is running.
     """
 
     def __init__(self) -> None:
@@ -42,11 +42,11 @@ class TaskOwner:
 
     @property
     def failure(self) -> BaseException | None:
-        """The first failure, None while all is well."""
+        """The first failure, or None."""
         return self._failures[0] if self._failures else None
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Start a task now; its failure ends `run`. Returning early or being cancelled is no failure.
+        """Start a task; its failure ends `run`. An early return or a cancellation is no failure.
 
         Errors: RuntimeError once the owner is stopping; the coroutine is closed unstarted.
         """
@@ -59,32 +59,33 @@ class TaskOwner:
         return task
 
     def every(self, interval_s: float, action: Callable[[], Awaitable[None] | None], name: str) -> None:
-        """Call `action` again and again, `interval_s` after the end of the call before."""
+        """Call `action` repeatedly, `interval_s` after the end of the last call."""
         self.spawn(_repeat(interval_s, action), name)
 
     def guarded(self, action: Callable[..., None]) -> Callable[..., None]:
-        """`action` for an event loop callback, where an exception would only be logged: it ends `run`."""
+        """`action` for an event loop callback, where asyncio would only log an exception: it ends `run`
+        instead."""
 
         def run(*args: Any) -> None:
             try:
                 action(*args)
-            except BaseException as error:  # noqa: BLE001 - whatever it is, it must not pass unseen
+            except BaseException as error:  # noqa: BLE001 - any exception must end `run`
                 self.fail(error)
 
         return run
 
     def fail(self, error: BaseException) -> None:
-        """Report a failure from outside a task, such as from an event loop callback: `run` raises it."""
+        """Report a failure from outside of a task, such as an event loop callback: `run` raises it."""
         self._failures.append(error)
         self.stop()
 
     def stop(self) -> None:
-        """Let `run` end: it cancels the tasks and returns, or raises if one has failed."""
+        """End `run`: it cancels the tasks and returns, or raises if one has failed."""
         self._is_stopping = True
         self._has_news.set()
 
     async def wait_stopping(self) -> None:
-        """Wait for the first `stop` or failure; the tasks may still be running."""
+        """Wait for the first `stop` or failure; tasks may still be running."""
         await self._has_news.wait()
 
     async def unless_stopping(self, work: Coroutine[Any, Any, Any]) -> None:
@@ -100,9 +101,9 @@ class TaskOwner:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def run(self) -> None:
-        """Wait for `stop` or for the first failure, then end all tasks.
+        """Wait for `stop` or the first failure, then end all tasks.
 
-        Errors: the failure itself; an ExceptionGroup when several tasks failed.
+        Errors: the failure itself; an ExceptionGroup if several tasks failed.
         """
         try:
             await self._has_news.wait()
@@ -120,7 +121,7 @@ class TaskOwner:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        # done callbacks run after the wait returns; they are what records failures during the end
+        # done callbacks run after the wait returns; they record failures during the end
         await asyncio.sleep(0)
 
     def _note_end(self, task: asyncio.Task[Any]) -> None:

@@ -1,8 +1,7 @@
-"""How long an event loop stood still, measured by how late a timer comes. Pure.
+"""Pauses of an event loop, measured by the delay of a timer. Pure.
 
-A late timer means that the loop, the process or the whole machine did something else: Python code that does
-not yield, a write that waits for the disk, pages that were reclaimed and are read again, other processes on
-the cores.
+A late timer means that the loop, the process or the machine was busy: Python code that does not yield, a
+write that waits for the disk, pages that are read back after reclaim, other processes on the cores.
 """
 
 from __future__ import annotations
@@ -10,13 +9,13 @@ from __future__ import annotations
 from .recent_maximum import RecentMaximum
 
 WINDOW_MS = 60_000
-# A stall worth a line in the log, and the least time between two such lines.
+# The shortest stall to log, and the interval between such log lines.
 LONG_STALL_MS = 500
 REPORT_EVERY_MS = 10_000
 
 
 class StallMeter:
-    """Fed by a timer that should come every `interval_ms`."""
+    """Fed by a timer with the interval `interval_ms`."""
 
     def __init__(self, interval_ms: int, now_ms: int) -> None:
         self._interval_ms = interval_ms
@@ -26,7 +25,7 @@ class StallMeter:
         self._report_at_ms = now_ms
 
     def look(self, now_ms: int) -> int:
-        """The timer came. The longest stall that should be reported now, in ms; 0 for none."""
+        """The timer has fired. Returns the longest stall to report now in ms; 0 for none."""
         late_ms = max(0, now_ms - self._last_ms - self._interval_ms)
         self._last_ms = now_ms
         self._longest.add(late_ms, now_ms)
@@ -39,5 +38,5 @@ class StallMeter:
         return report_ms
 
     def longest_ms(self, now_ms: int) -> int:
-        """The longest stall of the last minute, the one that may be going on included."""
+        """The longest stall of the last minute, including one in progress."""
         return max(self._longest.at(now_ms), now_ms - self._last_ms - self._interval_ms)

@@ -1,12 +1,11 @@
-"""Hierarchical timing wheels: thousands of timers with constant cost to add and to cancel.
+"""Hierarchical timing wheels: timers with constant cost to add and to cancel.
 
-A wheel has `wheel_size` buckets of `tick_ms` each. What lies further ahead than a wheel reaches goes to the
-next wheel, whose tick is the whole reach of the one below; when time arrives at such a coarse bucket, its
-timers fall into finer ones. A small heap of bucket times says which bucket is next, so empty ticks cost
-nothing. Time only comes in as an argument.
+A wheel has `wheel_size` buckets of `tick_ms` each. Deadlines beyond its range go to the next wheel, whose
+tick is the whole range of the one below; when time reaches such a coarse bucket, its timers move to finer
+ones. A small heap of bucket times gives the next bucket, so empty ticks cost nothing. Time is an argument.
 
-Invariant: a timer sits in exactly one bucket, and every non-empty bucket is in the heap exactly once.
-Source: Varghese and Lauck 1987; Kafka TimingWheel.java and SystemTimer.java.
+Invariant: a timer is in exactly one bucket, and every non-empty bucket is in the heap exactly once. Source:
+Varghese and Lauck 1987; Kafka TimingWheel.java and SystemTimer.java.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ T = TypeVar("T")
 
 
 class Timer(Generic[T]):
-    """One entry of the wheel; `deadline_ms` is when `item` becomes due."""
+    """One entry of the wheel; `item` is due at `deadline_ms`."""
 
     __slots__ = ("bucket", "deadline_ms", "item", "sequence")
 
@@ -30,12 +29,12 @@ class Timer(Generic[T]):
 
     @property
     def is_pending(self) -> bool:
-        """True until it was cancelled or handed out."""
+        """True until it was cancelled or returned by `advance`."""
         return self.bucket is not None
 
 
 class _Bucket(Generic[T]):
-    """Timers of one tick of one wheel. `starts_ms` is -1 while the bucket is not in the heap."""
+    """The timers of one tick of one wheel. `starts_ms` is -1 while the bucket is not in the heap."""
 
     __slots__ = ("starts_ms", "timers")
 
@@ -45,7 +44,7 @@ class _Bucket(Generic[T]):
 
 
 class _Level(Generic[T]):
-    """One wheel of the hierarchy; `time_ms` is the time of the whole, rounded down to this tick."""
+    """One wheel of the hierarchy; `time_ms` is the current time rounded down to this tick."""
 
     __slots__ = ("buckets", "reach_ms", "tick_ms", "time_ms")
 
@@ -57,7 +56,7 @@ class _Level(Generic[T]):
 
 
 class TimingWheel(Generic[T]):
-    """Timers for items of one kind. With the default tick of 1 ms deadlines are exact.
+    """Timers for items of one type. With the default tick of 1 ms deadlines are exact.
 
     Unit: with a longer tick an item is due up to `tick_ms - 1` before its deadline, as in Kafka.
     """
@@ -77,7 +76,7 @@ class TimingWheel(Generic[T]):
         return self._count
 
     def add(self, item: T, deadline_ms: int) -> Timer[T]:
-        """Set a timer. A deadline that has passed is handed out by the next `advance`."""
+        """Add a timer. An item with a past deadline is returned by the next `advance`."""
         self._sequence += 1
         timer = Timer(item, deadline_ms, self._sequence)
         self._count += 1
@@ -86,7 +85,7 @@ class TimingWheel(Generic[T]):
         return timer
 
     def cancel(self, timer: Timer[T]) -> bool:
-        """Take a timer back; False if it was handed out or cancelled before."""
+        """Cancel a timer; False if it was returned or cancelled before."""
         if timer.bucket is None:
             return False
         del timer.bucket.timers[timer]
@@ -95,15 +94,15 @@ class TimingWheel(Generic[T]):
         return True
 
     def advance(self, now_ms: int) -> list[T]:
-        """Move time to `now_ms` and hand out what became due, by deadline, equal ones oldest first.
+        """Advance time to `now_ms` and return the due items by deadline, equal ones in the order of addition.
 
-        A time before the last one changes nothing: the clock of this wheel never goes back.
+        An earlier time than the last one has no effect: time does not go back.
         """
         self._now_ms = max(self._now_ms, now_ms)
         reached = list(self._overdue.timers)
         self._overdue.timers.clear()
-        # Order: empty every bucket that time has reached before moving the wheels, because after the move
-        # the same slot stands for a tick one whole turn later.
+        # Order: empty every bucket that time has reached before moving the wheels, because after the move the
+        # same slot represents a tick one turn later.
         while self._heap and self._heap[0][0] <= self._now_ms:
             bucket = heapq.heappop(self._heap)[2]
             reached.extend(bucket.timers)
@@ -119,9 +118,9 @@ class TimingWheel(Generic[T]):
         return [timer.item for timer in due]
 
     def next_deadline_ms(self) -> int | None:
-        """When `advance` has work next: never later than the earliest deadline, None without timers.
+        """The time of the next `advance` with work: not after the earliest deadline, None without timers.
 
-        It can be earlier than that deadline, when timers have to fall from a coarse bucket first.
+        It can be before that deadline, when timers have to move from a coarse bucket first.
         """
         if self._overdue.timers:
             return self._now_ms
@@ -134,7 +133,7 @@ class TimingWheel(Generic[T]):
         return None
 
     def _place(self, timer: Timer[T]) -> bool:
-        """Put a timer into the finest bucket that reaches it; False if it is due."""
+        """Add a timer to the finest bucket in range; False if it is due."""
         level = self._levels[0]
         if timer.deadline_ms < level.time_ms + level.tick_ms:
             return False
@@ -148,7 +147,7 @@ class TimingWheel(Generic[T]):
         bucket = level.buckets[tick % self._wheel_size]
         if bucket.starts_ms == -1:
             bucket.starts_ms = tick * level.tick_ms
-            # start and tick together name one bucket, so the comparison never reaches the bucket itself
+            # start and tick together identify one bucket, so the comparison never reaches the bucket itself
             heapq.heappush(self._heap, (bucket.starts_ms, level.tick_ms, bucket))
         assert bucket.starts_ms == tick * level.tick_ms, "one slot would hold two ticks"
         self._put(timer, bucket)

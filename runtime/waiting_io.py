@@ -1,4 +1,4 @@
-"""The two waits that no event ends: for another program that tells nobody, and for time itself to pass."""
+"""The two waits without an event: polling of another program, and a fixed pause."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ ASK_EVERY_S = 0.05
 
 
 def until(holds: Callable[[], bool], timeout_s: float, every_s: float = ASK_EVERY_S) -> bool:
-    """Ask at once, and again and again; False when it did not hold in time.
+    """Poll at once, and then every `every_s`; False if the condition was not met in time.
 
-    Only for what another program does without a word: its port opens, its files go, it ends.
+    Only for effects of other programs without notification: an opened port, deleted files, an ended process.
     """
     ends_at = time.monotonic() + timeout_s
     while not holds():
@@ -25,5 +25,5 @@ def until(holds: Callable[[], bool], timeout_s: float, every_s: float = ASK_EVER
 
 
 def let_pass(seconds: float) -> None:
-    """The length of a measurement, or a rest before trying again; never a wait for something to happen."""
+    """Pause for a measurement, or before a retry; never to wait for an effect."""
     time.sleep(seconds)

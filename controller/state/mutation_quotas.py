@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         DeleteTopicsRequest,
     )
     from ...protocol.metadata.image import MetadataImage
-    from ...runtime.client_quotas import Held
+    from ...runtime.client_quotas import ApplicableQuota
     from ..config import ControllerConfig
 
     Changes = CreateTopicsRequest | DeleteTopicsRequest | CreatePartitionsRequest
@@ -53,7 +53,13 @@ class Charge:
     """What one request is charged."""
 
     def __init__(
-        self, quotas: ClientQuotas, held: Held | None, windows: Windows, now_ms: int, *, is_lenient: bool
+        self,
+        quotas: ClientQuotas,
+        held: ApplicableQuota | None,
+        windows: Windows,
+        now_ms: int,
+        *,
+        is_lenient: bool,
     ) -> None:
         self._quotas, self._held, self._windows, self._now_ms = quotas, held, windows, now_ms
         self._is_lenient = is_lenient

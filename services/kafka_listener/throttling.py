@@ -20,7 +20,7 @@ from ...runtime.client_quotas import largest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...runtime.client_quotas import Held, Windows
+    from ...runtime.client_quotas import ApplicableQuota, Windows
     from ...storage_node.edge.gateway import GatewayHost
     from .calls import Call, KafkaPeer
 
@@ -74,7 +74,7 @@ class Throttle:
         held = self._held(CONSUMER_RATE, call.peer)
         return max_bytes if held is None else min(max_bytes, self._most(held))
 
-    def _most(self, held: Held) -> int:
+    def _most(self, held: ApplicableQuota) -> int:
         return max(int(largest(held, self._windows)), 1)
 
     def throttles_fetch(self, call: Call, size: int) -> bool:
@@ -128,7 +128,7 @@ class Throttle:
     def _windows(self) -> Windows:
         return self._node.windows
 
-    def _held(self, key: str, peer: KafkaPeer) -> Held | None:
+    def _held(self, key: str, peer: KafkaPeer) -> ApplicableQuota | None:
         return self.quotas.of_client(key, peer.principal.name, peer.client_id)
 
     def _record(self, key: str, peer: KafkaPeer, value: float) -> int:

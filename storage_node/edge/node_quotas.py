@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...protocol.metadata.image import MetadataImage
-    from ...runtime.client_quotas import Held
+    from ...runtime.client_quotas import ApplicableQuota
     from ..configs.node_config import NodeConfig
 
 # Of the memory for requests under way: what may wait in it for a quota, beside those that need not wait.
@@ -52,7 +52,7 @@ class NodeQuotas:
         held = self.meters.of_client(key, user, client_id)
         return 0 if held is None else self.record_held(key, held, value, now_ms)
 
-    def record_held(self, key: str, held: Held, value: float, now_ms: int) -> int:
+    def record_held(self, key: str, held: ApplicableQuota, value: float, now_ms: int) -> int:
         """As `record`, with the quota that holds."""
         wait_ms = self.meters.record(held, value, now_ms, self.windows)
         if wait_ms:

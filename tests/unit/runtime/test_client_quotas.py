@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.runtime import client_quotas
-from headrace.runtime.client_quotas import EXPIRY_MS, ClientQuotas, Held, Windows, largest
+from headrace.runtime.client_quotas import EXPIRY_MS, ApplicableQuota, ClientQuotas, Windows, largest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,7 +41,7 @@ def test_the_most_specific_quota_holds() -> None:
         made.follow(
             {entity: {KEY: 1.0 + number} for number, (entity, _) in enumerate(LEVELS) if number >= first}
         )
-        assert made.of_client(KEY, "u", "c") == Held(1.0 + first, (KEY, *LEVELS[first][1]))
+        assert made.of_client(KEY, "u", "c") == ApplicableQuota(1.0 + first, (KEY, *LEVELS[first][1]))
         assert made.of_client("consumer_byte_rate", "u", "c") is None
     only = ClientQuotas()
     only.follow({LEVELS[0][0]: {KEY: 1.0}})
@@ -53,7 +53,7 @@ def test_a_quota_of_another_kind_hides_nothing() -> None:
     """What an entity does not say, the next one may."""
     made = ClientQuotas()
     made.follow({LEVELS[0][0]: {PERCENT: 1.0}, LEVELS[7][0]: {KEY: 5.0}})
-    assert made.of_client(KEY, "u", "c") == Held(5.0, (KEY, "", "c"))
+    assert made.of_client(KEY, "u", "c") == ApplicableQuota(5.0, (KEY, "", "c"))
     assert made.has(KEY)
     assert not made.has("consumer_byte_rate")
 
@@ -64,17 +64,19 @@ def test_addresses_have_their_own() -> None:
     made.follow({(("ip", "1.2.3.4"),): {"connection_creation_rate": 5.0}})
     assert made.of_address("9.9.9.9") is None
     made.follow({(("ip", "0:0:0::1"),): {"connection_creation_rate": 7.0}})
-    assert made.of_address("::1") == Held(7.0, ("connection_creation_rate", "::1", ""))
+    assert made.of_address("::1") == ApplicableQuota(7.0, ("connection_creation_rate", "::1", ""))
     assert made.of_address("::FFFF:1.2.3.4") is None
     made.follow({(("ip", "1.2.3.4"),): {"connection_creation_rate": 5.0}})
     told = "::ffff:1.2.3.4"  # by a socket of both families
-    assert made.of_address(told) == Held(5.0, ("connection_creation_rate", "1.2.3.4", ""))
+    assert made.of_address(told) == ApplicableQuota(5.0, ("connection_creation_rate", "1.2.3.4", ""))
     made.follow({(("ip", "fe80::1"),): {"connection_creation_rate": 5.0}})
-    assert made.of_address("fe80::1%eth0") == Held(5.0, ("connection_creation_rate", "fe80::1", ""))
+    assert made.of_address("fe80::1%eth0") == ApplicableQuota(
+        5.0, ("connection_creation_rate", "fe80::1", "")
+    )
     made.follow({(("ip", told),): {"connection_creation_rate": 6.0}})
-    assert made.of_address("1.2.3.4") == Held(6.0, ("connection_creation_rate", "1.2.3.4", ""))
+    assert made.of_address("1.2.3.4") == ApplicableQuota(6.0, ("connection_creation_rate", "1.2.3.4", ""))
     made.follow({(("ip", None),): {"connection_creation_rate": 2.0}})
-    assert made.of_address("9.9.9.9") == Held(2.0, ("connection_creation_rate", "9.9.9.9", ""))
+    assert made.of_address("9.9.9.9") == ApplicableQuota(2.0, ("connection_creation_rate", "9.9.9.9", ""))
 
 
 def test_how_long_kafka_would_have_a_client_wait() -> None:

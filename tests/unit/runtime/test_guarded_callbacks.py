@@ -96,4 +96,4 @@ def test_servers_refuse_to_run_without_assertions() -> None:
     )
     command = [sys.executable, "-O", "-c", program, "/nonexistent/headrace"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
-    assert "without python -O" in done.stderr
+    assert "not run with python -O" in done.stderr

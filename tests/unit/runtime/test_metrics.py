@@ -92,9 +92,9 @@ def test_an_empty_histogram_says_zero() -> None:
 
 
 @pytest.mark.parametrize("bounds", [[], [2, 1], [1, 1]])
-def test_bounds_must_rise(bounds: list[float]) -> None:
+def test_bounds_must_increase(bounds: list[float]) -> None:
     """Bounds out of order would count into the wrong bucket."""
-    with pytest.raises(ValueError, match="rise"):
+    with pytest.raises(ValueError, match="increase"):
         Histogram(bounds)
 
 

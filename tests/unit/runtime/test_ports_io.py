@@ -47,7 +47,7 @@ def test_ports_of_another_process_are_not_reserved_until_it_ends() -> None:
         assert other.stdin is not None
         theirs = [int(port) for port in other.stdout.readline().split()]
         assert not set(theirs) & set(held)
-        with pytest.raises(OSError, match="1 free ports were asked for, 0 are left"):
+        with pytest.raises(OSError, match="1 free ports were requested, 0 are available"):
             reserve_ports(1, theirs or held)
         other.stdin.close()
 
@@ -65,5 +65,5 @@ def reserve_ports_of_another(count: int) -> list[int]:
 
 def test_port_with_a_listener_is_not_reserved() -> None:
     """Of a program that reserves nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(OSError, match="0 are left"):
+    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(OSError, match="0 are available"):
         reserve_ports(1, [server.getsockname()[1]])

@@ -285,7 +285,7 @@ def test_records_are_deleted(shell: CommandLine, fake: FakeCluster, tmp_path: Pa
     [
         ((), 2, "give NAME"),
         (("t",), 2, "give NAME"),
-        (("t", "--offset", "5"), 2, "--a numeric --offset needs --partition"),
+        (("t", "--offset", "5"), 2, "a numeric --offset needs --partition"),
         (("t", "-p", "0", "--offset", "-5"), 2, "must be a number or end"),
         (("t", "-p", "0", "--offset", "9" * 19), 2, "must be a number or end"),
         (("t", "-p", "0", "--offset", "end", "--offset-json-file", "FILE"), 2, "excludes --partition"),
