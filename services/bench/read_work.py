@@ -12,20 +12,20 @@ from ...protocol.model import TopicPartition
 from .histogram import Histogram
 from .pacing_io import now_ns
 from .send_work import STAMP
-from .vigil import Vigil
+from .watchdog import ClusterWatchdog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from ...clients.sync.consumer_io import Consumer
-    from .fleet import Link
     from .plan import ReadPlan
+    from .worker_pool import WorkerLink
 
 # How often an idle reader checks whether the others have read the remaining records; free while records
 # arrive.
-LOOK_S = 0.1
+POLL_S = 0.1
 # Records between two reads of the clock in a record-by-record loop.
-RECORDS_PER_LOOK = 1000
+RECORDS_PER_CHECK = 1000
 
 _VALUE = attrgetter("value")
 
@@ -38,7 +38,7 @@ class ReadResult:
     size_bytes: int = 0
     elapsed_s: float = 0.0
     cpu_s: float = 0.0
-    is_cut_off: bool = False  # all nodes stopped answering
+    has_lost_cluster: bool = False  # all nodes stopped answering
 
 
 @dataclass(frozen=True)
@@ -48,18 +48,18 @@ class ReadTask:
     plan: ReadPlan
     index: int
 
-    def run(self, link: Link) -> ReadResult:
+    def run(self, link: WorkerLink) -> ReadResult:
         """Connect, wait for the start, read. Errors: those of the consumer."""
         from ...clients.sync.cluster_io import connect
 
         plan = self.plan
-        places = [TopicPartition(plan.target.topic, number) for number in plan.partitions_of(self.index)]
+        partitions = [TopicPartition(plan.target.topic, number) for number in plan.partitions_of(self.index)]
         with connect(plan.target.bootstrap, config=plan.target.config) as cluster:
-            consumer = cluster.consumer(auto_offset_reset="earliest", iter_timeout=LOOK_S)
+            consumer = cluster.consumer(auto_offset_reset="earliest", iter_timeout=POLL_S)
             if plan.from_end:
-                first = start_at_end(consumer, places)
+                first = start_at_end(consumer, partitions)
             else:
-                first = sum(consumer.beginning_offsets(*places).values())  # connects before the measurement
+                first = sum(consumer.beginning_offsets(*partitions).values())  # connects
             if plan.api == "arrow":
                 from ...clients.arrow.library import pa
 
@@ -67,27 +67,27 @@ class ReadTask:
             start_ns = link.start(first)
             cpu_s = time.process_time()
             if not plan.from_end:
-                consumer.assign(places)  # only now: the consumer would prefetch before the measurement
-            with Vigil(cluster, link.group_records) as vigil:
-                result = _read(consumer, plan, link, start_ns, vigil)
+                consumer.assign(partitions)  # only now: the consumer would prefetch before the measurement
+            with ClusterWatchdog(cluster, link.group_records) as watchdog:
+                result = _read(consumer, plan, link, start_ns, watchdog)
             result.cpu_s = time.process_time() - cpu_s
             return result
 
 
-def start_at_end(consumer: Consumer[Any, Any], places: list[TopicPartition]) -> int:
+def start_at_end(consumer: Consumer[Any, Any], partitions: list[TopicPartition]) -> int:
     """Seek to the end and return the sum of the positions; no record after this return is missed."""
-    consumer.assign(places)
+    consumer.assign(partitions)
     consumer.seek_to_end()
-    return sum(consumer.position(place) for place in places)
+    return sum(consumer.position(place) for place in partitions)
 
 
 def _read(
-    consumer: Consumer[Any, Any], plan: ReadPlan, link: Link, start_ns: int, vigil: Vigil
+    consumer: Consumer[Any, Any], plan: ReadPlan, link: WorkerLink, start_ns: int, watchdog: ClusterWatchdog
 ) -> ReadResult:
     records = size_bytes = seen = 0
     last_ns = idle_since_ns = start_ns
     chunks = _CHUNKS[plan.api](consumer, plan)
-    while not vigil.is_over:
+    while not watchdog.is_gone:
         goal, read = link.goal(), link.group_records()
         if goal is not None and read >= goal:
             break
@@ -102,7 +102,7 @@ def _read(
             seen, idle_since_ns = read + count, now_ns()
         elif now_ns() - idle_since_ns >= plan.timeout_s * 1e9:
             break
-    return ReadResult(records, size_bytes, (last_ns - start_ns) / 1e9, is_cut_off=vigil.is_over)
+    return ReadResult(records, size_bytes, (last_ns - start_ns) / 1e9, has_lost_cluster=watchdog.is_gone)
 
 
 def _size_of(records: list[Any]) -> int:
@@ -114,7 +114,7 @@ def _size_of(records: list[Any]) -> int:
 
 def _by_poll(consumer: Consumer[Any, Any], _plan: ReadPlan) -> Callable[[int], tuple[int, int]]:
     def read(most: int) -> tuple[int, int]:
-        records = consumer.poll(LOOK_S, most)
+        records = consumer.poll(POLL_S, most)
         return len(records), _size_of(records)
 
     return read
@@ -125,11 +125,11 @@ def _by_record(consumer: Consumer[Any, Any], _plan: ReadPlan) -> Callable[[int],
 
     def read(most: int) -> tuple[int, int]:
         count = size_bytes = 0
-        wanted = min(most, RECORDS_PER_LOOK)
+        wanted = min(most, RECORDS_PER_CHECK)
         for record in islice(found[0], wanted):
             count += 1
             size_bytes += len(record.value or b"")
-        if count < wanted:  # the iterator ended: no record for LOOK_S
+        if count < wanted:  # the iterator ended: no record for POLL_S
             found[0] = iter(consumer)
         return count, size_bytes
 
@@ -138,7 +138,7 @@ def _by_record(consumer: Consumer[Any, Any], _plan: ReadPlan) -> Callable[[int],
 
 def _by_batch(consumer: Consumer[Any, Any], plan: ReadPlan) -> Callable[[int], tuple[int, int]]:
     def begin(most: int) -> Iterator[list[Any]]:
-        return consumer.batches(most, LOOK_S)
+        return consumer.batches(most, POLL_S)
 
     def measure(records: list[Any]) -> tuple[int, int]:
         return len(records), _size_of(records)
@@ -148,7 +148,7 @@ def _by_batch(consumer: Consumer[Any, Any], plan: ReadPlan) -> Callable[[int], t
 
 def _by_arrow(consumer: Consumer[Any, Any], plan: ReadPlan) -> Callable[[int], tuple[int, int]]:
     def begin(most: int) -> Iterator[Any]:
-        return consumer.arrow_batches(most, LOOK_S)
+        return consumer.arrow_batches(most, POLL_S)
 
     def measure(batch: Any) -> tuple[int, int]:
         return batch.num_rows, _binary_bytes(batch.column("value"))
@@ -166,7 +166,7 @@ def _by_chunk(
         if most != state[1]:
             state[:] = [begin(most), most]
         chunk = next(state[0], None)
-        if chunk is None:  # the iterator ended: no record for LOOK_S
+        if chunk is None:  # the iterator ended: no record for POLL_S
             state[0] = begin(state[1])
             return 0, 0
         return measure(chunk)
@@ -197,7 +197,7 @@ class TailResult:
     elapsed_s: float = 0.0
     cpu_s: float = 0.0
     latency: Histogram = field(default_factory=Histogram)
-    is_cut_off: bool = False
+    has_lost_cluster: bool = False
 
 
 @dataclass(frozen=True)
@@ -209,30 +209,32 @@ class TailTask:
     expected: int
     warmup: int
 
-    def run(self, link: Link) -> TailResult:
+    def run(self, link: WorkerLink) -> TailResult:
         """Read until every record has arrived, or no record comes. Errors: those of the consumer."""
         from ...clients.sync.cluster_io import connect
 
         plan = self.plan
-        places = [TopicPartition(plan.target.topic, number) for number in range(plan.partitions)]
+        partitions = [TopicPartition(plan.target.topic, number) for number in range(plan.partitions)]
         with connect(plan.target.bootstrap, config=plan.target.config) as cluster:
             consumer = cluster.consumer(auto_offset_reset="earliest")
-            start_at_end(consumer, places)
+            start_at_end(consumer, partitions)
             start_ns = link.start()
             cpu_s = time.process_time()
-            with Vigil(cluster, link.group_records) as vigil:
-                result = self._follow(consumer, link, start_ns, vigil)
+            with ClusterWatchdog(cluster, link.group_records) as watchdog:
+                result = self._follow(consumer, link, start_ns, watchdog)
             result.cpu_s = time.process_time() - cpu_s
             return result
 
-    def _follow(self, consumer: Consumer[Any, Any], link: Link, start_ns: int, vigil: Vigil) -> TailResult:
+    def _follow(
+        self, consumer: Consumer[Any, Any], link: WorkerLink, start_ns: int, watchdog: ClusterWatchdog
+    ) -> TailResult:
         result, seen = TailResult(), bytearray(self.expected)
         last_ns = start_ns
-        while not vigil.is_over:
+        while not watchdog.is_gone:
             goal = link.goal()  # set when the senders are done: the number of acknowledged records
             if result.records >= self.expected or (goal is not None and result.records >= goal):
                 break
-            records = consumer.poll(LOOK_S, self.plan.max_records)
+            records = consumer.poll(POLL_S, self.plan.max_records)
             at_ns = now_ns()
             if records:
                 last_ns = at_ns
@@ -240,7 +242,7 @@ class TailTask:
                 link.progress(result.records, result.size_bytes, result.repeated)
             elif at_ns - last_ns >= self.plan.timeout_s * 1e9:
                 break
-        result.elapsed_s, result.is_cut_off = (last_ns - start_ns) / 1e9, vigil.is_over
+        result.elapsed_s, result.has_lost_cluster = (last_ns - start_ns) / 1e9, watchdog.is_gone
         return result
 
     def _take(self, records: list[Any], at_ns: int, seen: bytearray, result: TailResult) -> None:

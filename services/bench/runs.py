@@ -8,21 +8,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...protocol.errors import HeadraceError
-from .fleet import Fleet
 from .histogram import Histogram
 from .read_work import ReadTask, TailTask
 from .send_work import SendTask
 from .topics import bench_topic
-from .vigil import GONE
+from .watchdog import GONE
+from .worker_pool import WorkerPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from .fleet import Totals
     from .plan import ReadPlan, SendPlan
     from .read_work import ReadResult, TailResult
     from .send_work import SendResult
     from .topics import BenchTopic, TopicPlan
+    from .worker_pool import Totals
 
     # once a second: title, running counts, start in ns (0 before)
     Watch = Callable[[Sequence[tuple[str, Totals]], int], None]
@@ -53,12 +53,12 @@ class Outcome:
 def run_produce(plan: SendPlan, topic_plan: TopicPlan, watch: Watch, note: Callable[[str], None]) -> Outcome:
     """Producers only."""
     with bench_topic(plan.target.bootstrap, plan.target.config, topic_plan, note) as topic:
-        plan = _placed(plan, topic)
+        plan = _of_topic(plan, topic)
         before = topic.ends()
-        with Fleet(_senders(plan)) as fleet:
-            tick = _ticker(fleet, watch, "produce")
-            fleet.start(tick)
-            results = _noted(fleet.finish(0, tick), topic)
+        with WorkerPool(_senders(plan)) as pool:
+            tick = _ticker(pool, watch, "produce")
+            pool.start(tick)
+            results = _mark_lost(pool.finish(0, tick), topic)
         sent = _sent_facts(plan, results)
         problems = _send_problems(sent) + _log_problems(topic, before, plan, sent)
         return Outcome({"bench": "produce", **_topic_facts(topic), **sent}, problems)
@@ -77,15 +77,15 @@ def run_consume(
     with bench_topic(plan.target.bootstrap, plan.target.config, topic_plan, note) as topic:
         if topic.is_temporary:
             _fill(fill, topic, watch)
-        plan = _placed_reader(plan, topic)
+        plan = _reader_of_topic(plan, topic)
         expected = records if records is not None else topic.ends() - topic.beginnings()
         if not expected:
             raise BenchFailedError(f"topic {topic.name!r} is empty: give --records to wait for that many")
-        with Fleet(_readers(plan)) as fleet:
-            fleet.set_goal(expected)
-            tick = _ticker(fleet, watch, "consume")
-            fleet.start(tick)
-            read = _read_facts(plan, _noted(fleet.finish(0, tick), topic))
+        with WorkerPool(_readers(plan)) as pool:
+            pool.set_goal(expected)
+            tick = _ticker(pool, watch, "consume")
+            pool.start(tick)
+            read = _read_facts(plan, _mark_lost(pool.finish(0, tick), topic))
         return Outcome(
             {"bench": "consume", **_topic_facts(topic), **read, "expected": expected},
             _read_problems(read, expected, plan, topic),
@@ -100,15 +100,15 @@ def run_latency(
         run_number = secrets.randbits(32)
         measured = sum(plan.count(index) or 0 for index in range(plan.workers))
         expected = measured + plan.warmup
-        plan = replace(_placed(plan, topic), stamp=run_number, records=expected, duration_s=None)
-        task = TailTask(_placed_reader(tail, topic), run_number, expected, plan.warmup)
-        with Fleet(_senders(plan), [task]) as fleet:
-            tick = _ticker(fleet, watch, "sent", "received")
-            fleet.start(tick)
-            sent = _sent_facts(plan, _noted(fleet.finish(0, tick), topic))
+        plan = replace(_of_topic(plan, topic), stamp=run_number, records=expected, duration_s=None)
+        task = TailTask(_reader_of_topic(tail, topic), run_number, expected, plan.warmup)
+        with WorkerPool(_senders(plan), [task]) as pool:
+            tick = _ticker(pool, watch, "sent", "received")
+            pool.start(tick)
+            sent = _sent_facts(plan, _mark_lost(pool.finish(0, tick), topic))
             # a failed record may be in the log all the same: then more records arrive, never fewer
-            fleet.set_goal(0 if topic.is_lost else sent["records"])
-            received: TailResult = _noted(fleet.finish(1, tick), topic)[0]
+            pool.set_goal(0 if topic.is_lost else sent["records"])
+            received: TailResult = _mark_lost(pool.finish(1, tick), topic)[0]
     facts = {
         "bench": "latency",
         **_topic_facts(topic),
@@ -137,20 +137,20 @@ def run_mixed(
     with bench_topic(plan.target.bootstrap, plan.target.config, topic_plan, note) as topic:
         if fill is not None:
             _fill(fill, topic, watch)
-        plan, reader = _placed(plan, topic), _placed_reader(reader, topic)
+        plan, reader = _of_topic(plan, topic), _reader_of_topic(reader, topic)
         before = topic.ends()
-        with Fleet(_senders(plan), _readers(reader)) as fleet:
-            tick = _ticker(fleet, watch, "produce", "consume")
-            fleet.start(tick)
-            first = sum(fleet.prepared[slot] for slot in fleet.groups[1])
-            sent = _sent_facts(plan, _noted(fleet.finish(0, tick), topic))
+        with WorkerPool(_senders(plan), _readers(reader)) as pool:
+            tick = _ticker(pool, watch, "produce", "consume")
+            pool.start(tick)
+            first = sum(pool.prepared[slot] for slot in pool.groups[1])
+            sent = _sent_facts(plan, _mark_lost(pool.finish(0, tick), topic))
             end = before + plan.warmup + sent["records"]
             # a node may be down: then the number of acknowledged records is the goal
             with contextlib.suppress(HeadraceError):
                 end = max(end, topic.ends())
             expected = end - first
-            fleet.set_goal(0 if topic.is_lost else expected)
-            read = _read_facts(reader, _noted(fleet.finish(1, tick), topic))
+            pool.set_goal(0 if topic.is_lost else expected)
+            read = _read_facts(reader, _mark_lost(pool.finish(1, tick), topic))
         problems = _send_problems(sent) + _log_problems(topic, before, plan, sent)
         problems += _read_problems(read, expected, reader, topic)
     top = {name: sent[name] for name in ("records_per_s", "mb_per_s", "latency_ms")}
@@ -171,11 +171,11 @@ def _readers(plan: ReadPlan) -> list[ReadTask]:
     return [ReadTask(plan, index) for index in range(plan.workers)]
 
 
-def _placed(plan: SendPlan, topic: BenchTopic) -> SendPlan:
+def _of_topic(plan: SendPlan, topic: BenchTopic) -> SendPlan:
     return replace(plan, target=replace(plan.target, topic=topic.name))
 
 
-def _placed_reader(plan: ReadPlan, topic: BenchTopic) -> ReadPlan:
+def _reader_of_topic(plan: ReadPlan, topic: BenchTopic) -> ReadPlan:
     if plan.workers > topic.partitions:
         raise BenchFailedError(
             f"{plan.workers} consumers are more than the partitions of topic {topic.name!r}: it has"
@@ -185,25 +185,25 @@ def _placed_reader(plan: ReadPlan, topic: BenchTopic) -> ReadPlan:
 
 
 def _fill(plan: SendPlan, topic: BenchTopic, watch: Watch) -> None:
-    plan = _placed(plan, topic)
-    with Fleet(_senders(plan)) as fleet:
-        tick = _ticker(fleet, watch, "fill")
-        fleet.start(tick)
-        sent = _sent_facts(plan, _noted(fleet.finish(0, tick), topic))
+    plan = _of_topic(plan, topic)
+    with WorkerPool(_senders(plan)) as pool:
+        tick = _ticker(pool, watch, "fill")
+        pool.start(tick)
+        sent = _sent_facts(plan, _mark_lost(pool.finish(0, tick), topic))
     problems = _send_problems(sent)
     if problems:
         raise BenchFailedError("; ".join(["filling the topic failed", *problems]))
 
 
-def _noted(results: list[R], topic: BenchTopic) -> list[R]:
+def _mark_lost(results: list[R], topic: BenchTopic) -> list[R]:
     """The results of workers; marks the topic as lost if a worker found that no node answers."""
-    topic.is_lost = topic.is_lost or any(result.is_cut_off for result in results)
+    topic.is_lost = topic.is_lost or any(result.has_lost_cluster for result in results)
     return results
 
 
-def _ticker(fleet: Fleet, watch: Watch, *titles: str) -> Callable[[], None]:
-    groups = [(title, fleet.totals(number)) for number, title in enumerate(titles)]
-    return lambda: watch(groups, fleet.start_ns)
+def _ticker(pool: WorkerPool, watch: Watch, *titles: str) -> Callable[[], None]:
+    groups = [(title, pool.totals(number)) for number, title in enumerate(titles)]
+    return lambda: watch(groups, pool.start_ns)
 
 
 def _topic_facts(topic: BenchTopic) -> dict[str, Any]:
@@ -271,8 +271,8 @@ def _log_problems(topic: BenchTopic, before: int, plan: SendPlan, sent: dict[str
         grown = topic.ends() - before
     sent["log_growth"] = grown
     acknowledged = sent["records"] + plan.warmup
-    is_told = plan.target.config.get("acks") != "0"
-    if grown is not None and is_told and grown < acknowledged:
+    has_acks = plan.target.config.get("acks") != "0"
+    if grown is not None and has_acks and grown < acknowledged:
         return [f"{acknowledged} records were acknowledged, but the log has only {grown} more"]
     return []
 
@@ -280,7 +280,7 @@ def _log_problems(topic: BenchTopic, before: int, plan: SendPlan, sent: dict[str
 def _read_problems(read: dict[str, Any], expected: int, plan: ReadPlan, topic: BenchTopic) -> list[str]:
     if read["records"] >= expected:
         return []
-    return [f"only {read['records']} of {expected} records arrived, {_why(plan, topic)}"]
+    return [f"only {read['records']} of {expected} records arrived, {_reason(plan, topic)}"]
 
 
 def _tail_problems(
@@ -289,14 +289,15 @@ def _tail_problems(
     problems = []
     if received.records < sent["records"]:
         problems.append(
-            f"only {received.records} of {sent['records']} acknowledged records arrived, {_why(tail, topic)}"
+            f"only {received.records} of {sent['records']} acknowledged records arrived,"
+            f" {_reason(tail, topic)}"
         )
     if received.repeated:
         problems.append(f"{received.repeated} records arrived more than once")
     return problems
 
 
-def _why(plan: ReadPlan, topic: BenchTopic) -> str:
+def _reason(plan: ReadPlan, topic: BenchTopic) -> str:
     return f"then {GONE}" if topic.is_lost else f"then none for {plan.timeout_s:g} s"
 
 

@@ -16,14 +16,14 @@ from .histogram import Histogram
 from .pacing import Schedule
 from .pacing_io import due_ranges, now_ns, sharpen_timer
 from .plan import share
-from .vigil import GONE, Vigil
+from .watchdog import GONE, ClusterWatchdog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...clients.sync.producer_io import Producer
-    from .fleet import Link
     from .plan import SendPlan
+    from .worker_pool import WorkerLink
 
 # The head of a stamped value: intended send time (monotonic ns), number of the run, number of the record.
 STAMP = struct.Struct(">qII")
@@ -44,7 +44,7 @@ class SendResult:
     cpu_s: float = 0.0
     latency: Histogram = field(default_factory=Histogram)
     first_error: str | None = None
-    is_cut_off: bool = False  # all nodes stopped answering
+    has_lost_cluster: bool = False  # all nodes stopped answering
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class SendTask:
     plan: SendPlan
     index: int
 
-    def run(self, link: Link) -> SendResult:
+    def run(self, link: WorkerLink) -> SendResult:
         """Send, flush, count. Errors: those that prevent the start."""
         from ...clients.sync.cluster_io import connect
 
@@ -70,16 +70,16 @@ class SendTask:
             if warmup and plan.stamp is None:
                 first = _Sender(producer, plan, source, link)
                 first.run_fast(warmup, None)
-                result = first.close_books()
+                result = first.finish()
                 if result.failed:
                     raise HeadraceError(f"a warm-up record failed: {result.first_error}")
             sender = _Sender(producer, plan, source, link)
-            with Vigil(cluster, sender.acknowledged, sender.cut_off) as vigil:
+            with ClusterWatchdog(cluster, sender.acknowledged, sender.cancel) as watchdog:
                 start_ns = link.start()
                 cpu_s = time.process_time()
                 sender.run(self.index, start_ns)
-                result = sender.close_books()
-            result.is_cut_off = vigil.is_over
+                result = sender.finish()
+            result.has_lost_cluster = watchdog.is_gone
             result.elapsed_s = (sender.ended_ns - start_ns) / 1e9
             result.cpu_s = time.process_time() - cpu_s
             with contextlib.suppress(HeadraceError):  # failed records were counted
@@ -113,7 +113,9 @@ class _Source:
 class _Sender:
     """Sends records with one API and counts their outcomes."""
 
-    def __init__(self, producer: Producer[Any, Any], plan: SendPlan, source: _Source, link: Link) -> None:
+    def __init__(
+        self, producer: Producer[Any, Any], plan: SendPlan, source: _Source, link: WorkerLink
+    ) -> None:
         self._producer, self._plan, self._source, self._link = producer, plan, source, link
         self._topic = plan.target.topic
         self._tried = self._tried_bytes = self._refused = self._unsent = 0
@@ -124,10 +126,10 @@ class _Sender:
         self._error: BaseException | None = None
         self._is_stuck = False
         self.ended_ns = 0
-        hand_overs: dict[str, Callable[[slice], Any]] = {
+        senders: dict[str, Callable[[slice], Any]] = {
             "send": self._send_each, "send-many": self._send_many, "arrow": self._send_arrow,
         }  # fmt: skip
-        self._hand_over = hand_overs[plan.api]
+        self._send_chunk = senders[plan.api]
         self._chunks: dict[tuple[int, int], Any] = {}
         # built before the measurement, including modules that are imported at first use
         if plan.api != "send":
@@ -159,10 +161,10 @@ class _Sender:
             left = plan.chunk if count is None else min(plan.chunk, count - self._tried)
             part = source.take(left)
             self._account(part)
-            sampled = self._hand_over(part)
+            sampled = self._send_chunk(part)
             if sampled is not None:
                 sampled.add_done_callback(self._on_ack(began_ns))
-            self._settle()
+            self._after_chunk()
         if count is not None:
             self._unsent += max(count - self._tried, 0)
 
@@ -177,7 +179,7 @@ class _Sender:
                 self._send_paced(schedule, first, end, step)
             else:
                 self._send_paced_chunks(schedule, first, end, step)
-            self._settle()
+            self._after_chunk()
         self._unsent += count - self._tried
 
     def _send_paced(self, schedule: Schedule, first: int, end: int, step: int) -> None:
@@ -206,7 +208,7 @@ class _Sender:
         while first < end and not self._is_stuck:
             part = self._source.take(end - first)
             self._account(part)
-            self._hand_over(part)
+            self._send_chunk(part)
             result = self._results[-1]
             for number in range(first, first + len(result)):
                 if number % step == 0:
@@ -246,10 +248,10 @@ class _Sender:
                 return sampled
 
     def _send_many(self, part: slice) -> Any:
-        return self._watched(self._producer.send_many(self._topic, self._chunk(part, self._records)))
+        return self._keep(self._producer.send_many(self._topic, self._chunk(part, self._records)))
 
     def _send_arrow(self, part: slice) -> Any:
-        return self._watched(self._producer.send_arrow(self._topic, self._chunk(part, self._arrow_batch)))
+        return self._keep(self._producer.send_arrow(self._topic, self._chunk(part, self._arrow_batch)))
 
     def _records(self, part: slice) -> list[Any]:
         from ...clients.records import ProducerRecord
@@ -283,7 +285,7 @@ class _Sender:
         size: int = part.stop - part.start
         return size == self._plan.chunk or bool(part.stop == len(self._source.values))
 
-    def _watched(self, result: Any) -> Any:
+    def _keep(self, result: Any) -> Any:
         self._results.append(result)
         return result[-1] if len(result) else None
 
@@ -293,14 +295,14 @@ class _Sender:
         """Acknowledged records so far; thread-safe."""
         return self._producer.metrics()["record-send-total"]
 
-    def cut_off(self) -> None:
+    def cancel(self) -> None:
         """All nodes stopped answering (called by another thread): records without an outcome fail, and no
         more are sent."""
         self._error, self._is_stuck = HeadraceError(GONE), True
         with contextlib.suppress(HeadraceError):  # records without an outcome are counted
             self._producer.close(0)
 
-    def close_books(self) -> SendResult:
+    def finish(self) -> SendResult:
         """Wait for every outcome and return the measurement."""
         self._producer.flush()
         self.ended_ns = now_ns()
@@ -330,7 +332,7 @@ class _Sender:
         self._tried += part.stop - part.start
         self._tried_bytes += sum(self._source.sizes[part])
 
-    def _settle(self) -> None:
+    def _after_chunk(self) -> None:
         """After each chunk: publish progress, collect finished results."""
         if len(self._latencies) >= 100:
             self.drain()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import HeadraceError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from ...protocol.model import TopicPartition
-from .vigil import GONE
+from .watchdog import GONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -54,9 +54,9 @@ class BenchTopic:
         return self._sum(EARLIEST)
 
     def _sum(self, which: Any) -> int:
-        places = [TopicPartition(self.name, number) for number in range(self.partitions)]
-        found = self._admin.list_offsets(dict.fromkeys(places, which))
-        return sum(found[place].offset for place in places)
+        partitions = [TopicPartition(self.name, number) for number in range(self.partitions)]
+        found = self._admin.list_offsets(dict.fromkeys(partitions, which))
+        return sum(found[partition].offset for partition in partitions)
 
 
 @contextlib.contextmanager
@@ -75,23 +75,23 @@ def bench_topic(
         if plan.name is not None:
             if plan.create:
                 _create_missing(admin, NewTopic(plan.name, plan.partitions, plan.replication_factor))
-            found = _found(admin, plan.name, is_temporary=False)
+            found = _describe(admin, plan.name, is_temporary=False)
             if plan.create and found.partitions != plan.partitions:
                 note(f"topic {plan.name!r} exists, with {found.partitions} partitions")
             yield found
             return
         admin.describe_cluster()  # if no node answers, the topic was not created and need not be deleted
         name = TEMPORARY_PREFIX + secrets.token_hex(4)
-        made: BenchTopic | None = None
+        created: BenchTopic | None = None
         try:
             # inside the try: it may have been created although the response was lost
             admin.create_topics(NewTopic(name, plan.partitions, plan.replication_factor)).raise_for_errors()
-            made = _found(admin, name, is_temporary=True)
-            yield made
+            created = _describe(admin, name, is_temporary=True)
+            yield created
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from group
         finally:
-            if made is not None and made.is_lost:
+            if created is not None and created.is_lost:
                 note(
                     f"the temporary topic {name!r} was not deleted: {GONE}; `headrace topic delete {name}`"
                     " deletes it"
@@ -106,7 +106,7 @@ def _create_missing(admin: Admin, topic: Any) -> None:
         raise error
 
 
-def _found(admin: Admin, name: str, *, is_temporary: bool) -> BenchTopic:
+def _describe(admin: Admin, name: str, *, is_temporary: bool) -> BenchTopic:
     found = admin.describe_topics(name)[name]
     return BenchTopic(admin, name, len(found.partitions), is_temporary=is_temporary)
 
@@ -114,8 +114,8 @@ def _found(admin: Admin, name: str, *, is_temporary: bool) -> BenchTopic:
 def _delete(admin: Admin, name: str, note: Callable[[str], None]) -> None:
     try:
         error = admin.delete_topics(name, timeout=DELETE_TIMEOUT_S).errors.get(name)
-    except HeadraceError as trouble:
-        error = trouble
+    except HeadraceError as failure:
+        error = failure
     if error is not None and not isinstance(error, UnknownTopicOrPartitionError):
         note(
             f"the temporary topic {name!r} was not deleted ({error}): `headrace topic delete {name}` deletes"

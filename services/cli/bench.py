@@ -26,8 +26,8 @@ from .produce import CODECS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from ..bench.fleet import Totals
     from ..bench.runs import Outcome, Watch
+    from ..bench.worker_pool import Totals
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -187,7 +187,7 @@ def produce(settings: Settings, **options: Any) -> None:
 
     target = _target(settings, options)
     plan = _send_plan(target, options)
-    with _watched() as watch:
+    with _progress_line() as watch:
         outcome = runs.run_produce(plan, _topic_plan(options), watch, note)
     _finish(outcome, settings)
 
@@ -211,7 +211,7 @@ def consume(settings: Settings, **options: Any) -> None:
         raise click.UsageError("--from end needs --records")
     plan = _read_plan(target, options, from_end=options["start"] == "end")
     fill = _fill_plan(target, options, options["records"] or DEFAULT_RECORDS)
-    with _watched() as watch:
+    with _progress_line() as watch:
         outcome = runs.run_consume(plan, options["records"], fill, _topic_plan(options), watch, note)
     _finish(outcome, settings)
 
@@ -250,7 +250,7 @@ def latency(settings: Settings, **options: Any) -> None:
     if plan.warmup + sum(plan.count(index) or 0 for index in range(plan.workers)) > MOST_STAMPED:
         raise click.UsageError(f"at most {MOST_STAMPED} records can be tracked")
     tail = ReadPlan(target=target, partitions=1, timeout_s=options["timeout"])
-    with _watched() as watch:
+    with _progress_line() as watch:
         outcome = runs.run_latency(plan, tail, _topic_plan(options), watch, note)
     _finish(outcome, settings)
 
@@ -276,7 +276,7 @@ def mixed(settings: Settings, **options: Any) -> None:
     plan = _send_plan(target, options)
     reader = _read_plan(target, {**options, "api": options["read_api"]}, from_end=options["start"] == "end")
     fill = _fill_plan(target, options, options["preload_records"]) if options["preload_records"] else None
-    with _watched() as watch:
+    with _progress_line() as watch:
         outcome = runs.run_mixed(plan, reader, fill, _topic_plan(options), watch, note)
     _finish(outcome, settings)
 
@@ -401,7 +401,7 @@ def _check_arrow() -> None:
 
 
 @contextlib.contextmanager
-def _watched() -> Iterator[Watch]:
+def _progress_line() -> Iterator[Watch]:
     """Handle Ctrl-C, and print the running counts once a second on standard error."""
     with interrupts(), contextlib.ExitStack() as stack:
         show: Callable[[str], Any] = note

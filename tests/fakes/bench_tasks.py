@@ -11,7 +11,7 @@ from headrace.protocol.errors import UnknownTopicOrPartitionError
 from headrace.services.bench.pacing_io import now_ns, sleep_until
 
 if TYPE_CHECKING:
-    from headrace.services.bench.fleet import Link
+    from headrace.services.bench.worker_pool import WorkerLink
 
 
 class StubbornError(Exception):
@@ -27,7 +27,7 @@ class Count:
 
     records: int
 
-    def run(self, link: Link) -> Any:
+    def run(self, link: WorkerLink) -> Any:
         start_ns = link.start(self.records * 10)
         began_ns = now_ns()
         link.progress(self.records, self.records * 2, 1)
@@ -43,7 +43,7 @@ def poll() -> None:
 class ReachGoal:
     """Waits until its group has read what the parent says."""
 
-    def run(self, link: Link) -> Any:
+    def run(self, link: WorkerLink) -> Any:
         link.start()
         while (goal := link.goal()) is None:
             poll()
@@ -57,7 +57,7 @@ class Fail:
 
     how: str
 
-    def run(self, link: Link) -> Any:
+    def run(self, link: WorkerLink) -> Any:
         if self.how == "early":
             raise UnknownTopicOrPartitionError("no such topic")
         link.start()
@@ -72,7 +72,7 @@ class Fail:
 class Forever:
     """Never ends by itself, and says which process it is: in its records."""
 
-    def run(self, link: Link) -> Any:
+    def run(self, link: WorkerLink) -> Any:
         link.progress(os.getpid(), 0)
         link.start()
         while True:

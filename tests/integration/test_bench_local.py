@@ -1,4 +1,4 @@
-"""`headrace bench` against a cluster in this process: right counts, and nothing left behind."""
+"""`headrace bench` against a cluster in this process: counts, and no topic or worker left."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def full(cluster: LocalCluster) -> str:
 
 
 def without_progress(text: str) -> str:
-    """Standard error without the line per second, of which a slow machine has some and a fast one none."""
+    """Standard error without progress lines, whose number depends on the speed of the machine."""
     lines = text.splitlines(keepends=True)
     return "".join(line for line in lines if not re.match(r"(preparing|\d+ s: .* records/s.*)$", line))
 
@@ -82,7 +82,7 @@ def log_of(cluster: LocalCluster, topic: str) -> list[Any]:
 
 
 def check_shape(report: dict[str, Any]) -> None:
-    """What every report has, and figures that fit together."""
+    """Figures that every report has, and their relations."""
     assert report["records_per_s"] == pytest.approx(report["records"] / report["elapsed_s"], rel=0.01)
     assert report["mb_per_s"] == pytest.approx(
         report["bytes"] / report["elapsed_s"] / 1e6, rel=0.01, abs=0.001
@@ -101,7 +101,7 @@ def check_latency(latency: dict[str, Any], count: int) -> None:
 @pytest.mark.parametrize("api", ["send", "send-many", "arrow"])
 @pytest.mark.parametrize("rate", ["", "--throughput 20000 "])
 def test_produce(bench: Any, cluster: LocalCluster, topic: str, api: str, rate: str) -> None:
-    """Two processes; the log has every acknowledged record, the warm-up too, with its key, once."""
+    """Two processes; the log has every acknowledged record and the warm-up once, with keys."""
     code, report, err = bench(
         f"produce --topic {topic} --records 3001 --producers 2 --warmup-records 100 --record-size 20"
         f" --keys 50 --key-size 4 --api {api} {rate}"
@@ -119,8 +119,8 @@ def test_produce(bench: Any, cluster: LocalCluster, topic: str, api: str, rate: 
     assert {record.key for record in records} == {number.to_bytes(4, "big") for number in range(50)}
 
 
-def test_a_payload_file(bench: Any, cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
-    """Its lines are sent in turn, bytes are counted as they are."""
+def test_payload_file(bench: Any, cluster: LocalCluster, topic: str, tmp_path: Path) -> None:
+    """Its lines are sent in turn, with their own sizes."""
     (tmp_path / "lines").write_bytes(b"a\nbb\nccc\n")
     code, report, _ = bench(f"produce --topic {topic} --records 7 --payload-file", str(tmp_path / "lines"))
     assert (code, report["records"], report["bytes"], report["record_size"]) == (0, 7, 13, None)
@@ -129,15 +129,15 @@ def test_a_payload_file(bench: Any, cluster: LocalCluster, topic: str, tmp_path:
     )
 
 
-def test_a_duration_ends_it(bench: Any) -> None:
-    """In a temporary topic of its own."""
+def test_duration_ends_the_run(bench: Any) -> None:
+    """With a temporary topic."""
     code, report, _ = bench("produce --duration 1 --compression lz4 --payload text --acks 1")
     assert (code, report["temporary_topic"], report["partitions"]) == (0, True, 6)
     assert report["log_growth"] == report["records"] > 0
 
 
-def test_a_topic_that_is_created_stays(bench: Any, cluster: LocalCluster) -> None:
-    """With --create it may be there or not; what was there is told."""
+def test_created_topic_is_kept(bench: Any, cluster: LocalCluster) -> None:
+    """With --create the topic may exist; another number of partitions is reported."""
     assert bench("produce --topic made --create --partitions 2 --records 10")[1]["partitions"] == 2
     code, report, err = bench("produce --topic made --create --partitions 4 --records 10")
     assert (code, report["partitions"], err) == (0, 2, "topic 'made' exists, with 2 partitions\n")
@@ -145,15 +145,15 @@ def test_a_topic_that_is_created_stays(bench: Any, cluster: LocalCluster) -> Non
 
 
 @pytest.mark.parametrize("command", ["produce", "consume", "latency", "mixed"])
-def test_no_such_topic(bench: Any, command: str) -> None:
-    """Exit code 3, one line and a hint, and it is not made."""
+def test_missing_topic(bench: Any, command: str) -> None:
+    """Exit code 3, one line and a hint; the topic is not created."""
     code, report, err = bench(f"{command} --topic nowhere")
     assert (code, report, err.count("\n")) == (3, {}, 2)
     assert "UnknownTopicOrPartitionError" in err
 
 
-def test_records_that_are_too_large(bench: Any, topic: str, tmp_path: Path) -> None:
-    """They fail and are told; the others are sent, the result is printed, and the exit code is 1."""
+def test_too_large_records(bench: Any, topic: str, tmp_path: Path) -> None:
+    """They fail; the others are sent, the result is printed, and the exit code is 1."""
     (tmp_path / "lines").write_bytes(b"fits\n" + b"x" * 3000 + b"\nfits too\n")
     for api in ("send", "send-many"):
         code, report, err = bench(
@@ -168,7 +168,7 @@ def test_records_that_are_too_large(bench: Any, topic: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("api", ["poll", "iterate", "batches", "arrow"])
 @pytest.mark.parametrize("consumers", [1, 3])
 def test_consume(bench: Any, full: str, api: str, consumers: int) -> None:
-    """All that is there, by every way to read, by one process or one per partition."""
+    """The whole topic by every API, with one process or one per partition."""
     code, report, err = bench(f"consume --topic {full} --api {api} --consumers {consumers} --max-records 700")
     assert (code, err) == (0, "")
     check_shape(report)
@@ -179,8 +179,8 @@ def test_consume(bench: Any, full: str, api: str, consumers: int) -> None:
     assert report["records"] == 1000
 
 
-def test_fewer_records_than_asked_for(bench: Any, topic: str) -> None:
-    """A clear error after the silence, with what was read."""
+def test_fewer_records_than_expected(bench: Any, topic: str) -> None:
+    """An error after the timeout, with the records read so far."""
     assert bench(f"produce --topic {topic} --records 100")[0] == 0
     code, report, err = bench(f"consume --topic {topic} --records 101 --timeout 3 --consumers 2")
     assert (code, report["records"]) == (1, 100)
@@ -189,14 +189,14 @@ def test_fewer_records_than_asked_for(bench: Any, topic: str) -> None:
     assert (code, report["records"]) == (1, 0)
 
 
-def test_consume_fills_a_topic_of_its_own(bench: Any) -> None:
+def test_consume_fills_a_temporary_topic(bench: Any) -> None:
     """Without --topic."""
     code, report, _ = bench("consume --records 2000 --partitions 2")
     assert (code, report["records"], report["partitions"]) == (0, 2000, 2)
 
 
-def test_an_empty_topic_and_too_many_consumers(bench: Any, topic: str) -> None:
-    """One line each, no result."""
+def test_empty_topic_and_too_many_consumers(bench: Any, topic: str) -> None:
+    """One line each, without a result."""
     code, report, err = bench(f"consume --topic {topic}")
     assert (code, report, err.count("\n")) == (1, {}, 1)
     assert "is empty" in err
@@ -206,7 +206,7 @@ def test_an_empty_topic_and_too_many_consumers(bench: Any, topic: str) -> None:
 
 
 def test_latency(bench: Any, topic: str) -> None:
-    """Every record once, records of others do not count; the warm-up is received and not measured."""
+    """Every record once; other records do not count; the warm-up is received but not measured."""
     assert bench(f"produce --topic {topic} --records 50")[0] == 0
     code, report, err = bench(
         f"latency --topic {topic} --records 1501 --warmup-records 100 --throughput 5000 --producers 2"
@@ -223,7 +223,7 @@ def test_latency(bench: Any, topic: str) -> None:
 
 @pytest.mark.parametrize("start", ["beginning", "end"])
 def test_mixed(bench: Any, topic: str, start: str) -> None:
-    """The readers get all that was there, or only what is new; what lies before is sent first."""
+    """The readers get the preloaded records and new ones, or new ones only."""
     code, report, err = bench(
         f"mixed --topic {topic} --records 3000 --preload-records 1000 --read-from {start} --consumers 2"
         " --producers 2 --warmup-records 10"
@@ -241,8 +241,8 @@ def test_mixed(bench: Any, topic: str, start: str) -> None:
     assert report["records_per_s"] == report["produce"]["records_per_s"]
 
 
-def test_text_goes_to_standard_output_alone(shell: CommandLine) -> None:
-    """Without -o: figures for people."""
+def test_text_report_goes_to_standard_output(shell: CommandLine) -> None:
+    """Without -o."""
     code, out, err = shell("bench", "produce", "--records", "1000")
     assert code == 0
     assert out.startswith("produce: topic headrace-bench-")
@@ -260,30 +260,30 @@ def start(cluster: LocalCluster, *arguments: str) -> subprocess.Popen[str]:
 
 
 def wait_for_progress(process: subprocess.Popen[str], wanted: str = r"[\d,]+") -> None:
-    """Until records are being sent, or until the last count of a progress line is the wanted one."""
+    """Until a progress line has records, or the count `wanted`."""
     assert process.stderr is not None
     while not re.search(rf" {wanted} records, [^;]* records/s[^;]*$", line := process.stderr.readline()):
         assert line == "preparing\n" or "records/s" in line
 
 
-def wait_for_acknowledged(cluster: LocalCluster, process: subprocess.Popen[str], under_way: int) -> None:
-    """Until a record of the load has been acknowledged: more are in the log than can be under way."""
+def wait_for_acknowledged(cluster: LocalCluster, process: subprocess.Popen[str], in_flight: int) -> None:
+    """Until the log has more new records than can be in flight: one is acknowledged."""
     wait_for_progress(process)
     (topic,) = temporary_topics(cluster)
     with cluster.consumer() as consumer:
-        places = [TopicPartition(topic, number) for number in range(DEFAULT_PARTITIONS)]
-        before = sum(consumer.end_offsets(*places).values())
+        partitions = [TopicPartition(topic, number) for number in range(DEFAULT_PARTITIONS)]
+        before = sum(consumer.end_offsets(*partitions).values())
 
-        def is_so() -> bool:
+        def has_grown() -> bool:
             assert process.poll() is None, process.communicate()
-            return sum(consumer.end_offsets(*places).values()) > before + under_way
+            return sum(consumer.end_offsets(*partitions).values()) > before + in_flight
 
-        wait_for(is_so, "it sends")
+        wait_for(has_grown, "records in the log")
 
 
 @pytest.mark.parametrize("command", ["produce", "mixed"])
 def test_ctrl_c_cleans_up(cluster: LocalCluster, command: str) -> None:
-    """After the first progress line: no result, no worker, no temporary topic."""
+    """No result, no worker and no temporary topic is left."""
     process = start(cluster, command, "--duration", "100", "--throughput", "2000", "--producers", "2")
     wait_for_progress(process)
     workers = psutil.Process(process.pid).children(recursive=True)
@@ -298,11 +298,11 @@ def test_ctrl_c_cleans_up(cluster: LocalCluster, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["produce", "latency", "mixed"])
-def test_a_node_that_is_gone_in_the_middle(command: str) -> None:
-    """What was not acknowledged is counted as failed; the result is printed, and the exit code is 1.
+def test_node_killed_during_the_run(command: str) -> None:
+    """Unacknowledged records count as failed; the result is printed, and the exit code is 1.
 
-    Keys bind records to the partitions of the dead node, which would be avoided without. They soon fill the
-    memory, which ends the load: its own end lies far behind the kill.
+    Keys bind records to the partitions of the killed node; without keys the producer would avoid them. They
+    fill the buffer, which ends the load long before its duration.
     """
     bounds = {
         "buffer.memory": 1 << 15,
@@ -317,7 +317,7 @@ def test_a_node_that_is_gone_in_the_middle(command: str) -> None:
     load = ["--duration", "60", "--throughput", "1000", "--keys", "50", "--record-size", "100"]
     with local(nodes=2) as cluster:
         process = start(cluster, command, *load, "-o", "json", *options, *more)
-        wait_for_acknowledged(cluster, process, under_way=(1 << 15) // 100)
+        wait_for_acknowledged(cluster, process, in_flight=(1 << 15) // 100)
         cluster.kill_node(1)
         out, err = process.communicate(timeout=500)
         cluster.restart_node(1)
@@ -333,9 +333,8 @@ def test_a_node_that_is_gone_in_the_middle(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["produce", "latency", "mixed", "consume"])
-def test_the_only_node_is_gone_for_good(command: str) -> None:
-    """Nobody waits for the timeouts of clients, which are minutes long here: what was measured until then is
-    printed, and why it ended."""
+def test_only_node_killed_for_good(command: str) -> None:
+    """The run ends long before the clients' timeouts of an hour, with its result and the reason."""
     bounds = {"default.api.timeout.ms": 3_600_000}
     if command != "consume":
         bounds |= {"delivery.timeout.ms": 3_600_000, "max.block.ms": 3_600_000}
@@ -353,7 +352,7 @@ def test_the_only_node_is_gone_for_good(command: str) -> None:
         if command == "consume":
             wait_for_progress(process, "10")
         else:
-            wait_for_acknowledged(cluster, process, under_way=DEFAULT_PARTITIONS * 1000 // 100)
+            wait_for_acknowledged(cluster, process, in_flight=DEFAULT_PARTITIONS * 1000 // 100)
         cluster.kill_node(0)
         out, err = process.communicate(timeout=500)
         cluster.restart_node(0)

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.mark.parametrize("command", ["", "produce", "consume", "latency", "mixed"])
 def test_help(command: str, command_line: CommandLine) -> None:
-    """Every command explains itself without a cluster."""
+    """Without a cluster."""
     code, out, _ = command_line("bench", *command.split(), "--help")
     assert (code, "Usage: headrace bench" in out) == (0, True)
 
@@ -67,8 +67,8 @@ def test_wrong_usage(arguments: str, text: str, command_line: CommandLine) -> No
     assert text in err.splitlines()[-1]
 
 
-def test_a_payload_file_without_lines(tmp_path: Path, command_line: CommandLine) -> None:
-    """Told before a topic is made."""
+def test_payload_file_without_lines(tmp_path: Path, command_line: CommandLine) -> None:
+    """An error before a topic is created."""
     (tmp_path / "empty").touch()
     code, _, err = command_line.at("127.0.0.1:1")(
         "bench", "produce", "--payload-file", str(tmp_path / "empty")
@@ -77,7 +77,7 @@ def test_a_payload_file_without_lines(tmp_path: Path, command_line: CommandLine)
 
 
 @pytest.mark.parametrize("command", ["produce", "consume", "latency", "mixed"])
-def test_nobody_there(command: str, command_line: CommandLine) -> None:
+def test_no_cluster(command: str, command_line: CommandLine) -> None:
     """One line with a hint; no worker is started, no result printed."""
     code, out, err = command_line.at("127.0.0.1:1")("bench", command, "-X", "default.api.timeout.ms=200")
     assert (code, out) == (1, "")
@@ -91,8 +91,8 @@ def facts(**more: Any) -> dict[str, Any]:
     return {**found, "client_cpu_s": 0.25, "latency_ms": latency.summary_ms(), **more}
 
 
-def test_the_report_for_people() -> None:
-    """One figure per line; failures stand beside the records; two sides for `mixed`."""
+def test_text_report() -> None:
+    """One figure per line, failures next to the records, two sections for `mixed`."""
     top = {"bench": "produce", "topic": "t", "partitions": 6, "temporary_topic": True}
     lines = text_report({**top, **facts(failed=3, unsent=4)})
     assert lines[0] == "produce: topic t, 6 partitions, temporary"
@@ -104,8 +104,8 @@ def test_the_report_for_people() -> None:
     assert sum("latency" in line for line in lines) == 1
 
 
-def test_the_commands_of_the_page_exist(command_line: CommandLine) -> None:
-    """docs/BENCH.md shows options that are there."""
+def test_commands_of_the_page_exist(command_line: CommandLine) -> None:
+    """With the options that docs/BENCH.md shows."""
     page = (ROOT / "docs" / "BENCH.md").read_text()
     commands = [line.split() for line in page.splitlines() if line.startswith("headrace bench ")]
     assert {words[2] for words in commands} == {"produce", "consume", "latency", "mixed"}

@@ -22,7 +22,7 @@ def samples(seed: int, count: int = 5000) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_percentiles_are_those_of_a_sorted_list(seed: int) -> None:
+def test_percentiles_match_a_sorted_list(seed: int) -> None:
     """Nearest rank, at most 1 % off over twelve orders of magnitude; mean, max and count exact."""
     values = samples(seed)
     histogram = filled(values)
@@ -47,13 +47,13 @@ def test_small_values_are_exact() -> None:
 
 @pytest.mark.parametrize("value", [0, 1, 255, 256, 257, 511, 512, 10**6, 2**40 - 1, 2**40, 2**43 - 1])
 def test_one_value_is_every_percentile(value: int) -> None:
-    """Nothing is reported that lies outside what was seen."""
+    """No percentile is outside of the recorded range."""
     histogram = filled([value])
     assert {histogram.percentile(percent) for percent in (0, 50, 99.9, 100)} == {float(value)}
 
 
-def test_one_by_one_is_all_at_once() -> None:
-    """`record`, `record` with a count, `record_many` and `merge` count the same."""
+def test_all_ways_to_record_are_equal() -> None:
+    """`record`, `record` with a count, `record_many`, `merge` and a pickled copy."""
     values = samples(7) + [5] * 10
     many = filled(values)
     single, left, right = Histogram(), filled(values[:100]), filled(values[100:])
@@ -68,11 +68,11 @@ def test_one_by_one_is_all_at_once() -> None:
     for other in (single, left, empty, copy):
         assert other.__getstate__() == many.__getstate__()
     assert copy.percentile(99) == many.percentile(99)
-    copy.record(1)  # a copy goes on
+    copy.record(1)  # a copy can record, too
 
 
-def test_fixed_memory() -> None:
-    """However long a duration is, there is no bucket for it alone."""
+def test_memory_is_fixed() -> None:
+    """All long durations share the last bucket."""
     histogram = filled([2**43, 2**60, 10**30])
     assert histogram.count == 3
     assert histogram.max == 10**30
@@ -80,8 +80,8 @@ def test_fixed_memory() -> None:
     assert len(histogram.__getstate__()["used"]) == 1
 
 
-def test_the_summary() -> None:
-    """Nanoseconds in, milliseconds out; no figures without values."""
+def test_summary_is_in_milliseconds() -> None:
+    """Recorded values are nanoseconds; an empty histogram has no figures."""
     summary = filled([1_000_000] * 99 + [5_000_000]).summary_ms()
     assert list(summary) == [*PERCENTILES, "max", "mean", "count"] == [
         "p50", "p90", "p99", "p99_9", "max", "mean", "count"
@@ -94,8 +94,8 @@ def test_the_summary() -> None:
     assert set(Histogram().summary_ms().values()) == {None, 0}
 
 
-def test_what_is_no_duration() -> None:
-    """Refused, and nothing of it is counted."""
+def test_invalid_durations_and_percentiles_are_errors() -> None:
+    """An invalid value in a list rejects the whole list."""
     histogram = Histogram()
     with pytest.raises(ValueError, match="must be >= 0"):
         histogram.record(-1)

@@ -1,4 +1,4 @@
-"""The real clock: order and completeness only, no timing."""
+"""Pacing by the real clock: order and completeness, not timing."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from headrace.services.bench.pacing import Schedule
 from headrace.services.bench.pacing_io import due_ranges, now_ns, sharpen_timer, sleep_until
 
 
-def test_every_record_comes_once_in_order_and_never_early() -> None:
-    """A sender that is fast, and one that was held up for a second before it began."""
+def test_every_record_is_due_once_in_order_and_never_early() -> None:
+    """For a sender on time, and for one that is a second late."""
     sharpen_timer()
     for start_ns in (now_ns() + 1_000_000, now_ns() - 1_000_000_000):
         schedule = Schedule(20_000, start_ns)
@@ -19,8 +19,8 @@ def test_every_record_comes_once_in_order_and_never_early() -> None:
         assert numbers == list(range(2500))
 
 
-def test_a_time_that_has_passed_is_not_waited_for() -> None:
-    """It returns, and what is ahead is waited for."""
+def test_sleep_until_a_past_time_returns_at_once() -> None:
+    """And sleeps until a future one."""
     sleep_until(0)
     at_ns = now_ns() + 1_000_000
     sleep_until(at_ns)

@@ -1,4 +1,4 @@
-"""Values and keys: reproducible, of the right size, as many as promised."""
+"""Values and keys: reproducible, with the right size and number."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("kind", PAYLOAD_KINDS)
 @pytest.mark.parametrize("size", [0, 1, 16, 100, 1000, 3_000_000])
-def test_the_same_recipe_makes_the_same_bytes(kind: str, size: int) -> None:
-    """In each process its own; all of the same size; at least two, at most 8 MiB or so."""
+def test_equal_payloads_have_equal_values(kind: str, size: int) -> None:
+    """Each process has other values; all have the same size; at least two, at most about 8 MiB."""
     payload = Payload(kind=kind, size=size, seed=3)  # type: ignore[arg-type]
     values = payload.values()
     assert values == payload.values()
@@ -27,8 +27,8 @@ def test_the_same_recipe_makes_the_same_bytes(kind: str, size: int) -> None:
         assert values != Payload(kind=kind, size=size, seed=4).values()  # type: ignore[arg-type]
 
 
-def test_text_can_be_compressed_and_random_cannot() -> None:
-    """That is what they are there for."""
+def test_text_compresses_and_random_values_do_not() -> None:
+    """For benchmarks of compression."""
     import zlib
 
     text, noise = (b"".join(Payload(kind=kind, size=1000).values()[:60]) for kind in ("text", "random"))
@@ -36,8 +36,8 @@ def test_text_can_be_compressed_and_random_cannot() -> None:
     assert len(zlib.compress(noise)) > len(noise) * 0.99
 
 
-def test_lines_of_a_file(tmp_path: Path) -> None:
-    """Each line that is not empty is a value, whatever ends it."""
+def test_lines_of_a_file_are_values(tmp_path: Path) -> None:
+    """Without empty lines and line ends."""
     file = tmp_path / "lines"
     file.write_bytes(b"one\r\n\ntwo\nthree")
     assert Payload(file=str(file), size=5).values() == [b"one", b"two", b"three"]
@@ -51,7 +51,7 @@ def test_lines_of_a_file(tmp_path: Path) -> None:
 
 
 def test_keys() -> None:
-    """The same distinct ones in every process, drawn in an order of its own; none by default."""
+    """The same distinct keys in every process, drawn in different orders; none by default."""
     payload = Payload(keys=300, key_size=2)
     assert len(set(payload.distinct_keys())) == 300
     assert {len(key) for key in payload.distinct_keys()} == {2}

@@ -1,4 +1,4 @@
-"""How work is dealt out."""
+"""Shares of workers, and when sending ends."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ SEND = SendPlan(target=Target(bootstrap=None), payload=Payload())
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 7])
 @pytest.mark.parametrize("total", [0, 1, 6, 7, 1000])
-def test_shares_are_the_numbers_of_each_worker(total: int, workers: int) -> None:
-    """Worker i has the records i, i + workers, ...: none is missed or done twice."""
+def test_shares_count_the_records_of_each_worker(total: int, workers: int) -> None:
+    """Worker i has the records i, i + workers, ..."""
     shares = [share(total, index, workers) for index in range(workers)]
     assert shares == [len(range(index, total, workers)) for index in range(workers)]
 
 
-def test_what_ends_sending() -> None:
-    """The records; at a fixed rate also those of the duration; else only the clock."""
+def test_records_of_a_worker() -> None:
+    """Limited by `records`, and at a fixed rate by the duration; otherwise the clock ends the run."""
     assert replace(SEND, records=10).count(0) == 10
     assert replace(SEND, records=None, duration_s=1.0).count(0) is None
     assert replace(SEND, records=10, duration_s=1.0).count(0) == 10
@@ -32,6 +32,6 @@ def test_what_ends_sending() -> None:
 
 
 def test_every_partition_has_one_reader() -> None:
-    """Dealt out in turn."""
+    """Round-robin."""
     plan = ReadPlan(target=Target(bootstrap=None), partitions=5, workers=2)
     assert [list(plan.partitions_of(index)) for index in range(2)] == [[0, 2, 4], [1, 3]]

@@ -40,11 +40,11 @@ class WorkerLostError(HeadraceError):
 class Task(Protocol):
     """The work of one worker process; sent to it by pickle."""
 
-    def run(self, link: Link) -> Any:
+    def run(self, link: WorkerLink) -> Any:
         """Prepare, call `link.start()`, do the work, and return the measurements."""
 
 
-class Link:
+class WorkerLink:
     """A worker's connection to the parent process."""
 
     def __init__(self, pipe: Connection, board: Any, slot: int, group: range) -> None:
@@ -105,7 +105,7 @@ class Totals:
         return records, size_bytes, failed
 
 
-class Fleet:
+class WorkerPool:
     """The worker processes of all task groups; a context manager that ends them all."""
 
     def __init__(self, *groups: Sequence[Task]) -> None:
@@ -219,7 +219,7 @@ class Fleet:
 
 def _work(task: Task, pipe: Connection, board: Any, slot: int, group: range) -> None:
     """The main function of a worker process."""
-    link = Link(pipe, board, slot, group)
+    link = WorkerLink(pipe, board, slot, group)
     threading.Thread(target=link.listen, name="headrace-bench-parent", daemon=True).start()
     try:
         result = task.run(link)

@@ -1,7 +1,8 @@
-"""Noticing that a whole cluster is gone."""
+"""The watchdog detects that no node of a cluster responds."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 from typing import TYPE_CHECKING
@@ -9,19 +10,17 @@ from typing import TYPE_CHECKING
 import pytest
 from fake_cluster import FakeCluster
 from headrace.clients.sync.cluster_io import Cluster
-from headrace.services.bench import vigil
-from headrace.services.bench.vigil import Vigil
+from headrace.services.bench.watchdog import ClusterWatchdog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
+watchdog = functools.partial(ClusterWatchdog, check_s=0.01, timeout_s=2.0)
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
-    monkeypatch.setattr(vigil, "LOOK_S", 0.01)
-    monkeypatch.setattr(vigil, "ANSWER_S", 2.0)
+def fake() -> FakeCluster:
     return FakeCluster(2, latency_ms=0)
 
 
@@ -32,23 +31,23 @@ def cluster(fake: FakeCluster) -> Iterator[Cluster]:
         yield cluster
 
 
-def test_a_cluster_that_is_gone_is_given_up_once(fake: FakeCluster, cluster: Cluster) -> None:
-    """By its only call."""
+def test_watchdog_reports_a_lost_cluster_once(fake: FakeCluster, cluster: Cluster) -> None:
+    """By a single call."""
     for node_id in (0, 1):
         fake.stop_node(node_id)
     calls, called = [0], threading.Event()
 
-    def give_up() -> None:
+    def on_gone() -> None:
         calls[0] += 1
         called.set()
 
-    with Vigil(cluster, lambda: 7, give_up) as watched:
-        assert called.wait(PATIENCE_S)
-    assert (calls, watched.is_over) == ([1], True)
+    with watchdog(cluster, lambda: 7, on_gone) as watched:
+        assert called.wait(TIMEOUT_S)
+    assert (calls, watched.is_gone) == ([1], True)
 
 
-def test_a_node_that_answers_is_enough(fake: FakeCluster, cluster: Cluster) -> None:
-    """Nothing goes on, and one of two is gone: it is asked again and again."""
+def test_one_responding_node_is_enough(fake: FakeCluster, cluster: Cluster) -> None:
+    """Without progress and with one of two nodes stopped, the watchdog asks again and again."""
     fake.stop_node(0)
     asked = threading.Event()
 
@@ -57,13 +56,13 @@ def test_a_node_that_answers_is_enough(fake: FakeCluster, cluster: Cluster) -> N
             asked.set()
         return 7
 
-    with Vigil(cluster, progress) as watched:
-        assert asked.wait(PATIENCE_S)
-    assert not watched.is_over
+    with watchdog(cluster, progress) as watched:
+        assert asked.wait(TIMEOUT_S)
+    assert not watched.is_gone
 
 
-def test_nobody_is_asked_while_it_goes_on(fake: FakeCluster, cluster: Cluster) -> None:
-    """However the cluster is."""
+def test_no_request_is_sent_while_there_is_progress(fake: FakeCluster, cluster: Cluster) -> None:
+    """Even if all nodes have stopped."""
     for node_id in (0, 1):
         fake.stop_node(node_id)
     counter, looked = itertools.count(), threading.Event()
@@ -74,6 +73,6 @@ def test_nobody_is_asked_while_it_goes_on(fake: FakeCluster, cluster: Cluster) -
             looked.set()
         return number
 
-    with Vigil(cluster, progress) as watched:
-        assert looked.wait(PATIENCE_S)
-    assert not watched.is_over
+    with watchdog(cluster, progress) as watched:
+        assert looked.wait(TIMEOUT_S)
+    assert not watched.is_gone

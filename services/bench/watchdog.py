@@ -13,49 +13,56 @@ if TYPE_CHECKING:
 
     from ...clients.sync.cluster_io import Cluster
 
-LOOK_S = 1.0
-ANSWER_S = 1.5
+CHECK_S = 1.0
+REQUEST_TIMEOUT_S = 1.5
 # The first request may go to a hanging node; the client tries the others before that one times out.
-QUESTIONS = 2
+ATTEMPTS = 2
 GONE = "no node answers any more"
 
 
-class Vigil:
+class ClusterWatchdog:
     """While it is active, a thread checks `progress` once a second. Without progress and without a response
-    to a metadata request, it sets `is_over` and calls `give_up`, once, on that thread."""
+    to a metadata request, it sets `is_gone` and calls `on_gone`, once, on that thread."""
 
     def __init__(
-        self, cluster: Cluster, progress: Callable[[], float], give_up: Callable[[], None] = lambda: None
+        self,
+        cluster: Cluster,
+        progress: Callable[[], float],
+        on_gone: Callable[[], None] = lambda: None,
+        *,
+        check_s: float = CHECK_S,
+        timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> None:
-        self._cluster, self._progress, self._give_up = cluster, progress, give_up
-        self.is_over = False
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="headrace-bench-vigil", daemon=True)
+        self._cluster, self._progress, self._on_gone = cluster, progress, on_gone
+        self._check_s, self._timeout_s = check_s, timeout_s
+        self.is_gone = False
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="headrace-bench-watchdog", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end.set()
+        self._closed.set()
         self._thread.join()
 
     def _watch(self) -> None:
         admin = self._cluster.admin()
         seen = self._progress()
-        while not self._end.wait(LOOK_S):
+        while not self._closed.wait(self._check_s):
             now = self._progress()
-            if now == seen and not any(self._is_answered(admin.describe_cluster) for _ in range(QUESTIONS)):
-                self.is_over = True
-                self._give_up()
+            if now == seen and not any(self._responds(admin.describe_cluster) for _ in range(ATTEMPTS)):
+                self.is_gone = True
+                self._on_gone()
                 return
             seen = now
 
-    def _is_answered(self, ask: Callable[..., object]) -> bool:
-        if self._end.is_set():
+    def _responds(self, request: Callable[..., object]) -> bool:
+        if self._closed.is_set():
             return True  # the benchmark has ended
         try:
-            ask(timeout=ANSWER_S)
+            request(timeout=self._timeout_s)
         except HeadraceError:
             return False
         return True
