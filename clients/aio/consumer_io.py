@@ -61,7 +61,7 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
     are those of partition.assignment.strategy, by name, or the user's own; `interceptors` as in
     `ConsumerInterceptor`. Other keyword arguments are keys of ConsumerConfig.
 
-    With enable.auto.commit a record counts as finished when the next one (or the next batch) is requested.
+    With enable.auto.commit a record counts as processed when the next one (or the next batch) is requested.
     """
 
     def __init__(
@@ -306,7 +306,7 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
         self._engine.buffer.wakeup()
 
     async def close(self, timeout: float | None = None, *, leave: bool | None = None) -> None:
-        """Commit finished work (auto-commit), leave the group and close, within `timeout` seconds (30 by
+        """Commit processed records (auto-commit), leave the group and close, within `timeout` seconds (30 by
         default). `leave` says whether the coordinator assigns the partitions to other members at once; by
         default those of a static member wait for its return (KIP-1092)."""
         if self._is_closed:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..consumer.consumer_io import ConsumerEngine
     from ..group.group_metadata import GroupMetadata, OffsetAndMetadata
     from ..group.listeners import RebalanceCallback, SomeListener
-    from ..group.member import Work
+    from ..group.member import OwnershipChange
     from ..group.membership_io import Membership
     from ..group.offsets_to_commit import Offsets
     from ..records import Record
@@ -71,7 +71,7 @@ class AsyncGroupConsumer(Generic[K, V]):
         await self._io.run(group.subscribe, wanted)
 
     async def unsubscribe(self) -> None:
-        """Stop reading and leave the group; finished work is committed first (auto-commit)."""
+        """Stop reading and leave the group; processed records are committed first (auto-commit)."""
         await self._leave("unsubscribed", None, None)
         if self._engine.assigned():
             await self._io.run(self._engine.assign, ())
@@ -180,22 +180,22 @@ class AsyncGroupConsumer(Generic[K, V]):
         if engine.buffer.has_group_work:
             engine.reader.processed()  # and auto-commit commits their offsets before the revocation
         while engine.buffer.has_group_work:
-            work = await self._io.call(self._group.begin(left_s))
-            if work is None:
+            change = await self._io.call(self._group.begin(left_s))
+            if change is None:
                 return not self._group.is_committing
             try:
-                await self._call_back(work)
+                await self._call_back(change)
             finally:
                 await self._io.run(self._group.done)
         return True
 
-    async def _call_back(self, work: Work) -> None:
-        callback = self._callbacks.get(work.kind.value)
+    async def _call_back(self, change: OwnershipChange) -> None:
+        callback = self._callbacks.get(change.kind.value)
         if callback is None:
             return
         self._is_serving = True
         try:
-            await self._io.call_user(callback, self, work.partitions)
+            await self._io.call_user(callback, self, change.partitions)
         finally:
             self._is_serving = False
 
@@ -204,10 +204,10 @@ class AsyncGroupConsumer(Generic[K, V]):
         if group is None:
             return
         deadline_ms = self._deadline_ms(timeout)
-        work = await self._io.call(group.leaving(deadline_ms))
+        change = await self._io.call(group.leaving(deadline_ms))
         try:
-            if work is not None:
-                await self._call_back(work)
+            if change is not None:
+                await self._call_back(change)
         finally:
             if leave is None:
                 leave = not self.config.group_instance_id

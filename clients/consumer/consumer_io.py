@@ -200,7 +200,7 @@ class ConsumerEngine:
         """Totals, rates and gauges by Kafka's metric names."""
         with self.buffer.lock:
             metrics = consumer_metrics(self._fetcher, self._collector)
-        return metrics if self.group is None else {**metrics, **self.group.figures()}
+        return metrics if self.group is None else {**metrics, **self.group.metrics()}
 
     # --- on the event loop ------------------------------------------------------------------------------
 

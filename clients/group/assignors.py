@@ -1,6 +1,6 @@
-"""How a group shares out its partitions: the assignors of the classic protocol. Pure.
+"""The assignors of the classic protocol: which member of a group reads which partition. Pure.
 
-The leader of a group runs one that all members know. Source: Kafka RangeAssignor.java,
+The group leader runs an assignor that all members have. Source: Kafka RangeAssignor.java,
 RoundRobinAssignor.java, ConsumerPartitionAssignor.java; KIP-881 for racks.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class MemberSubscription(NamedTuple):
-    """A member as an assignor sees it. `owned` is what it has had since `generation_id`."""
+    """A member as an assignor sees it; it has owned the partitions `owned` since `generation_id`."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
@@ -29,62 +29,62 @@ class MemberSubscription(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic as an assignor sees it: for each partition the racks of its replicas, as far as known."""
+    """A topic as an assignor sees it: partition count, and for each partition the known racks of replicas."""
 
     partitions: int
     racks: tuple[frozenset[str], ...] = ()
 
 
-Shares = dict[str, list[TopicPartition]]
+Assignments = dict[str, list[TopicPartition]]
 
 
 class Assignor(Protocol):
-    """How partitions are shared out. `name` is what members agree on.
+    """An assignment strategy.
 
-    `is_cooperative`: members keep what they have over a rebalance, so that nothing may be given to one member
-    that another has not given up (the consumer sees to that, whatever `assign` says).
+    With `is_cooperative` members keep their partitions over a rebalance: a partition is assigned to another
+    member only after its owner has revoked it (the consumer ensures that, whatever `assign` returns).
     """
 
     @property
     def name(self) -> str:
-        """What members agree on."""
+        """The name of the strategy, which all members of a group have in common."""
 
     @property
     def is_cooperative(self) -> bool:
         """Whether members keep their partitions over a rebalance (KIP-429)."""
 
     def user_data(self, topics: Sequence[str]) -> bytes | None:
-        """What the member tells the leader's assignor."""
+        """Bytes that the member sends to the assignor of the leader when it joins."""
 
     def assign(
         self, topics: Mapping[str, Topic], members: Mapping[str, MemberSubscription]
     ) -> Mapping[str, Iterable[TopicPartition]]:
-        """The partitions of each member; topics without an entry do not exist."""
+        """The partitions of each member. Topics that are not in `topics` do not exist."""
 
     def on_assigned(self, assignment: Assignment, generation_id: int) -> None:
-        """The member got its share."""
+        """The member has received its assignment."""
 
 
 class PlainAssignor:
-    """An assignor that tells and remembers nothing."""
+    """An assignor without user data and state."""
 
     name = ""
     is_cooperative = False
 
     def user_data(self, topics: Sequence[str]) -> bytes | None:
-        """Nothing."""
+        """None."""
         return None
 
     def on_assigned(self, assignment: Assignment, generation_id: int) -> None:
-        """Nothing is kept."""
+        """Keeps nothing."""
 
 
 class RangeAssignor(PlainAssignor):
-    """Topic by topic: members in their order get equal runs of partitions, the first ones one more.
+    """Topic by topic: members in their order have equal ranges of partitions, the first ones one more.
 
     Static members come first, by instance id, so that restarts change nothing. With racks, a partition goes
-    to a member in the rack of one of its replicas as far as the equal shares allow; topics with equal members
-    and partition counts are shared out alike (co-partitioning), if their racks allow that for all of them.
+    to a member in the rack of one of its replicas as far as equal counts allow; topics with equal members and
+    partition counts are assigned alike (co-partitioning), if their racks allow that for all of them.
     """
 
     name = "range"
@@ -93,7 +93,7 @@ class RangeAssignor(PlainAssignor):
         self, topics: Mapping[str, Topic], members: Mapping[str, MemberSubscription]
     ) -> dict[str, list[TopicPartition]]:
         """The partitions of each member."""
-        shares: Shares = {member_id: [] for member_id in members}
+        assignments: Assignments = {member_id: [] for member_id in members}
         groups: dict[tuple[int, tuple[str, ...]], list[str]] = defaultdict(list)
         for topic, member_ids in members_by_topic(topics, members).items():
             groups[topics[topic].partitions, member_ids].append(topic)
@@ -103,13 +103,15 @@ class RangeAssignor(PlainAssignor):
                 runs = _ranges(count, member_ids, racks, [topics[name] for name in together])
                 for name in together:
                     for member_id, partitions in runs.items():
-                        shares[member_id] += [TopicPartition(name, partition) for partition in partitions]
-        return {member_id: sorted(share) for member_id, share in shares.items()}
+                        assignments[member_id] += [
+                            TopicPartition(name, partition) for partition in partitions
+                        ]
+        return {member_id: sorted(assignment) for member_id, assignment in assignments.items()}
 
     def _alike(
         self, names: list[str], topics: Mapping[str, Topic], racks: Mapping[str, str | None]
     ) -> list[list[str]]:
-        """Topics that are shared out alike: all, if that puts no partition out of reach of a rack."""
+        """Topics that are assigned alike: all, if each partition then has a rack that its topics share."""
         if not any(_uses_racks(topics[name], racks.values()) for name in names):
             return [names]
         joint = [
@@ -129,21 +131,21 @@ class RoundRobinAssignor(PlainAssignor):
     ) -> dict[str, list[TopicPartition]]:
         """The partitions of each member."""
         order = in_order(members)
-        shares: Shares = {member_id: [] for member_id in members}
+        assignments: Assignments = {member_id: [] for member_id in members}
         turn = 0
         for topic in members_by_topic(topics, members):
             for partition in range(topics[topic].partitions):
                 while topic not in members[order[turn]].topics:
                     turn = (turn + 1) % len(order)
-                shares[order[turn]].append(TopicPartition(topic, partition))
+                assignments[order[turn]].append(TopicPartition(topic, partition))
                 turn = (turn + 1) % len(order)
-        return shares
+        return assignments
 
 
 def members_by_topic(
     topics: Mapping[str, Topic], members: Mapping[str, MemberSubscription]
 ) -> dict[str, tuple[str, ...]]:
-    """Topics that exist and are wanted, sorted, each with those who want it, in their order."""
+    """Existing topics with subscribers, sorted; the members in the order of `in_order`."""
     found: dict[str, list[str]] = defaultdict(list)
     for member_id in in_order(members):
         for topic in dict.fromkeys(members[member_id].topics):
@@ -166,7 +168,7 @@ def _rack_set(topic: Topic, partition: int) -> frozenset[str]:
 
 
 def _uses_racks(topic: Topic, racks: Iterable[str | None]) -> bool:
-    """Whether racks tell members apart: some partition is in a member's rack, and not all are in all."""
+    """Whether racks matter: some partition has a replica in a member's rack, and not all have one in all."""
     known = {rack for rack in racks if rack}
     found = [_rack_set(topic, number) & known for number in range(topic.partitions)]
     return any(found) and any(each != known for each in found)

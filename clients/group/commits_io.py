@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from ..cluster.backoff import Backoff
     from ..cluster.hub_io import Hub
     from .coordinator_io import CoordinatorLink
-    from .figures import GroupFigures
     from .group_metadata import GroupMetadata, OffsetAndMetadata
+    from .metrics import GroupMetrics
 
 NOT_A_MEMBER = (UnknownMemberIdError, IllegalGenerationError, FencedMemberEpochError)
 
 
-class Standing(NamedTuple):
+class CommitContext(NamedTuple):
     """What a commit needs to know of the membership."""
 
     metadata: GroupMetadata
@@ -60,27 +60,27 @@ class _PendingCommit(NamedTuple):
 
 
 class Committer:
-    """The commits of one consumer. Runs on its event loop. Calls `refused` when the coordinator does not know
-    the member."""
+    """The commits of one consumer. Runs on its event loop. Calls `commit_rejected` when the coordinator does
+    not know the member."""
 
     def __init__(
         self,
         hub: Hub,
         link: CoordinatorLink,
         backoff: Backoff,
-        standing: Callable[[], Standing],
-        refused: Callable[[KafkaError], None],
-        figures: GroupFigures,
+        context: Callable[[], CommitContext],
+        commit_rejected: Callable[[KafkaError], None],
+        metrics: GroupMetrics,
     ) -> None:
-        self._hub, self._link, self._backoff, self._figures = hub, link, backoff, figures
-        self._standing, self._refused = standing, refused
+        self._hub, self._link, self._backoff, self._metrics = hub, link, backoff, metrics
+        self._commit_context, self._request_failed = context, commit_rejected
         self._queue: list[_PendingCommit] = []
         self._is_running = False
         self._changed = asyncio.Event()
         self._closed: HeadraceError | None = None
         self._last: KafkaError | None = None  # the error after which the request in flight is a retry
 
-    def standing_changed(self) -> None:
+    def membership_changed(self) -> None:
         """Wake commits that wait for a membership change."""
         self._changed.set()
 
@@ -98,7 +98,7 @@ class Committer:
         if self._closed is not None:
             done.set_exception(self._closed)
         else:
-            commit = _PendingCommit(offsets, deadline_ms, done, self._standing().owned)
+            commit = _PendingCommit(offsets, deadline_ms, done, self._commit_context().owned)
             self._queue.append(commit)
             left_s = max(deadline_ms - self._hub.now_ms(), 0) / 1000
             expiry = self._hub.loop.call_later(left_s, self._expire, commit)
@@ -136,7 +136,7 @@ class Committer:
 
     async def _settled(self, deadline_ms: int) -> None:
         """Wait until the member is not between two generations."""
-        while not self._standing().may_commit and self._closed is None:
+        while not self._commit_context().may_commit and self._closed is None:
             self._changed.clear()
             left_ms = deadline_ms - self._hub.now_ms()
             if left_ms <= 0:
@@ -155,7 +155,7 @@ class Committer:
             if not commits:
                 return
             offsets = {tp: offset for commit in commits for tp, offset in commit.offsets.items()}
-            metadata = self._standing().metadata
+            metadata = self._commit_context().metadata
             error = await self._attempt(offsets, metadata, max(commit.deadline_ms for commit in commits))
             if error is None or not self._may_retry(error, metadata):
                 for commit in commits:
@@ -174,15 +174,15 @@ class Committer:
             await self._settled(max(commit.deadline_ms for commit in commits))
 
     def _still_valid(self, commits: list[_PendingCommit]) -> list[_PendingCommit]:
-        standing, now_ms = self._standing(), self._hub.now_ms()
+        context, now_ms = self._commit_context(), self._hub.now_ms()
         valid: list[_PendingCommit] = []
         for commit in commits:
-            gone = [tp for tp in commit.offsets if not _is_kept(tp, commit.owned, standing.owned)]
-            if self._closed is not None or standing.error is not None:
-                _settle(commit, self._closed or standing.error)
+            gone = [tp for tp in commit.offsets if not _is_kept(tp, commit.owned, context.owned)]
+            if self._closed is not None or context.error is not None:
+                _settle(commit, self._closed or context.error)
             elif gone:
                 _settle(commit, CommitFailedError(f"{gone[0]} is not assigned to this member (any more)"))
-            elif not standing.may_commit or commit.deadline_ms <= now_ms:
+            elif not context.may_commit or commit.deadline_ms <= now_ms:
                 self._expire(commit)
             elif not commit.done.done():
                 valid.append(commit)
@@ -206,24 +206,24 @@ class Committer:
         )
         began_ms = self._hub.now_ms()
         try:
-            answer = await self._link.ask(OFFSET_COMMIT, request, deadline_ms=deadline_ms)
+            response = await self._link.ask(OFFSET_COMMIT, request, deadline_ms=deadline_ms)
         except HeadraceError as error:
             return error
-        self._figures.asked(OFFSET_COMMIT, began_ms, self._hub.now_ms())
+        self._metrics.response_received(OFFSET_COMMIT, began_ms, self._hub.now_ms())
         errors = [
             error_from_code(result.error_code, f"{result.topic}-{result.partition}")
-            for result in answer.results
+            for result in response.results
             if result.error_code
         ]
         return min(errors, key=lambda error: error.retriable, default=None)
 
     def _may_retry(self, error: HeadraceError, metadata: GroupMetadata) -> bool:
         if isinstance(error, (*NOT_A_MEMBER, StaleMemberEpochError, FencedInstanceIdError)):
-            standing = self._standing()
-            if standing.owned is None:
+            context = self._commit_context()
+            if context.owned is None:
                 return False  # assigned by `assign`, and the group has members
-            if standing.metadata == metadata and not isinstance(error, StaleMemberEpochError):
-                self._refused(error)  # the next Standing has the result
+            if context.metadata == metadata and not isinstance(error, StaleMemberEpochError):
+                self._request_failed(error)  # the next Standing has the result
             return True
         if not isinstance(error, KafkaError):
             return False

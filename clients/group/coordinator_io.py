@@ -1,4 +1,4 @@
-"""The way to a group's coordinator: finds the node, asks it, looks again when it has moved."""
+"""Requests to the coordinator of a group or transactional id: finds its node, again after it has moved."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from ..cluster.backoff import Backoff
     from ..cluster.hub_io import Hub
 
-# An answer that may take minutes (a join) counts as missing after this: if the node left the cluster
-# meanwhile, it is asked of another.
+# A JoinGroup response may take minutes. After this time the metadata is refreshed: if the node has left the
+# cluster, the request fails and is sent to the next coordinator.
 MAX_WAIT_MS = 10_000
 
 
 class CoordinatorLink:
-    """One key's coordinator; belongs to the loop of `hub`."""
+    """The coordinator of one key. On the loop of `hub`."""
 
     def __init__(
         self, hub: Hub, key: str, backoff: Backoff, *, request_timeout_ms: int, key_type: int = GROUP_KEY
@@ -34,26 +34,25 @@ class CoordinatorLink:
         self._hub, self._key, self._key_type = hub, key, key_type
         self._backoff, self._request_timeout_ms = backoff, request_timeout_ms
         self._node_id: int | None = None
-        self._finding = asyncio.Lock()
-        self._trouble = ""  # why the look for it goes on
+        self._find_lock = asyncio.Lock()
+        self._last_error = ""  # of the search that goes on
 
     @property
     def node_id(self) -> int | None:
-        """Who is thought to be the coordinator; None while that is not known."""
+        """The last known coordinator; None while it is not known."""
         return self._node_id
 
     def forget(self) -> None:
-        """The coordinator may be another node by now."""
+        """Find the coordinator again before the next request."""
         self._node_id = None
 
     async def ask(
         self, api: Api, body: Any, *, deadline_ms: int, timeout_ms: int | None = None, wait_ms: int = 0
     ) -> Any:
-        """The answer to one request, asked once, of the node that is thought to be the coordinator; an answer
-        that it is not is the asker's to see.
+        """Send one request, once, to the coordinator; the caller handles NOT_COORDINATOR in the response.
 
-        Errors: those of finding it (ApiTimeoutError, GroupAuthorizationFailedError, ..); KafkaError when no
-        answer came, and then the node is looked for anew next time.
+        Errors: those of the search (ApiTimeoutError, GroupAuthorizationFailedError, ..); KafkaError without a
+        response, and the next request finds the coordinator again.
         """
         node_id = await self._find(deadline_ms)
         left_ms = max(deadline_ms - self._hub.now_ms(), 1)
@@ -71,18 +70,18 @@ class CoordinatorLink:
     async def _find(self, deadline_ms: int) -> int:
         if self._node_id is not None and self._node_id in self._hub.metadata.view.nodes:
             return self._node_id
-        self._trouble = "no node has answered"
+        self._last_error = "no node has answered"
         try:
-            async with asyncio.timeout(max(deadline_ms - self._hub.now_ms(), 0) / 1000), self._finding:
+            async with asyncio.timeout(max(deadline_ms - self._hub.now_ms(), 0) / 1000), self._find_lock:
                 if self._node_id is None or self._node_id not in self._hub.metadata.view.nodes:
-                    self._node_id = await self._look(deadline_ms)
+                    self._node_id = await self._find_again(deadline_ms)
                 return self._node_id
         except TimeoutError:
             raise ApiTimeoutError(
-                f"no coordinator of {self._key!r} was found in time: {self._trouble}"
+                f"no coordinator of {self._key!r} was found in time: {self._last_error}"
             ) from None
 
-    async def _look(self, deadline_ms: int) -> int:
+    async def _find_again(self, deadline_ms: int) -> int:
         failures = 0
         request = FindCoordinatorRequest(self._key_type, (self._key,))
         while True:
@@ -102,7 +101,7 @@ class CoordinatorLink:
             if not error.retriable:
                 raise error
             failures += 1
-            self._trouble = str(error)
+            self._last_error = str(error)
             wait_ms = self._backoff.wait_ms(failures)
             if self._hub.now_ms() + wait_ms >= deadline_ms:
                 raise ApiTimeoutError(f"{self._key!r} has no coordinator: {error}") from error
@@ -110,5 +109,5 @@ class CoordinatorLink:
 
 
 def is_moved(error: KafkaError) -> bool:
-    """Whether an answer says that another node may be the coordinator."""
+    """Whether the error says that another node may be the coordinator."""
     return error.refresh_metadata or isinstance(error, CoordinatorNotAvailableError)

@@ -1,4 +1,4 @@
-"""Who a consumer is in its group, and what it commits there. Values only."""
+"""The identity of a group member, and a committed offset. Values only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NO_GENERATION = -1
 
 
 class GroupMetadata(NamedTuple):
-    """A member, as transactions name it (KIP-447). Under the new protocol `generation_id` is its epoch."""
+    """A member as transactions fence it (KIP-447). Under the new protocol `generation_id` is its epoch."""
 
     group_id: str
     generation_id: int = NO_GENERATION
@@ -19,8 +19,8 @@ class GroupMetadata(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """The next offset that the group reads of a partition, with a note, and the leader epoch of the record
-    before (-1 unknown)."""
+    """The next offset that the group reads of a partition, with metadata of the user, and the leader epoch of
+    the record before (-1 unknown)."""
 
     offset: int
     metadata: str = ""

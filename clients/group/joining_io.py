@@ -1,4 +1,4 @@
-"""Makes the group side of a consumer out of its configuration."""
+"""Makes the membership of a consumer from its configuration."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def join_group(
     backoff: Backoff,
     assignors: Iterable[str | Assignor] | None,
 ) -> Membership | None:
-    """None without a group. Errors: ConfigError for assignors that do not exist."""
+    """None without a group.id. Errors: ConfigError for unknown assignors."""
     if not config.group:
         return None
     member = MemberConfig(
@@ -56,7 +56,7 @@ def join_group(
 
 
 def checked_assignors(wanted: Iterable[str | Assignor]) -> tuple[Assignor, ...]:
-    """Assignors by name, and the user's own. Errors: ConfigError for what is none, or none at all."""
+    """Assignors by name, and the user's own. Errors: ConfigError for other values, or for an empty list."""
     kinds = (RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor)
     built_in: dict[str, Assignor] = {kind.name: kind() for kind in kinds}
     found: list[Assignor] = []

@@ -1,4 +1,4 @@
-"""What the user hears of rebalances."""
+"""The rebalance callbacks of the user."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ class OnAssigned(Protocol):
     """A listener with `on_assigned`."""
 
     def on_assigned(self, consumer: Any, partitions: tuple[TopicPartition, ...]) -> Any:
-        """These are new, perhaps none; nothing of them was handed out yet, so this is where to seek."""
+        """These partitions were added, perhaps none. No record of them was returned yet: `seek` here."""
 
 
 class OnRevoked(Protocol):
     """A listener with `on_revoked`."""
 
     def on_revoked(self, consumer: Any, partitions: tuple[TopicPartition, ...]) -> Any:
-        """These go to others when this returns; what is finished of them can still be committed."""
+        """These partitions are released when this returns; their offsets can still be committed here."""
 
 
 class OnLost(Protocol):
     """A listener with `on_lost`."""
 
     def on_lost(self, consumer: Any, partitions: tuple[TopicPartition, ...]) -> Any:
-        """Others may have these already: commits fail."""
+        """These partitions may be assigned to other members already: commits fail."""
 
 
 class RebalanceListener(OnAssigned, OnRevoked, OnLost, Protocol):
-    """Called at rebalances where the user reads: inside `poll` or an iteration, never on the IO thread. With
-    an asyncio consumer the methods may be coroutine functions. Each may be left out: see `SomeListener`."""
+    """Called at rebalances inside `poll` or an iteration, in the caller's thread or task. With an asyncio
+    consumer the methods may be coroutine functions. Each may be left out: see `SomeListener`."""
 
 
 # What `listener=` takes: an object with at least one of the methods.
@@ -52,8 +52,8 @@ SomeListener: TypeAlias = OnAssigned | OnRevoked | OnLost
 class Callbacks:
     """The callbacks of one subscription, by name.
 
-    Errors: ConfigError for a listener without any, for what is given twice or cannot be called, and, unless
-    somebody `awaits` it, for a coroutine function.
+    Errors: ConfigError for a listener without callbacks, for one that is given twice or cannot be called, and
+    for a coroutine function unless the consumer `awaits` it.
     """
 
     def __init__(
@@ -76,5 +76,5 @@ class Callbacks:
             self._callbacks[name] = found
 
     def get(self, name: str) -> RebalanceCallback | None:
-        """One of them, None if the user has none."""
+        """A callback by name, None if the user has none."""
         return self._callbacks.get(name)

@@ -1,8 +1,9 @@
-"""What the members of both protocols have in common: states, effects, what the user's side has to do. Pure.
+"""The common part of group members under both protocols: state, effects, changes of ownership. Pure.
 
-A member core decides on the loop; what changes the user's partitions is `Work` that the user's side does
-between two batches of records: so no record is handed out of a partition that was given up, and callbacks run
-where the user reads. The member waits for it, and goes on beating meanwhile.
+The member runs on the event loop. It does not change the owned partitions itself: it publishes an
+`OwnershipChange`, which the consumer performs inside `poll`, between two batches of records. So no record of
+a revoked partition is returned, and rebalance callbacks run in the caller's thread or task. Meanwhile the
+member sends heartbeats, and waits.
 """
 
 from __future__ import annotations
@@ -26,23 +27,23 @@ if TYPE_CHECKING:
 REBALANCE_TIMEOUT_LAPSE_MS = 5_000  # Source: Kafka AbstractCoordinator JOIN_GROUP_TIMEOUT_LAPSE
 
 
-class WorkKind(Enum):
-    """What the user's side has to do; the values are the names of the callbacks."""
+class ChangeKind(Enum):
+    """The kind of an `OwnershipChange`; the values are the names of the callbacks."""
 
     ASSIGNED = "on_assigned"
     REVOKED = "on_revoked"
     LOST = "on_lost"
 
 
-class Work(NamedTuple):
-    """Something to do for the user's side, reported by `on_done`."""
+class OwnershipChange(NamedTuple):
+    """Partitions that the consumer has to adopt or release; it reports the end with `on_done`."""
 
-    kind: WorkKind
+    kind: ChangeKind
     partitions: tuple[TopicPartition, ...]
 
 
 class MemberConfig(NamedTuple):
-    """What a member core must know. Times in ms."""
+    """The keys of ConsumerConfig that a member needs. Times in ms."""
 
     group_id: str
     group_instance_id: str | None = None
@@ -55,33 +56,37 @@ class MemberConfig(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ask:
-    """Effect: ask the coordinator; report `on_answer` or `on_failure` with this very object."""
+class SendRequest:
+    """Effect: send this request to the coordinator; call `on_response` or `on_failure` with this object."""
 
     api: Api
     request: Any
     timeout_ms: int | None = None  # None: request.timeout.ms
-    wait_ms: int = 0  # the answer may take this long by the request's own wish
+    wait_ms: int = 0  # the coordinator may hold the request this long
 
 
 @dataclass(frozen=True, slots=True)
-class Divide:
-    """Effect: this member leads the group; give `divide` what these topics are now."""
+class AssignPartitions:
+    """Effect: this member is the group leader; call `assign_partitions` with the metadata of these topics."""
 
     topics: tuple[str, ...]
     generation_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class Forget:
-    """Effect: the coordinator may be another node by now."""
+class ForgetCoordinator:
+    """Effect: find the coordinator again before the next request."""
 
 
-Effect = Ask | Divide | Forget
+Effect = SendRequest | AssignPartitions | ForgetCoordinator
 
 
 class MemberCore(ABC):
-    """What every member has: a state, who it is, what its user has, and what the user has to do or hear."""
+    """The membership of one consumer in one group.
+
+    `owned` are the partitions that the consumer reads, sorted. `pending` is the change of them that the
+    consumer has to perform next; with `is_changing` it has begun. `error` is raised by the next poll.
+    """
 
     transitions: dict[MemberState, dict[MemberState, str]]
 
@@ -89,15 +94,15 @@ class MemberCore(ABC):
         self.config = config
         self.state = MemberState.UNJOINED
         self.member_id, self.generation_id = "", -1
-        self._former: GroupMetadata | None = None  # who it was before it was lost last
-        self.owned: tuple[TopicPartition, ...] = ()  # what the user's side has, sorted
-        self.work: Work | None = None
-        self.is_working = False  # the user's side has begun with it
-        self.error: HeadraceError | None = None  # for the user to hear
+        self._lost_membership: GroupMetadata | None = None  # of the last membership that was lost
+        self.owned: tuple[TopicPartition, ...] = ()
+        self.pending: OwnershipChange | None = None
+        self.is_changing = False
+        self.error: HeadraceError | None = None
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who the member is now."""
+        """Group id, generation and member id of now."""
         config = self.config
         return GroupMetadata(
             config.group_id, self.generation_id, self.member_id if self.is_member else "",
@@ -105,107 +110,112 @@ class MemberCore(ABC):
         )  # fmt: skip
 
     @property
-    def holder(self) -> GroupMetadata:
-        """Who the member was when it got what its user has: of what was lost, the one that the group gave up.
+    def owner_metadata(self) -> GroupMetadata:
+        """The metadata under which `owned` was assigned: after a loss those of the lost membership.
 
-        Hazard: in a transaction, offsets in nobody's name are taken, although others have the partitions.
+        Hazard: the coordinator accepts transactional offsets without a member id, although the partitions
+        may be assigned to another member.
         """
-        return self._former if self.owned and not self.is_member and self._former else self.metadata
+        return (
+            self._lost_membership
+            if self.owned and not self.is_member and self._lost_membership
+            else self.metadata
+        )
 
     @property
     def is_member(self) -> bool:
-        """Whether the group counts this member."""
+        """Whether the member has joined a generation."""
         return self.generation_id >= 0
 
-    # --- what the user wants and does -------------------------------------------------------------------
+    # --- calls of the consumer --------------------------------------------------------------------------
 
     @abstractmethod
     def subscribe(self, topics: Iterable[str], regex: str | None = None) -> None:
-        """Be a member that reads these topics, or those that match the coordinator's regular expression."""
+        """Join, or stay, with these topics, or with a regular expression that the coordinator matches."""
 
     @abstractmethod
     def unsubscribe(self, *, leave: bool, reason: str) -> tuple[Effect, ...]:
-        """Stop being a member; with `leave` the group is told, static members too."""
+        """End the membership. With `leave` the member leaves the group, a static one too."""
 
     @abstractmethod
     def enforce_rebalance(self, reason: str) -> None:
-        """Have the group share out anew although nothing asks for it (KIP-568)."""
+        """Cause a rebalance (KIP-568)."""
 
     @abstractmethod
     def polled(self, now_ms: int) -> None:
-        """The user asks for records, or has asked since the last call."""
+        """The consumer was polled: max.poll.interval.ms begins again."""
 
     @abstractmethod
-    def heard_error(self) -> None:
-        """The user was told `error`."""
+    def error_raised(self) -> None:
+        """`error` was raised by a poll."""
 
-    def begin(self) -> Work | None:
-        """The user's side begins with what there is to do. Nobody changes it from now on."""
-        self.is_working = self.work is not None
-        return self.work
+    def begin(self) -> OwnershipChange | None:
+        """The consumer begins with `pending`, which stays as it is until `on_done`."""
+        self.is_changing = self.pending is not None
+        return self.pending
 
     @abstractmethod
     def on_done(self, now_ms: int) -> tuple[Effect, ...]:
-        """The user's side has done its work."""
+        """The consumer has performed `pending`."""
 
-    # --- what happens -----------------------------------------------------------------------------------
+    # --- events ------------------------------------------------------------------------------------------
 
     @abstractmethod
     def poll(self, now_ms: int) -> tuple[Effect, ...]:
-        """All that can be asked now."""
+        """The requests that are due."""
 
     @abstractmethod
     def next_due_ms(self) -> int | None:
-        """When `poll` should be called although nothing was reported; None for never."""
+        """The time of the next `poll` without an event; None for never."""
 
     @abstractmethod
-    def on_answer(self, asked: Ask, answer: Any, now_ms: int) -> tuple[Effect, ...]:
-        """The coordinator's answer."""
+    def on_response(self, request: SendRequest, response: Any, now_ms: int) -> tuple[Effect, ...]:
+        """The coordinator has answered."""
 
     @abstractmethod
-    def on_failure(self, asked: Ask, error: KafkaError, now_ms: int) -> tuple[Effect, ...]:
-        """No answer came."""
+    def on_failure(self, request: SendRequest, error: KafkaError, now_ms: int) -> tuple[Effect, ...]:
+        """The request failed without a response."""
 
     @abstractmethod
-    def refused(self, error: KafkaError, now_ms: int) -> tuple[Effect, ...]:
-        """A commit was refused because of who the member is."""
+    def commit_rejected(self, error: KafkaError, now_ms: int) -> tuple[Effect, ...]:
+        """The coordinator rejected a commit because of member id or generation."""
 
-    def divide(self, generation_id: int, topics: Mapping[str, Topic], now_ms: int) -> tuple[Effect, ...]:
-        """As the leader: share out what these topics have now."""
+    def assign_partitions(
+        self, generation_id: int, topics: Mapping[str, Topic], now_ms: int
+    ) -> tuple[Effect, ...]:
+        """As the leader: assign the partitions of these topics."""
         return ()
 
     @property
-    def lacks_topics(self) -> bool:
-        """Whether something was assigned of topics that are not known yet."""
+    def has_unknown_topics(self) -> bool:
+        """Whether the assignment has topic ids that the metadata does not have."""
         return False
 
     def topics_changed(self, counts: Mapping[str, int], names: Mapping[bytes, str]) -> None:
-        """How many partitions topics have now, and their names by id."""
+        """The metadata has changed: partition counts, and topic names by id."""
         return
 
     @property
     @abstractmethod
-    def watched(self) -> tuple[str, ...]:
-        """Topics that the member must know."""
+    def topics_to_watch(self) -> tuple[str, ...]:
+        """Topics whose metadata the member needs."""
 
-    def _note_former(self) -> None:
-        """The membership is about to end."""
+    def _remember_membership(self) -> None:
         if self.is_member:
-            self._former = self.metadata
+            self._lost_membership = self.metadata
 
     def _become(self, state: MemberState) -> None:
         if state is not self.state:
             assert state in self.transitions[self.state], f"{self.state.value} --> {state.value}"
             self.state = state
 
-    def _done(self) -> Work:
-        """What was done is taken into account."""
-        work = self.work
-        assert work is not None, "nothing was to be done"
-        self.work, self.is_working = None, False
-        if work.kind is WorkKind.ASSIGNED:
-            self.owned = tuple(sorted({*self.owned, *work.partitions}))
+    def _apply_pending(self) -> OwnershipChange:
+        change = self.pending
+        assert change is not None, "no change was pending"
+        self.pending, self.is_changing = None, False
+        if change.kind is ChangeKind.ASSIGNED:
+            self.owned = tuple(sorted({*self.owned, *change.partitions}))
         else:
-            gone = set(work.partitions)
-            self.owned = tuple(tp for tp in self.owned if tp not in gone)
-        return work
+            released = set(change.partitions)
+            self.owned = tuple(tp for tp in self.owned if tp not in released)
+        return change

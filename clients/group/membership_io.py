@@ -1,7 +1,7 @@
-"""A consumer in its group: drives the member core on the loop, and the engine by what it decides.
+"""The membership of a consumer on the event loop: sends the requests of the member core, and commits offsets.
 
-The application checks `FetchBuffer.has_group_work`, then calls `begin`, its callbacks, and `done`; `begin`
-and `done` run on the loop. Everything here belongs to that loop.
+While `FetchBuffer.has_group_work` is set, the consumer calls `begin`, the rebalance callback, and `done`
+before it returns further records. All methods run on the loop, unless they say otherwise.
 """
 
 from __future__ import annotations
@@ -21,11 +21,19 @@ from ...runtime.effect_performer import EffectPerformer, on
 from ...runtime.limited_log_io import LimitedLog
 from ..consumer.positions import await_start, start, start_failed, still_awaiting, versions
 from .assignors import Topic
-from .commits_io import Committer, Standing
+from .commits_io import CommitContext, Committer
 from .committed_io import CommittedOffsets
 from .coordinator_io import CoordinatorLink
-from .figures import GroupFigures
-from .member import Ask, Divide, Effect, Forget, MemberCore, Work, WorkKind
+from .member import (
+    AssignPartitions,
+    ChangeKind,
+    Effect,
+    ForgetCoordinator,
+    MemberCore,
+    OwnershipChange,
+    SendRequest,
+)
+from .metrics import GroupMetrics
 from .states import MemberState
 
 if TYPE_CHECKING:
@@ -48,9 +56,9 @@ T = TypeVar("T")
 
 log = logging.getLogger("headrace.client.group")
 
-# Bound: how long the end of a consumer takes when nobody answers. Source: Kafka's Consumer.java.
+# Bound: of `close` when the coordinator does not respond. Source: Kafka's Consumer.java.
 CLOSE_TIMEOUT_S = 30.0
-# How long any `poll` may wait for the commit before a revocation, so that a loop of `poll(0)` goes on.
+# The least time that a `poll` waits for the commit before a revocation: a loop of `poll(0)` must end it, too.
 MIN_COMMIT_WAIT_MS = 500
 
 
@@ -67,7 +75,7 @@ class PartitionReader(Protocol):
 
 
 class Membership:
-    """The group side of one consumer. `core` None: no subscription, partitions are assigned by hand."""
+    """The membership of one consumer. Without a subscription it only commits, for `assign`."""
 
     def __init__(
         self, engine: PartitionReader, hub: Hub, config: ConsumerConfig, core: MemberCore, backoff: Backoff
@@ -78,39 +86,43 @@ class Membership:
             hub, core.config.group_id, backoff, request_timeout_ms=config.request_timeout_ms
         )
         self._committed = CommittedOffsets(hub, self._link, backoff, core.config.group_id)
-        self._figures = GroupFigures()
+        self._metrics = GroupMetrics()
         self._log = LimitedLog(log)
         self._committer = Committer(
-            *(hub, self._link, backoff, self._standing, self._commit_refused, self._figures)
+            *(hub, self._link, backoff, self._commit_context, self._commit_rejected, self._metrics)
         )
-        self._working_since_ms = 0
-        self._begun: Work | None = None  # what the user's side was given to do
-        self._finishing: asyncio.Task[None] | None = None  # the commit that has to end before it
-        self.auto_commits = config.enable_auto_commit  # until transactions do it
+        self._change_began_ms = 0
+        self._begun_change: OwnershipChange | None = None  # the one that `begin` returned
+        self._revocation_commit: asyncio.Task[None] | None = None  # it ends before a revocation
+        self.auto_commits = config.enable_auto_commit  # until a transaction commits offsets
         self.subscription: Subscription | None = None
         self._watched: tuple[str, ...] = ()
         self._watches_all = False
-        self._seen: Any = None  # the user's progress at the last look
-        # Of what is owned: the number of its take-over. Replaced, not changed: commits hold on to it.
-        self._serials: Mapping[TopicPartition, int] = {}
-        self._serial = 0
-        self._wished: dict[TopicPartition, tuple[int, int]] = {}  # version, offset: to be committed last
-        self._missed: set[str] = set()  # topics that do not exist: told once
+        self._seen: Any = None  # `engine.progress` at the last `pump`
+        # Owned partitions, each with the number of the assignment that added it. Never modified in place:
+        # commits keep a reference.
+        self._assignment_numbers: Mapping[TopicPartition, int] = {}
+        self._assignment_number = 0
+        self._submitted: dict[TopicPartition, tuple[int, int]] = {}  # (version, offset) of the last commit
+        self._missing_topics: set[str] = set()  # logged once
         self._timer: asyncio.TimerHandle | None = None
         self._commit_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
         self._perform = EffectPerformer(
             Effect,
-            on(Ask, lambda ask: hub.tasks.spawn(self._ask(ask))),
-            on(Divide, lambda divide: hub.tasks.spawn(self._divide(divide))),
-            on(Forget, lambda _: self._link.forget()),
+            on(SendRequest, lambda ask: hub.tasks.spawn(self._ask(ask))),
+            on(
+                AssignPartitions,
+                lambda effect: hub.tasks.spawn(self._assign_partitions(effect)),
+            ),
+            on(ForgetCoordinator, lambda _: self._link.forget()),
         ).perform_all
         hub.metadata.add_listener(self._on_view)
 
     # --- the subscription -------------------------------------------------------------------------------
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Be a member that reads this."""
+        """Join the group, or change the subscription."""
         self._watch_all(subscription.pattern is not None)
         self.subscription = subscription
         self._core.polled(self._hub.now_ms())
@@ -118,17 +130,17 @@ class Membership:
         self.pump()
         self._arm_commit()
 
-    async def leaving(self, deadline_ms: int) -> Work | None:
-        """Before the end of a membership: what the user's side has to hear. Finished work is committed."""
+    async def leaving(self, deadline_ms: int) -> OwnershipChange | None:
+        """Commit processed records before `unsubscribe`; gives the change whose callback is to be called."""
         core = self._core
         if self.auto_commits and (core.is_member or self.subscription is None):
-            await self._commit_finished(deadline_ms)
+            await self._commit_processed(deadline_ms)
         if not core.owned:
             return None
-        return Work(WorkKind.REVOKED if core.is_member else WorkKind.LOST, core.owned)
+        return OwnershipChange(ChangeKind.REVOKED if core.is_member else ChangeKind.LOST, core.owned)
 
     async def unsubscribe(self, *, leave: bool, reason: str, deadline_ms: int) -> None:
-        """End the membership, after `leaving`; with `leave` the group is told, if there is the time."""
+        """End the membership, after `leaving`; with `leave` send LeaveGroup and wait until `deadline_ms`."""
         core = self._core
         effects = core.unsubscribe(leave=leave, reason=reason)
         self._drop(core.owned)
@@ -137,21 +149,21 @@ class Membership:
         self._watch_all(False)
         self._watch(())
         for effect in effects:
-            if isinstance(effect, Ask):
-                # Order: behind what was asked before, as that is: by a task. A join must not come after it.
-                leaving = self._hub.tasks.spawn(self._tell_leaving(effect, deadline_ms))
+            if isinstance(effect, SendRequest):
+                # Order: by a task, as earlier requests: a JoinGroup must not reach the coordinator later.
+                leaving = self._hub.tasks.spawn(self._send_leave(effect, deadline_ms))
                 if leaving is not None:
                     await asyncio.wait([leaving])
         self.pump()
 
-    async def _tell_leaving(self, ask: Ask, deadline_ms: int) -> None:
+    async def _send_leave(self, ask: SendRequest, deadline_ms: int) -> None:
         try:
             await self._link.ask(ask.api, ask.request, deadline_ms=deadline_ms)
         except HeadraceError as error:
-            log.info("the group was not told that the member left: %s", error)
+            log.info("LeaveGroup of group %r failed: %s", self._core.config.group_id, error)
 
     def close(self) -> None:
-        """Nothing is asked any more."""
+        """Send no further requests; fail waiting commits."""
         self._is_closed = True
         for timer in (self._timer, self._commit_timer):
             if timer is not None:
@@ -163,7 +175,7 @@ class Membership:
         self._committer.close()
 
     def enforce_rebalance(self, reason: str) -> None:
-        """Join again although nothing asks for it."""
+        """See `MemberCore.enforce_rebalance`."""
         self._core.enforce_rebalance(reason)
         self.pump()
 
@@ -175,75 +187,78 @@ class Membership:
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who the member is; of partitions that were lost and not given up yet, who it was."""
-        return self._core.holder
+        """See `MemberCore.owner_metadata`."""
+        return self._core.owner_metadata
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """By Kafka's metric names; from any thread."""
-        return self._figures.values(self._hub.now_ms())
+        return self._metrics.values(self._hub.now_ms())
 
-    # --- the user's side --------------------------------------------------------------------------------
+    # --- changes of ownership ---------------------------------------------------------------------------
 
-    async def begin(self, timeout_s: float | None) -> Work | None:
-        """What the user's side has to do now; again until `done`. Errors: what the user must hear.
+    async def begin(self, timeout_s: float | None) -> OwnershipChange | None:
+        """The pending change, the same until `done`; None without one. Errors: what ended the membership.
 
-        Before partitions are revoked finished work is committed. That is waited for up to `timeout_s`, but at
-        least MIN_COMMIT_WAIT_MS: None then, with `is_committing`, and the next call goes on waiting.
+        Before a revocation processed records are committed. The call waits for that up to `timeout_s`, but at
+        least MIN_COMMIT_WAIT_MS; after that it gives None, `is_committing` is set, and the next call waits
+        on.
         """
         core = self._core
         core.polled(self._hub.now_ms())
         self.pump()
         if core.error is not None:
             error = core.error
-            core.heard_error()
+            core.error_raised()
             self.pump()
             raise error
-        work = core.begin()
-        if work is None:
+        change = core.begin()
+        if change is None:
             return None
-        if work is not self._begun:
-            self._begun, self._finishing = work, None
-            self._working_since_ms = self._hub.now_ms()
-            if work.kind is WorkKind.ASSIGNED:
-                self._take(work.partitions)
-            elif work.kind is WorkKind.REVOKED and self.auto_commits:
+        if change is not self._begun_change:
+            self._begun_change, self._revocation_commit = change, None
+            self._change_began_ms = self._hub.now_ms()
+            if change.kind is ChangeKind.ASSIGNED:
+                self._adopt(change.partitions)
+            elif change.kind is ChangeKind.REVOKED and self.auto_commits:
                 deadline_ms = self._hub.now_ms() + self.config.api_timeout_ms
-                self._finishing = self._hub.tasks.spawn(self._commit_finished(deadline_ms))
-        if self._finishing is not None:
+                self._revocation_commit = self._hub.tasks.spawn(self._commit_processed(deadline_ms))
+        if self._revocation_commit is not None:
             wait_s = None if timeout_s is None else max(timeout_s, MIN_COMMIT_WAIT_MS / 1000)
-            await asyncio.wait([self._finishing], timeout=wait_s)
-        return None if self.is_committing else work
+            await asyncio.wait([self._revocation_commit], timeout=wait_s)
+        return None if self.is_committing else change
 
     @property
     def is_committing(self) -> bool:
-        """Whether partitions cannot be revoked yet, because finished work is being committed."""
-        return self._finishing is not None and not self._finishing.done()
+        """Whether partitions cannot be revoked yet, because processed records are being committed."""
+        return self._revocation_commit is not None and not self._revocation_commit.done()
 
     def done(self) -> None:
-        """It has done it."""
+        """The consumer has performed the change that `begin` returned."""
         core = self._core
-        if core.work is None:
+        if core.pending is None:
             return
-        self._begun = self._finishing = None
+        self._begun_change = self._revocation_commit = None
         now_ms = self._hub.now_ms()
         core.polled(now_ms)
-        self._figures.worked(core.work.kind, self._working_since_ms, now_ms)
-        if core.work.kind is not WorkKind.ASSIGNED:
-            self._drop(core.work.partitions)
+        self._metrics.ownership_changed(core.pending.kind, self._change_began_ms, now_ms)
+        if core.pending.kind is not ChangeKind.ASSIGNED:
+            self._drop(core.pending.partitions)
         self._perform(core.on_done(now_ms))
         self.pump()
 
-    def _take(self, tps: Iterable[TopicPartition]) -> None:
-        new = [tp for tp in tps if tp not in self._serials]
-        self._serial += 1
-        self._serials = {**self._serials, **dict.fromkeys(new, self._serial)}
+    def _adopt(self, tps: Iterable[TopicPartition]) -> None:
+        new = [tp for tp in tps if tp not in self._assignment_numbers]
+        self._assignment_number += 1
+        self._assignment_numbers = {**self._assignment_numbers, **dict.fromkeys(new, self._assignment_number)}
         self.fetch_positions(new)
 
     def _drop(self, tps: Iterable[TopicPartition]) -> None:
         gone = frozenset(tps)
-        self._serials = {tp: serial for tp, serial in self._serials.items() if tp not in gone}
+        self._assignment_numbers = {
+            tp: number for tp, number in self._assignment_numbers.items() if tp not in gone
+        }
         for tp in gone:
-            self._wished.pop(tp, None)
+            self._submitted.pop(tp, None)
         self._engine.drop(gone)
 
     # --- commits ----------------------------------------------------------------------------------------
@@ -256,16 +271,16 @@ class Membership:
     def start_commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, deadline_ms: int
     ) -> Committing:
-        """Commit these, None: all positions. Gives what was committed. Errors, in the future: see
+        """Commit these offsets; None: all positions. The future has the offsets. Errors, in the future: see
         `Committer.submit`."""
         if offsets is None:
             offsets = {tp: offset for tp, (_, offset) in self._engine.positions(processed=False).items()}
         at = self._engine.change(lambda fetcher: versions(fetcher, offsets))
-        # Order: before it is done, or an auto-commit meanwhile would go back behind it.
-        wished = {tp: (version, offsets[tp].offset) for tp, version in at.items()}
-        self._wished.update(wished)
+        # Order: before the commit ends, or an auto-commit meanwhile would commit older offsets after it.
+        submitted = {tp: (version, offsets[tp].offset) for tp, version in at.items()}
+        self._submitted.update(submitted)
         future = self._committer.submit(offsets, deadline_ms)
-        future.add_done_callback(lambda done: self._commit_ended(done, wished))
+        future.add_done_callback(lambda done: self._commit_ended(done, submitted))
         return future
 
     async def committed(
@@ -275,7 +290,7 @@ class Membership:
         return await self._committed.fetch(tps, deadline_ms)
 
     def fetch_positions(self, tps: Iterable[TopicPartition]) -> None:
-        """Read these too, from where the group has committed."""
+        """Fetch the committed offsets of these partitions, and read from there."""
         new = self._engine.change(lambda fetcher: await_start(fetcher, tps))
         if new:
             self._hub.tasks.spawn(self._start(new))
@@ -294,7 +309,7 @@ class Membership:
             if not isinstance(outcome, HeadraceError):
                 for tp, offset in outcome.items():
                     if offset is not None:
-                        self._wished[tp] = (versions[tp] + 1, offset.offset)
+                        self._submitted[tp] = (versions[tp] + 1, offset.offset)
                 self._engine.change(partial(start, awaited=left, committed=outcome))
                 return
             if isinstance(outcome, KafkaError) and not outcome.retriable:
@@ -308,36 +323,36 @@ class Membership:
             )
             left = self._engine.change(partial(still_awaiting, awaited=left))
 
-    async def _commit_finished(self, deadline_ms: int) -> None:
-        """Commit what the user has finished, and wait for it; a failure is logged."""
-        # Where nothing is new, an auto-commit may be under way with all of it: it has to end as well.
-        future = self._commit_news(deadline_ms) or self._committer.all_ended(deadline_ms)
+    async def _commit_processed(self, deadline_ms: int) -> None:
+        """Commit processed records and wait for that; a failure is logged."""
+        # Without new offsets an auto-commit of all of them may be in flight: wait for that one.
+        future = self._commit_progress(deadline_ms) or self._committer.all_ended(deadline_ms)
         if future is None:
             return
         try:
             async with asyncio.timeout(max(deadline_ms - self._hub.now_ms(), 0) / 1000):
-                await asyncio.shield(future)  # what is under way has more time than we
+                await asyncio.shield(future)  # the commit in flight has a later deadline
         except HeadraceError as error:
-            log.warning("finished work was not committed: %s", error)
+            log.warning("the commit before a revocation or close failed: %s", error)
         except TimeoutError:
-            log.warning("finished work was not committed in time")
+            log.warning("the commit before a revocation or close timed out")
 
-    def _commit_news(self, deadline_ms: int) -> Committing | None:
+    def _commit_progress(self, deadline_ms: int) -> Committing | None:
         news: dict[TopicPartition, OffsetAndMetadata] = {}
         for tp, (version, offset) in self._engine.positions(processed=True).items():
-            last = self._wished.get(tp)
+            last = self._submitted.get(tp)
             if last is None or last[0] < version or last[1] < offset.offset:
                 news[tp] = offset
         return self.start_commit(news, deadline_ms) if news else None
 
-    def _commit_ended(self, done: Committing, wished: Mapping[TopicPartition, tuple[int, int]]) -> None:
-        """What failed is no longer what was wished last, so that auto-commit tries it again."""
+    def _commit_ended(self, done: Committing, submitted: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """After a failure auto-commit commits these offsets again."""
         if not done.cancelled() and done.exception() is None:
             self._engine.interceptors.committed(done.result())
             return
-        for tp, wish in wished.items():
-            if self._wished.get(tp) == wish:
-                del self._wished[tp]
+        for tp, position in submitted.items():
+            if self._submitted.get(tp) == position:
+                del self._submitted[tp]
 
     def _arm_commit(self) -> None:
         if self._commit_timer is None and self.auto_commits and not self._is_closed:
@@ -349,26 +364,28 @@ class Membership:
         self._commit_timer = None
         if self._hub.failure is not None or self._is_closed or not self.auto_commits:
             return
-        future = self._commit_news(self._hub.now_ms() + self.config.api_timeout_ms)
+        future = self._commit_progress(self._hub.now_ms() + self.config.api_timeout_ms)
         if future is not None:
             future.add_done_callback(self._log_failure)
         self._arm_commit()
 
-    def _standing(self) -> Standing:
+    def _commit_context(self) -> CommitContext:
         core = self._core
         if self.subscription is None:
-            return Standing(core.metadata, True, None)
+            return CommitContext(core.metadata, True, None)
         is_between = core.is_member and core.state in (MemberState.JOINING, MemberState.SYNCING)
-        return Standing(core.metadata, not is_between, self._serials if core.is_member else {}, core.error)
+        return CommitContext(
+            core.metadata, not is_between, self._assignment_numbers if core.is_member else {}, core.error
+        )
 
-    def _commit_refused(self, error: KafkaError) -> None:
-        self._perform(self._core.refused(error, self._hub.now_ms()))
+    def _commit_rejected(self, error: KafkaError) -> None:
+        self._perform(self._core.commit_rejected(error, self._hub.now_ms()))
         self.pump()
 
     # --- driving the core -------------------------------------------------------------------------------
 
     def pump(self) -> None:
-        """Let the core go on."""
+        """Report polls of the consumer to the core, and send the requests that are due."""
         if self._is_closed or self._hub.failure is not None:
             return
         now_ms = self._hub.now_ms()
@@ -381,28 +398,29 @@ class Membership:
 
     def _publish(self) -> None:
         core = self._core
-        self._watch(core.watched)
-        if core.lacks_topics:
+        self._watch(core.topics_to_watch)
+        if core.has_unknown_topics:
             self._hub.metadata.refresh_soon()
-        is_late = core.state is MemberState.LATE  # what the user has is lost: it must not get more of it
-        self._engine.set_group_work(core.work is not None or core.error is not None or is_late)
-        self._committer.standing_changed()
-        self._figures.seen(core.state, core.is_member, self._hub.now_ms())
+        is_late = core.state is MemberState.LATE  # its partitions are lost: no record of them may be returned
+        self._engine.set_group_work(core.pending is not None or core.error is not None or is_late)
+        self._committer.membership_changed()
+        self._metrics.state_changed(core.state, core.is_member, self._hub.now_ms())
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         due_ms = core.next_due_ms()
         if due_ms is not None:
-            # at least so often, that the user's progress is seen; one more ms as in the engine
+            # Bound: polls of the consumer are reported at each heartbeat interval. One more ms as in the
+            # engine.
             delay_ms = min(max(due_ms - self._hub.now_ms(), 0) + 1, core.config.heartbeat_interval_ms)
             self._timer = self._hub.loop.call_later(delay_ms / 1000, self.pump)
 
-    async def _ask(self, ask: Ask) -> None:
+    async def _ask(self, ask: SendRequest) -> None:
         now_ms = self._hub.now_ms
         began_ms = now_ms()
         deadline_ms = began_ms + (ask.wait_ms or 0) + self.config.api_timeout_ms
         try:
-            answer = await self._link.ask(
+            response = await self._link.ask(
                 ask.api, ask.request, deadline_ms=deadline_ms, timeout_ms=ask.timeout_ms, wait_ms=ask.wait_ms
             )
         except KafkaError as error:
@@ -413,17 +431,18 @@ class Membership:
             self._log.warning("group error", "group %r: %s", self._core.config.group_id, error)
             effects = self._core.on_failure(ask, CoordinatorNotAvailableError(str(error)), now_ms())
         else:
-            self._figures.asked(ask.api, began_ms, now_ms())
-            effects = self._core.on_answer(ask, answer, now_ms())
+            self._metrics.response_received(ask.api, began_ms, now_ms())
+            effects = self._core.on_response(ask, response, now_ms())
         if not self._is_closed:
             self._perform(effects)
             self.pump()
 
-    async def _divide(self, divide: Divide) -> None:
+    async def _assign_partitions(self, assign_partitions: AssignPartitions) -> None:
         metadata = self._hub.metadata
-        self._watch(self._core.watched)
+        self._watch(self._core.topics_to_watch)
         if any(
-            name not in metadata.view.topics and name not in metadata.view.missing for name in divide.topics
+            name not in metadata.view.topics and name not in metadata.view.missing
+            for name in assign_partitions.topics
         ):
             try:
                 await metadata.refresh(self._hub.now_ms() + self.config.api_timeout_ms)
@@ -440,14 +459,16 @@ class Membership:
                     for part in topic.partitions
                 ),
             )
-            for name in divide.topics
+            for name in assign_partitions.topics
             if (topic := view.topics.get(name)) is not None
         }
-        self._perform(self._core.divide(divide.generation_id, topics, self._hub.now_ms()))
+        self._perform(
+            self._core.assign_partitions(assign_partitions.generation_id, topics, self._hub.now_ms())
+        )
         self.pump()
 
     def _watch_all(self, is_wanted: bool) -> None:
-        """Whether all topics must be known, because a pattern chooses among them."""
+        """Whether the metadata must have all topics, for a pattern."""
         if is_wanted != self._watches_all:
             self._watches_all = is_wanted
             (self._hub.metadata.watch_all if is_wanted else self._hub.metadata.unwatch_all)()
@@ -463,8 +484,8 @@ class Membership:
             return
         subscription, core = self.subscription, self._core
         for topic in subscription.topics:
-            if topic in view.missing and topic not in self._missed:
-                self._missed.add(topic)
+            if topic in view.missing and topic not in self._missing_topics:
+                self._missing_topics.add(topic)
                 log.warning("group %r waits for topic %r, which does not exist", core.config.group_id, topic)
         core.subscribe(subscription.topics_in(view), subscription.regex)
         core.topics_changed(

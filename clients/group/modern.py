@@ -1,8 +1,9 @@
-"""A member of a group under the new protocol (KIP-848): it beats, the coordinator assigns. Pure.
+"""A group member under the new protocol (KIP-848): it sends heartbeats, the coordinator assigns. Pure.
 
-The member tells what it wants and what it has, whenever that changed; an answer may bring a new target. What
-the target lacks is given up first, and reported at once, so that others may have it; then what is new is
-taken over. A heartbeat without an answer is sent again in full: the coordinator does not mind.
+A heartbeat has the fields that changed since the last acknowledged one: subscription and owned partitions. A
+response may have a new target assignment. The member first revokes the partitions that the target lacks, and
+reports that at once, so that they can be assigned to other members; then it adopts the added ones. After a
+failed heartbeat the next one has all fields.
 Source: Kafka AbstractMembershipManager.java, ConsumerHeartbeatRequestManager.java.
 """
 
@@ -26,7 +27,15 @@ from ...protocol.errors import (
 from ...protocol.messages.groups import ConsumerGroupHeartbeatRequest, TopicIdPartitions
 from ...protocol.messages.registry import CONSUMER_GROUP_HEARTBEAT
 from ...protocol.model import TopicPartition
-from .member import Ask, Effect, Forget, MemberConfig, MemberCore, Work, WorkKind
+from .member import (
+    ChangeKind,
+    Effect,
+    ForgetCoordinator,
+    MemberConfig,
+    MemberCore,
+    OwnershipChange,
+    SendRequest,
+)
 from .states import MODERN_TRANSITIONS, MemberState
 
 if TYPE_CHECKING:
@@ -35,14 +44,14 @@ if TYPE_CHECKING:
     from ..cluster.backoff import Backoff
 
 S = MemberState
-# Fields that a heartbeat has only when they changed.
-TOLD_ONCE = ("rack_id", "subscribed_topic_names", "subscribed_topic_regex", "server_assignor", "owned")
+# Fields that are null in a heartbeat unless they changed.
+SENT_ON_CHANGE = ("rack_id", "subscribed_topic_names", "subscribed_topic_regex", "server_assignor", "owned")
 NOT_A_MEMBER = (UnknownMemberIdError, FencedMemberEpochError, GroupIdNotFoundError)
 JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH = 0, -1, -2
 
 
 class ModernMember(MemberCore):
-    """One member. `member_id` is its own choice, a UUID in text."""
+    """`member_id` is a UUID in text that the client has chosen."""
 
     transitions = MODERN_TRANSITIONS
 
@@ -50,33 +59,33 @@ class ModernMember(MemberCore):
         super().__init__(config)
         self.member_id = member_id
         self._backoff, self._failures = backoff, 0
-        self._topics: tuple[str, ...] | None = None  # None: does not want to be a member
+        self._topics: tuple[str, ...] | None = None  # None: not subscribed
         self._regex: str | None = None
-        self._names: dict[bytes, str] = {}  # of the topics that are known, by id
-        self._ids: dict[TopicPartition, bytes] = {}  # of what is owned
-        self._taking: dict[TopicPartition, bytes] = {}  # of what is being taken over
+        self._names: dict[bytes, str] = {}  # topic id -> name, from the metadata
+        self._ids: dict[TopicPartition, bytes] = {}  # topic ids of `owned`
+        self._adopting_ids: dict[TopicPartition, bytes] = {}  # topic ids of an ASSIGNED `pending`
         self._target: frozenset[tuple[bytes, int]] = frozenset()
-        self._is_first = True  # the first share since joining is told even if it is empty
-        self._told: ConsumerGroupHeartbeatRequest | None = None  # what the coordinator knows of this member
-        self._beat: Ask | None = None
-        self._beat_at_ms = 0
+        self._is_first = True  # since joining: the first assignment is adopted even if it is empty
+        # The fields of the last acknowledged heartbeat.
+        self._acknowledged: ConsumerGroupHeartbeatRequest | None = None
+        self._heartbeat: SendRequest | None = None
+        self._heartbeat_at_ms = 0
         self._interval_ms = config.heartbeat_interval_ms
         self._polled_at_ms = 0
 
-    # --- what the user wants and does -------------------------------------------------------------------
+    # --- calls of the consumer --------------------------------------------------------------------------
 
     def subscribe(self, topics: Iterable[str], regex: str | None = None) -> None:
-        """Be a member that reads these topics, or those that match the coordinator's regular expression."""
         wanted = () if regex is not None else tuple(sorted(set(topics)))
         if (wanted, regex) != (self._topics, self._regex):
             self._topics, self._regex = wanted, regex
-            self._beat_at_ms = 0
+            self._heartbeat_at_ms = 0
 
     def unsubscribe(self, *, leave: bool, reason: str) -> tuple[Effect, ...]:
-        """Stop being a member, or becoming one; a static one that does not leave for good is told to come
-        back."""
+        """As `MemberCore.unsubscribe`, also while the first heartbeat is in flight. A static member that does
+        not leave announces its return."""
         effects: tuple[Effect, ...] = ()
-        is_known = self.is_member or self._beat is not None  # which may be the one that joins
+        is_known = self.is_member or self._heartbeat is not None  # the first heartbeat may have joined
         if is_known and (leave or self.config.group_instance_id is not None):
             effects = (self._leaving(LEAVE_EPOCH if leave else LEAVE_STATIC_EPOCH),)
         self._topics = self._regex = self.error = None
@@ -85,111 +94,102 @@ class ModernMember(MemberCore):
         return effects
 
     def enforce_rebalance(self, reason: str) -> None:
-        """The coordinator decides when it shares out anew. Errors: ConfigError."""
+        """Errors: ConfigError, always."""
         raise ConfigError("under group.protocol=consumer the coordinator alone decides when to rebalance")
 
     def polled(self, now_ms: int) -> None:
-        """The user asks for records, or has asked since the last call."""
         self._polled_at_ms = now_ms
         if self.state is S.LATE:
-            self._begin_anew()
+            self._rejoin()
 
-    def heard_error(self) -> None:
-        """The user was told `error`. Being fenced stays; after anything else the member tries anew."""
+    def error_raised(self) -> None:
+        """After a fatal fencing the error stays; after any other error the member joins again."""
         if not isinstance(self.error, FencedInstanceIdError):
             self.error = None
-            self._begin_anew()
+            self._rejoin()
 
     def on_done(self, now_ms: int) -> tuple[Effect, ...]:
-        """The user's side has done its work."""
-        work = self._done()
-        if work.kind is WorkKind.ASSIGNED:
-            self._ids |= self._taking
+        change = self._apply_pending()
+        if change.kind is ChangeKind.ASSIGNED:
+            self._ids |= self._adopting_ids
         self._ids = {tp: topic_id for tp, topic_id in self._ids.items() if tp in self.owned}
         if self.state is S.REVOKING and not self.is_member:
-            self._begin_anew()
+            self._rejoin()
         elif self.state in (S.REVOKING, S.ADOPTING):
-            self._beat_at_ms = 0
+            self._heartbeat_at_ms = 0
             self._reconcile()
         return self.poll(now_ms)
 
     @property
-    def watched(self) -> tuple[str, ...]:
-        """Topics that the member must know."""
+    def topics_to_watch(self) -> tuple[str, ...]:
         return self._topics or ()
 
     @property
-    def lacks_topics(self) -> bool:
-        """Whether something was assigned of topics that are not known yet."""
+    def has_unknown_topics(self) -> bool:
         return any(topic_id not in self._names for topic_id, _ in self._target)
 
     def topics_changed(self, counts: Mapping[str, int], names: Mapping[bytes, str]) -> None:
-        """The topics that are known, by id: an assignment waits for those that are not."""
+        """Adopt partitions of topics whose names were missing."""
         if names != self._names:
             self._names = dict(names)
             if self.state in (S.STABLE, S.ACKNOWLEDGING):
                 self._reconcile()
 
-    # --- steps ------------------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------------
 
     def poll(self, now_ms: int) -> tuple[Effect, ...]:
-        """All that can be asked now."""
         if self._topics is None or self.state in (S.FAILED, S.LATE):
             return ()
         if self.is_member and now_ms - self._polled_at_ms >= self.config.max_poll_interval_ms:
-            return self._be_late()
+            return self._poll_timed_out()
         if self.state is S.UNJOINED:
-            self._begin_anew()
+            self._rejoin()
         if not self._is_due(now_ms):
             return ()
-        return (self._beat_now(),)
+        return (self._send_heartbeat(),)
 
     def next_due_ms(self) -> int | None:
-        """When `poll` should be called although nothing was reported; None for never."""
         if self._topics is None or self.state in (S.FAILED, S.LATE):
             return None
         due = [self._polled_at_ms + self.config.max_poll_interval_ms] if self.is_member else []
-        if self._beat is None and self._may_beat:
-            due.append(self._beat_at_ms)
+        if self._heartbeat is None and self._may_send_heartbeat:
+            due.append(self._heartbeat_at_ms)
         return min(due, default=None)
 
-    def on_answer(self, asked: Ask, answer: Any, now_ms: int) -> tuple[Effect, ...]:
-        """The coordinator's answer."""
-        if asked is not self._beat:
-            return ()  # of another life
-        self._beat = None
-        if answer.error_code:
-            return self._refused(error_from_code(answer.error_code, answer.error_detail), now_ms)
+    def on_response(self, request: SendRequest, response: Any, now_ms: int) -> tuple[Effect, ...]:
+        if request is not self._heartbeat:
+            return ()  # of an earlier membership
+        self._heartbeat = None
+        if response.error_code:
+            return self._request_failed(error_from_code(response.error_code, response.error_detail), now_ms)
         self._failures = 0
-        self._told = _merged(self._told, asked.request)
-        self.generation_id = answer.member_epoch
-        self._interval_ms = answer.heartbeat_interval_ms or self._interval_ms
-        self._beat_at_ms = now_ms + self._interval_ms
-        if answer.assignment is not None:
+        self._acknowledged = _merged(self._acknowledged, request.request)
+        self.generation_id = response.member_epoch
+        self._interval_ms = response.heartbeat_interval_ms or self._interval_ms
+        self._heartbeat_at_ms = now_ms + self._interval_ms
+        if response.assignment is not None:
             self._target = frozenset(
-                (topic.topic_id, partition) for topic in answer.assignment for partition in topic.partitions
+                (topic.topic_id, partition) for topic in response.assignment for partition in topic.partitions
             )
         if self.state is S.JOINING:
             self._become(S.ACKNOWLEDGING)
         self._reconcile()
         return self.poll(now_ms)
 
-    def on_failure(self, asked: Ask, error: KafkaError, now_ms: int) -> tuple[Effect, ...]:
-        """No answer came."""
-        if asked is not self._beat:
+    def on_failure(self, request: SendRequest, error: KafkaError, now_ms: int) -> tuple[Effect, ...]:
+        if request is not self._heartbeat:
             return ()
-        self._beat = None
-        return self._refused(error, now_ms)
+        self._heartbeat = None
+        return self._request_failed(error, now_ms)
 
-    def refused(self, error: KafkaError, now_ms: int) -> tuple[Effect, ...]:
-        """A commit was refused because of who the member is."""
-        return self._refused(error, now_ms) if self.is_member else ()
+    def commit_rejected(self, error: KafkaError, now_ms: int) -> tuple[Effect, ...]:
+        return self._request_failed(error, now_ms) if self.is_member else ()
 
     # --- reconciling ------------------------------------------------------------------------------------
 
     def _reconcile(self) -> None:
-        """What the user's side has to do to come to the target, as far as its topics are known."""
-        if self.is_working or not self.is_member:
+        """Set `pending` to the next change on the way to the target, as far as topic names are known."""
+        if self.is_changing or not self.is_member:
             return
         owned = {(self._ids[tp], tp.partition): tp for tp in self.owned}
         gone = tuple(tp for place, tp in owned.items() if place not in self._target)
@@ -199,26 +199,26 @@ class ModernMember(MemberCore):
             if topic_id in self._names
         }
         if gone:
-            self.work = Work(WorkKind.REVOKED, gone)
+            self.pending = OwnershipChange(ChangeKind.REVOKED, gone)
             self._become(S.REVOKING)
         elif new or self._is_first:
-            self._taking = new
+            self._adopting_ids = new
             self._is_first = False
-            self.work = Work(WorkKind.ASSIGNED, tuple(sorted(new)))
+            self.pending = OwnershipChange(ChangeKind.ASSIGNED, tuple(sorted(new)))
             self._become(S.ADOPTING)
         else:
-            self.work = None
-            is_told = self._told is not None and self._told.owned == self._owned_by_id()
-            self._become(S.STABLE if is_told else S.ACKNOWLEDGING)
+            self.pending = None
+            is_reported = self._acknowledged is not None and self._acknowledged.owned == self._owned_by_id()
+            self._become(S.STABLE if is_reported else S.ACKNOWLEDGING)
 
     def _owned_by_id(self) -> tuple[TopicIdPartitions, ...]:
-        """With what the user's side takes over just now: it goes on with that, whatever the target becomes.
+        """The owned partitions, and those that the consumer is adopting, which it completes under any target.
 
-        Hazard: of what is not told here the coordinator takes for granted that it was given back.
+        Hazard: the coordinator takes partitions that are missing here for revoked.
         """
         ids = {tp: self._ids[tp] for tp in self.owned}
-        if self.is_working and self.work is not None and self.work.kind is WorkKind.ASSIGNED:
-            ids |= self._taking
+        if self.is_changing and self.pending is not None and self.pending.kind is ChangeKind.ASSIGNED:
+            ids |= self._adopting_ids
         found: dict[bytes, list[int]] = {}
         for tp, topic_id in sorted(ids.items()):
             found.setdefault(topic_id, []).append(tp.partition)
@@ -227,15 +227,15 @@ class ModernMember(MemberCore):
     # --- heartbeats -------------------------------------------------------------------------------------
 
     def _is_due(self, now_ms: int) -> bool:
-        return self._beat is None and self._may_beat and now_ms >= self._beat_at_ms
+        return self._heartbeat is None and self._may_send_heartbeat and now_ms >= self._heartbeat_at_ms
 
     @property
-    def _may_beat(self) -> bool:
-        """Who joins must name something to read: a pattern that matches nothing yet waits for it."""
+    def _may_send_heartbeat(self) -> bool:
+        """The first heartbeat needs topics, or a regular expression: it waits until a pattern matches one."""
         return self.is_member or (self.state is S.JOINING and bool(self._topics or self._regex))
 
-    def _beat_now(self) -> Ask:
-        config, told = self.config, self._told
+    def _send_heartbeat(self) -> SendRequest:
+        config, known = self.config, self._acknowledged
         full = ConsumerGroupHeartbeatRequest(
             config.group_id,
             self.member_id,
@@ -249,50 +249,50 @@ class ModernMember(MemberCore):
             self._owned_by_id(),
             config.client_id,
         )
-        request = full if told is None or not self.is_member else _news(full, told)
-        self._beat = Ask(CONSUMER_GROUP_HEARTBEAT, request)
-        return self._beat
+        request = full if known is None or not self.is_member else _changes(full, known)
+        self._heartbeat = SendRequest(CONSUMER_GROUP_HEARTBEAT, request)
+        return self._heartbeat
 
-    def _leaving(self, epoch: int) -> Ask:
+    def _leaving(self, epoch: int) -> SendRequest:
         config = self.config
-        return Ask(
+        return SendRequest(
             CONSUMER_GROUP_HEARTBEAT,
             ConsumerGroupHeartbeatRequest(config.group_id, self.member_id, epoch, config.group_instance_id),
         )
 
-    def _refused(self, error: KafkaError, now_ms: int) -> tuple[Effect, ...]:
-        self._told = None  # the next one says everything again
+    def _request_failed(self, error: KafkaError, now_ms: int) -> tuple[Effect, ...]:
+        self._acknowledged = None  # the next heartbeat has all fields
         if isinstance(error, NOT_A_MEMBER) and self.is_member:
             self._reset()
-            self._begin_anew()
+            self._rejoin()
             return self.poll(now_ms)
         if not error.retriable:
             return self._fail(error)
         self._failures += 1
-        self._beat_at_ms = now_ms + self._backoff.wait_ms(self._failures)
-        return () if isinstance(error, CoordinatorLoadInProgressError) else (Forget(),)
+        self._heartbeat_at_ms = now_ms + self._backoff.wait_ms(self._failures)
+        return () if isinstance(error, CoordinatorLoadInProgressError) else (ForgetCoordinator(),)
 
-    # --- beginning and ending ---------------------------------------------------------------------------
+    # --- joining and leaving ----------------------------------------------------------------------------
 
-    def _begin_anew(self) -> None:
-        """Join; what is owned still from an earlier life is lost first."""
-        if self.is_working:
-            self._become(S.REVOKING)  # what the user's side began goes on; then again
+    def _rejoin(self) -> None:
+        """Join again; partitions of the lost membership are reported as lost first."""
+        if self.is_changing:
+            self._become(S.REVOKING)  # `on_done` comes first, and calls this again
         elif self.owned:
-            self.work = Work(WorkKind.LOST, self.owned)
+            self.pending = OwnershipChange(ChangeKind.LOST, self.owned)
             self._become(S.REVOKING)
         else:
-            self._beat_at_ms = 0 if not self._failures else self._beat_at_ms
+            self._heartbeat_at_ms = 0 if not self._failures else self._heartbeat_at_ms
             self._become(S.JOINING)
 
     def _reset(self) -> None:
-        self._note_former()
-        self.generation_id, self._told, self._beat = -1, None, None
+        self._remember_membership()
+        self.generation_id, self._acknowledged, self._heartbeat = -1, None, None
         self._target, self._is_first = frozenset(), True
-        if not self.is_working:
-            self.work = None
+        if not self.is_changing:
+            self.pending = None
 
-    def _be_late(self) -> tuple[Effect, ...]:
+    def _poll_timed_out(self) -> tuple[Effect, ...]:
         is_static = self.config.group_instance_id is not None
         effects = (self._leaving(LEAVE_STATIC_EPOCH if is_static else LEAVE_EPOCH),)
         self._reset()
@@ -309,23 +309,27 @@ class ModernMember(MemberCore):
         return effects
 
 
-def _news(
-    full: ConsumerGroupHeartbeatRequest, told: ConsumerGroupHeartbeatRequest
+def _changes(
+    full: ConsumerGroupHeartbeatRequest, known: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatRequest:
-    """Only what the coordinator was not told yet; who the member is stays."""
-    changes: dict[str, Any] = {name: None for name in TOLD_ONCE if getattr(full, name) == getattr(told, name)}
-    if full.rebalance_timeout_ms == told.rebalance_timeout_ms:
+    """The heartbeat without the fields that are in `known`; group and member id stay."""
+    changes: dict[str, Any] = {
+        name: None for name in SENT_ON_CHANGE if getattr(full, name) == getattr(known, name)
+    }
+    if full.rebalance_timeout_ms == known.rebalance_timeout_ms:
         changes["rebalance_timeout_ms"] = -1
     return msgspec.structs.replace(full, **changes)
 
 
 def _merged(
-    told: ConsumerGroupHeartbeatRequest | None, sent: ConsumerGroupHeartbeatRequest
+    known: ConsumerGroupHeartbeatRequest | None, sent: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatRequest:
-    """What the coordinator knows after one more heartbeat."""
-    if told is None:
+    """The fields that the coordinator has after one more heartbeat."""
+    if known is None:
         return sent
-    kept: dict[str, Any] = {name: getattr(told, name) for name in TOLD_ONCE if getattr(sent, name) is None}
+    kept: dict[str, Any] = {
+        name: getattr(known, name) for name in SENT_ON_CHANGE if getattr(sent, name) is None
+    }
     if sent.rebalance_timeout_ms == -1:
-        kept["rebalance_timeout_ms"] = told.rebalance_timeout_ms
+        kept["rebalance_timeout_ms"] = known.rebalance_timeout_ms
     return msgspec.structs.replace(sent, **kept)

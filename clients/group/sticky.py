@@ -1,9 +1,9 @@
 """Sticky assignors: balanced as well as the subscriptions allow, with as few moves as that takes. Pure.
 
-What members have is kept up to their fair share; what nobody has goes to whoever has least and may have it;
-then partitions move along chains from members with more to members with less until nobody has two more than
-another that could take over. Moves along the shortest chains reach the best balance there is: as long as a
-better one exists, there is such a chain. Source: Kafka AbstractStickyAssignor.java for what is promised.
+Members keep their partitions. Each unowned partition goes to the subscribed member with the fewest. Then
+partitions move along chains from members with more to members with fewer, until no member has two more than
+another one that could take a partition of it. Moves along the shortest chains reach the best balance: as long
+as a better one exists, there is such a chain. Source of the guarantees: Kafka AbstractStickyAssignor.java.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class StickyAssignor(PlainAssignor):
-    """Keeps what members had, but all give up everything while they rebalance.
+    """The sticky assignor of the eager protocol.
 
-    An eager member owns nothing when it joins, so it tells what it had, and in which generation, as user
-    data.
+    An eager member owns nothing when it joins, so it sends its previous partitions and their generation as
+    user data.
     """
 
     name = "sticky"
@@ -35,25 +35,25 @@ class StickyAssignor(PlainAssignor):
         self._generation_id = -1
 
     def user_data(self, topics: Sequence[str]) -> bytes | None:
-        """What the member had."""
+        """The partitions of the last assignment."""
         if not self._had:
             return None
         return encode_claims(self._had, self._generation_id)
 
     def on_assigned(self, assignment: Assignment, generation_id: int) -> None:
-        """Remember it."""
+        """Keep it for `user_data`."""
         self._had, self._generation_id = assignment.partitions, generation_id
 
     def assign(
         self, topics: Mapping[str, Topic], members: Mapping[str, MemberSubscription]
     ) -> dict[str, list[TopicPartition]]:
         """The partitions of each member."""
-        told = {member_id: _told(member) for member_id, member in members.items()}
+        told = {member_id: _acknowledged(member) for member_id, member in members.items()}
         return _Balancing(topics, members, told).run()
 
 
 class CooperativeStickyAssignor(PlainAssignor):
-    """The same for members that keep what they have over a rebalance (KIP-429)."""
+    """The sticky assignor of the cooperative protocol (KIP-429)."""
 
     name = "cooperative-sticky"
     is_cooperative = True
@@ -66,13 +66,13 @@ class CooperativeStickyAssignor(PlainAssignor):
         return _Balancing(topics, members, told).run()
 
 
-def _told(member: MemberSubscription) -> tuple[int, tuple[TopicPartition, ...]]:
+def _acknowledged(member: MemberSubscription) -> tuple[int, tuple[TopicPartition, ...]]:
     if not member.user_data:
         return -1, ()
     try:
         partitions, generation_id = decode_claims(member.user_data)
     except InvalidRequestError:
-        return -1, ()  # a member of another make: it begins with nothing
+        return -1, ()  # the user data of another kind of client: the member owned nothing
     return generation_id, partitions
 
 
@@ -83,7 +83,7 @@ class _Balancing:
         members: Mapping[str, MemberSubscription],
         told: Mapping[str, tuple[int, tuple[TopicPartition, ...]]],
     ) -> None:
-        self._topics, self._members, self._told = topics, members, told
+        self._topics, self._members, self._acknowledged = topics, members, told
         self._order = in_order(members)
         self._wanted = {member_id: frozenset(members[member_id].topics) for member_id in members}
         self._of_topic = members_by_topic(topics, members)
@@ -91,7 +91,7 @@ class _Balancing:
         self._had: dict[TopicPartition, str] = {}
 
     def run(self) -> dict[str, list[TopicPartition]]:
-        """Keep, fill up, level out."""
+        """Keep owned partitions, assign the others, balance."""
         everything = [
             TopicPartition(topic, partition)
             for topic in self._of_topic
@@ -100,13 +100,13 @@ class _Balancing:
         self._keep(frozenset(everything))
         self._give([tp for tp in everything if tp not in self._had])
         self._level()
-        return {member_id: sorted(share) for member_id, share in self._shares.items()}
+        return {member_id: sorted(assignment) for member_id, assignment in self._shares.items()}
 
     def _keep(self, everything: frozenset[TopicPartition]) -> None:
-        """Who claims a partition for the newest generation has it; of two with the same, none."""
+        """A partition stays with the one member that claims it for the newest generation."""
         claims: dict[TopicPartition, list[tuple[int, str]]] = {}
         for member_id in self._order:
-            generation_id, partitions = self._told[member_id]
+            generation_id, partitions = self._acknowledged[member_id]
             for tp in dict.fromkeys(partitions):
                 if tp in everything and tp.topic in self._wanted[member_id]:
                     claims.setdefault(tp, []).append((generation_id, member_id))
@@ -118,7 +118,8 @@ class _Balancing:
                 self._shares[holders[0]][tp] = None
 
     def _give(self, free: list[TopicPartition]) -> None:
-        """What nobody has, those first that the fewest could take: to whoever has least, best in its rack."""
+        """Assign unowned partitions, those with the fewest subscribers first, to the subscriber with the
+        fewest partitions; of several to one in the rack of a replica."""
         for tp in sorted(free, key=lambda tp: (len(self._of_topic[tp.topic]), tp)):
             racks = self._topics[tp.topic].racks
             near = racks[tp.partition] if tp.partition < len(racks) else frozenset()
@@ -129,7 +130,7 @@ class _Balancing:
             self._shares[(local or most_free)[0]][tp] = None
 
     def _level(self) -> None:
-        """Move partitions while a chain leads from a member to one that has at least two less."""
+        """Move partitions while a chain leads from a member to one that has at least two fewer."""
         while True:
             for member_id in sorted(self._order, key=lambda each: -len(self._shares[each])):
                 chain = self._chain(member_id)
@@ -142,8 +143,8 @@ class _Balancing:
                 self._shares[target][tp] = None
 
     def _chain(self, source: str) -> list[tuple[str, TopicPartition, str]]:
-        """The shortest chain of moves from `source` to a member with at least two partitions less, of those
-        the one with least; empty when there is none."""
+        """The shortest chain of moves from `source` to a member with at least two partitions fewer, of those
+        the one with the fewest; empty when there is none."""
         enough = len(self._shares[source]) - 2
         if enough < 0:
             return []
@@ -165,7 +166,7 @@ class _Balancing:
         return []
 
     def _movable(self, giver: str) -> dict[str, TopicPartition]:
-        """Of each topic the partition that moves with the least harm: rather one it did not have before."""
+        """Of each topic the partition to move: one that the member did not own before, if possible."""
         found: dict[str, TopicPartition] = {}
         for tp in sorted(self._shares[giver], key=lambda tp: (self._had.get(tp) == giver, tp)):
             found.setdefault(tp.topic, tp)

@@ -1,4 +1,4 @@
-"""What a consumer wants to read as a member of a group. Pure."""
+"""The subscription of a group member: topics, or a pattern. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class Subscription(NamedTuple):
-    """Topics by name, or all whose whole name matches a pattern; `internal` ones only if it says so.
+    """Topics by name, or all whose whole name matches a pattern; internal topics only with `internal`.
 
-    `regex` is the pattern for a coordinator to match, None where it would find something else.
+    `regex` is the pattern for the coordinator to match; None where its matches could differ.
     """
 
     topics: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class Subscription(NamedTuple):
     regex: str | None = None
 
     def topics_in(self, view: ClusterView) -> tuple[str, ...]:
-        """The topics that it means now."""
+        """The topics by name, or those of the view that match."""
         if self.pattern is None:
             return self.topics
         return tuple(
@@ -44,10 +44,10 @@ class Subscription(NamedTuple):
 def checked_subscription(
     topics: Iterable[str] | str, pattern: str | re.Pattern[str] | None, *, internal: bool
 ) -> Subscription:
-    """What `subscribe` was given. Errors: ConfigError for nothing, both, or what is no pattern.
+    """The arguments of `subscribe`. Errors: ConfigError for none, both, or a bad pattern.
 
-    A compiled pattern is Python's, flags and all, and matched here. So is one that internal topics match
-    which are not wanted: a coordinator would give them, as Kafka's does.
+    The client matches a compiled pattern, which has Python's syntax and flags. It also matches a pattern that
+    fits an excluded internal topic: the coordinator would assign that topic, as Kafka's does.
     """
     names = checked_topics((topics,) if isinstance(topics, str) else topics)
     if bool(names) == (pattern is not None):
@@ -65,7 +65,7 @@ def checked_subscription(
 def first_subscription(
     config: ConsumerConfig, topics: tuple[str, ...], pattern: str | re.Pattern[str] | None, listener: object
 ) -> Subscription | None:
-    """What a consumer subscribes to when it is made; None: nothing, or its topics without a group.
+    """The subscription of a new consumer; None without topics and pattern, or without a group.
 
     Errors: ConfigError for a pattern or a listener without a group, and as `checked_subscription`.
     """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..consumer.consumer_io import ConsumerEngine
     from ..group.group_metadata import GroupMetadata, OffsetAndMetadata
     from ..group.listeners import RebalanceCallback, SomeListener
-    from ..group.member import Work
+    from ..group.member import OwnershipChange
     from ..group.membership_io import Membership
     from ..group.offsets_to_commit import Offsets
     from ..records import Record
@@ -72,7 +72,7 @@ class GroupConsumer(Generic[K, V]):
         self._io.run(group.subscribe, wanted)
 
     def unsubscribe(self) -> None:
-        """Stop reading and leave the group; finished work is committed first (auto-commit)."""
+        """Stop reading and leave the group; processed records are committed first (auto-commit)."""
         self._leave("unsubscribed", None, None)
         if self._engine.assigned():
             self._io.run(self._engine.assign, ())
@@ -181,22 +181,22 @@ class GroupConsumer(Generic[K, V]):
         if engine.buffer.has_group_work:
             engine.reader.processed()  # and auto-commit commits their offsets before the revocation
         while engine.buffer.has_group_work:
-            work = self._io.call(self._group.begin(left_s))
-            if work is None:
+            change = self._io.call(self._group.begin(left_s))
+            if change is None:
                 return not self._group.is_committing
             try:
-                self._call_back(work)
+                self._call_back(change)
             finally:
                 self._io.run(self._group.done)
         return True
 
-    def _call_back(self, work: Work) -> None:
-        callback = self._callbacks.get(work.kind.value)
+    def _call_back(self, change: OwnershipChange) -> None:
+        callback = self._callbacks.get(change.kind.value)
         if callback is None:
             return
         self._is_serving = True
         try:
-            self._io.call_user(callback, self, work.partitions)
+            self._io.call_user(callback, self, change.partitions)
         finally:
             self._is_serving = False
 
@@ -205,10 +205,10 @@ class GroupConsumer(Generic[K, V]):
         if group is None:
             return
         deadline_ms = self._deadline_ms(timeout)
-        work = self._io.call(group.leaving(deadline_ms))
+        change = self._io.call(group.leaving(deadline_ms))
         try:
-            if work is not None:
-                self._call_back(work)
+            if change is not None:
+                self._call_back(change)
         finally:
             if leave is None:
                 leave = not self.config.group_instance_id

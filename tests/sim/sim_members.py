@@ -12,7 +12,7 @@ from headrace.clients.cluster.backoff import Backoff
 from headrace.clients.consumer.requests import READ_COMMITTED
 from headrace.clients.group.assignors import RangeAssignor, Topic
 from headrace.clients.group.classic import ClassicMember
-from headrace.clients.group.member import Ask, Divide, MemberConfig, MemberCore, WorkKind
+from headrace.clients.group.member import AssignPartitions, ChangeKind, MemberConfig, MemberCore, SendRequest
 from headrace.clients.group.modern import ModernMember
 from headrace.clients.group.sticky import CooperativeStickyAssignor
 from headrace.protocol.errors import KafkaError, error_from_code
@@ -105,27 +105,27 @@ class SimMember(SimConsumer):
             self.core.topics_changed(
                 counts, {topic.topic_id: name for name, topic in self.view.topics.items()}
             )
-        if self.core.lacks_topics:
+        if self.core.has_unknown_topics:
             self.refresh()
 
     def _perform(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Ask):
+            if isinstance(effect, SendRequest):
                 run(self._ask_group(effect))
-            elif isinstance(effect, Divide):
+            elif isinstance(effect, AssignPartitions):
                 topics = {name: Topic(self._counts[name]) for name in effect.topics if name in self._counts}
-                self._perform(self.core.divide(effect.generation_id, topics, self.world.now_ms))
+                self._perform(self.core.assign_partitions(effect.generation_id, topics, self.world.now_ms))
             else:
                 self.coordinator.forget()
         self.cluster.groups.check_owners(self)
 
-    def _ask_group(self, ask: Ask) -> Steps:
+    def _ask_group(self, ask: SendRequest) -> Steps:
         answer = yield from self.coordinator.ask(ask.api, ask.request, ask.wait_ms)
         now_ms = self.world.now_ms
         if isinstance(answer, KafkaError):
             self._perform(self.core.on_failure(ask, answer, now_ms))
         else:
-            self._perform(self.core.on_answer(ask, answer, now_ms))
+            self._perform(self.core.on_response(ask, answer, now_ms))
         self._poll()
 
     # --- its user -----------------------------------------------------------------------------------------
@@ -146,9 +146,9 @@ class SimMember(SimConsumer):
         core, now_ms = self.core, self.world.now_ms
         core.polled(now_ms)
         if core.error is not None:
-            core.heard_error()
+            core.error_raised()
         while (work := core.begin()) is not None:
-            if work.kind is WorkKind.ASSIGNED:
+            if work.kind is ChangeKind.ASSIGNED:
                 versions = {tp: self.fetcher.await_start(tp) for tp in work.partitions}
                 new = {tp: version for tp, version in versions.items() if version is not None}
                 if new:
@@ -208,7 +208,7 @@ class SimMember(SimConsumer):
         if error is None:
             self.cluster.groups.committed(self.group, offsets)
         elif not isinstance(answer, KafkaError) and not error.retriable:
-            self._perform(self.core.refused(error, self.world.now_ms))
+            self._perform(self.core.commit_rejected(error, self.world.now_ms))
 
 
 def _fetch_error(answer: Any) -> KafkaError | None:

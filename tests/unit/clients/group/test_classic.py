@@ -1,4 +1,4 @@
-"""The classic member, step by step: what it asks, what it makes of every answer."""
+"""The classic member, event by event: its requests, and its reaction to each response."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from headrace.clients.cluster.backoff import Backoff
 from headrace.clients.group.assignors import RangeAssignor, Topic
 from headrace.clients.group.classic import ClassicMember
 from headrace.clients.group.joining_io import checked_assignors
-from headrace.clients.group.member import Ask, Divide, Forget, MemberConfig, Work, WorkKind
+from headrace.clients.group.member import (
+    AssignPartitions,
+    ChangeKind,
+    ForgetCoordinator,
+    MemberConfig,
+    OwnershipChange,
+    SendRequest,
+)
 from headrace.clients.group.states import CLASSIC_TRANSITIONS, MODERN_TRANSITIONS, MemberState
 from headrace.protocol import errors
 from headrace.protocol.consumer_protocol import (
@@ -37,51 +44,51 @@ def new(*assignors: Any, config: MemberConfig = CONFIG) -> ClassicMember:
     return core
 
 
-def asked(effects: Any, api: Any) -> Any:
+def request(effects: Any, api: Any) -> Any:
     """The one question to the coordinator."""
-    (found,) = [effect for effect in effects if isinstance(effect, Ask)]
+    (found,) = [effect for effect in effects if isinstance(effect, SendRequest)]
     assert found.api is api
     return found
 
 
 def follow(core: ClassicMember, now_ms: int, *partitions: TopicPartition, generation: int = 1) -> None:
     """Join as a follower and take a share over."""
-    join = asked(core.poll(now_ms), JOIN_GROUP)
-    answer = groups.JoinGroupResponse(0, generation, "consumer", join.request.protocols[0].name, "x", "me")
-    sync = asked(core.on_answer(join, answer, now_ms), SYNC_GROUP)
-    core.on_answer(sync, groups.SyncGroupResponse(0, assignment=share(*partitions)), now_ms)
+    join = request(core.poll(now_ms), JOIN_GROUP)
+    response = groups.JoinGroupResponse(0, generation, "consumer", join.request.protocols[0].name, "x", "me")
+    sync = request(core.on_response(join, response, now_ms), SYNC_GROUP)
+    core.on_response(sync, groups.SyncGroupResponse(0, assignment=assignment(*partitions)), now_ms)
     finish(core, now_ms)
 
 
-def finish(core: ClassicMember, now_ms: int) -> list[Work]:
+def finish(core: ClassicMember, now_ms: int) -> list[OwnershipChange]:
     """The user's side does all there is to do, as long as the member does not join again."""
     done = []
-    while core.work is not None:
+    while core.pending is not None:
         done.append(core.begin())
         core.on_done(now_ms)
     return [work for work in done if work is not None]
 
 
-def share(*partitions: TopicPartition) -> bytes:
+def assignment(*partitions: TopicPartition) -> bytes:
     return encode_assignment(Assignment(3, partitions))
 
 
-def test_joining_begins_with_an_id_and_ends_with_a_share() -> None:
-    """The id that the coordinator gives is used at once; the user takes the share over."""
+def test_join_sync_and_adoption_of_the_first_assignment() -> None:
+    """The member id of the coordinator is used in the next JoinGroup; the consumer adopts the assignment."""
     core = new()
-    first = asked(core.poll(0), JOIN_GROUP)
+    first = request(core.poll(0), JOIN_GROUP)
     assert (first.request.member_id, first.request.session_timeout_ms) == ("", 10_000)
     told = decode_subscription(first.request.protocols[0].metadata)
     assert (told.topics, told.owned, told.generation_id) == (("t",), (), -1)
     given = groups.JoinGroupResponse(errors.MemberIdRequiredError.code, member_id="me")
-    second = asked(core.on_answer(first, given, 0), JOIN_GROUP)
+    second = request(core.on_response(first, given, 0), JOIN_GROUP)
     assert second.request.member_id == "me"
     joined = groups.JoinGroupResponse(0, 1, "consumer", "range", "other", "me")
-    sync = asked(core.on_answer(second, joined, 0), SYNC_GROUP)
+    sync = request(core.on_response(second, joined, 0), SYNC_GROUP)
     assert sync.request.assignments == ()
     assert not core.owned
-    core.on_answer(sync, groups.SyncGroupResponse(0, assignment=share(T1)), 0)
-    assert finish(core, 0) == [Work(WorkKind.ASSIGNED, (T1,))]
+    core.on_response(sync, groups.SyncGroupResponse(0, assignment=assignment(T1)), 0)
+    assert finish(core, 0) == [OwnershipChange(ChangeKind.ASSIGNED, (T1,))]
     assert (core.state, core.owned, core.metadata.generation_id) == (S.STABLE, (T1,), 1)
 
 
@@ -95,11 +102,11 @@ def members(*names: str, owned: Any = ()) -> tuple[groups.JoinedMember, ...]:
 
 
 def lead(core: ClassicMember, protocol: str, everyone: Any, *, skips: bool = False) -> Any:
-    join = asked(core.poll(0), JOIN_GROUP)
-    answer = groups.JoinGroupResponse(0, 1, "consumer", protocol, "me", "me", everyone, skips)
-    (divide,) = core.on_answer(join, answer, 0)
-    assert isinstance(divide, Divide)
-    return divide
+    join = request(core.poll(0), JOIN_GROUP)
+    response = groups.JoinGroupResponse(0, 1, "consumer", protocol, "me", "me", everyone, skips)
+    (assign_partitions,) = core.on_response(join, response, 0)
+    assert isinstance(assign_partitions, AssignPartitions)
+    return assign_partitions
 
 
 def shares_of(sync: Any) -> dict[str, Any]:
@@ -108,30 +115,30 @@ def shares_of(sync: Any) -> dict[str, Any]:
     }
 
 
-def test_the_leader_shares_out_and_again_when_topics_grow() -> None:
-    """All members are named; the same counts are no news."""
+def test_leader_assigns_and_rejoins_when_partition_counts_change() -> None:
+    """The request has all members; unchanged partition counts cause no rebalance."""
     core = new()
-    divide = lead(core, "range", members("me", "x"))
-    assert divide.topics == ("t",)
-    sync = asked(core.divide(1, {"t": Topic(3)}, 0), SYNC_GROUP)
+    assign_partitions = lead(core, "range", members("me", "x"))
+    assert assign_partitions.topics == ("t",)
+    sync = request(core.assign_partitions(1, {"t": Topic(3)}, 0), SYNC_GROUP)
     assert shares_of(sync) == {"me": (T0, T1), "x": (TopicPartition("t", 2),)}
-    core.on_answer(sync, groups.SyncGroupResponse(0, assignment=share(T0)), 0)
+    core.on_response(sync, groups.SyncGroupResponse(0, assignment=assignment(T0)), 0)
     finish(core, 0)
     core.topics_changed({"t": 3, "u": 9}, {})
     assert core.state is S.STABLE
     assert core.poll(1) == ()
     core.topics_changed({"t": 4}, {})
     core.poll(2)
-    assert core.work == Work(WorkKind.REVOKED, (T0,))
+    assert core.pending == OwnershipChange(ChangeKind.REVOKED, (T0,))
 
 
-def test_a_leader_that_skips_shares_nothing_out_but_watches() -> None:
-    """KIP-814."""
+def test_leader_with_skip_assignment_only_watches_topics() -> None:
+    """KIP-814: a static leader that returns sends no assignments, but watches the topics of the group."""
     core = new()
     lead(core, "range", members("me"), skips=True)
-    sync = asked(core.divide(1, {"t": Topic(1)}, 0), SYNC_GROUP)
+    sync = request(core.assign_partitions(1, {"t": Topic(1)}, 0), SYNC_GROUP)
     assert sync.request.assignments == ()
-    core.on_answer(sync, groups.SyncGroupResponse(0, assignment=share(T0)), 0)
+    core.on_response(sync, groups.SyncGroupResponse(0, assignment=assignment(T0)), 0)
     finish(core, 0)
     core.topics_changed({"t": 2}, {})
     core.poll(0)
@@ -143,8 +150,8 @@ class Naughty(RangeAssignor):
 
     name = "naughty"
 
-    def __init__(self, shares: Any, *, is_cooperative: bool = False) -> None:
-        self._shares, self.is_cooperative = shares, is_cooperative
+    def __init__(self, assignments: Any, *, is_cooperative: bool = False) -> None:
+        self._shares, self.is_cooperative = assignments, is_cooperative
 
     def assign(self, topics: Any, members: Any) -> Any:
         if isinstance(self._shares, Exception):
@@ -153,7 +160,7 @@ class Naughty(RangeAssignor):
 
 
 @pytest.mark.parametrize(
-    "shares",
+    "assignments",
     [
         {"nobody": [T0]},
         {"me": [TopicPartition("u", 0)]},
@@ -162,34 +169,34 @@ class Naughty(RangeAssignor):
         ZeroDivisionError("oops"),
     ],
 )
-def test_what_an_assignor_may_not_do_is_told_to_the_user(shares: Any) -> None:
-    """And the member leaves, so that another may lead; it comes back when the user has heard it."""
-    core = new(Naughty(shares))
+def test_invalid_assignments_are_raised_by_poll(assignments: Any) -> None:
+    """The member leaves, so that another one can lead; it joins again after the error was raised."""
+    core = new(Naughty(assignments))
     lead(core, "naughty", members("me", "x"))
-    leaving = asked(core.divide(1, {"t": Topic(2)}, 0), LEAVE_GROUP)
+    leaving = request(core.assign_partitions(1, {"t": Topic(2)}, 0), LEAVE_GROUP)
     assert leaving.request.members[0].member_id == "me"
     assert core.state is S.FAILED
     assert "naughty" in str(core.error)
     assert core.poll(99_000) == ()
     assert core.next_due_ms() is None
-    core.heard_error()
-    asked(core.poll(99_000), JOIN_GROUP)
+    core.error_raised()
+    request(core.poll(99_000), JOIN_GROUP)
 
 
-def test_a_cooperative_assignor_cannot_give_away_what_others_have() -> None:
-    """Not before they gave it up."""
+def test_cooperative_transfer_waits_for_the_revocation() -> None:
+    """A partition that another member owns is not assigned in this generation."""
     core = new(Naughty({"x": [T0, T1]}, is_cooperative=True))
     lead(core, "naughty", members("me", "x", owned=(T0,)))
-    sync = asked(core.divide(1, {"t": Topic(2)}, 0), SYNC_GROUP)
+    sync = request(core.assign_partitions(1, {"t": Topic(2)}, 0), SYNC_GROUP)
     assert shares_of(sync) == {"me": (), "x": (T1,)}
 
 
 @pytest.mark.parametrize(
     ("mine", "other", "given"), [(3, 4, ()), (4, 3, (T0,)), (4, 4, ()), (4, -1, ()), (-1, 4, ())]
 )
-def test_an_old_claim_takes_nothing_from_who_has_it_now(mine: int, other: int, given: Any) -> None:
-    """A static member that is away still claims what it had when it joined last; whoever claims it of a later
-    generation has it. A client that does not say of which generation has it, for all that is known."""
+def test_claims_of_an_older_generation_do_not_count(mine: int, other: int, given: Any) -> None:
+    """A static member that was away still claims the partitions of its last generation; the claim of a later
+    generation wins."""
     told = [Subscription(3, ("t",), owned=(T0,), generation_id=generation) for generation in (mine, other)]
     everyone = [
         groups.JoinedMember(name, None, encode_subscription(each))
@@ -197,160 +204,161 @@ def test_an_old_claim_takes_nothing_from_who_has_it_now(mine: int, other: int, g
     ]
     core = new(Naughty({"me": [T0]}, is_cooperative=True))
     lead(core, "naughty", tuple(everyone))
-    sync = asked(core.divide(1, {"t": Topic(1)}, 0), SYNC_GROUP)
+    sync = request(core.assign_partitions(1, {"t": Topic(1)}, 0), SYNC_GROUP)
     assert shares_of(sync) == {"me": given, "x": ()}
 
 
-def test_eager_members_give_up_everything_before_they_join_again() -> None:
-    """When the user comes, and beat meanwhile; nothing happens to work that has begun."""
+def test_eager_members_revoke_all_before_they_rejoin() -> None:
+    """The revocation waits for the next poll, with heartbeats meanwhile; a change that has begun is not
+    replaced."""
     core = new()
     follow(core, 0, T0, T1)
-    beat = asked(core.poll(1_000), HEARTBEAT)
+    beat = request(core.poll(1_000), HEARTBEAT)
     rebalance = groups.HeartbeatResponse(errors.RebalanceInProgressError.code)
-    assert core.on_answer(beat, rebalance, 1_000) == ()
-    assert (core.state, core.work) == (S.REVOKING, Work(WorkKind.REVOKED, (T0, T1)))
+    assert core.on_response(beat, rebalance, 1_000) == ()
+    assert (core.state, core.pending) == (S.REVOKING, OwnershipChange(ChangeKind.REVOKED, (T0, T1)))
     assert core.owned == (T0, T1)
-    again = asked(core.poll(2_000), HEARTBEAT)
-    core.on_answer(again, rebalance, 2_000)
-    assert core.work == core.begin()
-    join = asked(core.on_done(2_500), JOIN_GROUP)
+    again = request(core.poll(2_000), HEARTBEAT)
+    core.on_response(again, rebalance, 2_000)
+    assert core.pending == core.begin()
+    join = request(core.on_done(2_500), JOIN_GROUP)
     assert decode_subscription(join.request.protocols[0].metadata).owned == ()
     assert core.metadata.generation_id == 1, "it is a member until the next generation"
 
 
-def test_cooperative_members_keep_what_they_have_and_join_twice() -> None:
-    """Once with all, and once more after what others get was given up."""
+def test_cooperative_members_keep_their_partitions_and_join_twice() -> None:
+    """They join with all owned partitions, and once more after the revocation."""
     core = new("cooperative-sticky")
     follow(core, 0, T0, T1)
-    beat = asked(core.poll(1_000), HEARTBEAT)
-    join = asked(core.on_answer(beat, groups.HeartbeatResponse(27), 1_000), JOIN_GROUP)
+    beat = request(core.poll(1_000), HEARTBEAT)
+    join = request(core.on_response(beat, groups.HeartbeatResponse(27), 1_000), JOIN_GROUP)
     told = decode_subscription(join.request.protocols[0].metadata)
     assert (told.owned, told.generation_id) == ((T0, T1), 1)
-    answer = groups.JoinGroupResponse(0, 2, "consumer", "cooperative-sticky", "x", "me")
-    sync = asked(core.on_answer(join, answer, 1_000), SYNC_GROUP)
-    core.on_answer(sync, groups.SyncGroupResponse(0, assignment=share(T1)), 1_000)
-    assert core.begin() == Work(WorkKind.REVOKED, (T0,))
+    response = groups.JoinGroupResponse(0, 2, "consumer", "cooperative-sticky", "x", "me")
+    sync = request(core.on_response(join, response, 1_000), SYNC_GROUP)
+    core.on_response(sync, groups.SyncGroupResponse(0, assignment=assignment(T1)), 1_000)
+    assert core.begin() == OwnershipChange(ChangeKind.REVOKED, (T0,))
     core.on_done(1_000)
-    assert core.begin() == Work(WorkKind.ASSIGNED, ())
-    join = asked(core.on_done(1_000), JOIN_GROUP)
+    assert core.begin() == OwnershipChange(ChangeKind.ASSIGNED, ())
+    join = request(core.on_done(1_000), JOIN_GROUP)
     assert decode_subscription(join.request.protocols[0].metadata).owned == (T1,)
 
 
 @pytest.mark.parametrize("error", [errors.UnknownMemberIdError, errors.IllegalGenerationError])
-def test_who_is_no_member_any_more_has_lost_what_it_had(error: Any) -> None:
-    """Whatever work was to be done; then it joins as a new one."""
+def test_removed_member_loses_its_partitions_and_rejoins(error: Any) -> None:
+    """Any pending change is replaced by the loss; then the member joins with a new id."""
     core = new()
     follow(core, 0, T0)
     core.enforce_rebalance("the user")
     core.poll(0)
-    assert core.work == Work(WorkKind.REVOKED, (T0,))
-    beat = asked(core.poll(1_000), HEARTBEAT)
-    core.on_answer(beat, groups.HeartbeatResponse(error.code), 1_000)
-    assert core.work == Work(WorkKind.LOST, (T0,))
+    assert core.pending == OwnershipChange(ChangeKind.REVOKED, (T0,))
+    beat = request(core.poll(1_000), HEARTBEAT)
+    core.on_response(beat, groups.HeartbeatResponse(error.code), 1_000)
+    assert core.pending == OwnershipChange(ChangeKind.LOST, (T0,))
     assert core.metadata == ("g", -1, "", None)
     core.begin()
-    join = asked(core.on_done(1_000), JOIN_GROUP)
+    join = request(core.on_done(1_000), JOIN_GROUP)
     assert join.request.member_id == ""
 
 
 @pytest.mark.parametrize("error", [errors.UnknownMemberIdError, errors.IllegalGenerationError])
-def test_who_is_no_member_any_more_before_the_first_share_is_taken_joins_anew(error: Any) -> None:
-    """Nothing is owned yet, so nothing is lost."""
+def test_member_removed_before_its_first_adoption_rejoins(error: Any) -> None:
+    """It owns nothing yet, so it loses nothing."""
     core = new()
-    join = asked(core.poll(0), JOIN_GROUP)
-    answer = groups.JoinGroupResponse(0, 1, "consumer", "range", "x", "me")
-    sync = asked(core.on_answer(join, answer, 0), SYNC_GROUP)
-    core.on_answer(sync, groups.SyncGroupResponse(0, assignment=share(T0)), 0)
-    beat = asked(core.poll(1_000), HEARTBEAT)
-    join = asked(core.on_answer(beat, groups.HeartbeatResponse(error.code), 1_000), JOIN_GROUP)
+    join = request(core.poll(0), JOIN_GROUP)
+    response = groups.JoinGroupResponse(0, 1, "consumer", "range", "x", "me")
+    sync = request(core.on_response(join, response, 0), SYNC_GROUP)
+    core.on_response(sync, groups.SyncGroupResponse(0, assignment=assignment(T0)), 0)
+    beat = request(core.poll(1_000), HEARTBEAT)
+    join = request(core.on_response(beat, groups.HeartbeatResponse(error.code), 1_000), JOIN_GROUP)
     assert join.request.member_id == ""
-    assert core.work is None
+    assert core.pending is None
 
 
-def test_what_the_user_has_begun_goes_on_when_all_is_lost() -> None:
-    """And what it took over is given up then."""
+def test_adoption_that_has_begun_ends_before_the_loss() -> None:
+    """The partitions that are being adopted are lost afterwards."""
     core = new()
-    join = asked(core.poll(0), JOIN_GROUP)
-    answer = groups.JoinGroupResponse(0, 1, "consumer", "range", "x", "me")
-    sync = asked(core.on_answer(join, answer, 0), SYNC_GROUP)
-    core.on_answer(sync, groups.SyncGroupResponse(0, assignment=share(T0)), 0)
-    assert core.begin() == Work(WorkKind.ASSIGNED, (T0,))
-    core.refused(errors.UnknownMemberIdError(), 0)
-    assert core.work == Work(WorkKind.ASSIGNED, (T0,))
+    join = request(core.poll(0), JOIN_GROUP)
+    response = groups.JoinGroupResponse(0, 1, "consumer", "range", "x", "me")
+    sync = request(core.on_response(join, response, 0), SYNC_GROUP)
+    core.on_response(sync, groups.SyncGroupResponse(0, assignment=assignment(T0)), 0)
+    assert core.begin() == OwnershipChange(ChangeKind.ASSIGNED, (T0,))
+    core.commit_rejected(errors.UnknownMemberIdError(), 0)
+    assert core.pending == OwnershipChange(ChangeKind.ASSIGNED, (T0,))
     core.on_done(0)
-    assert core.work == Work(WorkKind.LOST, (T0,))
+    assert core.pending == OwnershipChange(ChangeKind.LOST, (T0,))
 
 
-def test_answers_of_another_life_change_nothing() -> None:
-    """After unsubscribing and subscribing anew."""
+def test_responses_of_an_earlier_membership_are_ignored() -> None:
+    """After `unsubscribe` and a new subscription."""
     core = new()
-    join = asked(core.poll(0), JOIN_GROUP)
+    join = request(core.poll(0), JOIN_GROUP)
     assert core.unsubscribe(leave=True, reason="") == (), "it was no member yet"
     core.subscribe(["t"])
-    fresh = asked(core.poll(0), JOIN_GROUP)
+    fresh = request(core.poll(0), JOIN_GROUP)
     late = groups.JoinGroupResponse(0, 5, "consumer", "range", "x", "me")
-    assert core.on_answer(join, late, 0) == ()
+    assert core.on_response(join, late, 0) == ()
     assert core.on_failure(join, errors.NetworkError(), 0) == ()
     assert core.state is S.JOINING
     assert fresh is not join
 
 
-def test_a_coordinator_that_is_gone_is_looked_for_after_a_while() -> None:
-    """After each failure, and when it is silent for the session; while it loads, it is the right one."""
+def test_failures_make_the_member_find_the_coordinator_again() -> None:
+    """After each failure, and after a session timeout without responses; not while the coordinator loads."""
     core = new()
-    join = asked(core.poll(0), JOIN_GROUP)
-    assert core.on_failure(join, errors.NetworkError(), 0) == (Forget(),)
+    join = request(core.poll(0), JOIN_GROUP)
+    assert core.on_failure(join, errors.NetworkError(), 0) == (ForgetCoordinator(),)
     assert core.poll(1) == ()
     due = core.next_due_ms()
     assert due is not None
-    join = asked(core.poll(due), JOIN_GROUP)
+    join = request(core.poll(due), JOIN_GROUP)
     loading = groups.JoinGroupResponse(errors.CoordinatorLoadInProgressError.code)
-    assert core.on_answer(join, loading, 200) == ()
+    assert core.on_response(join, loading, 200) == ()
     core = new()
     follow(core, 0, T0)
     effects = core.poll(10_000)
-    assert isinstance(effects[0], Forget)
-    asked(effects, HEARTBEAT)
+    assert isinstance(effects[0], ForgetCoordinator)
+    request(effects, HEARTBEAT)
 
 
-def test_a_user_that_does_not_come_makes_the_member_leave() -> None:
-    """It goes on when the user is back, and then all was lost."""
+def test_member_leaves_without_polls() -> None:
+    """After the next poll it joins again, with its partitions lost."""
     core = new()
     follow(core, 0, T0)
     assert core.next_due_ms() is not None
-    asked(core.poll(60_000), LEAVE_GROUP)
+    request(core.poll(60_000), LEAVE_GROUP)
     assert (core.state, core.next_due_ms()) == (S.LATE, None)
     assert core.owned == (T0,)
     core.polled(90_000)
-    assert core.work == Work(WorkKind.LOST, (T0,))
+    assert core.pending == OwnershipChange(ChangeKind.LOST, (T0,))
 
 
-def test_static_members_do_not_leave_by_themselves() -> None:
-    """Neither late nor refused; closing with `leave` names the instance."""
+def test_static_members_send_no_leave_group_by_themselves() -> None:
+    """Neither after max.poll.interval.ms nor after an error; `close(leave=True)` sends the instance id."""
     core = new(config=CONFIG._replace(group_instance_id="i"))
-    join = asked(core.poll(0), JOIN_GROUP)
+    join = request(core.poll(0), JOIN_GROUP)
     assert join.request.group_instance_id == "i"
-    answer = groups.JoinGroupResponse(0, 1, "consumer", "range", "x", "me")
-    sync = asked(core.on_answer(join, answer, 0), SYNC_GROUP)
-    core.on_answer(sync, groups.SyncGroupResponse(0, assignment=share(T0)), 0)
+    response = groups.JoinGroupResponse(0, 1, "consumer", "range", "x", "me")
+    sync = request(core.on_response(join, response, 0), SYNC_GROUP)
+    core.on_response(sync, groups.SyncGroupResponse(0, assignment=assignment(T0)), 0)
     finish(core, 0)
     assert core.poll(60_000) == ()
     assert core.state is S.LATE
     core = new(config=CONFIG._replace(group_instance_id="i"))
     core.poll(0)
     core.member_id, core.generation_id = "me", 1
-    leaving = asked(core.unsubscribe(leave=True, reason="closed"), LEAVE_GROUP)
+    leaving = request(core.unsubscribe(leave=True, reason="closed"), LEAVE_GROUP)
     assert leaving.request.members == (groups.LeavingMember("me", "i", "closed"),)
 
 
-def test_being_fenced_is_final() -> None:
-    """However often the user hears it."""
+def test_fenced_instance_stays_fenced() -> None:
+    """Each poll raises the error again."""
     core = new(config=CONFIG._replace(group_instance_id="i"))
-    join = asked(core.poll(0), JOIN_GROUP)
-    assert core.on_answer(join, groups.JoinGroupResponse(errors.FencedInstanceIdError.code), 0) == ()
+    join = request(core.poll(0), JOIN_GROUP)
+    assert core.on_response(join, groups.JoinGroupResponse(errors.FencedInstanceIdError.code), 0) == ()
     for _ in range(2):
         assert isinstance(core.error, errors.FencedInstanceIdError)
-        core.heard_error()
+        core.error_raised()
         assert core.poll(10**9) == ()
 
 
@@ -358,35 +366,35 @@ GARBAGE = groups.JoinedMember("x", None, b"\xff")
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         groups.JoinGroupResponse(0, 1, "connect", "range", "x", "me"),
         groups.JoinGroupResponse(0, 1, "consumer", "unknown", "x", "me"),
         groups.JoinGroupResponse(0, 1, "consumer", "range", "me", "me", (GARBAGE,)),
     ],
 )
-def test_answers_that_make_no_sense_are_told(answer: Any) -> None:
-    """Another kind of group, an assignor that was not offered, a member that says garbage."""
+def test_invalid_join_responses_are_raised(response: Any) -> None:
+    """Another protocol type, an assignor that was not offered, member metadata that cannot be decoded."""
     core = new()
-    join = asked(core.poll(0), JOIN_GROUP)
-    core.on_answer(join, answer, 0)
+    join = request(core.poll(0), JOIN_GROUP)
+    core.on_response(join, response, 0)
     assert core.state is S.FAILED
     assert core.error is not None
 
 
-def test_a_share_that_is_garbage_is_told() -> None:
-    """The leader may be of another make."""
+def test_invalid_assignment_bytes_are_raised() -> None:
+    """The leader may be another kind of client."""
     core = new()
-    join = asked(core.poll(0), JOIN_GROUP)
-    answer = groups.JoinGroupResponse(0, 1, "consumer", "range", "x", "me")
-    sync = asked(core.on_answer(join, answer, 0), SYNC_GROUP)
-    core.on_answer(sync, groups.SyncGroupResponse(0, assignment=b"\0\1\xff"), 0)
+    join = request(core.poll(0), JOIN_GROUP)
+    response = groups.JoinGroupResponse(0, 1, "consumer", "range", "x", "me")
+    sync = request(core.on_response(join, response, 0), SYNC_GROUP)
+    core.on_response(sync, groups.SyncGroupResponse(0, assignment=b"\0\1\xff"), 0)
     assert isinstance(core.error, errors.InvalidRequestError)
 
 
 @pytest.mark.parametrize("table", [CLASSIC_TRANSITIONS, MODERN_TRANSITIONS])
-def test_every_state_can_be_left_and_reached(table: Any) -> None:
-    """And unsubscribing leads out of each."""
+def test_every_state_can_be_reached_and_left(table: Any) -> None:
+    """Unsubscribing leads from each state to UNJOINED."""
     for state, targets in table.items():
         assert state not in targets
         assert targets.keys() <= table.keys()

@@ -1,4 +1,4 @@
-"""The end of clients, in a group and in a transaction: prompt, bounded, and the others know of it."""
+"""`close` in a group and in a transaction ends within its timeout, and the coordinator removes the member."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ async def closed(client: Any, *timeout: float) -> float:
 
 
 @each_kind
-def test_an_end_at_any_moment_leaves_no_member_behind(play: Play, kind: str) -> None:
-    """While it asks to be one, too: else its partitions would wait for a session timeout."""
+def test_close_at_any_moment_leaves_the_group(play: Play, kind: str) -> None:
+    """Also while JoinGroup is in flight: otherwise the partitions would wait for a session timeout."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -52,8 +52,8 @@ def test_an_end_at_any_moment_leaves_no_member_behind(play: Play, kind: str) -> 
 
 
 @each_kind
-def test_another_member_does_not_hold_it_up(play: Play, kind: str) -> None:
-    """One that is at work while all others wait for it to join again; what is finished is committed."""
+def test_close_does_not_wait_for_other_members(play: Play, kind: str) -> None:
+    """One member processes records while the others wait for its JoinGroup; finished work is committed."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 4)
@@ -80,8 +80,8 @@ def test_another_member_does_not_hold_it_up(play: Play, kind: str) -> None:
 
 @each_kind
 @pytest.mark.parametrize("lost", ["OffsetCommit", "FindCoordinator", "everything"])
-def test_it_is_bounded_when_nobody_answers(play: Play, kind: str, lost: str) -> None:
-    """By the timeout of the call, or 30 s."""
+def test_close_ends_without_a_coordinator(play: Play, kind: str, lost: str) -> None:
+    """Within the timeout of the call, or 30 s."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -103,8 +103,8 @@ def lose_everything(fake: Any) -> None:
     fake.rules.append(lambda _ask: Fault(lost_reply=True))
 
 
-def test_an_open_transaction_does_not_double_the_time(play: Play) -> None:
-    """What cannot be aborted and flushed in time the coordinator aborts by itself."""
+def test_close_aborts_and_flushes_within_one_timeout(play: Play) -> None:
+    """The coordinator aborts a transaction that the producer could not abort in time."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -121,8 +121,8 @@ def test_an_open_transaction_does_not_double_the_time(play: Play) -> None:
     play(scenario)
 
 
-def test_clients_of_one_cluster_share_the_time(play: Play) -> None:
-    """However many there are to be closed."""
+def test_clients_of_one_cluster_share_the_close_timeout(play: Play) -> None:
+    """Any number of clients."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")

@@ -1,4 +1,5 @@
-"""Commits: one request at a time, in order, under the generation that holds, and never for what was lost."""
+"""Offset commits: one request at a time, in order, under the current generation, never for lost
+partitions."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ from typing import Any
 import pytest
 import virtual_loop
 from headrace.clients.cluster.backoff import Backoff
-from headrace.clients.group.commits_io import Committer, Standing
-from headrace.clients.group.figures import GroupFigures
+from headrace.clients.group.commits_io import CommitContext, Committer
 from headrace.clients.group.group_metadata import GroupMetadata, OffsetAndMetadata
+from headrace.clients.group.metrics import GroupMetrics
 from headrace.protocol import errors
 from headrace.protocol.messages import groups
 from headrace.protocol.model import TopicPartition
@@ -36,15 +37,15 @@ class Rig:
     def __init__(self) -> None:
         self.loop: Any = asyncio.get_running_loop()
         self.tasks = Tasks()
-        self.standing = Standing(GroupMetadata("g", 1, "me"), True, {T0: 1, T1: 1})
+        self.standing = CommitContext(GroupMetadata("g", 1, "me"), True, {T0: 1, T1: 1})
         self.answers: list[Any] = []  # error codes, exceptions or futures, in the order of requests
         self.requests: list[groups.OffsetCommitRequest] = []
         self.refusals: list[Any] = []
         self.forgotten = 0
         backoff = Backoff(10, 10, _Middle())
-        self.figures = GroupFigures()
+        self.metrics = GroupMetrics()
         self.committer = Committer(
-            *(self, self, backoff, lambda: self.standing, self._refused, self.figures)  # type: ignore[arg-type]
+            *(self, self, backoff, lambda: self.standing, self._request_failed, self.metrics)  # type: ignore[arg-type]
         )
 
     def now_ms(self) -> int:
@@ -53,19 +54,19 @@ class Rig:
     def forget(self) -> None:
         self.forgotten += 1
 
-    def _refused(self, error: Any) -> None:
+    def _request_failed(self, error: Any) -> None:
         self.refusals.append(error)
         self.standing = self.standing._replace(owned={})
 
     async def ask(self, _api: Any, request: Any, *, deadline_ms: int) -> Any:
         self.requests.append(request)
-        answer = self.answers.pop(0) if self.answers else 0
-        if isinstance(answer, asyncio.Future):
-            answer = await answer
-        if isinstance(answer, Exception):
-            raise answer
+        response = self.answers.pop(0) if self.answers else 0
+        if isinstance(response, asyncio.Future):
+            response = await response
+        if isinstance(response, Exception):
+            raise response
         results = tuple(
-            groups.PartitionResult(each.topic, each.partition, answer) for each in request.offsets
+            groups.PartitionResult(each.topic, each.partition, response) for each in request.offsets
         )
         return groups.OffsetCommitResponse(results)
 
@@ -75,7 +76,7 @@ class Rig:
 
     def move(self, **facts: Any) -> None:
         self.standing = self.standing._replace(**facts)
-        self.committer.standing_changed()
+        self.committer.membership_changed()
 
     def sent(self) -> list[list[tuple[int, int]]]:
         return [[(each.partition, each.offset) for each in request.offsets] for request in self.requests]
@@ -95,8 +96,8 @@ def play(scenario: Any) -> None:
     virtual_loop.run(everything())
 
 
-def test_what_comes_while_one_is_under_way_is_merged() -> None:
-    """The later offset counts; all are told what they asked for."""
+def test_commits_during_a_request_are_merged() -> None:
+    """The later offset counts; each caller gets its own offsets."""
 
     async def scenario(rig: Rig) -> None:
         gate = rig.loop.create_future()
@@ -122,8 +123,8 @@ def test_what_comes_while_one_is_under_way_is_merged() -> None:
         errors.StaleMemberEpochError.code,
     ],
 )
-def test_what_may_help_is_tried_again_before_anything_newer(failure: Any) -> None:
-    """An older offset never comes after a newer one."""
+def test_retries_come_before_newer_commits(failure: Any) -> None:
+    """An older offset never follows a newer one."""
 
     async def scenario(rig: Rig) -> None:
         rig.answers = [failure, failure]
@@ -138,8 +139,8 @@ def test_what_may_help_is_tried_again_before_anything_newer(failure: Any) -> Non
     play(scenario)
 
 
-def test_time_is_over_with_the_reason() -> None:
-    """The coordinator never answers well."""
+def test_timeout_names_the_last_error() -> None:
+    """The coordinator keeps returning retriable errors."""
 
     async def scenario(rig: Rig) -> None:
         rig.answers = [errors.CoordinatorLoadInProgressError.code] * 1000
@@ -153,8 +154,8 @@ def test_time_is_over_with_the_reason() -> None:
 @pytest.mark.parametrize(
     "error", [errors.UnknownMemberIdError, errors.IllegalGenerationError, errors.FencedMemberEpochError]
 )
-def test_a_member_that_the_group_does_not_know_has_lost_its_partitions(error: Any) -> None:
-    """It hears of it here first, and the commit fails."""
+def test_unknown_member_fails_the_commit_and_loses_its_partitions(error: Any) -> None:
+    """The commit is the first request that the coordinator rejects."""
 
     async def scenario(rig: Rig) -> None:
         rig.answers = [error.code]
@@ -166,8 +167,8 @@ def test_a_member_that_the_group_does_not_know_has_lost_its_partitions(error: An
     play(scenario)
 
 
-def test_a_commit_of_an_older_generation_is_sent_under_the_new_one() -> None:
-    """The member moved on while it was under way, and kept the partition."""
+def test_commit_is_retried_under_the_new_generation() -> None:
+    """The member joined the next generation during the request, and kept the partition."""
 
     async def scenario(rig: Rig) -> None:
         gate = rig.loop.create_future()
@@ -183,8 +184,8 @@ def test_a_commit_of_an_older_generation_is_sent_under_the_new_one() -> None:
     play(scenario)
 
 
-def test_commits_wait_between_two_generations() -> None:
-    """And fail if the partition is not the member's afterwards, or was another's meanwhile."""
+def test_commits_wait_while_the_member_joins() -> None:
+    """They fail when the partition was assigned to another member, even if it came back."""
 
     async def scenario(rig: Rig) -> None:
         rig.move(may_commit=False)
@@ -201,8 +202,8 @@ def test_commits_wait_between_two_generations() -> None:
     play(scenario)
 
 
-def test_being_fenced_is_told_as_such() -> None:
-    """To those that wait and to those that come later."""
+def test_fencing_fails_waiting_and_later_commits() -> None:
+    """With FencedInstanceIdError."""
 
     async def scenario(rig: Rig) -> None:
         rig.move(error=errors.FencedInstanceIdError("taken"))
@@ -212,8 +213,8 @@ def test_being_fenced_is_told_as_such() -> None:
     play(scenario)
 
 
-def test_the_worst_answer_of_several_partitions_counts() -> None:
-    """One that no retry helps."""
+def test_nonretriable_error_of_any_partition_counts() -> None:
+    """Also when other partitions have retriable errors."""
 
     async def scenario(rig: Rig) -> None:
         rig.answers = [errors.OffsetMetadataTooLargeError.code]
@@ -223,8 +224,8 @@ def test_the_worst_answer_of_several_partitions_counts() -> None:
     play(scenario)
 
 
-def test_without_a_membership_the_group_must_be_empty() -> None:
-    """Partitions by hand: what the coordinator says is told."""
+def test_commit_without_membership_raises_errors_of_the_coordinator() -> None:
+    """Partitions by `assign`: the coordinator rejects the commit when the group has members."""
 
     async def scenario(rig: Rig) -> None:
         rig.move(owned=None, metadata=GroupMetadata("g"))
@@ -236,8 +237,8 @@ def test_without_a_membership_the_group_must_be_empty() -> None:
     play(scenario)
 
 
-def test_the_end_fails_what_waits() -> None:
-    """And what comes later."""
+def test_close_fails_waiting_and_later_commits() -> None:
+    """With ClosedError."""
 
     async def scenario(rig: Rig) -> None:
         rig.move(may_commit=False)

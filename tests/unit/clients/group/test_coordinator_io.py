@@ -1,4 +1,4 @@
-"""The way to a coordinator: found once, looked for again after a failure, never asked for ever."""
+"""The coordinator is found once, and again after a failure, until the deadline of the request."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ async def ask(link: CoordinatorLink, cluster: Any, timeout_ms: int = 5_000) -> A
     return await link.ask(DESCRIBE_GROUPS, REQUEST, deadline_ms=cluster.io.hub.now_ms() + timeout_ms)
 
 
-def test_it_is_found_once_for_all_who_ask(play: Play) -> None:
-    """Ten at the same time, and one later; again when it was forgotten."""
+def test_concurrent_requests_find_the_coordinator_once(play: Play) -> None:
+    """Ten at the same time, and a later one; again after `forget`."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         link = link_of(cluster)
@@ -42,8 +42,8 @@ def test_it_is_found_once_for_all_who_ask(play: Play) -> None:
     play(scenario)
 
 
-def test_a_node_that_fails_is_looked_for_anew(play: Play) -> None:
-    """The asker hears of the failure and decides; the next question goes to the new one."""
+def test_failed_node_is_found_again_by_the_next_request(play: Play) -> None:
+    """The caller gets the error; its next request goes to the new coordinator."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         link = link_of(cluster)
@@ -57,8 +57,8 @@ def test_a_node_that_fails_is_looked_for_anew(play: Play) -> None:
     play(scenario, nodes=2)
 
 
-def test_while_there_is_none_it_is_looked_for_until_the_deadline(play: Play) -> None:
-    """The internal topic may be on its way; what no retry helps is told at once."""
+def test_search_goes_on_until_the_deadline(play: Play) -> None:
+    """The internal topic may not exist yet; an error that is not retriable is raised at once."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         link = link_of(cluster)

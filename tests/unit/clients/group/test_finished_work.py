@@ -75,8 +75,8 @@ async def rest(consumer: Any) -> Values:
 @each_kind
 @each_way
 @pytest.mark.parametrize("end", ["close", "unsubscribe"])
-def test_an_end_does_not_finish_what_is_in_hand(play: Play, kind: str, way: Way, end: str) -> None:
-    """Nor does the time before it; the next one begins with it."""
+def test_close_does_not_commit_unfinished_records(play: Play, kind: str, way: Way, end: str) -> None:
+    """The next consumer begins with them."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         filled(fake)
@@ -98,7 +98,7 @@ def test_an_end_does_not_finish_what_is_in_hand(play: Play, kind: str, way: Way,
 
 @each_kind
 @each_way
-def test_a_rebalance_waits_for_what_is_in_hand(play: Play, kind: str, way: Way) -> None:
+def test_rebalance_waits_for_unfinished_records(play: Play, kind: str, way: Way) -> None:
     """The user works while another member joins. When the user comes back the work is finished: it is
     committed, and only then partitions go. Nothing is read twice."""
 
@@ -151,8 +151,8 @@ def test_a_rebalance_waits_for_what_is_in_hand(play: Play, kind: str, way: Way) 
 
 @each_kind
 @each_way
-def test_who_comes_too_late_has_finished_nothing(play: Play, kind: str, way: Way) -> None:
-    """The partition is another's by then, who reads the records in hand again."""
+def test_records_of_an_overdue_member_are_not_committed(play: Play, kind: str, way: Way) -> None:
+    """Their partition is assigned to another member, which reads them again."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         filled(fake)

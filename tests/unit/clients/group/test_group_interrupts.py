@@ -1,4 +1,5 @@
-"""Ctrl-C while a member of a group asks for records: none is lost, none is committed that nobody got."""
+"""KeyboardInterrupt in a poll of a group member: no record is lost, none is committed that was not
+returned."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def batches(consumer: Any, seen: list[int], _total: int) -> None:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("way", [poll, iterate, batches])
-def test_an_interrupt_in_a_rebalance_loses_nothing(way: Callable[[Any, list[int], int], None]) -> None:
+def test_interrupt_in_a_rebalance_loses_no_record(way: Callable[[Any, list[int], int], None]) -> None:
     """One run for each place where Python may raise KeyboardInterrupt, with a rebalance at each: the member
     gives up what it has, commits what is finished, and goes on."""
     fake = FakeCluster(latency_ms=0)

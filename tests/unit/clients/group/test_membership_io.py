@@ -1,4 +1,4 @@
-"""Consumers in groups over a fake cluster with the real coordinator, in virtual time."""
+"""Consumers in groups on a fake cluster with the real coordinator, in virtual time."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ T0, T1, T2, T3 = (TopicPartition("t", number) for number in range(4))
 
 
 @each_kind
-def test_one_member_reads_all_and_commits_what_it_finished(play: Play, kind: str) -> None:
-    """After its end another goes on behind."""
+def test_single_member_commits_finished_records(play: Play, kind: str) -> None:
+    """After it has closed, another member continues behind them."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 2)
@@ -38,8 +38,8 @@ def test_one_member_reads_all_and_commits_what_it_finished(play: Play, kind: str
 
 
 @each_kind
-def test_members_share_and_take_over(play: Play, kind: str) -> None:
-    """Two have two partitions each; one leaves, the other has all, and hears of it."""
+def test_members_share_partitions_and_take_them_over(play: Play, kind: str) -> None:
+    """Two members have two partitions each; one leaves, the other adopts its partitions."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 4)
@@ -64,8 +64,9 @@ def test_members_share_and_take_over(play: Play, kind: str) -> None:
 
 
 @each_kind
-def test_auto_commit_never_goes_beyond_what_is_finished(play: Play, kind: str) -> None:
-    """A batch counts when the next is asked for, a record in a loop likewise, and so do rows of a table."""
+def test_auto_commit_covers_finished_records_only(play: Play, kind: str) -> None:
+    """A batch is finished when the next one is requested, a record of an iteration likewise, and rows of a
+    table."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -96,8 +97,8 @@ def test_auto_commit_never_goes_beyond_what_is_finished(play: Play, kind: str) -
     play(scenario)
 
 
-def test_auto_commit_goes_back_with_a_seek(play: Play) -> None:
-    """Whoever seeks back wants what follows again, also after a restart."""
+def test_auto_commit_follows_a_seek_backwards(play: Play) -> None:
+    """The records behind the new position are read again after a restart."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 1)
@@ -115,7 +116,7 @@ def test_auto_commit_goes_back_with_a_seek(play: Play) -> None:
 
 @each_kind
 def test_commits_by_record_by_batch_and_by_offset(play: Play, kind: str) -> None:
-    """Each says what it committed; `committed` shows it, with metadata and leader epoch."""
+    """Each gives the committed offsets; `committed` returns them with metadata and leader epoch."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 2)
@@ -148,8 +149,8 @@ def test_commits_by_record_by_batch_and_by_offset(play: Play, kind: str) -> None
     play(scenario)
 
 
-def test_many_async_commits_become_few_requests_in_order(play: Play) -> None:
-    """A hundred of one partition: the last counts, all are told, and none goes back."""
+def test_async_commits_are_merged_in_order(play: Play) -> None:
+    """A hundred of one partition: the last one counts, each future ends, and no offset goes back."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -169,7 +170,7 @@ def test_many_async_commits_become_few_requests_in_order(play: Play) -> None:
 
 @each_kind
 def test_revoked_partitions_are_committed_before_the_callback(play: Play, kind: str) -> None:
-    """And in the callback they can be committed still; afterwards nothing of them is handed out."""
+    """The callback can still commit them; afterwards no record of them is returned."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 2)
@@ -199,7 +200,7 @@ def test_revoked_partitions_are_committed_before_the_callback(play: Play, kind: 
 
 
 @each_kind
-def test_a_commit_that_is_under_way_is_waited_for_before_the_callback(play: Play, kind: str) -> None:
+def test_revocation_waits_for_an_auto_commit_in_flight(play: Play, kind: str) -> None:
     """An auto-commit has all that is finished, and takes its time: what is given up before it has ended
     would be read twice."""
 
@@ -225,8 +226,8 @@ def test_a_commit_that_is_under_way_is_waited_for_before_the_callback(play: Play
 
 
 @each_kind
-def test_a_member_that_does_not_poll_leaves_and_loses(play: Play, kind: str) -> None:
-    """Its commits fail, it hears of it, and comes back."""
+def test_member_without_polls_loses_its_partitions(play: Play, kind: str) -> None:
+    """Its commits fail, `on_lost` is called, and it joins again."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -250,7 +251,7 @@ def test_a_member_that_does_not_poll_leaves_and_loses(play: Play, kind: str) -> 
 
 
 @each_kind
-def test_what_was_lost_is_not_committed_in_nobodys_name(play: Play, kind: str) -> None:
+def test_transaction_uses_the_metadata_of_the_lost_membership(play: Play, kind: str) -> None:
     """A transaction names the member that had the partitions until they are given up: the group refuses it,
     as it would not refuse offsets of nobody."""
 
@@ -273,8 +274,8 @@ def test_what_was_lost_is_not_committed_in_nobodys_name(play: Play, kind: str) -
     play(scenario)
 
 
-def test_slow_loops_keep_their_membership(play: Play) -> None:
-    """Each record takes less than max.poll.interval.ms, a batch of them more."""
+def test_slow_iterations_keep_their_membership(play: Play) -> None:
+    """Each record takes less than max.poll.interval.ms, a batch more."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -289,8 +290,9 @@ def test_slow_loops_keep_their_membership(play: Play) -> None:
 
 
 @each_kind
-def test_a_static_member_comes_back_to_its_partitions(play: Play, kind: str) -> None:
-    """No rebalance; a second one with its id fences the first, or is refused while the first lives."""
+def test_static_member_returns_to_its_partitions(play: Play, kind: str) -> None:
+    """Without a rebalance; a second member with its id fences it, or is rejected while the first one
+    lives."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 2)
@@ -322,8 +324,8 @@ def test_a_static_member_comes_back_to_its_partitions(play: Play, kind: str) -> 
 
 
 @each_kind
-def test_the_coordinator_moves(play: Play, kind: str) -> None:
-    """Reading, membership and commits go on."""
+def test_membership_survives_a_new_coordinator(play: Play, kind: str) -> None:
+    """Reading, heartbeats and commits continue."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 2)
@@ -341,8 +343,8 @@ def test_the_coordinator_moves(play: Play, kind: str) -> None:
     play(scenario, nodes=3)
 
 
-def test_cooperative_members_keep_what_they_fetched(play: Play) -> None:
-    """Of partitions that stay nothing is fetched twice; of those that go nothing more is handed out."""
+def test_cooperative_members_keep_fetched_records(play: Play) -> None:
+    """Retained partitions are not fetched again; no record of a revoked one is returned."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 2)
@@ -367,8 +369,8 @@ def test_cooperative_members_keep_what_they_fetched(play: Play) -> None:
 
 
 @each_kind
-def test_errors_that_only_the_user_can_help(play: Play, kind: str) -> None:
-    """Raised by poll; the next poll tries again."""
+def test_fatal_errors_are_raised_by_poll(play: Play, kind: str) -> None:
+    """The next poll joins again."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -387,8 +389,8 @@ def test_errors_that_only_the_user_can_help(play: Play, kind: str) -> None:
     play(scenario)
 
 
-def test_what_needs_a_group_says_so(play: Play) -> None:
-    """And what does not go together."""
+def test_group_calls_without_a_group_are_errors(play: Play) -> None:
+    """So are combinations of `assign` and `subscribe`."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -419,8 +421,8 @@ def test_what_needs_a_group_says_so(play: Play) -> None:
     play(scenario)
 
 
-def test_partitions_by_hand_with_a_group(play: Play) -> None:
-    """Positions come from what the group committed, and go there; there is no membership."""
+def test_assigned_partitions_with_a_group(play: Play) -> None:
+    """Positions come from the committed offsets of the group; there is no membership."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -442,7 +444,7 @@ def test_partitions_by_hand_with_a_group(play: Play) -> None:
 
 
 def test_wakeup_ends_a_poll_with_an_error(play: Play) -> None:
-    """Also while the group has given nothing yet; the next poll goes on."""
+    """Also before the first assignment; the next poll continues."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -456,8 +458,8 @@ def test_wakeup_ends_a_poll_with_an_error(play: Play) -> None:
     play(scenario)
 
 
-def test_a_callback_that_raises_is_heard_and_the_group_goes_on(play: Play) -> None:
-    """Out of poll, as it came; the assignment stands."""
+def test_errors_of_callbacks_are_raised_by_poll(play: Play) -> None:
+    """Unchanged; the assignment stays."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -475,8 +477,8 @@ def test_a_callback_that_raises_is_heard_and_the_group_goes_on(play: Play) -> No
     play(scenario)
 
 
-def test_seeking_in_the_callback_counts(play: Play) -> None:
-    """Rather than what the group committed."""
+def test_seek_in_on_assigned_replaces_the_committed_offset(play: Play) -> None:
+    """The committed offset of the group is ignored."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")

@@ -1,4 +1,4 @@
-"""What users get wrong first: each is told when it happens, in words that say what to do."""
+"""Frequent mistakes of users: each raises an error at once, with the call or key that helps."""
 
 from __future__ import annotations
 
@@ -48,22 +48,22 @@ class Awaited:
         ),
     ],
 )
-def test_consumers_that_cannot_be_made(cluster: Cluster, options: dict[str, Any], why: str) -> None:
-    """Rather than ones that do something else than was meant."""
+def test_invalid_consumer_arguments_are_errors(cluster: Cluster, options: dict[str, Any], why: str) -> None:
+    """The constructor raises."""
     with pytest.raises(ConfigError, match=why):
         cluster.consumer("t", **options)
 
 
-def test_no_group_may_be_said_as_none(cluster: Cluster) -> None:
-    """As programs do that may have one."""
+def test_group_none_means_no_group(cluster: Cluster) -> None:
+    """For programs with an optional group."""
     assert cluster.consumer("t", group=None).config.group == ""
     assert cluster.producer(transactional_id=None).config.transactional_id is None
     with pytest.raises(ConfigError, match=r"transactional\.id must not be empty"):
         cluster.producer(transactional_id="")
 
 
-def test_a_consumer_with_nothing_to_read(fake: FakeCluster, cluster: Cluster) -> None:
-    """How it gets something; one that was closed says that, whatever it had."""
+def test_consumer_without_topics_names_the_missing_call(fake: FakeCluster, cluster: Cluster) -> None:
+    """A closed consumer raises ClosedError instead."""
     alone, member = cluster.consumer(), cluster.consumer(group="g")
     for consumer, why in ((alone, r"topics, or call assign\(\)"), (member, r"subscribe\(\) or assign\(\)")):
         with pytest.raises(ConfigError, match=why):
@@ -76,8 +76,8 @@ def test_a_consumer_with_nothing_to_read(fake: FakeCluster, cluster: Cluster) ->
                 call()
 
 
-def test_a_listener_that_waits_is_for_asyncio(play: Play) -> None:
-    """There it may."""
+def test_coroutine_callbacks_need_an_asyncio_consumer(play: Play) -> None:
+    """An asyncio consumer awaits them."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -89,10 +89,8 @@ def test_a_listener_that_waits_is_for_asyncio(play: Play) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_topic_that_does_not_exist_is_told_once(
-    play: Play, protocol: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It may come; a misspelt one never does."""
+def test_missing_topic_is_logged_once(play: Play, protocol: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It may be created later."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -115,10 +113,10 @@ def test_a_topic_that_does_not_exist_is_told_once(
         ("consumer", UnreleasedInstanceIdError, "close that member"),
     ],
 )
-def test_two_consumers_with_one_instance_id(
+def test_duplicate_instance_id_is_an_error(
     play: Play, protocol: str, error: type[Exception], why: str
 ) -> None:
-    """Who of them is told depends on the protocol; what to do is said to either."""
+    """The protocol decides which of the two is fenced; both errors name the key."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -144,8 +142,8 @@ def test_two_consumers_with_one_instance_id(
         (lambda producer: producer.abort_transaction(), "there is nothing to abort"),
     ],
 )
-def test_calls_outside_a_transaction(cluster: Cluster, call: Any, why: str) -> None:
-    """Each in its own words, with the call that helps."""
+def test_transaction_calls_in_the_wrong_state_are_errors(cluster: Cluster, call: Any, why: str) -> None:
+    """The message names the call that is missing."""
     producer = cluster.producer(transactional_id="me")
     with pytest.raises(InvalidTxnStateError, match=f"{why}: .*call begin_transaction first"):
         call(producer)

@@ -1,4 +1,4 @@
-"""The member of the new protocol, step by step: what its heartbeats say, and what it makes of the target."""
+"""The member of the new protocol, event by event: the fields of its heartbeats, and its way to the target."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 from headrace.clients.cluster.backoff import Backoff
-from headrace.clients.group.member import Ask, Forget, MemberConfig, Work, WorkKind
+from headrace.clients.group.member import (
+    ChangeKind,
+    ForgetCoordinator,
+    MemberConfig,
+    OwnershipChange,
+    SendRequest,
+)
 from headrace.clients.group.modern import ModernMember
 from headrace.clients.group.states import MemberState
 from headrace.protocol import errors
@@ -30,7 +36,7 @@ def new(config: MemberConfig = CONFIG) -> ModernMember:
 
 def beat(effects: Any) -> Any:
     """The one heartbeat."""
-    (found,) = [effect for effect in effects if isinstance(effect, Ask)]
+    (found,) = [effect for effect in effects if isinstance(effect, SendRequest)]
     return found
 
 
@@ -46,15 +52,15 @@ def same(epoch: int) -> Any:
 def joined(*partitions: int, config: MemberConfig = CONFIG) -> ModernMember:
     """A stable member."""
     core = new(config)
-    core.on_answer(beat(core.poll(0)), target(1, *partitions), 0)
+    core.on_response(beat(core.poll(0)), target(1, *partitions), 0)
     core.begin()
-    core.on_answer(beat(core.on_done(0)), same(1), 0)
+    core.on_response(beat(core.on_done(0)), same(1), 0)
     assert core.state is S.STABLE
     return core
 
 
-def test_the_first_heartbeat_says_everything_and_later_ones_what_is_new() -> None:
-    """What it owns is told when it has it; nothing else twice."""
+def test_later_heartbeats_have_changed_fields_only() -> None:
+    """Owned partitions are reported after they were adopted."""
     core = new()
     first = beat(core.poll(0))
     request = first.request
@@ -62,74 +68,74 @@ def test_the_first_heartbeat_says_everything_and_later_ones_what_is_new() -> Non
     assert request.subscribed_topic_names == ("t",)
     assert (request.rebalance_timeout_ms, request.server_assignor, request.rack_id) == (60_000, "range", "r")
     assert core.poll(99) == (), "one at a time"
-    assert core.on_answer(first, target(3, 0, 2), 0) == ()
-    assert core.begin() == Work(WorkKind.ASSIGNED, (T0, T2))
+    assert core.on_response(first, target(3, 0, 2), 0) == ()
+    assert core.begin() == OwnershipChange(ChangeKind.ASSIGNED, (T0, T2))
     told = beat(core.on_done(0))
     assert core.state is S.ACKNOWLEDGING
     assert told.request.owned == (groups.TopicIdPartitions(ID, (0, 2)),)
     assert (told.request.member_epoch, told.request.subscribed_topic_names) == (3, None)
     assert (told.request.rebalance_timeout_ms, told.request.server_assignor) == (-1, None)
-    core.on_answer(told, same(3), 10)
+    core.on_response(told, same(3), 10)
     assert core.state is S.STABLE
     assert core.next_due_ms() == 5_010
     assert beat(core.poll(5_010)).request.owned is None
 
 
-def test_what_the_target_lacks_is_told_before_what_is_new_is_taken() -> None:
-    """So that another can have it."""
+def test_revocations_are_reported_before_new_partitions_are_adopted() -> None:
+    """So that the coordinator can assign them to another member."""
     core = joined(0, 1)
-    core.on_answer(beat(core.poll(5_000)), target(2, 1, 2), 5_000)
-    assert core.begin() == Work(WorkKind.REVOKED, (T0,))
+    core.on_response(beat(core.poll(5_000)), target(2, 1, 2), 5_000)
+    assert core.begin() == OwnershipChange(ChangeKind.REVOKED, (T0,))
     told = beat(core.on_done(5_000))
     assert told.request.owned == (groups.TopicIdPartitions(ID, (1,)),)
-    assert core.work == Work(WorkKind.ASSIGNED, (T2,))
-    core.on_answer(told, same(2), 5_000)
+    assert core.pending == OwnershipChange(ChangeKind.ASSIGNED, (T2,))
+    core.on_response(told, same(2), 5_000)
     core.begin()
     told = beat(core.on_done(5_000))
     assert told.request.owned == (groups.TopicIdPartitions(ID, (1, 2)),)
 
 
-def test_a_target_that_changes_while_the_user_works_is_taken_up_then() -> None:
-    """And one that changes before it began replaces the work."""
+def test_new_target_waits_for_a_change_that_has_begun() -> None:
+    """A change that has not begun is replaced."""
     core = joined(0, 1)
-    core.on_answer(beat(core.poll(5_000)), target(2, 1), 5_000)
-    core.on_answer(beat(core.poll(10_000)), target(3, 0), 10_000)
-    assert core.begin() == Work(WorkKind.REVOKED, (T1,))
-    core.on_answer(beat(core.poll(15_000)), target(4), 15_000)
-    assert core.work == Work(WorkKind.REVOKED, (T1,))
+    core.on_response(beat(core.poll(5_000)), target(2, 1), 5_000)
+    core.on_response(beat(core.poll(10_000)), target(3, 0), 10_000)
+    assert core.begin() == OwnershipChange(ChangeKind.REVOKED, (T1,))
+    core.on_response(beat(core.poll(15_000)), target(4), 15_000)
+    assert core.pending == OwnershipChange(ChangeKind.REVOKED, (T1,))
     core.on_done(15_000)
-    assert core.work == Work(WorkKind.REVOKED, (T0,))
+    assert core.pending == OwnershipChange(ChangeKind.REVOKED, (T0,))
 
 
 def test_partitions_of_unknown_topics_wait_for_the_metadata() -> None:
-    """What is known is taken over meanwhile."""
+    """Partitions of known topics are adopted meanwhile."""
     core = new()
     assigned = (groups.TopicIdPartitions(ID, (0,)), groups.TopicIdPartitions(OTHER, (0,)))
-    answer = groups.ConsumerGroupHeartbeatResponse(0, "me", 1, 5_000, assigned)
-    core.on_answer(beat(core.poll(0)), answer, 0)
-    assert core.lacks_topics
-    assert core.begin() == Work(WorkKind.ASSIGNED, (T0,))
-    core.on_answer(beat(core.on_done(0)), same(1), 0)
+    response = groups.ConsumerGroupHeartbeatResponse(0, "me", 1, 5_000, assigned)
+    core.on_response(beat(core.poll(0)), response, 0)
+    assert core.has_unknown_topics
+    assert core.begin() == OwnershipChange(ChangeKind.ASSIGNED, (T0,))
+    core.on_response(beat(core.on_done(0)), same(1), 0)
     core.topics_changed({}, {ID: "t", OTHER: "u"})
-    assert core.work == Work(WorkKind.ASSIGNED, (TopicPartition("u", 0),))
-    assert not core.lacks_topics
+    assert core.pending == OwnershipChange(ChangeKind.ASSIGNED, (TopicPartition("u", 0),))
+    assert not core.has_unknown_topics
 
 
-def test_a_topic_that_was_made_anew_is_another() -> None:
-    """Its partitions are given up under the old id, and taken under the new one."""
+def test_recreated_topic_is_another_topic() -> None:
+    """Its partitions are revoked under the old id, and adopted under the new one."""
     core = joined(0)
     core.topics_changed({}, {OTHER: "t"})
-    core.on_answer(beat(core.poll(5_000)), target(2, 0, topic_id=OTHER), 5_000)
-    assert core.begin() == Work(WorkKind.REVOKED, (T0,))
+    core.on_response(beat(core.poll(5_000)), target(2, 0, topic_id=OTHER), 5_000)
+    assert core.begin() == OwnershipChange(ChangeKind.REVOKED, (T0,))
     core.on_done(5_000)
-    assert core.work == Work(WorkKind.ASSIGNED, (T0,))
+    assert core.pending == OwnershipChange(ChangeKind.ASSIGNED, (T0,))
 
 
-def test_a_heartbeat_without_an_answer_is_sent_again_in_full() -> None:
-    """After a while, to whoever is the coordinator by then."""
+def test_heartbeat_after_a_failure_has_all_fields() -> None:
+    """After a backoff, to the coordinator of that time."""
     core = joined(0)
     lost = beat(core.poll(5_000))
-    assert core.on_failure(lost, errors.NetworkError(), 5_000) == (Forget(),)
+    assert core.on_failure(lost, errors.NetworkError(), 5_000) == (ForgetCoordinator(),)
     assert core.poll(5_001) == ()
     again = beat(core.poll(5_200)).request
     assert (again.member_epoch, again.subscribed_topic_names) == (1, ("t",))
@@ -137,24 +143,24 @@ def test_a_heartbeat_without_an_answer_is_sent_again_in_full() -> None:
     assert again.rebalance_timeout_ms == 60_000
 
 
-def test_what_is_being_taken_over_is_told_as_owned() -> None:
-    """The user's side goes on with it whatever comes. Were it not told, the coordinator would take it for
-    given back, if the target changes with this very heartbeat, and give it to another at once."""
+def test_partitions_being_adopted_are_reported_as_owned() -> None:
+    """The consumer completes the adoption under any target. Without the report the coordinator would take the
+    partitions for revoked, and assign them to another member at once."""
     core = joined(0)
-    core.on_answer(beat(core.poll(5_000)), target(2, 0, 1), 5_000)
+    core.on_response(beat(core.poll(5_000)), target(2, 0, 1), 5_000)
     lost = beat(core.poll(10_000))
     assert lost.request.owned is None
     core.on_failure(lost, errors.NetworkError(), 10_000)
     assert beat(core.poll(10_200)).request.owned == (groups.TopicIdPartitions(ID, (0,)),), "not begun yet"
     core = joined(0)
-    core.on_answer(beat(core.poll(5_000)), target(2, 0, 1), 5_000)
-    assert core.begin() == Work(WorkKind.ASSIGNED, (T1,))
+    core.on_response(beat(core.poll(5_000)), target(2, 0, 1), 5_000)
+    assert core.begin() == OwnershipChange(ChangeKind.ASSIGNED, (T1,))
     core.on_failure(beat(core.poll(10_000)), errors.NetworkError(), 10_000)
     again = beat(core.poll(10_200))
     assert again.request.owned == (groups.TopicIdPartitions(ID, (0, 1)),)
-    core.on_answer(again, target(2, 0), 10_200)
-    core.on_answer(beat(core.on_done(10_300)), same(2), 10_300)
-    assert core.begin() == Work(WorkKind.REVOKED, (T1,))
+    core.on_response(again, target(2, 0), 10_200)
+    core.on_response(beat(core.on_done(10_300)), same(2), 10_300)
+    assert core.begin() == OwnershipChange(ChangeKind.REVOKED, (T1,))
     told = beat(core.on_done(10_300))
     assert told.request.owned == (groups.TopicIdPartitions(ID, (0,)),)
 
@@ -162,44 +168,44 @@ def test_what_is_being_taken_over_is_told_as_owned() -> None:
 @pytest.mark.parametrize(
     "error", [errors.UnknownMemberIdError, errors.FencedMemberEpochError, errors.GroupIdNotFoundError]
 )
-def test_who_is_fenced_loses_everything_and_joins_with_the_same_id(error: Any) -> None:
-    """The user hears it first."""
+def test_fenced_member_rejoins_with_the_same_id(error: Any) -> None:
+    """Its partitions are lost first."""
     core = joined(0, 1)
     refusal = groups.ConsumerGroupHeartbeatResponse(error.code)
-    assert core.on_answer(beat(core.poll(5_000)), refusal, 5_000) == ()
-    assert core.work == Work(WorkKind.LOST, (T0, T1))
+    assert core.on_response(beat(core.poll(5_000)), refusal, 5_000) == ()
+    assert core.pending == OwnershipChange(ChangeKind.LOST, (T0, T1))
     assert core.metadata == ("g", -1, "", None)
     core.begin()
     request = beat(core.on_done(5_000)).request
     assert (request.member_id, request.member_epoch, request.owned) == ("me", 0, ())
 
 
-def test_what_the_user_has_begun_goes_on_when_all_is_lost() -> None:
-    """And what it took over is lost then."""
+def test_adoption_that_has_begun_ends_before_the_loss() -> None:
+    """The partitions that are being adopted are lost afterwards."""
     core = new()
-    core.on_answer(beat(core.poll(0)), target(1, 0), 0)
+    core.on_response(beat(core.poll(0)), target(1, 0), 0)
     core.begin()
-    core.refused(errors.FencedMemberEpochError(), 0)
+    core.commit_rejected(errors.FencedMemberEpochError(), 0)
     assert core.state is S.REVOKING
     core.on_done(0)
-    assert core.work == Work(WorkKind.LOST, (T0,))
+    assert core.pending == OwnershipChange(ChangeKind.LOST, (T0,))
 
 
-def test_errors_that_only_the_user_can_help() -> None:
-    """It hears them once, and then the member tries anew."""
+def test_fatal_errors_are_raised_once() -> None:
+    """Then the member joins again."""
     core = new()
     refusal = groups.ConsumerGroupHeartbeatResponse(errors.UnsupportedAssignorError.code)
-    assert core.on_answer(beat(core.poll(0)), refusal, 0) == ()
+    assert core.on_response(beat(core.poll(0)), refusal, 0) == ()
     assert isinstance(core.error, errors.UnsupportedAssignorError)
     assert core.poll(10**9) == ()
-    core.heard_error()
+    core.error_raised()
     assert beat(core.poll(10**9)).request.member_epoch == 0
     with pytest.raises(errors.ConfigError):
         core.enforce_rebalance("no")
 
 
-def test_leaving_for_good_or_for_a_while() -> None:
-    """A static member that is closed comes back; others leave, or just stop."""
+def test_leave_epochs_of_dynamic_and_static_members() -> None:
+    """A static member that closes announces its return; with `leave` it leaves for good."""
     assert beat(joined(0).unsubscribe(leave=True, reason="")).request.member_epoch == -1
     assert joined(0).unsubscribe(leave=False, reason="") == ()
     static = CONFIG._replace(group_instance_id="i")
@@ -210,13 +216,13 @@ def test_leaving_for_good_or_for_a_while() -> None:
     assert beat(core.poll(60_000)).request.member_epoch == -2
     assert (core.state, core.next_due_ms()) == (S.LATE, None)
     core.polled(70_000)
-    assert core.work == Work(WorkKind.LOST, (T0,))
+    assert core.pending == OwnershipChange(ChangeKind.LOST, (T0,))
     core = joined(0)
     assert beat(core.poll(60_000)).request.member_epoch == -1
 
 
-def test_a_new_subscription_is_told_at_once() -> None:
-    """By name or by expression; the other is cleared."""
+def test_new_subscription_is_sent_at_once() -> None:
+    """Topics or a regular expression; the other field is cleared."""
     core = joined(0)
     core.subscribe((), "t.*")
     request = beat(core.poll(1)).request

@@ -1,4 +1,4 @@
-"""What users may commit and subscribe to, and what they may not."""
+"""The arguments of `commit` and `subscribe`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def record(partition: int, offset: int) -> Any:
     return SimpleNamespace(topic="t", partition=partition, offset=offset, leader_epoch=4)
 
 
-def test_records_become_the_offsets_behind_them() -> None:
-    """The last of each partition, in whatever order; a generator will do."""
+def test_records_become_next_offsets() -> None:
+    """The last record of each partition, in any order; also from a generator."""
     assert offsets_to_commit(None) is None
     assert offsets_to_commit(record(0, 5)) == {T0: OffsetAndMetadata(6, "", 4)}
     many = (record(*place) for place in ((0, 7), (1, 1), (0, 6)))
@@ -33,7 +33,7 @@ def test_records_become_the_offsets_behind_them() -> None:
 
 
 def test_tables_of_records_are_committed_by_their_rows() -> None:
-    """The last row of each partition, whatever else the table has, and however often it was cut."""
+    """The last row of each partition, with any further columns and any number of chunks."""
     rows = {"topic": ["t", "t", "t"], "partition": [1, 0, 1], "offset": [7, 3, 6], "value": [b"", b"", b""]}
     table = pa.table(rows)
     expected = {T0: OffsetAndMetadata(4), T1: OffsetAndMetadata(8)}
@@ -46,15 +46,15 @@ def test_tables_of_records_are_committed_by_their_rows() -> None:
         offsets_to_commit(pa.table({**rows, "topic": ["t", None, "t"]}))
 
 
-def test_offsets_are_taken_as_they_are() -> None:
-    """Plain numbers and pairs for partitions will do."""
+def test_offsets_by_partition_are_accepted() -> None:
+    """Plain integers, and pairs as partitions."""
     noted = OffsetAndMetadata(3, "note", 1)
     assert offsets_to_commit({("t", 0): 2, T1: noted}) == {T0: OffsetAndMetadata(2), T1: noted}
 
 
 @pytest.mark.parametrize("bad", [5, "text", [5], {"t": 1}, {T0: "1"}, {T0: True}, {T0: -1}])
-def test_anything_else_is_refused(bad: Any) -> None:
-    """Before anything is sent."""
+def test_other_arguments_are_errors(bad: Any) -> None:
+    """Before a request is sent."""
     with pytest.raises((TypeError, ValueError)):
         offsets_to_commit(bad)
 
@@ -64,7 +64,7 @@ def view(**topics: bool) -> ClusterView:
 
 
 def test_patterns_match_whole_names() -> None:
-    """And internal topics only when asked."""
+    """Internal topics match only with `internal`."""
     known = view(orders=False, orders2=False, __orders=True)
     assert Subscription((), re.compile("orders")).topics_in(known) == ("orders",)
     assert Subscription((), re.compile(".*orders.*")).topics_in(known) == ("orders", "orders2")
@@ -72,8 +72,8 @@ def test_patterns_match_whole_names() -> None:
     assert Subscription(("x",)).topics_in(known) == ("x",)
 
 
-def test_what_can_be_subscribed_to() -> None:
-    """One name, several, or a pattern; not both, and not nothing."""
+def test_subscribe_takes_topics_or_a_pattern() -> None:
+    """One of them, not both."""
     assert checked_subscription("a", None, internal=False).topics == ("a",)
     assert checked_subscription(["a", "b", "a"], None, internal=False).topics == ("a", "b")
     compiled = re.compile("x", re.IGNORECASE)
@@ -85,7 +85,7 @@ def test_what_can_be_subscribed_to() -> None:
             checked_subscription(topics, pattern, internal=False)  # type: ignore[arg-type]
 
 
-def test_callbacks_come_from_a_listener_or_one_by_one() -> None:
+def test_callbacks_of_a_listener_or_single_ones() -> None:
     """Each name once; methods may be missing."""
     listener = SimpleNamespace(on_lost=print)
     callbacks = Callbacks(listener, on_assigned=repr)

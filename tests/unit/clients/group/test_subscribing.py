@@ -1,4 +1,4 @@
-"""What consumers in groups subscribe to, by name and by pattern, over a fake cluster in virtual time."""
+"""Subscriptions of group members, by name and by pattern, on a fake cluster in virtual time."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ T0 = TopicPartition("t", 0)
 
 
 @each_kind
-def test_a_pattern_chooses_topics(play: Play, kind: str) -> None:
-    """Later ones too, but not internal ones; a deleted one no more."""
+def test_pattern_matches_current_topics(play: Play, kind: str) -> None:
+    """Topics that are created later too, no internal topics, and no deleted ones."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         for name in ("ta", "tb", "other", CONSUMER_OFFSETS):
@@ -41,8 +41,8 @@ def test_a_pattern_chooses_topics(play: Play, kind: str) -> None:
 
 
 @each_kind
-def test_internal_topics_when_they_are_wanted(play: Play, kind: str) -> None:
-    """With exclude.internal.topics=false a pattern means them too, whoever matches it."""
+def test_pattern_matches_internal_topics_when_not_excluded(play: Play, kind: str) -> None:
+    """With exclude.internal.topics=false, whether client or coordinator match it."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create(CONSUMER_OFFSETS)
@@ -55,8 +55,8 @@ def test_internal_topics_when_they_are_wanted(play: Play, kind: str) -> None:
 
 
 @each_kind
-def test_a_compiled_pattern_is_matched_as_python_does(play: Play, kind: str) -> None:
-    """Flags and look-ahead count under every protocol; topics may come after it."""
+def test_compiled_pattern_has_python_semantics(play: Play, kind: str) -> None:
+    """Flags and look-ahead work under each protocol; topics may be created later."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("tOld")
@@ -80,8 +80,8 @@ def test_a_compiled_pattern_is_matched_as_python_does(play: Play, kind: str) -> 
 
 
 @each_kind
-def test_unsubscribing_and_subscribing_anew(play: Play, kind: str) -> None:
-    """The group forgets the member; another subscription begins where that group stands."""
+def test_unsubscribe_and_new_subscription(play: Play, kind: str) -> None:
+    """The member leaves the group; the next subscription begins at the committed offsets."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")

@@ -50,8 +50,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("is_down", [False, True], ids=["silent", "refusing"])
 @pytest.mark.parametrize("name", CALLS)
-def test_calls_end_in_time_while_the_cluster_is_away(play: Play, name: str, is_down: bool) -> None:
-    """An auto-commit with ten minutes is under way before the call."""
+def test_calls_time_out_while_the_cluster_is_away(play: Play, name: str, is_down: bool) -> None:
+    """An auto-commit with a timeout of ten minutes is in flight."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         consumer = await reading(fake, cluster)
@@ -73,7 +73,7 @@ def test_calls_end_in_time_while_the_cluster_is_away(play: Play, name: str, is_d
 
 
 @pytest.mark.parametrize("timeout", [0, TIMEOUT_S])
-def test_poll_ends_in_time_before_a_revocation(play: Play, timeout: float) -> None:
+def test_poll_times_out_during_the_commit_before_a_revocation(play: Play, timeout: float) -> None:
     """Another member joins, and the commit of finished work before the revocation does not succeed: polls end
     in time and give nothing; once it does, the rebalance goes on, and nothing is read twice."""
 
@@ -105,7 +105,7 @@ def test_poll_ends_in_time_before_a_revocation(play: Play, timeout: float) -> No
     play(scenario)
 
 
-def test_commit_in_time_is_not_lost_to_a_shorter_one(play: Play) -> None:
+def test_commit_survives_the_timeout_of_a_later_one(play: Play) -> None:
     """A commit that ran out of time ends alone: one with more time, submitted before, is done once the
     cluster is back."""
 

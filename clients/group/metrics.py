@@ -1,4 +1,4 @@
-"""What a member of a group tells about itself, by the names of Kafka's consumer-coordinator-metrics. Pure."""
+"""The metrics of a group member, by the names of Kafka's consumer-coordinator-metrics. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...protocol.messages.registry import (
     SYNC_GROUP,
 )
 from ..measured import HOUR_S, Measured
-from .member import WorkKind
+from .member import ChangeKind
 from .states import MemberState
 
 if TYPE_CHECKING:
@@ -21,45 +21,45 @@ if TYPE_CHECKING:
 _S = MemberState
 _SETTLED = (_S.UNJOINED, _S.STABLE, _S.LATE, _S.FAILED)
 _CALLBACKS = {
-    WorkKind.ASSIGNED: "partition-assigned",
-    WorkKind.REVOKED: "partition-revoked",
-    WorkKind.LOST: "partition-lost",
+    ChangeKind.ASSIGNED: "partition-assigned",
+    ChangeKind.REVOKED: "partition-revoked",
+    ChangeKind.LOST: "partition-lost",
 }
 
 
-class GroupFigures:
-    """Of one member. All but `values` is called on the loop; times in ms."""
+class GroupMetrics:
+    """The metrics of one member. All methods but `values` are called on the loop. Times in ms."""
 
     def __init__(self) -> None:
-        self._join, self._sync, self._beat, self._commit = (Measured() for _ in range(4))
+        self._join, self._sync, self._heartbeat, self._commit = (Measured() for _ in range(4))
         self._rebalance, self._failed = Measured(), Measured()
-        self._callbacks = {kind: Measured() for kind in WorkKind}
-        self._asked = {
+        self._callbacks = {kind: Measured() for kind in ChangeKind}
+        self._sent = {
             JOIN_GROUP: self._join,
             SYNC_GROUP: self._sync,
-            HEARTBEAT: self._beat,
-            CONSUMER_GROUP_HEARTBEAT: self._beat,
+            HEARTBEAT: self._heartbeat,
+            CONSUMER_GROUP_HEARTBEAT: self._heartbeat,
             OFFSET_COMMIT: self._commit,
         }
         self._state, self._was_member = _S.UNJOINED, False
-        self._began_ms = 0  # the rebalance that is going on
-        self._beat_at_ms: int | None = None
+        self._began_ms = 0  # of the current rebalance
+        self._heartbeat_at_ms: int | None = None
         self._rebalanced_at_ms: int | None = None
 
-    def asked(self, api: Api, began_ms: int, now_ms: int) -> None:
-        """The coordinator has answered."""
-        if api in self._asked:
-            self._asked[api].record(now_ms - began_ms, now_ms)
-        if self._asked.get(api) is self._beat:
-            self._beat_at_ms = began_ms
+    def response_received(self, api: Api, began_ms: int, now_ms: int) -> None:
+        """The coordinator has responded to a request that was sent at `began_ms`."""
+        if api in self._sent:
+            self._sent[api].record(now_ms - began_ms, now_ms)
+        if self._sent.get(api) is self._heartbeat:
+            self._heartbeat_at_ms = began_ms
 
-    def worked(self, kind: WorkKind, began_ms: int, now_ms: int) -> None:
-        """The user's side has given up, or taken over, partitions."""
+    def ownership_changed(self, kind: ChangeKind, began_ms: int, now_ms: int) -> None:
+        """The consumer has adopted or released partitions, callback included."""
         self._callbacks[kind].record(now_ms - began_ms, now_ms)
 
-    def seen(self, state: MemberState, is_member: bool, now_ms: int) -> None:
-        """Where the member stands now. A rebalance lasts from STABLE, or from the start, to STABLE; one that
-        was refused, that the member was lost in, or that its user came too late for, has failed."""
+    def state_changed(self, state: MemberState, is_member: bool, now_ms: int) -> None:
+        """Measure rebalances by the state of the member: from STABLE, or from the start, to STABLE. A
+        rebalance fails by an error, a lost membership, or a poll after max.poll.interval.ms."""
         before, was_member = self._state, self._was_member
         self._state, self._was_member = state, is_member
         if before in _SETTLED:
@@ -79,8 +79,8 @@ class GroupFigures:
             self._began_ms = now_ms
 
     def values(self, now_ms: int) -> dict[str, float]:
-        """Rates are of the last minute, -1 is the age of what never happened."""
-        rebalance, failed, commit, beat = self._rebalance, self._failed, self._commit, self._beat
+        """Rates are of the last minute; the age of an event that never happened is -1."""
+        rebalance, failed, commit, beat = self._rebalance, self._failed, self._commit, self._heartbeat
         found = {
             "rebalance-total": rebalance.total,
             "rebalance-rate-per-hour": rebalance.per_second(now_ms) * HOUR_S,
@@ -97,13 +97,13 @@ class GroupFigures:
             "heartbeat-total": beat.total,
             "heartbeat-rate": beat.per_second(now_ms),
             "heartbeat-response-time-max": beat.highest_ms(now_ms),
-            "last-heartbeat-seconds-ago": _age_s(self._beat_at_ms, now_ms),
+            "last-heartbeat-seconds-ago": _age_s(self._heartbeat_at_ms, now_ms),
         }
-        for name, asked in (("join", self._join), ("sync", self._sync)):
-            found[f"{name}-total"] = asked.total
-            found[f"{name}-rate"] = asked.per_second(now_ms)
-            found[f"{name}-time-avg"] = asked.average_ms(now_ms)
-            found[f"{name}-time-max"] = asked.highest_ms(now_ms)
+        for name, request in (("join", self._join), ("sync", self._sync)):
+            found[f"{name}-total"] = request.total
+            found[f"{name}-rate"] = request.per_second(now_ms)
+            found[f"{name}-time-avg"] = request.average_ms(now_ms)
+            found[f"{name}-time-max"] = request.highest_ms(now_ms)
         for kind, name in _CALLBACKS.items():
             found[f"{name}-latency-avg"] = self._callbacks[kind].average_ms(now_ms)
             found[f"{name}-latency-max"] = self._callbacks[kind].highest_ms(now_ms)

@@ -1,4 +1,4 @@
-"""What a member tells of its rebalances, commits and heartbeats."""
+"""The metrics of a member: rebalances, commits and heartbeats."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from headrace.clients.group.figures import GroupFigures
-from headrace.clients.group.member import WorkKind
+from headrace.clients.group.member import ChangeKind
+from headrace.clients.group.metrics import GroupMetrics
 from headrace.clients.group.states import MemberState
 from headrace.protocol.messages import registry
 
@@ -24,14 +24,14 @@ each_kind = pytest.mark.parametrize("kind", sorted(KINDS))
 
 def after(*states: tuple[int, MemberState, bool]) -> dict[str, float]:
     """Seen at (ms, state, is it a member); the values at the last one."""
-    figures = GroupFigures()
+    metrics = GroupMetrics()
     for now_ms, state, is_member in states:
-        figures.seen(state, is_member, now_ms)
-    return figures.values(states[-1][0])
+        metrics.state_changed(state, is_member, now_ms)
+    return metrics.values(states[-1][0])
 
 
-def test_a_rebalance_lasts_until_the_member_is_stable() -> None:
-    """From the first step on, however often it is looked at."""
+def test_rebalance_time_ends_when_the_member_is_stable() -> None:
+    """It begins with the first state that is not settled."""
     joined = [(10, S.UNJOINED, False), (20, S.JOINING, False), (30, S.JOINING, False), (40, S.SYNCING, True)]
     values = after(*joined, (50, S.ADOPTING, True), (60, S.STABLE, True), (5_070, S.STABLE, True))
     assert (values["rebalance-total"], values["rebalance-latency-max"]) == (1, 40)
@@ -52,16 +52,16 @@ def test_a_rebalance_lasts_until_the_member_is_stable() -> None:
         (S.UNJOINED, False, 0),  # the user has unsubscribed
     ],
 )
-def test_how_a_rebalance_fails(state: MemberState, is_member: bool, failed: int) -> None:
-    """The time of the next begins there."""
+def test_failed_rebalances_are_counted(state: MemberState, is_member: bool, failed: int) -> None:
+    """The time of the next one begins there."""
     begun = [(0, S.JOINING, False), (100, S.SYNCING, True), (200, state, is_member)]
     assert after(*begun)["failed-rebalance-total"] == failed
     values = after(*begun, (300, S.JOINING, is_member), (400, S.STABLE, True))
     assert values["rebalance-latency-avg"] == (200 if state in (S.JOINING, S.REVOKING) else 100)
 
 
-def test_losing_a_stable_membership_is_a_rebalance_that_begins() -> None:
-    """None has failed."""
+def test_lost_stable_membership_begins_a_rebalance() -> None:
+    """It is not a failed one."""
     values = after(
         (0, S.JOINING, False), (10, S.STABLE, True), (20, S.REVOKING, False), (30, S.JOINING, False)
     )
@@ -69,15 +69,15 @@ def test_losing_a_stable_membership_is_a_rebalance_that_begins() -> None:
 
 
 def test_requests_and_callbacks_are_timed() -> None:
-    """By their kinds; what is not asked of a coordinator of groups counts nowhere."""
-    figures = GroupFigures()
+    """By kind; requests of other APIs are not counted."""
+    metrics = GroupMetrics()
     for api, took in ((registry.JOIN_GROUP, 5), (registry.SYNC_GROUP, 6), (registry.OFFSET_COMMIT, 7)):
-        figures.asked(api, 1_000, 1_000 + took)
-    figures.asked(registry.HEARTBEAT, 2_000, 2_003)
-    figures.asked(registry.CONSUMER_GROUP_HEARTBEAT, 3_000, 3_002)
-    figures.asked(registry.LEAVE_GROUP, 9_000, 9_001)
-    figures.worked(WorkKind.REVOKED, 1_000, 1_400)
-    values = figures.values(9_500)
+        metrics.response_received(api, 1_000, 1_000 + took)
+    metrics.response_received(registry.HEARTBEAT, 2_000, 2_003)
+    metrics.response_received(registry.CONSUMER_GROUP_HEARTBEAT, 3_000, 3_002)
+    metrics.response_received(registry.LEAVE_GROUP, 9_000, 9_001)
+    metrics.ownership_changed(ChangeKind.REVOKED, 1_000, 1_400)
+    values = metrics.values(9_500)
     assert (values["join-time-avg"], values["sync-time-max"], values["commit-latency-avg"]) == (5, 6, 7)
     assert (values["heartbeat-total"], values["heartbeat-response-time-max"]) == (2, 3)
     assert values["last-heartbeat-seconds-ago"] == 6
@@ -86,8 +86,8 @@ def test_requests_and_callbacks_are_timed() -> None:
 
 
 @each_kind
-def test_a_consumer_tells_of_its_group(play: Play, kind: str) -> None:
-    """Beside what it tells of its reading, by partition where that is Kafka's way."""
+def test_consumer_metrics_include_those_of_the_group(play: Play, kind: str) -> None:
+    """Beside its fetch metrics."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 2)
@@ -119,7 +119,7 @@ def test_a_consumer_tells_of_its_group(play: Play, kind: str) -> None:
             0,
         )
         assert metrics["records-lead-min"] == 0
-        assert set(metrics) > set(GroupFigures().values(0))
-        assert not set(cluster.consumer("t").metrics()) & set(GroupFigures().values(0))
+        assert set(metrics) > set(GroupMetrics().values(0))
+        assert not set(cluster.consumer("t").metrics()) & set(GroupMetrics().values(0))
 
     play(scenario)
