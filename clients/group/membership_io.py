@@ -85,7 +85,7 @@ class Membership:
         self._link = CoordinatorLink(
             hub, core.config.group_id, backoff, request_timeout_ms=config.request_timeout_ms
         )
-        self._committed = CommittedOffsets(hub, self._link, backoff, core.config.group_id)
+        self.committed = CommittedOffsets(hub, self._link, backoff, core.config.group_id).fetch
         self._metrics = GroupMetrics()
         self._log = LimitedLog(log)
         self._committer = Committer(
@@ -283,12 +283,6 @@ class Membership:
         future.add_done_callback(lambda done: self._commit_ended(done, submitted))
         return future
 
-    async def committed(
-        self, tps: Iterable[TopicPartition], deadline_ms: int
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """See `CommittedOffsets.fetch`."""
-        return await self._committed.fetch(tps, deadline_ms)
-
     def fetch_positions(self, tps: Iterable[TopicPartition]) -> None:
         """Fetch the committed offsets of these partitions, and read from there."""
         new = self._engine.change(lambda fetcher: await_start(fetcher, tps))
@@ -301,7 +295,7 @@ class Membership:
         while left:
             outcome: Any = None
             try:
-                outcome = await self._committed.fetch(left, self._hub.now_ms() + self.config.api_timeout_ms)
+                outcome = await self.committed(left, self._hub.now_ms() + self.config.api_timeout_ms)
             except HeadraceError as error:
                 outcome = error
             if self._is_closed:
