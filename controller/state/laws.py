@@ -70,11 +70,11 @@ def _check_eligible(
     ELR only while the ISR is empty; below min ISR nobody is dropped from both but those that may have lost
     records, or by an unclean election; from min ISR on there is no ELR, because records go on without it."""
     assert not (after.elr and len(after.isr) >= min_isr), "an ELR beside an ISR that is enough"
-    safe = {*before.isr, *before.elr}
-    if after.leader_recovery_state == RECOVERING and after.leader not in {*safe, NO_NODE}:
-        return  # an unclean election, and it says so
+    safe, candidates = {*before.isr, *before.elr}, before.isr or before.elr
+    if after.leader_recovery_state == RECOVERING and after.leader not in {*candidates, NO_NODE}:
+        return  # an unclean election, marked as one
     if after.leader not in (NO_NODE, before.leader):
-        is_in_sync = after.leader in (before.isr or before.elr)
+        is_in_sync = after.leader in candidates
         # a leader that is drained lets others into the ISR, or hands over to the ELR, in the same step
         is_let_in = before.leader != NO_NODE and not set(after.isr) <= set(before.isr)
         assert is_in_sync or is_let_in, "an unclean leader"

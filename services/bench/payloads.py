@@ -82,7 +82,7 @@ def _lines(file: str) -> list[bytes]:
 
 def _row(generator: random.Random, number: int, size: int) -> bytes:
     """`size` bytes of JSON like a service's log; such rows compress about 4:1."""
-    row = b""
+    row = bytearray()
     while len(row) < size:
         row += json.dumps(
             {
@@ -93,4 +93,4 @@ def _row(generator: random.Random, number: int, size: int) -> bytes:
                 "status": generator.choice([200, 200, 200, 304, 404, 500]),
             }
         ).encode()
-    return row[:size]
+    return bytes(row[:size])

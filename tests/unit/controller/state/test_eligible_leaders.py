@@ -420,3 +420,13 @@ def test_a_drained_leader_lets_the_eligible_in_and_hands_over_in_one_step() -> N
             2,
             frozenset(),
         )
+
+
+def test_unclean_election_may_take_a_member_of_the_elr() -> None:
+    """The disk of the ISR's last member has failed: a member of the ELR is elected, and the record says that
+    the election was unclean. Without that mark it breaks the law."""
+    before = PartitionRegistration((4, 1, 2), (4,), -1, 3, 4, elr=(2,))
+    after = PartitionRegistration((4, 1, 2), (2,), 2, 4, 5, leader_recovery_state=1)
+    check_change(before, after, 2, frozenset())
+    with pytest.raises(AssertionError, match="an unclean leader"):
+        check_change(before, replace(after, leader_recovery_state=0), 2, frozenset())
