@@ -12,11 +12,11 @@ from .runtime.hosted_shard import RecordCodec
 from .txn.shard import TransactionShard
 
 if TYPE_CHECKING:
-    from ..storage_node.embedded.contract import GuestHost
+    from ..storage_node.embedded.contract import CoordinatorHost
 
 CODEC = RecordCodec(encode_record, decode_record)
 
 
-def new_coordinators(host: GuestHost) -> Coordinators:
-    """The group and transaction coordinators of one node; a GuestFactory."""
+def new_coordinators(host: CoordinatorHost) -> Coordinators:
+    """The group and transaction coordinators of one node; a CoordinatorFactory."""
     return Coordinators(host, {CONSUMER_OFFSETS: GroupShard, TRANSACTION_STATE: TransactionShard}, CODEC)

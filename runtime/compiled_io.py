@@ -46,7 +46,7 @@ HOT_MODULES = frozenset(
         "storage_node.counters",
         "storage_node.edge.gateway",
         "storage_node.edge.gateway_io",
-        "storage_node.embedded.hosting",
+        "storage_node.embedded.coordinator_host",
         "storage_node.log.append_rules",
         "storage_node.log.batch_starts",
         "runtime.files.files_io",

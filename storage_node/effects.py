@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..protocol.messages.control import AlterPartitionRequest
     from ..protocol.messages.data import FetchRequest
     from ..protocol.messages.envelope import Api
-    from .embedded.guest_read import GuestRead
+    from .embedded.coordinator_read import CoordinatorRead
     from .log.future_log import FutureLog
     from .log.log import Log
     from .log.retired import Removal
@@ -86,10 +86,10 @@ class Recompress:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadForGuest:
-    """Run the read on a thread; then `guest_read`."""
+class ReadCoordinatorLog:
+    """Run the read on a thread; then `coordinator_read`."""
 
-    read: GuestRead
+    read: CoordinatorRead
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +160,8 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class EndTurn:
-    """Call `StorageNode.end_turn` when the loop has handed over all that it has at hand: the guest does the
-    requests of one turn together."""
+    """Call `StorageNode.end_turn` when the event loop has passed on all requests that have arrived: the
+    coordinators decide on the requests of one turn together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ Effect = (
     | LookUpOffsets
     | ReadCold
     | Recompress
-    | ReadForGuest
+    | ReadCoordinatorLog
     | AdvisePages
     | CopyLog
     | SendFetch

@@ -27,7 +27,7 @@ from .configs.live_config import LiveConfig
 from .counters import NodeCounters
 from .edge.metadata_view import MetadataView
 from .effects import Effect, WakeAt
-from .embedded.hosting import Hosting
+from .embedded.coordinator_host import NodeCoordinatorHost
 from .links.metadata_steps import AwaitingMetadata, MetadataStep, step_of
 from .log.tail_cache import TailCache
 from .node_handlers import Handlers
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from ..protocol.records.header import Buffer
     from ..protocol.transport.replies import Incoming, Replies
     from .configs.node_config import NodeConfig
-    from .embedded.contract import GuestFactory
-    from .embedded.guest_read import GuestRead
+    from .embedded.contract import CoordinatorFactory
+    from .embedded.coordinator_read import CoordinatorRead
     from .log.future_log import FutureLog
     from .log.log_manager import LogManager
     from .log.log_tasks import CheckpointTask, CreateTask
@@ -73,7 +73,7 @@ class StorageNode:
         *,
         now_ms: int,
         room: Callable[[], int],
-        guest: GuestFactory | None = None,
+        coordinators: CoordinatorFactory | None = None,
     ) -> None:
         self.counters = NodeCounters()
         self.config = LiveConfig(config)
@@ -119,7 +119,7 @@ class StorageNode:
         self._producer_expiry = ProducerExpiry(self.table, self.config)
         self._max_request_partitions = config.max_request_partitions
         self._wake_at_ms: int | None = None
-        self.guest = Hosting(
+        self.coordinators = NodeCoordinatorHost(
             self.table,
             self._output,
             replicas.appender,
@@ -127,10 +127,10 @@ class StorageNode:
             self.config,
             replies,
             self._settle,
-            guest,
+            coordinators,
             now_ms,
         )
-        self._handlers.transactions.on_marker = self.guest.ended_transaction
+        self._handlers.transactions.on_marker = self.coordinators.ended_transaction
 
     @property
     def image(self) -> MetadataImage:
@@ -154,7 +154,8 @@ class StorageNode:
         """One request from a client. It is answered exactly once, now or later."""
         try:
             if not (
-                self._handlers.handle(request, now_ms, wall_ms) or self.guest.handle(request, now_ms, wall_ms)
+                self._handlers.handle(request, now_ms, wall_ms)
+                or self.coordinators.handle(request, now_ms, wall_ms)
             ):
                 self._tell_of_cluster(request)
         except KafkaError as error:
@@ -202,9 +203,9 @@ class StorageNode:
         else:
             self.replicas.images.apply(image, delta, now_ms)
         self._view = MetadataView(image, self._controller_id)
-        self.guest.learned()
+        self.coordinators.learned()
         self._settle(now_ms)
-        self.guest.followed(delta, now_ms)
+        self.coordinators.followed(delta, now_ms)
         self._settle(now_ms)
         self._fetches.check(_METADATA_KEY, now_ms)
         return image.offset
@@ -236,7 +237,7 @@ class StorageNode:
         """Ask for the flushes that flush.ms wants; recompute high watermarks; look for segments that
         retention deletes, and every half of replica.lag.time.max.ms for followers that lag. Called about
         each second."""
-        self.guest.note_time(now_ms, wall_ms)
+        self.coordinators.note_time(now_ms, wall_ms)
         self.replicas.look_for_space(now_ms)
         self.replicas.moves.try_all_swaps(now_ms)
         self.replicas.flushes.flush_overdue(now_ms)
@@ -318,13 +319,13 @@ class StorageNode:
         """A Recompress effect is done."""
         self.answered(lambda: self.recompressor.finished(item, now_ms, wall_ms), now_ms)
 
-    def guest_read(self, read: GuestRead, now_ms: int) -> None:
-        """A ReadForGuest effect is done."""
-        self.answered(lambda: self.guest.was_read(read, now_ms), now_ms)
+    def coordinator_log_read(self, read: CoordinatorRead, now_ms: int) -> None:
+        """A ReadCoordinatorLog effect is done."""
+        self.answered(lambda: self.coordinators.was_read(read, now_ms), now_ms)
 
     def end_turn(self, now_ms: int, wall_ms: int) -> None:
         """An EndTurn effect is due."""
-        self.answered(lambda: self.guest.end_turn(now_ms, wall_ms), now_ms)
+        self.answered(lambda: self.coordinators.end_turn(now_ms, wall_ms), now_ms)
 
     def answered(self, act: Callable[[], None], now_ms: int) -> None:
         """Do what somebody wants who has waited for something outside of this node."""
@@ -347,7 +348,7 @@ class StorageNode:
         self._produces.check(session, now_ms)
         self._fetch.connection_gone(session, now_ms)
         self._replica_fetch.connection_gone(session, now_ms)
-        self.guest.connection_gone(session, now_ms)
+        self.coordinators.connection_gone(session, now_ms)
         self._settle(now_ms)
 
     def expire(self, now_ms: int) -> None:
@@ -355,7 +356,7 @@ class StorageNode:
         self._wake_at_ms = None
         self._produces.expire(now_ms)
         self._fetch.expire(now_ms)
-        self.guest.expire(now_ms)
+        self.coordinators.expire(now_ms)
         self._settle(now_ms)
 
     def take_effects(self) -> list[Effect]:
@@ -392,7 +393,7 @@ class StorageNode:
             parked=self.parked,
             offline_dirs=len(self._manager.offline_dirs),
         )
-        return facts | self.guest.status()
+        return facts | self.coordinators.status()
 
     # --- inside ----------------------------------------------------------------------------------------
 
@@ -430,11 +431,12 @@ class StorageNode:
     def _settle(self, now_ms: int) -> None:
         """Try the waiting requests of all partitions that changed, then set the timer.
 
-        A completed fetch may find a bad disk, and the guest may append, which changes more partitions: hence
-        the loop. It ends, because a disk fails only once, and what the guest is told of is written already.
+        A completed fetch may find a bad disk, and coordinators may append, which changes more partitions:
+        hence the loop. It ends, because a disk fails only once and coordinators learn only of appended
+        records.
         """
         output, is_replicating = self._output, self.replicas.images.is_replicating
-        if not (is_replicating or self.parked or self.guest.is_concerned(output.changed)):
+        if not (is_replicating or self.parked or self.coordinators.is_concerned(output.changed)):
             output.changed.clear()
             return
         while output.changed or output.appended:
@@ -443,7 +445,7 @@ class StorageNode:
                 self._replica_fetch.changed(key, now_ms)
             keys, output.changed = output.changed, []
             for key in dict.fromkeys(keys):
-                self.guest.changed(key, now_ms)
+                self.coordinators.changed(key, now_ms)
                 self._produces.check(key, now_ms)
                 self._fetches.check(key, now_ms)
                 if is_replicating:
@@ -453,7 +455,7 @@ class StorageNode:
         self._set_timer()
 
     def _set_timer(self) -> None:
-        waiting = (self._produces, self._fetches, self._fetch, self.guest)
+        waiting = (self._produces, self._fetches, self._fetch, self.coordinators)
         deadlines = [each.next_deadline_ms() for each in waiting]
         if self.replicas.images.is_replicating:
             deadlines += (

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from .edge.gateway import GatewayFactory
-    from .embedded.contract import GuestFactory
+    from .embedded.contract import CoordinatorFactory
 
 log = logging.getLogger("headrace.node")
 
@@ -39,17 +39,17 @@ class NodeActor:
         namespace: str,
         controller_names: Sequence[str],
         config: Mapping[str, Any],
-        guest: GuestFactory,
+        coordinators: CoordinatorFactory,
         gateway: GatewayFactory,
     ) -> None:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
         self._config = NodeConfig.of({"listener.host": own_address(), **config})
-        self._guest, self._gateway = guest, gateway
+        self._coordinators, self._gateway = coordinators, gateway
         finders = tuple(ActorFinder(ActorEndpoint(namespace, controller)) for controller in controller_names)
         self._host = ServerHost(name, lambda: self._new_server(finders), on_ready=settle_process)
 
     def _new_server(self, finders: tuple[ActorFinder, ...]) -> NodeServer:
-        server = NodeServer(self._config, finders, guest=self._guest, gateway=self._gateway)
+        server = NodeServer(self._config, finders, coordinators=self._coordinators, gateway=self._gateway)
         server.incarnation_id = own_incarnation_id()
         return server
 
@@ -88,17 +88,17 @@ def node_actor(
     controller_names: Sequence[str],
     config: Mapping[str, Any],
     resources: Mapping[str, float],
-    guest: GuestFactory,
+    coordinators: CoordinatorFactory,
     gateway: GatewayFactory,
 ) -> Any:
     """The handle of storage node `index` of this namespace: the one that runs, or a new one.
 
-    `guest` and `gateway` are functions of modules, which travel by their names.
+    `coordinators` and `gateway` are functions of modules, which travel by their names.
     """
     name = node_name(index)
     options = detached(name, namespace, resources)
     return (
         ray.remote(NodeActor)
         .options(**options)
-        .remote(name, namespace, tuple(controller_names), dict(config), guest, gateway)
+        .remote(name, namespace, tuple(controller_names), dict(config), coordinators, gateway)
     )

@@ -30,7 +30,7 @@ def make_server(kind: str, directory: str, ports: str, pairs: list[str]) -> Cont
         return ControllerServer(ControllerConfig.of({"metadata.log.dir": directory, **more}))
     config = NodeConfig.of({"node.id": 1, "log.dirs": directory, **more})
     locators = tuple(fixed_locator("127.0.0.1", int(port)) for port in ports.split(","))
-    return NodeServer(config, locators, guest=new_coordinators, gateway=new_kafka_listener)
+    return NodeServer(config, locators, coordinators=new_coordinators, gateway=new_kafka_listener)
 
 
 def add_profiler(loop: asyncio.AbstractEventLoop, path: str) -> None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
     from ...protocol.model import TopicPartition
     from ...protocol.transport.replies import Incoming
-    from ...storage_node.embedded.contract import GuestHost, PartitionKey
+    from ...storage_node.embedded.contract import CoordinatorHost, PartitionKey
     from .hosted_shard import MakeShard, RecordCodec
     from .routing import Route
     from .timers import Action, Wheel
@@ -49,19 +49,20 @@ _OF_NEW_GROUPS = (registry.CONSUMER_GROUP_HEARTBEAT.key, registry.CONSUMER_GROUP
 
 
 class Coordinators:
-    """Implements Guest.
+    """Implements EmbeddedCoordinators.
 
     Bound: at most `purgatory.max.requests` requests (counted per shard) wait.
     """
 
-    def __init__(self, host: GuestHost, shards: Mapping[str, MakeShard], codec: RecordCodec) -> None:
+    def __init__(self, host: CoordinatorHost, shards: Mapping[str, MakeShard], codec: RecordCodec) -> None:
         """`shards`: the constructor of the state machine of each internal topic."""
         self._host = host
         self._makers = shards
         self._wheel: Wheel = TimingWheel(now_ms=host.now_ms)
         self._metrics = {topic: CoordinatorMetrics() for topic in shards}
+        load_times = {topic: metrics.load_times for topic, metrics in self._metrics.items()}
         self._parts = ShardServices(
-            host, codec, self._wheel, self._next_producer_id, self._metrics, self._has_work, self._restart
+            host, codec, self._wheel, self._next_producer_id, load_times, self._has_work, self._restart
         )
         self._shards: dict[PartitionKey, HostedShard] = {}
         self._by_session: dict[int, dict[PendingRequest, None]] = {}  # in the order of arrival

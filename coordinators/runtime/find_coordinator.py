@@ -29,7 +29,7 @@ from .routing import check_key
 
 if TYPE_CHECKING:
     from ...storage_node.configs.coordinator_config import CoordinatorConfig
-    from ...storage_node.embedded.contract import GuestHost
+    from ...storage_node.embedded.contract import CoordinatorHost
 
 _TOPICS = {GROUP_KEY: CONSUMER_OFFSETS, TRANSACTION_KEY: TRANSACTION_STATE}
 CREATE_TIMEOUT_MS = 30_000
@@ -41,7 +41,7 @@ class CoordinatorFinder:
     Bound: one CreateTopics request per internal topic is in flight.
     """
 
-    def __init__(self, host: GuestHost) -> None:
+    def __init__(self, host: CoordinatorHost) -> None:
         self._host = host
         self._making: set[str] = set()
         self._faults: dict[str, str] = {}  # topic -> error of the last attempt

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from ...protocol.messages.envelope import Api
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
     from ...protocol.model import TopicPartition
-    from ...storage_node.embedded.contract import GuestHost, LiveNodeConfig, PartitionKey
+    from ...runtime.metrics import Histogram
+    from ...storage_node.embedded.contract import CoordinatorHost, LiveNodeConfig, PartitionKey
     from .loading import Replayed
-    from .metrics import CoordinatorMetrics
     from .pending_requests import PendingRequest
     from .ports import ProducerIdAndEpoch, Shard, ShardContext
     from .timers import Wheel
@@ -61,11 +61,11 @@ class RecordCodec(NamedTuple):
 class ShardServices(NamedTuple):
     """The services that the shards of one node share."""
 
-    host: GuestHost
+    host: CoordinatorHost
     codec: RecordCodec
     wheel: Wheel
     next_producer_id: Callable[[], int]
-    metrics: Mapping[str, CoordinatorMetrics]  # by topic
+    load_times: Mapping[str, Histogram]  # ms, by topic
     has_work: Callable[[HostedShard], None]  # have `work` called at the end of this turn
     restart: Callable[[HostedShard], None]  # drop the shard and load its log again
 
@@ -254,7 +254,7 @@ class HostedShard:
             return
         self._move(ShardState.ACTIVE)
         took_ms = self._host.now_ms - self._load_began_ms
-        self._parts.metrics[self.name.topic].load_times.record(took_ms)
+        self._parts.load_times[self.name.topic].record(took_ms)
         if self._replayed:
             text = f"{self.name}: coordinator loaded, {self._replayed} records in {took_ms} ms"
             self._host.note(logging.INFO, text)

@@ -15,7 +15,7 @@ from ...runtime.metrics import Histogram
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...storage_node.embedded.contract import GuestHost
+    from ...storage_node.embedded.contract import CoordinatorHost
     from .hosted_shard import HostedShard
 
 MAX_LAGS = 2_000  # Bound: committed offsets per response
@@ -70,7 +70,7 @@ def metrics_of(
     return {_GROUPS[topic]: topics[topic].as_json(mine) for topic, mine in by_topic.items()}
 
 
-def consumer_lag(host: GuestHost, shards: Iterable[HostedShard]) -> dict[str, dict[str, int]]:
+def consumer_lag(host: CoordinatorHost, shards: Iterable[HostedShard]) -> dict[str, dict[str, int]]:
     """Records between committed offset and high watermark by group and partition, of partitions with a
     replica on this node (a follower's high watermark may lag). Limited to the first MAX_LAGS offsets."""
     found: dict[str, dict[str, int]] = {}

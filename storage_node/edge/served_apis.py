@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...protocol.messages import registry
-from ..embedded.contract import GUEST_APIS
+from ..embedded.contract import COORDINATOR_APIS
 
 SERVED_APIS = (
     registry.PRODUCE,
@@ -18,6 +18,6 @@ SERVED_APIS = (
     registry.WRITE_TXN_MARKERS,
     registry.DESCRIBE_PRODUCERS,
     *registry.FORWARDED,
-    *GUEST_APIS,
+    *COORDINATOR_APIS,
 )
 FORWARDED_KEYS = frozenset(api.key for api in registry.FORWARDED)

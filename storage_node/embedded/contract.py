@@ -1,8 +1,7 @@
-"""What else may live in a node's event loop: the contract between the node and its guest.
+"""The contract between a storage node and the group and transaction coordinators in its event loop. Pure.
 
-The coordinators are the guest: they act over partitions that this node leads, and the floor they live on is
-above this one, so the node knows them by this contract alone. Pure. A node without a guest serves everything
-but the guest's apis.
+Coordinators act on partitions of internal topics that this node leads. They are a layer above the storage
+node, which therefore knows only this contract. A node without coordinators serves all other APIs.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
     from ..configs.node_config import NodeConfig
 
 PartitionKey = tuple[bytes, int]  # topic id and partition, as the node's partitions have it
-GUEST_TOPICS = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE))
-GUEST_APIS: tuple[Api, ...] = (
+COORDINATOR_TOPICS = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE))
+COORDINATOR_APIS: tuple[Api, ...] = (
     registry.FIND_COORDINATOR,
     *registry.GROUP_APIS,
     *registry.TRANSACTION_APIS,
@@ -36,7 +35,7 @@ GUEST_APIS: tuple[Api, ...] = (
 
 @dataclass(slots=True, eq=False)
 class LogPiece:
-    """A part of a led partition's log that the guest wants to know, and after the read what was found."""
+    """A read of a led partition's log for a coordinator, and then its result."""
 
     key: PartitionKey
     offset: int  # the piece begins with the batch that holds it
@@ -56,19 +55,19 @@ class LiveNodeConfig(Protocol):
 
     @property
     def now(self) -> NodeConfig:
-        """As it is now."""
+        """The present configuration."""
 
 
-class GuestHost(Protocol):
-    """What the guest may use of the node. All times are those of the event that is being handled."""
+class CoordinatorHost(Protocol):
+    """What coordinators use of the node. All times are those of the event that is being handled."""
 
     @property
     def now_ms(self) -> int:
-        """Monotonic."""
+        """The monotonic clock."""
 
     @property
     def wall_ms(self) -> int:
-        """For records."""
+        """The calendar clock, for timestamps of records."""
 
     @property
     def config(self) -> LiveNodeConfig:
@@ -80,57 +79,56 @@ class GuestHost(Protocol):
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the image may be asked what does not exist."""
+        """Whether the image has all records up to this node's registration: what it lacks does not exist."""
 
     @property
     def node_id(self) -> int:
-        """Of this node."""
+        """The id of this node."""
 
     @property
     def broker_epoch(self) -> int:
-        """Of this node's registration."""
+        """The broker epoch of this node's registration."""
 
     @property
     def replies(self) -> Replies:
-        """Where answers go; each request is answered exactly once."""
+        """Takes the responses; each request gets exactly one."""
 
     @property
     def holds_lease(self) -> bool:
-        """Whether nobody else can lead yet what this node leads, as it knows without asking anybody."""
+        """Whether no other node can lead this node's partitions yet; see links/lease.py."""
 
     def is_handed_over(self, key: PartitionKey) -> bool:
-        """Whether nobody who led this partition before may believe that it still does. It comes true by
-        itself."""
+        """Whether no previous leader of the partition may still act as its leader. Becomes true with time."""
 
     def soon(self) -> None:
-        """Have `end_turn` called once, when all that has come by now was handed over."""
+        """Request one call of `end_turn`, after the requests that have arrived by now."""
 
     def check_append(self, key: PartitionKey, leader_epoch: int) -> None:
-        """Errors: those of `append` that can be told before it."""
+        """Errors: those of `append` that are known before it."""
 
     def bounds(self, key: PartitionKey) -> tuple[int, int]:
-        """Start and end of the log of a partition that is led."""
+        """Log start offset and log end offset of a led partition."""
 
     def high_watermark(self, key: PartitionKey) -> int:
-        """Of a partition that is led: what is below is committed."""
+        """The high watermark of a led partition."""
 
     def known_end(self, key: PartitionKey) -> int | None:
-        """The high watermark of any partition, as far as this node knows it; None if it has no replica."""
+        """The local high watermark of any partition; None if this node has no replica of it."""
 
     def max_batch_bytes(self, key: PartitionKey) -> int:
-        """What max.message.bytes says of the partition."""
+        """max.message.bytes of a led partition."""
 
     def append(self, key: PartitionKey, leader_epoch: int, batch: Buffer) -> int:
-        """Append one batch by the rules of acks=all; its base offset. Nothing else is appended meanwhile.
+        """Append one batch with acks=all; its base offset.
 
         Errors: NotLeaderOrFollowerError, FencedLeaderEpochError, NotEnoughReplicasError, KafkaStorageError,
         RecordBatchTooLargeError: nothing was appended.
         """
 
     def read(self, piece: LogPiece) -> None:
-        """Read on a thread, then call `piece.done`; never if the partition is not led any more as it is now.
+        """Read on a thread, then call `piece.done`, unless the leadership has ended meanwhile.
 
-        A disk that fails takes the partition offline, and the guest hears `left`.
+        A failed disk takes the partition offline: `left` is called.
         """
 
     def ask(
@@ -141,50 +139,50 @@ class GuestHost(Protocol):
         timeout_ms: int,
         answered: Callable[[Any], None],
     ) -> None:
-        """Send a request to a node, or with NO_NODE to the controller; `answered` gets the body or the
+        """Send a request to a node, or with NO_NODE to the controller. `answered` gets the response body or a
         KafkaError, once."""
 
     def note(self, level: int, text: str) -> None:
-        """Words for the operator's log; `level` is logging's."""
+        """A line for the operator's log; `level` is logging's."""
 
 
-class Guest(Protocol):
-    """What the node core calls. After each of these calls the node looks for what was appended."""
+class EmbeddedCoordinators(Protocol):
+    """What the node core calls. After each call it completes the requests that wait for appended records."""
 
     def handle(self, request: Incoming) -> None:
-        """One request of GUEST_APIS, answered now or later. Errors: KafkaError, which is its answer."""
+        """One request of COORDINATOR_APIS, answered now or later. Errors: KafkaError, as its response."""
 
     def end_turn(self) -> None:
-        """What `soon` asked for."""
+        """All requests of this turn have arrived; called if `soon` was."""
 
     def led(self, key: PartitionKey, name: TopicPartition, leader_epoch: int) -> None:
-        """This node leads a partition of GUEST_TOPICS; `left` came before if it did so in another epoch."""
+        """This node leads a partition of COORDINATOR_TOPICS; `left` of an earlier epoch came before."""
 
     def left(self, key: PartitionKey) -> None:
-        """It does not lead it any more, in that epoch or at all."""
+        """This node no longer leads the partition in that leader epoch."""
 
     def committed(self, key: PartitionKey) -> None:
-        """The high watermark of a led partition has moved."""
+        """The high watermark of a led partition may have advanced."""
 
     def followed(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """The metadata has moved on; `led` and `left` came before. Delta None: by more than is told."""
+        """The image has changed; `led` and `left` came before. No delta: any part of it may have changed."""
 
     def ended_transaction(
         self, key: PartitionKey, producer_id: int, producer_epoch: int, *, is_commit: bool, offset: int
     ) -> None:
-        """A marker was appended at `offset` to a led partition."""
+        """A transaction marker was appended at `offset` to a led partition."""
 
     def connection_gone(self, session: int) -> None:
-        """A client is gone."""
+        """A client has disconnected."""
 
     def expire(self) -> None:
         """A deadline may have passed."""
 
     def next_deadline_ms(self) -> int | None:
-        """When `expire` has work."""
+        """When `expire` must be called; None: not before the next request."""
 
     def status(self) -> dict[str, Any]:
-        """JSON-able facts."""
+        """JSON-able status."""
 
 
-GuestFactory = Callable[[GuestHost], Guest]
+CoordinatorFactory = Callable[[CoordinatorHost], EmbeddedCoordinators]

@@ -1,4 +1,4 @@
-"""Whether a partition is handed over: nobody who led it before may believe any more that it does. Pure."""
+"""Whether the previous leader of a partition may still act as its leader. Pure."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
 
 
 class Handover:
-    """To this node, which leads the partition since `since_ms` at the earliest."""
+    """The change of a partition's leader to this node, not before `since_ms`."""
 
     def __init__(self, partition: Partition, since_ms: int) -> None:
         self._partition = partition
         self._since_ms = since_ms
         self._from = partition.led_before
-        # Nobody: the partition is new, or its last leader was fenced or has lost its disk.
+        # No previous leader: the partition is new, or its last leader was fenced or has lost its disk.
         self._is_done = self._from == NO_NODE
 
     def is_done(self, image: MetadataImage, leases_over_ms: int) -> bool:
-        """`leases_over_ms`: no lease of a heartbeat that was sent before holds any more."""
+        """`leases_over_ms`: the leases of heartbeats that were sent before have ended."""
         self._is_done = self._is_done or self._since_ms <= leases_over_ms or self._is_known(image)
         return self._is_done
 
     def _is_known(self, image: MetadataImage) -> bool:
-        """To the one before: it is out, or has followed this node in an epoch of its own."""
+        """Whether the previous leader is fenced or gone, or has fetched from this node in the new epoch."""
         if self._from is None:
             return False
         broker = image.brokers.get(self._from)

@@ -1,5 +1,5 @@
-"""Requests of the guest to other servers: one connection to each node, made when it is needed; what is for
-the controller goes over the node's own link to it.
+"""Requests of the embedded coordinators to other servers: one connection to each node, made when it is
+needed; what is for the controller goes over the node's own link to it.
 
 A connection that breaks fails everything under way there with NetworkError; the next request opens another.
 Whether the right node answers, the handshake says: a port may have a new owner.

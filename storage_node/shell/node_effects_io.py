@@ -59,7 +59,7 @@ class NodeEffects:
             on(e.LookUpOffsets, self._look_up),
             on(e.ReadCold, self._read_cold),
             on(e.Recompress, self._recompress),
-            on(e.ReadForGuest, self._read_for_guest),
+            on(e.ReadCoordinatorLog, self._read_coordinator_log),
             on(e.AdvisePages, self._advise_pages),
             on(e.CopyLog, self._copy_log),
             on(e.SendFetch, self.replication.send_fetch),
@@ -135,10 +135,12 @@ class NodeEffects:
 
         self._workers.recompress(item.run, self._then(recompressed))
 
-    def _read_for_guest(self, effect: e.ReadForGuest) -> None:
+    def _read_coordinator_log(self, effect: e.ReadCoordinatorLog) -> None:
         read = effect.read
         if not self._is_ending():
-            self._workers.start(read.run, self._then(lambda now_ms: self._core.guest_read(read, now_ms)))
+            self._workers.start(
+                read.run, self._then(lambda now_ms: self._core.coordinator_log_read(read, now_ms))
+            )
 
     def _advise_pages(self, effect: e.AdvisePages) -> None:
         if not self._is_ending():

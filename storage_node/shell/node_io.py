@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ..configs.node_config import NodeConfig
     from ..edge.gateway import GatewayFactory
     from ..effects import Note
-    from ..embedded.contract import GuestFactory
+    from ..embedded.contract import CoordinatorFactory
 
 log = logging.getLogger("headrace.storage_node")
 
@@ -55,10 +55,11 @@ class NodeServer:
         config: NodeConfig,
         locate_controller: ControllerLocators,
         files: Files | None = None,
-        guest: GuestFactory | None = None,
+        coordinators: CoordinatorFactory | None = None,
         gateway: GatewayFactory | None = None,
     ) -> None:
-        """Without a `guest` groups and transactions are not served, without a `gateway` Kafka's clients."""
+        """Without `coordinators` groups and transactions are not served, without a `gateway` Kafka
+        clients."""
         self.host = config.host
         self.port = config.listener_port
         self.node_id = config.node_id
@@ -66,7 +67,7 @@ class NodeServer:
         self.incarnation_id = _new_uuid()  # of this process; the host may give its own before the start
         self._config = config
         self._locate = locate_controller
-        self._guest = guest
+        self._coordinators = coordinators
         self._files: Files = OsFiles() if files is None else files
         self._tasks = TaskOwner()
         self._log = LimitedLog(log)
@@ -139,9 +140,9 @@ class NodeServer:
             replies := self._gateway.replies(router),
             now_ms=monotonic_ms(),
             room=self._response_room,
-            guest=self._guest,
+            coordinators=self._coordinators,
         )
-        core.guest.note_time(monotonic_ms(), wall_ms())
+        core.coordinators.note_time(monotonic_ms(), wall_ms())
         core.config.on_change(LISTENER_KEYS, lambda now: router.limit(router_limits(now)))
         core.config.on_change(
             ("background.threads",), lambda now: self._workers.resize(now.background_threads)
@@ -161,7 +162,7 @@ class NodeServer:
             self._adopt, self._apply_metadata, lambda: core.image.offset, core.replicas.disks.news
         )
         link = self._link = ControllerLink(config, self._locate, identity, events, tasks)
-        core.guest.lease = link.membership.lease
+        core.coordinators.lease = link.membership.lease
         effects = self._effects = NodeEffects(
             core,
             self._workers,

@@ -40,7 +40,7 @@ from headrace.storage_node.effects import (
     LookUpOffsets,
     Note,
     ReadCold,
-    ReadForGuest,
+    ReadCoordinatorLog,
     Recompress,
     RemoveFiles,
     WakeAt,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from headrace.protocol.errors import KafkaError
     from headrace.protocol.messages.envelope import Api
     from headrace.protocol.records.header import Buffer
-    from headrace.storage_node.embedded.contract import GuestFactory
+    from headrace.storage_node.embedded.contract import CoordinatorFactory
 
 NODE = 1
 _FRESH = itertools.count(1)
@@ -120,7 +120,7 @@ class CoreRig:
         dirs: str = "/d",
         records: Sequence[Any] = (FormatRecord("c"),),
         node_id: int = NODE,
-        guest: GuestFactory | None = None,
+        coordinators: CoordinatorFactory | None = None,
         **config: Any,
     ) -> None:
         """`records` are the metadata that the node finds when it joins, applied as its first image."""
@@ -152,7 +152,7 @@ class CoreRig:
             FakeReplies(),
             now_ms=self.now_ms,
             room=lambda: self.room,
-            guest=guest,
+            coordinators=coordinators,
         )
         self.core.joined(node_id, 9)
         self.effects: list[Any] = []
@@ -354,12 +354,12 @@ class CoreRig:
         self.effects += asked
         return done
 
-    def read_for_guest(self) -> int:
-        """Perform the reads that the guest has asked for so far; how many."""
-        asked = self.pop(ReadForGuest)
+    def read_coordinator_logs(self) -> int:
+        """Perform the reads that the coordinators have requested so far; how many."""
+        asked = self.pop(ReadCoordinatorLog)
         for effect in asked:
             effect.read.run()
-            self.core.guest_read(effect.read, self.now_ms)
+            self.core.coordinator_log_read(effect.read, self.now_ms)
             self.check()
         return len(asked)
 

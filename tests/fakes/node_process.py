@@ -22,7 +22,7 @@ async def main(directory: str, controller_ports: str, more: list[str]) -> None:
     values = dict(pair.split("=", 1) for pair in more)
     config = NodeConfig.of({"node.id": 1, "log.dirs": directory, **values})
     locators = tuple(fixed_locator("127.0.0.1", int(port)) for port in controller_ports.split(","))
-    node = NodeServer(config, locators, guest=new_coordinators, gateway=new_kafka_listener)
+    node = NodeServer(config, locators, coordinators=new_coordinators, gateway=new_kafka_listener)
     await serve(node)
 
 

@@ -27,7 +27,7 @@ from headrace.storage_node.effects import ProposeIsr, SendFetch
 from node_rig import WALL_MS, batch, values_of
 
 if TYPE_CHECKING:
-    from headrace.storage_node.embedded.contract import GuestFactory
+    from headrace.storage_node.embedded.contract import CoordinatorFactory
 
 TOPIC = b"topic-of-replicas"[:16]
 INELIGIBLE, FENCED_EPOCH, OLD_VERSION = 107, 74, 95
@@ -47,10 +47,10 @@ class Replicas:
     """Nodes 1..n with one topic of one partition, led by node 1. Nothing moves but in `settle`."""
 
     def __init__(self, nodes: int = 3, *, min_isr: int = 1, rf: int | None = None, **facts: Any) -> None:
-        """`facts` with a dot-less name are topic configs; `node` is a dict of node configs, `guest` makes the
-        guest of each node, `topic` is the name."""
+        """`facts` with a dot-less name are topic configs; `node` is a dict of node configs, `coordinators`
+        makes those of each node, `topic` is the name."""
         self.topic: str = facts.pop("topic", "t")
-        self.guest: GuestFactory | None = facts.pop("guest", None)
+        self.coordinators: CoordinatorFactory | None = facts.pop("coordinators", None)
         self.node_config: dict[str, Any] = facts.pop("node", {})
         self.racks: dict[int, str] = facts.pop("racks", {})
         self.now_ms = 1_000
@@ -86,7 +86,7 @@ class Replicas:
 
     def start(self, node: int, files: FakeFiles) -> None:
         """A node process over `files`, with the metadata there is."""
-        rig = CoreRig(files, f"/d{node}", (), node, self.guest, **self.node_config)
+        rig = CoreRig(files, f"/d{node}", (), node, self.coordinators, **self.node_config)
         rig.now_ms = self.now_ms
         self.nodes[node] = rig
         rig.metadata(*self.records, broker_epoch=self.epochs[node])
@@ -189,7 +189,7 @@ class Replicas:
             rig = self.nodes[node]
             if self.is_flushing:
                 moved |= bool(rig.flush())
-            moved |= bool(rig.read_cold()) or bool(rig.read_for_guest())
+            moved |= bool(rig.read_cold()) or bool(rig.read_coordinator_logs())
             moved |= rig.checkpoint_starts()
             for effect in rig.pop(SendFetch):
                 self._send(node, effect)

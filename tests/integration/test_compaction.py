@@ -152,7 +152,7 @@ def test_a_node_stops_while_a_throttled_cleaning_waits(tmp_path: Path) -> None:
             )
             client = await rig.client()
             await put(client, topic_id, 0, 40)
-            await until(lambda: log_of(rig).cleaning is not None)
+            await until(lambda: log_of(rig).compaction.running is not None)
             await rig.stop()
             left = [path.name for path in (tmp_path / "d0" / "t-0").iterdir()]
             assert not [name for name in left if name.endswith((".cleaned", ".swap"))]
@@ -175,7 +175,7 @@ def test_a_topic_is_deleted_and_made_again_while_it_is_cleaned(tmp_path: Path) -
             topic_id = await rig.topic(**keys)
             client = await rig.client()
             await put(client, topic_id, 0, 60)
-            await until(lambda: log_of(rig).cleaning is not None)
+            await until(lambda: log_of(rig).compaction.running is not None)
             rig.controller.delete_topic(topic_id)
             again = await rig.topic(**keys)
             await until(lambda: any(key[0] == again for key in rig.core.table.partitions))

@@ -33,11 +33,11 @@ class Cluster:
 
     def __init__(self, **facts: Any) -> None:
         self.shards: dict[int, Counter] = {}  # the newest of each node
-        self.replicas = Replicas(3, topic=CONSUMER_OFFSETS, guest=self._guest, **facts)
+        self.replicas = Replicas(3, topic=CONSUMER_OFFSETS, coordinators=self._coordinators, **facts)
         self.replicas.settle()
         self._sessions = 1_000
 
-    def _guest(self, host: Any) -> Any:
+    def _coordinators(self, host: Any) -> Any:
         def make(partition: int, context: Any) -> Any:
             self.shards[host.node_id] = Counter(partition, context)
             return self.shards[host.node_id]

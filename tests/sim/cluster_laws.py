@@ -15,7 +15,7 @@ from headrace.protocol.errors import CorruptMessageError
 from headrace.protocol.metadata.image import RECOVERED, MetadataImage
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import read_batch_header
-from headrace.storage_node.embedded.contract import GUEST_TOPICS
+from headrace.storage_node.embedded.contract import COORDINATOR_TOPICS
 from history import Outcome
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Laws:
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
         self.marks: Counter[str] = Counter()
-        self._compacted = {COMPACTED, *(GUEST_TOPICS if cluster.plan.compacts else ())}
+        self._compacted = {COMPACTED, *(COORDINATOR_TOPICS if cluster.plan.compacts else ())}
         self.image = MetadataImage()  # the newest that is committed
         self.committed: dict[Key, dict[int, Stored]] = defaultdict(dict)
         self.ends: dict[Key, int] = defaultdict(int)  # the true high watermark

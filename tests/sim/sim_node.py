@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from cluster import SimCluster
     from headrace.storage_node.configs.node_config import NodeConfig
-    from headrace.storage_node.embedded.contract import GuestFactory
+    from headrace.storage_node.embedded.contract import CoordinatorFactory
     from headrace.storage_node.log.log import Log
     from headrace.storage_node.replica.partition import Partition, PartitionKey
 
@@ -43,7 +43,7 @@ class SimNode(NodeEffects, NodeControl):
 
     def __init__(self, cluster: SimCluster, node_id: int, config: NodeConfig) -> None:
         self.cluster, self.node_id, self.config = cluster, node_id, config
-        self.guest: GuestFactory | None = (
+        self.coordinators: CoordinatorFactory | None = (
             new_coordinators if cluster.plan.groups else None
         )  # of the next life
         self.world = cluster.world
@@ -164,10 +164,10 @@ class SimNode(NodeEffects, NodeControl):
             self.replies,
             now_ms=self.world.now_ms,
             room=lambda: 1 << 30,
-            guest=self.guest,
+            coordinators=self.coordinators,
         )
-        self.core.guest.lease = self.membership.lease
-        self.core.guest.note_time(self.world.now_ms, self.wall_ms)
+        self.core.coordinators.lease = self.membership.lease
+        self.core.coordinators.note_time(self.world.now_ms, self.wall_ms)
         for purge in self.manager.purge_tasks():
             purge()
 

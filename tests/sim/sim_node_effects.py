@@ -20,7 +20,7 @@ from headrace.storage_node.effects import (
     Note,
     ProposeIsr,
     ReadCold,
-    ReadForGuest,
+    ReadCoordinatorLog,
     Recompress,
     RemoveFiles,
     SendFetch,
@@ -84,9 +84,9 @@ class NodeEffects:
                 self.cluster.rules.marks["cold read"] += 1
                 done = lambda: core.cold_read(read, self.world.now_ms)  # noqa: E731
                 self._off_loop(self.read_ms, "read", read.run, done)
-            case ReadForGuest(read):
+            case ReadCoordinatorLog(read):
                 self._off_loop(
-                    self.read_ms, "read", read.run, lambda: core.guest_read(read, self.world.now_ms)
+                    self.read_ms, "read", read.run, lambda: core.coordinator_log_read(read, self.world.now_ms)
                 )
             case AdvisePages(advice):
                 advice.run()

@@ -101,8 +101,8 @@ class Groups:
     def _check_assigned(self) -> None:
         """OneOwner, as the coordinators of the new protocol have it: what one still has, no other has."""
         for node in self._cluster.nodes.values():
-            guest: Any = None if node.core is None else node.core.guest._guest
-            for hosted in () if guest is None else guest._shards.values():
+            coordinators: Any = None if node.core is None else node.core.coordinators._coordinators
+            for hosted in () if coordinators is None else coordinators._shards.values():
                 for group in getattr(hosted._shard, "groups", {}).values():
                     if isinstance(group, ConsumerGroup):
                         _check_group(group)
@@ -204,12 +204,12 @@ class Groups:
     def check_coordinators(self) -> None:
         """CoordinatorState: what a coordinator goes by is what its log says, however it came to know it."""
         for node in self._cluster.nodes.values():
-            guest: Any = node.running.guest._guest
-            for hosted in guest._shards.values():
+            coordinators: Any = node.running.coordinators._coordinators
+            for hosted in coordinators._shards.values():
                 assert hosted.state is ShardState.ACTIVE, f"CoordinatorState: {hosted.name} {hosted.state}"
                 log = node.log_of(tuple(hosted.name))
                 assert log is not None
-                again = guest._makers[hosted.name.topic](hosted.name.partition, hosted)
+                again = coordinators._makers[hosted.name.topic](hosted.name.partition, hosted)
                 data = list(buffers(log, log.log_start_offset, log.log_end_offset))
                 for item in digest(data, CODEC.decode).replayed:
                     if item.record is None:

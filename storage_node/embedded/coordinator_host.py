@@ -1,9 +1,9 @@
-"""How a node core hosts its guest: it finds out what the guest is to hear, and does what the guest asks for.
+"""Connects the node core to the embedded coordinators: reports leadership, appends and reads for them. Pure.
 
-Pure. The guest hears of partitions by what is true when the node settles, not by who made it so: metadata, a
-disk that failed and the end of a flush all leave the partition's key in `changed`.
+Leadership is compared for each changed partition when the node settles an event, whatever has changed it:
+metadata, a failed disk or the end of a flush.
 
-Invariant: the guest has been told `led` of exactly the partitions of its topics that this node leads, in
+Invariant: `led` was called for exactly the partitions of COORDINATOR_TOPICS that this node leads, in
 their present leader epochs, whenever the node has settled.
 """
 
@@ -17,12 +17,12 @@ from ...protocol.errors import (
     NotLeaderOrFollowerError,
 )
 from ...runtime.files.file_layer import FileGoneError
-from ..effects import AskPeer, EndTurn, Note, ReadForGuest
+from ..effects import AskPeer, EndTurn, Note, ReadCoordinatorLog
 from ..links.lease import Lease
 from ..log.verification import UNCHECKED
 from ..replica.appending import check_in_sync
-from .contract import GUEST_APIS, GUEST_TOPICS
-from .guest_read import GuestRead
+from .contract import COORDINATOR_APIS, COORDINATOR_TOPICS
+from .coordinator_read import CoordinatorRead
 from .handover import Handover
 
 if TYPE_CHECKING:
@@ -39,21 +39,22 @@ if TYPE_CHECKING:
     from ..replica.partition import Partition, PartitionKey
     from ..replica.partition_table import PartitionTable
     from ..replica.step_output import StepOutput
-    from .contract import GuestFactory, LogPiece
+    from .contract import CoordinatorFactory, LogPiece
 
-_API_KEYS = frozenset(api.key for api in GUEST_APIS)
+_API_KEYS = frozenset(api.key for api in COORDINATOR_APIS)
 
 
 class _Led(NamedTuple):
-    """What the guest was told of a partition."""
+    """The leadership that the coordinators know."""
 
     partition: Partition
     leader_epoch: int
     handover: Handover
 
 
-class Hosting:
-    """The hooks of StorageNode for its guest, and the guest's GuestHost. Without a guest nothing happens."""
+class NodeCoordinatorHost:
+    """StorageNode's calls to the coordinators, and their CoordinatorHost. Without coordinators it does
+    nothing."""
 
     def __init__(
         self,
@@ -64,10 +65,10 @@ class Hosting:
         config: LiveConfig,
         replies: Replies,
         settle: Callable[[int], None],
-        guest: GuestFactory | None,
+        coordinators: CoordinatorFactory | None,
         now_ms: int,
     ) -> None:
-        """`settle` is called after an answer of another server was handed to the guest."""
+        """`settle` is called after a response of another server was passed to a coordinator."""
         self.config = config
         self.replies = replies
         self._table = table
@@ -77,67 +78,70 @@ class Hosting:
         self._settle = settle
         self._topic_ids: frozenset[bytes] = frozenset()
         self._led: dict[PartitionKey, _Led] = {}
-        self.lease = Lease()  # until the shell gives the one that the controller grants
+        self.lease = Lease()  # replaced by the one of the node's membership
         self.now_ms = now_ms  # of the event that is being handled
         self._wall_shift_ms = 0
         self._was_called = self._is_soon = False
-        self._guest = None if guest is None else guest(self)
+        self._coordinators = None if coordinators is None else coordinators(self)
 
     # --- what the node core calls ----------------------------------------------------------------------
 
     def is_concerned(self, changed: Sequence[PartitionKey]) -> bool:
-        """Whether the guest was called since this was asked last, or is to hear of one of these keys."""
+        """Whether coordinators were called since the last call of this, or one of these keys concerns
+        them."""
         was_called, self._was_called = self._was_called, False
         if was_called or not (self._topic_ids or self._led):
             return was_called
         return any(key[0] in self._topic_ids or key in self._led for key in changed)
 
     def note_time(self, now_ms: int, wall_ms: int) -> None:
-        """Of an event that knows both clocks; the others take the wall time from their distance."""
+        """The time of an event. Events without `wall_ms` derive it from the difference of the clocks."""
         self.now_ms, self._wall_shift_ms = now_ms, wall_ms - now_ms
 
     def handle(self, request: Incoming, now_ms: int, wall_ms: int) -> bool:
-        """Whether the request is the guest's. Errors: KafkaError, its answer."""
-        if self._guest is None or request.api.key not in _API_KEYS:
+        """Whether coordinators serve the request. Errors: KafkaError, as its response."""
+        if self._coordinators is None or request.api.key not in _API_KEYS:
             return False
         self.note_time(now_ms, wall_ms)
         self._was_called = True
-        self._guest.handle(request)
+        self._coordinators.handle(request)
         return True
 
     def end_turn(self, now_ms: int, wall_ms: int) -> None:
         """An EndTurn effect is due."""
         self.note_time(now_ms, wall_ms)
         self._is_soon = False
-        if self._guest is not None:
+        if self._coordinators is not None:
             self._was_called = True
-            self._guest.end_turn()
+            self._coordinators.end_turn()
 
     def learned(self) -> None:
-        """There is another image; which topics are the guest's?"""
-        if self._guest is not None:
+        """The image has changed: look up the topic ids of COORDINATOR_TOPICS."""
+        if self._coordinators is not None:
             topics = self._table.image.topics
-            self._topic_ids = frozenset(topics[name].topic_id for name in GUEST_TOPICS if name in topics)
+            self._topic_ids = frozenset(
+                topics[name].topic_id for name in COORDINATOR_TOPICS if name in topics
+            )
 
     def followed(self, delta: MetadataDelta | None, now_ms: int) -> None:
-        """The node has settled with the new image."""
+        """The node has settled the event of the new image."""
         self.now_ms = now_ms
         self.lease.learned(self._table.image.offset)
-        if self._guest is not None and self.is_caught_up:
+        if self._coordinators is not None and self.is_caught_up:
             self._was_called = True
-            self._guest.followed(self._table.image, delta)
+            self._coordinators.followed(self._table.image, delta)
 
     def changed(self, key: PartitionKey, now_ms: int) -> None:
-        """Something about a partition is new: leadership, high watermark, its end."""
+        """Leadership, high watermark or log end of a partition may have changed."""
         if key[0] not in self._topic_ids and key not in self._led:
             return
-        assert self._guest is not None, "it has topics"
+        assert self._coordinators is not None, "it has topics"
         self.now_ms = now_ms
         partition = self._table.partitions.get(key)
         led = before = self._led.get(key)
         if led is not None and not _is_led(led, partition):
             del self._led[key]
-            self._guest.left(key)
+            self._coordinators.left(key)
             led = None
         if partition is None or not partition.is_leader:
             return
@@ -147,9 +151,9 @@ class Hosting:
             else:
                 handover = Handover(partition, now_ms)
             self._led[key] = _Led(partition, partition.leader_epoch, handover)
-            self._guest.led(key, partition.topic_partition, partition.leader_epoch)
+            self._coordinators.led(key, partition.topic_partition, partition.leader_epoch)
         else:
-            self._guest.committed(key)
+            self._coordinators.committed(key)
 
     def ended_transaction(
         self,
@@ -161,35 +165,35 @@ class Hosting:
         is_commit: bool,
         offset: int,
     ) -> None:
-        """A marker was appended to a partition that this node leads, whoever's it is."""
-        if self._guest is not None and key in self._led:
+        """A transaction marker was appended to a partition that this node leads."""
+        if self._coordinators is not None and key in self._led:
             self.now_ms, self._was_called = now_ms, True
-            self._guest.ended_transaction(
+            self._coordinators.ended_transaction(
                 key, producer_id, producer_epoch, is_commit=is_commit, offset=offset
             )
 
     def connection_gone(self, session: int, now_ms: int) -> None:
-        """A client is gone."""
-        if self._guest is not None:
+        """A client has disconnected."""
+        if self._coordinators is not None:
             self.now_ms, self._was_called = now_ms, True
-            self._guest.connection_gone(session)
+            self._coordinators.connection_gone(session)
 
     def expire(self, now_ms: int) -> None:
         """A deadline may have passed."""
-        if self._guest is not None:
+        if self._coordinators is not None:
             self.now_ms, self._was_called = now_ms, True
-            self._guest.expire()
+            self._coordinators.expire()
 
     def next_deadline_ms(self) -> int | None:
-        """When `expire` has work."""
-        return None if self._guest is None else self._guest.next_deadline_ms()
+        """When `expire` must be called."""
+        return None if self._coordinators is None else self._coordinators.next_deadline_ms()
 
     def status(self) -> dict[str, Any]:
-        """JSON-able facts."""
-        return {} if self._guest is None else {"coordinators": self._guest.status()}
+        """JSON-able status."""
+        return {} if self._coordinators is None else {"coordinators": self._coordinators.status()}
 
-    def was_read(self, read: GuestRead, now_ms: int) -> None:
-        """A ReadForGuest effect is done."""
+    def was_read(self, read: CoordinatorRead, now_ms: int) -> None:
+        """A ReadCoordinatorLog effect is done."""
         self.now_ms, self._was_called = now_ms, True
         piece = read.piece
         led = self._led.get(piece.key)
@@ -205,68 +209,68 @@ class Hosting:
                 self._disks.found_damage(partition, piece.error)
             piece.done(piece)
 
-    # --- what the guest uses ---------------------------------------------------------------------------
+    # --- what coordinators use -------------------------------------------------------------------------
 
     @property
     def wall_ms(self) -> int:
-        """For records."""
+        """See CoordinatorHost."""
         return self.now_ms + self._wall_shift_ms
 
     @property
     def image(self) -> MetadataImage:
-        """The metadata that the node follows."""
+        """See CoordinatorHost."""
         return self._table.image
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the image may be asked what does not exist."""
+        """See CoordinatorHost."""
         return self._table.is_caught_up
 
     @property
     def node_id(self) -> int:
-        """Of this node."""
+        """See CoordinatorHost."""
         return self._table.node_id
 
     @property
     def broker_epoch(self) -> int:
-        """Of this node's registration."""
+        """See CoordinatorHost."""
         return self._table.broker_epoch
 
     @property
     def holds_lease(self) -> bool:
-        """Whether nobody else can lead yet what this node leads."""
+        """See CoordinatorHost."""
         return self.lease.holds(self.now_ms)
 
     def is_handed_over(self, key: PartitionKey) -> bool:
-        """Whether nobody who led it before may believe that it still does."""
+        """See CoordinatorHost."""
         return self._led[key].handover.is_done(self.image, self.now_ms - self.lease.length_ms)
 
     def bounds(self, key: PartitionKey) -> tuple[int, int]:
-        """Start and end of the log of a partition that is led."""
+        """See CoordinatorHost."""
         log = self._log_of(key)
         return log.log_start_offset, log.log_end_offset
 
     def high_watermark(self, key: PartitionKey) -> int:
-        """Of a partition that is led."""
+        """See CoordinatorHost."""
         return self._led[key].partition.high_watermark
 
     def known_end(self, key: PartitionKey) -> int | None:
-        """The high watermark of any partition that has a replica here."""
+        """See CoordinatorHost."""
         partition = self._table.partitions.get(key)
         return None if partition is None or partition.log is None else partition.high_watermark
 
     def max_batch_bytes(self, key: PartitionKey) -> int:
-        """What max.message.bytes says of the partition."""
+        """See CoordinatorHost."""
         return self._log_of(key).config.max_message_bytes
 
     def soon(self) -> None:
-        """Have `end_turn` called, once."""
+        """See CoordinatorHost."""
         if not self._is_soon:
             self._is_soon = True
             self._output.effects.append(EndTurn())
 
     def check_append(self, key: PartitionKey, leader_epoch: int) -> None:
-        """Errors: see GuestHost."""
+        """See CoordinatorHost."""
         partition, log = self._to_append(key, leader_epoch)
         check_in_sync(partition)
         log.folder.files.check_room()
@@ -278,7 +282,7 @@ class Hosting:
         return led.partition, led.partition.leader_log(leader_epoch)
 
     def append(self, key: PartitionKey, leader_epoch: int, batch: Buffer) -> int:
-        """Append one batch by the rules of acks=all; its base offset. Errors: see GuestHost."""
+        """See CoordinatorHost."""
         partition, _ = self._to_append(key, leader_epoch)
         info = self._appender.append(
             partition,
@@ -286,21 +290,21 @@ class Hosting:
             self.now_ms,
             self.wall_ms,
             internal=True,
-            guard=UNCHECKED,  # the guest asks transactions' coordinators itself, and hears of markers
+            guard=UNCHECKED,  # group coordinators verify transactions themselves, and learn of markers
         )
         return info.base_offset
 
     def read(self, piece: LogPiece) -> None:
-        """Read on a thread, then call `piece.done`."""
+        """See CoordinatorHost."""
         led, log = self._led[piece.key], self._log_of(piece.key)
         piece.error = None
-        read = GuestRead(piece, led, log, log.log_end_offset)
-        self._output.effects.append(ReadForGuest(read))
+        read = CoordinatorRead(piece, led, log, log.log_end_offset)
+        self._output.effects.append(ReadCoordinatorLog(read))
 
     def ask(
         self, node_id: int, api: Api, body: Any, timeout_ms: int, answered: Callable[[Any], None]
     ) -> None:
-        """Send a request to a node, or with NO_NODE to the controller."""
+        """See CoordinatorHost."""
 
         def settle(outcome: Any, now_ms: int, wall_ms: int) -> None:
             self.note_time(now_ms, wall_ms)
@@ -311,7 +315,7 @@ class Hosting:
         self._output.effects.append(AskPeer(node_id, api, body, timeout_ms, settle))
 
     def note(self, level: int, text: str) -> None:
-        """Words for the operator's log."""
+        """See CoordinatorHost."""
         self._output.effects.append(Note(level, text))
 
     def _log_of(self, key: PartitionKey) -> Log:
@@ -321,5 +325,5 @@ class Hosting:
 
 
 def _is_led(led: _Led, partition: Partition | None) -> bool:
-    """Whether it is led still as the guest was told."""
+    """Whether the known leadership still holds."""
     return partition is led.partition and partition.is_leader and partition.leader_epoch == led.leader_epoch

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, eq=False)
-class GuestRead:
-    """`run` goes on a thread; then `Hosting.was_read`. `leadership` is compared by identity there."""
+class CoordinatorRead:
+    """`run` goes on a thread; then `NodeCoordinatorHost.was_read`, which compares `leadership` by
+    identity."""
 
     piece: LogPiece
     leadership: object
@@ -25,7 +26,7 @@ class GuestRead:
     upto_offset: int
 
     def run(self) -> None:
-        """Read and digest; an error stays in the piece."""
+        """Read and digest; an error is kept in the piece."""
         piece = self.piece
         try:
             data: Sequence[Buffer]

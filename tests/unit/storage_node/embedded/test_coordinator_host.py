@@ -1,4 +1,4 @@
-"""What a node core tells its guest, and what it does for it."""
+"""Calls between the node core and the embedded coordinators."""
 
 from __future__ import annotations
 
@@ -22,53 +22,53 @@ from headrace.protocol.metadata.records import FenceBrokerRecord, PartitionChang
 from headrace.protocol.model import CONSUMER_OFFSETS, NO_NODE
 from headrace.protocol.records.header import CRC_POSITION, assigned_prefix
 from headrace.runtime.files.file_layer import DiskFullError, FileGoneError
-from headrace.storage_node.effects import AskPeer, ReadForGuest
+from headrace.storage_node.effects import AskPeer, ReadCoordinatorLog
 from headrace.storage_node.embedded.contract import LogPiece
 from node_rig import WALL_MS, batch, values_of
 
 if TYPE_CHECKING:
     from headrace.protocol.model import TopicPartition
-    from headrace.storage_node.embedded.contract import GuestHost, PartitionKey
+    from headrace.storage_node.embedded.contract import CoordinatorHost, PartitionKey
 
 
-class Visitor:
-    """A guest that writes down what it hears."""
+class RecordingCoordinators:
+    """EmbeddedCoordinators that record their calls."""
 
-    def __init__(self, host: GuestHost) -> None:
+    def __init__(self, host: CoordinatorHost) -> None:
         self.host = host
-        self.heard: list[Any] = []
+        self.calls: list[Any] = []
         self.deadline_ms: int | None = None
         self.pieces: list[LogPiece] = []
 
     def handle(self, request: Any) -> None:
-        self.heard.append(("asked", request.api.name, self.host.now_ms, self.host.wall_ms))
+        self.calls.append(("asked", request.api.name, self.host.now_ms, self.host.wall_ms))
         if not request.body.group_id:
             raise InvalidGroupIdError("nameless")
         self.host.replies.no_reply(request)
 
     def end_turn(self) -> None:
-        self.heard.append(("turn", self.host.now_ms))
+        self.calls.append(("turn", self.host.now_ms))
 
     def led(self, key: PartitionKey, name: TopicPartition, leader_epoch: int) -> None:
-        self.heard.append(("led", str(name), leader_epoch))
+        self.calls.append(("led", str(name), leader_epoch))
 
     def left(self, key: PartitionKey) -> None:
-        self.heard.append(("left", key[1]))
+        self.calls.append(("left", key[1]))
 
     def committed(self, key: PartitionKey) -> None:
-        self.heard.append(("committed", self.host.high_watermark(key)))
+        self.calls.append(("committed", self.host.high_watermark(key)))
 
     def followed(self, image: Any, delta: Any) -> None:
-        self.heard.append(("followed", image.offset))
+        self.calls.append(("followed", image.offset))
 
     def ended_transaction(self, key: PartitionKey, *who: int, is_commit: bool, offset: int) -> None:
-        self.heard.append(("ended", *who, is_commit, offset))
+        self.calls.append(("ended", *who, is_commit, offset))
 
     def connection_gone(self, session: int) -> None:
-        self.heard.append(("gone", session))
+        self.calls.append(("gone", session))
 
     def expire(self) -> None:
-        self.heard.append(("expired", self.host.now_ms))
+        self.calls.append(("expired", self.host.now_ms))
         self.deadline_ms = None
 
     def next_deadline_ms(self) -> int | None:
@@ -78,8 +78,8 @@ class Visitor:
         return {}
 
     def take(self, *kinds: str) -> list[Any]:
-        """What was heard of these kinds since the last call."""
-        found, self.heard = [each for each in self.heard if each[0] in kinds], []
+        """The recorded calls of these kinds since the last `take`."""
+        found, self.calls = [each for each in self.calls if each[0] in kinds], []
         return found
 
     def read(self, key: PartitionKey, offset: int = 0, max_bytes: int = 1 << 20) -> None:
@@ -96,25 +96,25 @@ class Visitor:
 
 
 class Rig(CoreRig):
-    """A node with a visitor, and the offsets topic."""
+    """A node with recording coordinators, and the offsets topic."""
 
     def __init__(self, **facts: Any) -> None:
-        visitors: list[Visitor] = []
+        made: list[RecordingCoordinators] = []
 
-        def make(host: GuestHost) -> Any:
-            visitors.append(Visitor(host))
-            return visitors[0]
+        def make(host: CoordinatorHost) -> Any:
+            made.append(RecordingCoordinators(host))
+            return made[0]
 
-        super().__init__(guest=make, **facts.pop("config", {}))
-        self.visitor = visitors[0]
+        super().__init__(coordinators=make, **facts.pop("config", {}))
+        self.coordinators = made[0]
         self.topic_id = self.topic(CONSUMER_OFFSETS, **facts)
         self.key = (self.topic_id, 0)
 
     def append(self, *values: bytes, epoch: int = 0) -> int:
-        """As the guest does, from inside an event."""
+        """As a coordinator does, inside an event."""
         base = []
         data = batch(*values)
-        host = self.visitor.host
+        host = self.coordinators.host
         self.core.answered(lambda: base.append(host.append(self.key, epoch, data)), self.now_ms)
         self.check()
         return base[0]
@@ -123,49 +123,49 @@ class Rig(CoreRig):
         return self.core.table.partitions[self.key]
 
 
-def test_the_guest_hears_of_its_own_topics_alone() -> None:
-    """And first of the partitions, then of the metadata."""
+def test_coordinators_learn_of_their_own_topics_only() -> None:
+    """`led` of their partitions comes before `followed` of the image."""
     rig = Rig(partitions=2)
-    assert rig.visitor.take("led", "left", "committed", "followed")[-3:] == [
+    assert rig.coordinators.take("led", "left", "committed", "followed")[-3:] == [
         ("led", "__consumer_offsets-0", 0),
         ("led", "__consumer_offsets-1", 0),
         ("followed", rig.image.offset),
     ]
     rig.topic("other")
-    assert rig.visitor.take("led", "left", "committed") == []
+    assert rig.coordinators.take("led", "left", "committed") == []
 
 
-def test_the_guest_hears_when_leadership_goes_and_comes() -> None:
-    """Both at once counts as both; so does the end of the topic."""
+def test_coordinators_learn_of_lost_and_gained_leadership() -> None:
+    """A new epoch of the same leader is a loss and a gain; deleting the topic is a loss."""
     rig = Rig()
-    rig.visitor.take()
+    rig.coordinators.take()
     rig.set_leader(rig.topic_id, NO_NODE)
-    assert rig.visitor.take("led", "left") == [("left", 0)]
+    assert rig.coordinators.take("led", "left") == [("left", 0)]
     rig.set_leader(rig.topic_id, NODE)
-    assert rig.visitor.take("led", "left") == [("led", "__consumer_offsets-0", 2)]
+    assert rig.coordinators.take("led", "left") == [("led", "__consumer_offsets-0", 2)]
     both = [PartitionChangeRecord(rig.topic_id, 0, leader=leader) for leader in (NO_NODE, NODE)]
     rig.metadata(*both)
-    assert rig.visitor.take("led", "left") == [("left", 0), ("led", "__consumer_offsets-0", 4)]
+    assert rig.coordinators.take("led", "left") == [("left", 0), ("led", "__consumer_offsets-0", 4)]
     rig.remove(rig.topic_id)
-    assert rig.visitor.take("led", "left") == [("left", 0)]
+    assert rig.coordinators.take("led", "left") == [("left", 0)]
 
 
-def test_the_guest_hears_of_a_lost_disk() -> None:
-    """As of lost leadership: it could write nothing there."""
+def test_failed_disk_ends_leadership() -> None:
+    """`left` is called: nothing can be appended there."""
     rig = Rig(config={"dirs": "/d,/e"})
-    rig.visitor.take()
+    rig.coordinators.take()
     error = KafkaStorageError("gone")
     rig.core.answered(lambda: rig.core.replicas.disks.failed(rig.partition(), error, rig.now_ms), rig.now_ms)
     rig.check()
-    assert rig.visitor.take("left") == [("left", 0)]
+    assert rig.coordinators.take("left") == [("left", 0)]
 
 
-def test_appends_go_by_the_rules_of_acks_all() -> None:
-    """Offsets in order; what is committed is told; an older epoch and too few replicas are refused."""
+def test_append_follows_acks_all() -> None:
+    """Offsets in order; `committed` is called; an older leader epoch is refused."""
     rig = Rig()
-    rig.visitor.take()
+    rig.coordinators.take()
     assert [rig.append(b"a", b"b"), rig.append(b"c")] == [0, 2]
-    assert rig.visitor.take("committed") == [("committed", 2), ("committed", 3)]
+    assert rig.coordinators.take("committed") == [("committed", 2), ("committed", 3)]
     assert rig.values(rig.topic_id) == [b"a", b"b", b"c"]
     rig.set_leader(rig.topic_id, NO_NODE)
     with pytest.raises(NotLeaderOrFollowerError):
@@ -176,54 +176,54 @@ def test_appends_go_by_the_rules_of_acks_all() -> None:
     assert rig.append(b"d", epoch=2) == 3
 
 
-def test_too_few_replicas_refuse_an_append() -> None:
-    """As they do with acks=all."""
+def test_append_below_min_isr_is_refused() -> None:
+    """NotEnoughReplicasError, as for a producer with acks=all."""
     rig = Rig(replicas=(NODE, 2), min_insync_replicas="2")
     rig.metadata(PartitionChangeRecord(rig.topic_id, 0, isr=(NODE,)))
     with pytest.raises(NotEnoughReplicasError):
         rig.append(b"a", epoch=rig.partition().leader_epoch)
-    assert rig.visitor.host.bounds(rig.key) == (0, 0)
+    assert rig.coordinators.host.bounds(rig.key) == (0, 0)
 
 
-def test_records_that_must_be_flushed_are_committed_when_they_are() -> None:
-    """With durability=fsync, too, the guest hears of it."""
+def test_committed_after_the_flush_with_durability_fsync() -> None:
+    """`committed` comes with the end of the flush."""
     rig = Rig(durability="fsync")
-    rig.visitor.take()
+    rig.coordinators.take()
     rig.append(b"a")
-    assert rig.visitor.take("committed") == []
+    assert rig.coordinators.take("committed") == []
     rig.flush()
-    assert rig.visitor.take("committed") == [("committed", 1)]
+    assert rig.coordinators.take("committed") == [("committed", 1)]
 
 
-def test_what_the_guest_appends_when_it_hears_of_something_is_seen_at_once() -> None:
-    """Also by those who wait for it."""
+def test_append_inside_a_call_completes_waiting_fetches() -> None:
+    """What a coordinator appends in `committed` wakes a parked fetch in the same event."""
     rig = Rig()
     waiting = rig.fetch(rig.topic_id, offset=0, max_wait_ms=10_000)
-    rig.visitor.followed = lambda _image, _delta: rig.visitor.host.append(rig.key, 0, batch(b"a"))  # type: ignore[method-assign]
+    rig.coordinators.followed = lambda _image, _delta: rig.coordinators.host.append(rig.key, 0, batch(b"a"))  # type: ignore[method-assign]
     rig.topic("other")
     assert waiting.is_answered
 
 
-def test_a_piece_of_the_log_is_read_on_a_thread() -> None:
-    """Whole batches up to the end as it was then."""
+def test_log_is_read_on_a_thread() -> None:
+    """Whole batches, up to the log end offset at the time of the request."""
     rig = Rig()
     rig.append(b"a", b"b")
     rig.append(b"c")
-    rig.visitor.read(rig.key, 0, 10)
+    rig.coordinators.read(rig.key, 0, 10)
     rig.check()
     rig.append(b"d")
-    rig.read_for_guest()
-    (piece,) = rig.visitor.pieces
+    rig.read_coordinator_logs()
+    (piece,) = rig.coordinators.pieces
     assert (piece.found, piece.next_offset, piece.error) == ([b"a", b"b"], 2, None)
-    rig.visitor.read(rig.key, 2)
+    rig.coordinators.read(rig.key, 2)
     rig.check()
-    rig.read_for_guest()
-    piece = rig.visitor.pieces[1]
+    rig.read_coordinator_logs()
+    piece = rig.coordinators.pieces[1]
     assert (piece.found, piece.next_offset) == ([b"c", b"d"], 4)
 
 
-def test_a_log_with_gaps_is_read_over_them() -> None:
-    """Compaction has left them, also before the end; whole batches, piece by piece, until the end."""
+def test_read_skips_gaps_of_compaction() -> None:
+    """Gaps in the middle and at the end; piece by piece up to the log end offset."""
     rig = Rig()
     log = rig.partition().log
     for offset, value in ((3, b"a"), (9, b"b")):
@@ -232,10 +232,10 @@ def test_a_log_with_gaps_is_read_over_them() -> None:
     log.roll()
     offset, found = 0, []
     while offset < log.log_end_offset:
-        rig.visitor.read(rig.key, offset, 10)
+        rig.coordinators.read(rig.key, offset, 10)
         rig.check()
-        rig.read_for_guest()
-        piece = rig.visitor.pieces.pop()
+        rig.read_coordinator_logs()
+        piece = rig.coordinators.pieces.pop()
         assert piece.next_offset > offset
         found += piece.found
         offset = piece.next_offset
@@ -243,121 +243,123 @@ def test_a_log_with_gaps_is_read_over_them() -> None:
     assert offset == 10
 
 
-def test_a_piece_of_an_old_leadership_is_never_given() -> None:
-    """What it says may not be in the log any more."""
+def test_read_of_an_ended_leadership_is_dropped() -> None:
+    """Its records may have been truncated."""
     rig = Rig()
     rig.append(b"a")
-    rig.visitor.read(rig.key)
+    rig.coordinators.read(rig.key)
     rig.check()
     rig.set_leader(rig.topic_id, NO_NODE)
     rig.set_leader(rig.topic_id, NODE)
-    rig.read_for_guest()
-    assert rig.visitor.pieces == []
+    rig.read_coordinator_logs()
+    assert rig.coordinators.pieces == []
 
 
-def test_a_piece_whose_file_is_gone_is_read_again() -> None:
-    """Compaction has replaced it."""
+def test_read_of_a_replaced_segment_is_repeated() -> None:
+    """Compaction has replaced the file."""
     rig = Rig()
     rig.append(b"a")
-    rig.visitor.read(rig.key)
+    rig.coordinators.read(rig.key)
     rig.check()
-    (effect,) = rig.pop(ReadForGuest)
+    (effect,) = rig.pop(ReadCoordinatorLog)
     effect.read.piece.error = FileGoneError("it was cleaned")
-    rig.core.guest_read(effect.read, rig.now_ms)
+    rig.core.coordinator_log_read(effect.read, rig.now_ms)
     rig.check()
-    assert rig.visitor.pieces == []
-    rig.read_for_guest()
-    assert rig.visitor.pieces[0].found == [b"a"]
+    assert rig.coordinators.pieces == []
+    rig.read_coordinator_logs()
+    assert rig.coordinators.pieces[0].found == [b"a"]
 
 
-def test_a_damaged_piece_is_told_to_the_guest_and_the_operator() -> None:
-    """The node goes on."""
+def test_corrupt_log_is_reported_to_coordinator_and_operator() -> None:
+    """The node keeps running."""
     rig = Rig()
     rig.append(b"a")
-    rig.visitor.read(rig.key)
+    rig.coordinators.read(rig.key)
     rig.check()
-    (effect,) = rig.pop(ReadForGuest)
+    (effect,) = rig.pop(ReadCoordinatorLog)
     effect.read.piece.error = CorruptMessageError("a wrong CRC")
-    rig.core.guest_read(effect.read, rig.now_ms)
+    rig.core.coordinator_log_read(effect.read, rig.now_ms)
     rig.check()
-    assert isinstance(rig.visitor.pieces[0].error, CorruptMessageError)
+    assert isinstance(rig.coordinators.pieces[0].error, CorruptMessageError)
     assert "is damaged" in rig.notes()
 
 
-def test_questions_of_the_guest_are_answered_within_the_event() -> None:
-    """What it appends then is told at once; the times are those of the answer."""
+def test_response_of_another_node_is_handled_as_an_event() -> None:
+    """Its appends complete waiting requests; the times are those of the response."""
     rig = Rig()
-    rig.visitor.take()
+    rig.coordinators.take()
     said = []
 
     def answered(outcome: Any) -> None:
-        said.append((outcome, rig.visitor.host.now_ms, rig.visitor.host.wall_ms))
-        rig.visitor.host.append(rig.key, 0, batch(b"a"))
+        said.append((outcome, rig.coordinators.host.now_ms, rig.coordinators.host.wall_ms))
+        rig.coordinators.host.append(rig.key, 0, batch(b"a"))
 
-    rig.visitor.host.ask(2, registry.METADATA, "body", 500, answered)
+    rig.coordinators.host.ask(2, registry.METADATA, "body", 500, answered)
     rig.check()
     (effect,) = rig.pop(AskPeer)
     assert (effect.node_id, effect.api, effect.body, effect.timeout_ms) == (2, registry.METADATA, "body", 500)
     effect.answered(NetworkError("gone"), 5_000, 9_000)
     assert said[0][1:] == (5_000, 9_000)
-    assert rig.visitor.take("committed") == [("committed", 1)]
+    assert rig.coordinators.take("committed") == [("committed", 1)]
 
 
-def test_the_guest_answers_its_own_requests() -> None:
-    """With the times of both clocks; an error that it raises is the answer."""
+def test_coordinator_requests_reach_the_coordinators() -> None:
+    """With both clocks; a KafkaError that they raise is the response."""
     rig = Rig()
-    rig.visitor.take()
+    rig.coordinators.take()
     assert rig.ask(registry.HEARTBEAT, HeartbeatRequest("g", 1, "m")).is_dropped
-    assert rig.visitor.take("asked") == [("asked", "Heartbeat", rig.now_ms, WALL_MS)]
+    assert rig.coordinators.take("asked") == [("asked", "Heartbeat", rig.now_ms, WALL_MS)]
     assert isinstance(rig.ask(registry.HEARTBEAT, HeartbeatRequest("", 1, "m")).error, InvalidGroupIdError)
 
 
-def test_without_a_guest_its_requests_are_refused() -> None:
-    """And nothing else changes."""
+def test_without_coordinators_their_requests_are_refused() -> None:
+    """UnsupportedVersionError; the status has no coordinators."""
     rig = CoreRig()
     topic_id = rig.topic(CONSUMER_OFFSETS)
     answer = rig.ask(registry.HEARTBEAT, HeartbeatRequest("g", 1, "m"))
     assert isinstance(answer.error, UnsupportedVersionError)
     assert rig.produce(topic_id).is_answered
-    assert rig.core.guest.status() == {}
+    assert rig.core.coordinators.status() == {}
 
 
-def test_the_guest_is_woken_when_it_asked_for_it() -> None:
-    """The wall clock is as far from the other as when both were last known."""
+def test_expire_is_called_at_the_deadline() -> None:
+    """The wall clock is derived from the monotonic clock."""
     rig = Rig()
     rig.tick(WALL_MS)
-    rig.visitor.deadline_ms = rig.now_ms + 50
-    rig.core.connection_gone(1, rig.now_ms)  # of which the guest may have made a timer
+    rig.coordinators.deadline_ms = rig.now_ms + 50
+    rig.core.connection_gone(1, rig.now_ms)  # a coordinator may have set a timer for it
     rig.check()
-    rig.visitor.take()
+    rig.coordinators.take()
     rig.pass_time(60)
-    assert rig.visitor.take("expired") == [("expired", rig.now_ms - 10)]
-    assert rig.visitor.host.wall_ms == WALL_MS + 50
+    assert rig.coordinators.take("expired") == [("expired", rig.now_ms - 10)]
+    assert rig.coordinators.host.wall_ms == WALL_MS + 50
 
 
-def test_the_guest_hears_of_connections_and_markers() -> None:
-    """Markers only of partitions that it was told of."""
+def test_coordinators_learn_of_disconnects_and_markers() -> None:
+    """Markers only of partitions whose leadership they know."""
     rig = Rig()
-    rig.visitor.take()
+    rig.coordinators.take()
     rig.core.connection_gone(FakePeer().session, rig.now_ms)
-    rig.core.guest.ended_transaction(rig.key, 5, 1, rig.now_ms, is_commit=True, offset=7)
-    rig.core.guest.ended_transaction((b"other topic's id", 0), 5, 1, rig.now_ms, is_commit=True, offset=7)
-    assert rig.visitor.take("gone", "ended") == [("gone", 77), ("ended", 5, 1, True, 7)]
+    rig.core.coordinators.ended_transaction(rig.key, 5, 1, rig.now_ms, is_commit=True, offset=7)
+    rig.core.coordinators.ended_transaction(
+        (b"other topic's id", 0), 5, 1, rig.now_ms, is_commit=True, offset=7
+    )
+    assert rig.coordinators.take("gone", "ended") == [("gone", 77), ("ended", 5, 1, True, 7)]
 
 
-def test_ends_of_other_partitions_are_known_where_there_is_a_replica() -> None:
-    """Whoever leads it; the guest compares what groups have read with them."""
+def test_known_end_of_any_local_replica() -> None:
+    """Also of partitions that other nodes lead: consumer lag needs it."""
     rig = Rig()
     other = rig.topic("other")
     rig.produce(other, batch(b"a", b"b"))
-    assert rig.visitor.host.known_end((other, 0)) == 2
-    assert rig.visitor.host.known_end((other, 1)) is None
+    assert rig.coordinators.host.known_end((other, 0)) == 2
+    assert rig.coordinators.host.known_end((other, 1)) is None
 
 
-def test_the_guest_knows_whether_it_has_a_lease() -> None:
-    """By the time of the event, and only with the metadata that the lease is about."""
+def test_lease_holds_until_its_end() -> None:
+    """By the time of the event, and only once the metadata of the lease is applied."""
     rig = Rig()
-    host, lease = rig.visitor.host, rig.core.guest.lease
+    host, lease = rig.coordinators.host, rig.core.coordinators.lease
     assert not host.holds_lease
     lease.length_ms = 10
     lease.granted(rig.now_ms, rig.image.offset + 1)
@@ -369,17 +371,17 @@ def test_the_guest_knows_whether_it_has_a_lease() -> None:
     assert not host.holds_lease
 
 
-def test_a_partition_that_nobody_led_is_handed_over_at_once() -> None:
-    """A new one; one whose leader was fenced; one that this node has led before itself."""
+def test_partition_without_previous_leader_is_handed_over_at_once() -> None:
+    """New partition; fenced previous leader; this node as previous leader."""
     rig = Rig()
-    rig.core.guest.lease.length_ms = 1_000
-    assert rig.visitor.host.is_handed_over(rig.key)
+    rig.core.coordinators.lease.length_ms = 1_000
+    assert rig.coordinators.host.is_handed_over(rig.key)
     for leader in (NO_NODE, NODE):
         rig.set_leader(rig.topic_id, leader)
-    assert rig.visitor.host.is_handed_over(rig.key)
+    assert rig.coordinators.host.is_handed_over(rig.key)
     rig.metadata(PartitionChangeRecord(rig.topic_id, 0, leader=NODE))
     assert rig.partition().leader_epoch == 3
-    assert rig.visitor.host.is_handed_over(rig.key)
+    assert rig.coordinators.host.is_handed_over(rig.key)
 
 
 class Takeover(Rig):
@@ -387,19 +389,18 @@ class Takeover(Rig):
 
     def __init__(self) -> None:
         super().__init__(replicas=(NODE, 2))
-        self.core.guest.lease.length_ms = 1_000
+        self.core.coordinators.lease.length_ms = 1_000
         self.metadata(RegisterBrokerRecord(2, bytes(16), "h", 9_092, None, (), 5, is_fenced=False))
         self.set_leader(self.topic_id, 2)
         self.set_leader(self.topic_id, NODE)
 
     @property
     def is_done(self) -> bool:
-        return self.visitor.host.is_handed_over(self.key)
+        return self.coordinators.host.is_handed_over(self.key)
 
 
-def test_the_one_before_may_believe_in_its_lease() -> None:
-    """Until no lease of a heartbeat from before can hold any more. It is the same in later epochs of the same
-    leader."""
+def test_handover_waits_for_the_previous_lease() -> None:
+    """Until every lease from before the change has ended; also in later epochs of the new leader."""
     rig = Takeover()
     assert not rig.is_done
     rig.metadata(PartitionChangeRecord(rig.topic_id, 0, leader=NODE))
@@ -411,23 +412,23 @@ def test_the_one_before_may_believe_in_its_lease() -> None:
     assert rig.is_done
 
 
-def test_the_one_before_has_heard_of_it_when_it_follows() -> None:
-    """Its fetch is of the new epoch."""
+def test_handover_ends_when_the_previous_leader_fetches() -> None:
+    """Its fetch carries the new leader epoch."""
     rig = Takeover()
     in_sync = rig.partition().in_sync
     in_sync.fetched(2, 0, 0, broker_epoch=1, now_ms=rig.now_ms)
     assert rig.is_done
 
 
-def test_the_one_before_has_no_lease_when_it_is_fenced() -> None:
-    """Nor when it is removed."""
+def test_handover_ends_when_the_previous_leader_is_fenced() -> None:
+    """Also when it is removed."""
     rig = Takeover()
     rig.metadata(FenceBrokerRecord(2, 5))
     assert rig.is_done
 
 
-def test_who_has_led_before_may_be_unknown() -> None:
-    """Two epochs were passed over: only time tells."""
+def test_handover_from_an_unknown_leader_waits_for_leases() -> None:
+    """Two leader epochs were skipped: only time ends it."""
     rig = Takeover()
     rig.metadata(*(PartitionChangeRecord(rig.topic_id, 0, leader=leader) for leader in (2, NODE)))
     rig.partition().in_sync.fetched(2, 0, 0, broker_epoch=1, now_ms=rig.now_ms)
@@ -437,10 +438,10 @@ def test_who_has_led_before_may_be_unknown() -> None:
     assert rig.is_done
 
 
-def test_the_guest_can_know_before_whether_it_may_append() -> None:
-    """Leadership, replicas in sync, and a disk that is known to be full."""
+def test_check_append_raises_as_append_would() -> None:
+    """Leadership, min.insync.replicas, and a full disk."""
     rig = Rig(replicas=(NODE, 2), min_insync_replicas="2")
-    host = rig.visitor.host
+    host = rig.coordinators.host
     host.check_append(rig.key, 0)
     with pytest.raises(FencedLeaderEpochError):
         host.check_append(rig.key, -7)
@@ -457,12 +458,12 @@ def test_the_guest_can_know_before_whether_it_may_append() -> None:
         host.check_append(rig.key, 0)
 
 
-def test_the_guest_hears_of_the_end_of_a_turn_once() -> None:
-    """However often it asked for it; then it may ask again."""
+def test_end_turn_is_called_once() -> None:
+    """However often it was requested; afterwards it can be requested again."""
     rig = Rig()
-    rig.visitor.take()
+    rig.coordinators.take()
     for _ in range(2):
-        rig.visitor.host.soon()
-        rig.visitor.host.soon()
+        rig.coordinators.host.soon()
+        rig.coordinators.host.soon()
         rig.check()
-        assert rig.visitor.take("turn") == [("turn", rig.now_ms)]
+        assert rig.coordinators.take("turn") == [("turn", rig.now_ms)]
