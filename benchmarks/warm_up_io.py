@@ -64,12 +64,12 @@ def window(harness: Harness, name: str) -> float:
     system, size_mb, seconds = harness.system(name), 0.0, 0.0
     produce, consume = ("produce", "consume") if name == KAFKA else ("send_many", "poll")
     for size, count in COUNTS.items():
-        order = {"loop": "produce", "face": produce, "size": size,
+        order = {"loop": "produce", "api": produce, "size": size,
                  "count": count // harness.nodes}  # fmt: skip # each node writes all of it
         order |= {"acks": "all"} if harness.nodes > 1 else {}
         with harness.topic(name, PARTITIONS) as topic:
             (sent,) = harness.run_clients([order], system, topic)
-            order |= {"loop": "consume", "face": consume, "count": sent["expected"]["count"]}
+            order |= {"loop": "consume", "api": consume, "count": sent["expected"]["count"]}
             (read,) = harness.run_clients([{**order, "partitions": list(range(PARTITIONS))}], system, topic)
         size_mb += (sent["bytes"] + read["bytes"]) / BYTES_PER_MB
         seconds += sent["seconds"] + read["seconds"]

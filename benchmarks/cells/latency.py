@@ -84,7 +84,7 @@ class OpenLoopCell(Cell):
     def _cold_reader(self, harness: Harness) -> dict[str, Any]:
         preloaded, folder = harness.preloaded(self.system), harness.node_dir(self.system)
         harness.drop_page_cache(self.system, preloaded.topic)
-        return {"loop": "reread", "face": "consume" if self.system == KAFKA else "poll",
+        return {"loop": "reread", "api": "consume" if self.system == KAFKA else "poll",
                 "partitions": list(range(PARTITIONS)), "count": preloaded.count,
                 "folder": str(folder), "topic": preloaded.topic,
                 "seconds": self.spec["seconds"] + self.spec["warm_s"]}  # fmt: skip

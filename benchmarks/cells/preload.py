@@ -34,8 +34,8 @@ class ProducePreload(Preload):
     """By each system's own producer."""
 
     def fill(self, harness: Harness, system: str, topic: str) -> int:
-        servers, face = harness.system(system), "produce" if system == KAFKA else "send_many"
-        order = {"loop": "produce", "face": face, "size": self.size, "count": self.count(system)}
+        servers, api = harness.system(system), "produce" if system == KAFKA else "send_many"
+        order = {"loop": "produce", "api": api, "size": self.size, "count": self.count(system)}
         (report,) = harness.run_clients([order], servers, topic)
         harness.verify(servers, topic, report["expected"])
         return int(report["expected"]["count"])

@@ -41,12 +41,12 @@ class Rates:
     def produced(self, system: str, nodes: int, spec: Mapping[str, Any], rate: float) -> None:
         """Of a produce cell; other APIs and compressed records do not count."""
         counting = _PRODUCING_BY_KAFKA_CLIENT if "client" in spec else _PRODUCING[nodes]
-        if spec["face"] in counting and spec.get("compression") is None:
+        if spec["api"] in counting and spec.get("compression") is None:
             self._add(f"{system} produce", nodes, spec, rate)
 
     def consumed(self, system: str, nodes: int, spec: Mapping[str, Any], rate: float) -> None:
         """Of a consume cell; other APIs and several consumers do not count."""
-        if spec["face"] in _CONSUMING and spec.get("consumers", 1) == 1:
+        if spec["api"] in _CONSUMING and spec.get("consumers", 1) == 1:
             self._add(f"{system} consume", nodes, spec, rate)
 
     def slowest(self, nodes: int, spec: Mapping[str, Any]) -> float:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ProduceCell(Cell):
-    """One producer sends `count` records by the API `face`; all of them are read back and compared."""
+    """One producer sends `count` records by the API `api`; all of them are read back and compared."""
 
     reports = OF_SERVERS | OF_RATES | {IN_SYNC}
 
@@ -38,7 +38,7 @@ class ProduceCell(Cell):
 
 
 class ConsumeCell(Cell):
-    """`consumers` processes (default 1) share the partitions of the preloaded topic; API `face`."""
+    """`consumers` processes (default 1) share the partitions of the preloaded topic; API `api`."""
 
     reports = OF_SERVERS | OF_RATES
 

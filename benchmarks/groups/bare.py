@@ -24,8 +24,8 @@ def _raw(name: str, count: int, batches: int) -> RawCell:
     )
 
 
-def _produce(face: str) -> ProduceCell:
-    return ProduceCell(face, HEADRACE, {"face": face, "size": 1000, "count": 1_000_000})
+def _produce(api: str) -> ProduceCell:
+    return ProduceCell(api, HEADRACE, {"api": api, "size": 1000, "count": 1_000_000})
 
 
 def _share(above: str, below: str, title: str, *, is_beside: bool = False) -> Comparison:
@@ -45,8 +45,8 @@ BARE_LOOPS: tuple[Group, ...] = (
         ),
         (
             _share("raw produce", RECEIVE_AND_WRITE, "produce requests"),
-            *(_share(face, RECEIVE_AND_WRITE, f"`{face}`", is_beside=True)
-              for face in ("send_many", "send_arrow")),
+            *(_share(api, RECEIVE_AND_WRITE, f"`{api}`", is_beside=True)
+              for api in ("send_many", "send_arrow")),
             Comparison("raw produce", RECEIVE_AND_WRITE, CPU_PER_GB, at_least=False),
         ),
     ),

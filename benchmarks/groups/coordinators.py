@@ -65,12 +65,12 @@ def _transactions(records: int) -> Group:
 
 
 def _read_committed() -> Group:
-    def cell(face: str, system: str) -> ConsumeCell:
-        return ConsumeCell(face, system, {"face": face, "size": 100, "isolation": "read_committed"})
+    def cell(api: str, system: str) -> ConsumeCell:
+        return ConsumeCell(api, system, {"api": api, "size": 100, "isolation": "read_committed"})
 
-    def rate(face: str, below: str, *, is_beside: bool = True) -> Comparison:
-        title = f"read_committed, `{face}`, 100 B: records/s"
-        return Comparison(face, below, RATE, GOAL, title=title, is_beside=is_beside)
+    def rate(api: str, below: str, *, is_beside: bool = True) -> Comparison:
+        title = f"read_committed, `{api}`, 100 B: records/s"
+        return Comparison(api, below, RATE, GOAL, title=title, is_beside=is_beside)
 
     return Group(
         "w12-read",

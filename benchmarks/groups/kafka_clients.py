@@ -92,8 +92,8 @@ def _librdkafka(case: _Case) -> Group:
     spec = {"client": KAFKA, "size": case.size, "acks": ALL}
     count = LIBRDKAFKA_COUNTS[case.nodes][case.size]
     cells = (
-        *both(ProduceCell, {**spec, "face": "produce+callback", "count": count}, "produce"),
-        *both(ConsumeCell, {**spec, "face": "consume"}, "consume"),
+        *both(ProduceCell, {**spec, "api": "produce+callback", "count": count}, "produce"),
+        *both(ConsumeCell, {**spec, "api": "consume"}, "consume"),
     )
     return Group(
         case.id("librdkafka"),

@@ -40,18 +40,18 @@ def _latency(metric: str, title: str, *, is_beside: bool) -> Comparison:
 def _produce_fast(
     identity: str, title: str, size: int, kafka_count: int, headrace_count: int, *, in_quick: bool
 ) -> Group:
-    def cell(face: str, system: str, count: int) -> ProduceCell:
-        return ProduceCell(face, system, {"face": face, "size": size, "count": count, "acks": ALL})
+    def cell(api: str, system: str, count: int) -> ProduceCell:
+        return ProduceCell(api, system, {"api": api, "size": size, "count": count, "acks": ALL})
 
-    faces = ("send", "send_many")
+    apis = ("send", "send_many")
     return Group(
         identity,
         f"{PREFIX}: produce as fast as possible, {title}",
-        (cell("produce", KAFKA, kafka_count), *(cell(face, HEADRACE, headrace_count) for face in faces)),
+        (cell("produce", KAFKA, kafka_count), *(cell(api, HEADRACE, headrace_count) for api in apis)),
         (
-            *(Comparison(face, "produce", RATE, 1.0, title=f"three replicas: `{face}`, {title}: records/s")
-              for face in faces),
-            *(Comparison(face, "produce", CPU_PER_GB, at_least=False) for face in faces),
+            *(Comparison(api, "produce", RATE, 1.0, title=f"three replicas: `{api}`, {title}: records/s")
+              for api in apis),
+            *(Comparison(api, "produce", CPU_PER_GB, at_least=False) for api in apis),
         ),
         in_quick=in_quick,
         nodes=NODES,

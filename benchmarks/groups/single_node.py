@@ -35,12 +35,12 @@ PRELOAD_1K = ProducePreload(1000, 1_200_000, 1_800_000)
 OPEN_LOOP = {"size": 1000, "linger_ms": 5, "partition_count": PARTITIONS, "warm_s": 1.0}
 
 
-def _produce(face: str, system: str, spec: dict[str, Any]) -> ProduceCell:
-    return ProduceCell(face, system, {**spec, "face": face})
+def _produce(api: str, system: str, spec: dict[str, Any]) -> ProduceCell:
+    return ProduceCell(api, system, {**spec, "api": api})
 
 
-def _consume(face: str, system: str, spec: dict[str, Any]) -> ConsumeCell:
-    return ConsumeCell(face, system, {**spec, "face": face})
+def _consume(api: str, system: str, spec: dict[str, Any]) -> ConsumeCell:
+    return ConsumeCell(api, system, {**spec, "api": api})
 
 
 def _less(metric: str, above: str = HEADRACE, below: str = KAFKA) -> Comparison:
@@ -48,15 +48,15 @@ def _less(metric: str, above: str = HEADRACE, below: str = KAFKA) -> Comparison:
     return Comparison(above, below, metric, at_least=False)
 
 
-def _cpu_goal(face: str, below: str, title: str) -> Comparison:
-    title = f"`{face}`, {title}: server CPU s per GB"
-    return Comparison(face, below, CPU_PER_GB, 1.0, at_least=False, title=title)
+def _cpu_goal(api: str, below: str, title: str) -> Comparison:
+    title = f"`{api}`, {title}: server CPU s per GB"
+    return Comparison(api, below, CPU_PER_GB, 1.0, at_least=False, title=title)
 
 
 def _produce_fast(identity: str, title: str, size: int, kafka_count: int, headrace_count: int) -> Group:
-    def rate(face: str, goal: float) -> tuple[Comparison, Comparison]:
-        title_of_row = f"`{face}`, {title}: records/s"
-        row = Comparison(face, "produce", RATE, goal, title=title_of_row, ceiling=RECEIVE_AND_WRITE)
+    def rate(api: str, goal: float) -> tuple[Comparison, Comparison]:
+        title_of_row = f"`{api}`, {title}: records/s"
+        row = Comparison(api, "produce", RATE, goal, title=title_of_row, ceiling=RECEIVE_AND_WRITE)
         return row, replace(row, below="produce+callback", is_beside=True)
 
     goals = {"send": 2.0, "send_many": 5.0, "send_arrow": 5.0}
@@ -67,11 +67,11 @@ def _produce_fast(identity: str, title: str, size: int, kafka_count: int, headra
         (
             _produce("produce", KAFKA, kafka),
             _produce("produce+callback", KAFKA, kafka),
-            *(_produce(face, HEADRACE, {"size": size, "count": headrace_count}) for face in goals),
+            *(_produce(api, HEADRACE, {"size": size, "count": headrace_count}) for api in goals),
         ),
         (
-            *(row for face, goal in goals.items() for row in rate(face, goal)),
-            *(_cpu_goal(face, "produce", title) for face in goals),
+            *(row for api, goal in goals.items() for row in rate(api, goal)),
+            *(_cpu_goal(api, "produce", title) for api in goals),
         ),
     )
 
@@ -133,21 +133,21 @@ def _consume_fast(identity: str, title: str, preload: ProducePreload, *, has_def
         kafka.insert(1, replace(kafka[0], name="consume-defaults", spec={**kafka[0].spec, "defaults": True}))
         defaults = (Comparison("poll", "consume-defaults", RATE),)
 
-    def rate(face: str, goal: float, *, is_beside: bool = False) -> Comparison:
-        title_of_row = f"`{face}`, {title}: records/s"
-        return Comparison(face, "consume", RATE, goal, title=title_of_row, is_beside=is_beside,
+    def rate(api: str, goal: float, *, is_beside: bool = False) -> Comparison:
+        title_of_row = f"`{api}`, {title}: records/s"
+        return Comparison(api, "consume", RATE, goal, title=title_of_row, is_beside=is_beside,
                           ceiling=RECEIVE)  # fmt: skip
 
-    faces = ("poll", "iterate", "arrow_batches")
+    apis = ("poll", "iterate", "arrow_batches")
     return Group(
         identity,
         f"catch up from the page cache, one consumer, {title}",
-        (*kafka, *(_consume(face, HEADRACE, spec) for face in faces)),
+        (*kafka, *(_consume(api, HEADRACE, spec) for api in apis)),
         (
             rate("iterate", 2.0),
             rate("poll", 2.0, is_beside=True),
             rate("arrow_batches", 10.0),
-            *(_cpu_goal(face, "consume", title) for face in ("iterate", "poll", "arrow_batches")),
+            *(_cpu_goal(api, "consume", title) for api in ("iterate", "poll", "arrow_batches")),
             *defaults,
             Comparison("iterate", "poll-one", RATE),
         ),

@@ -23,7 +23,7 @@ Chunks = Iterator[tuple[int, int]]  # (records, bytes of their values) of each c
 
 def consume(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     """Read `count` records from the beginning of `partitions`, touching each value."""
-    reader = READERS[spec["face"]]
+    reader = READERS[spec["api"]]
     if reader is _arrow:
         from headrace import Consumer
 
@@ -179,7 +179,7 @@ def reread(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
 
     clock.ready()
     clock.start()
-    reader, ends_at = READERS[spec["face"]], time.monotonic() + spec["seconds"]
+    reader, ends_at = READERS[spec["api"]], time.monotonic() + spec["seconds"]
     count = size = rounds = 0
     while time.monotonic() < ends_at:
         drop_page_cache(Path(spec["folder"]), spec["topic"])

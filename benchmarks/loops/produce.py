@@ -22,7 +22,7 @@ def produce(spec: dict[str, Any], clock: Clock) -> dict[str, Any]:
     """Send `count` values of `size` bytes. `expected` in the report is what a reader must find."""
     values = payload.pool(spec["size"], is_json=spec.get("json", False))
     try:
-        sender = SENDERS[spec["face"]](spec, values)
+        sender = SENDERS[spec["api"]](spec, values)
     except Absent as error:
         clock.ready()
         return {"absent": str(error)}

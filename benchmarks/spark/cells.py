@@ -97,34 +97,35 @@ class Limit:
 
 @dataclass(frozen=True)
 class Group:
-    """APIs that one client process uses on `cores` cores, against both systems in turn."""
+    """Operations that one client process runs on `cores` cores, against both systems in turn."""
 
     id: str
     title: str
     line: str  # of Spark; "" for Ray Data
     cores: int
-    faces: tuple[str, ...]
+    operations: tuple[str, ...]
     comparisons: tuple[Comparison, ...]
     limits: tuple[Limit, ...] = ()
 
     @property
     def cells(self) -> list[str]:
         """Of both systems."""
-        return [cell(face, system) for face in self.faces for system in (KAFKA, HEADRACE)]
+        return [cell(operation, system) for operation in self.operations for system in (KAFKA, HEADRACE)]
 
 
-def cell(face: str, system: str) -> str:
+def cell(operation: str, system: str) -> str:
     """The name of a cell in its group."""
-    return f"{face}, {system}"
+    return f"{operation}, {system}"
 
 
-def _against_connector(title: str, face: str) -> Comparison:
-    return Comparison(cell(face, HEADRACE), cell(face, KAFKA), RATE, CONNECTOR_GOAL, title=f"{title}: {face}")
+def _against_connector(title: str, operation: str) -> Comparison:
+    above, below = cell(operation, HEADRACE), cell(operation, KAFKA)
+    return Comparison(above, below, RATE, CONNECTOR_GOAL, title=f"{title}: {operation}")
 
 
 def _of_spark(line: str, cores: int) -> Group:
     title = f"Spark {LINES[line]}, {cores} core{'s' if cores > 1 else ''}"
-    faces = (READ_VALUE, READ_ALL, WRITE)
+    operations = (READ_VALUE, READ_ALL, WRITE)
     least, what = (3e6, "by `mapInArrow`") if line == "35" else (1e6, "by the data source")
     limits = (Limit(cell(READ_VALUE, HEADRACE), least, f"{title}: rows/s and core read {what}"),)
     return Group(
@@ -132,8 +133,8 @@ def _of_spark(line: str, cores: int) -> Group:
         title,
         LINES[line],
         cores,
-        faces,
-        tuple(_against_connector(title, face) for face in faces),
+        operations,
+        tuple(_against_connector(title, operation) for operation in operations),
         limits,
     )
 

@@ -91,19 +91,19 @@ class Session:
             self._say(f"{group.id}: {about}")
             memory = self._memory(client, group)
             for number in range(sizes.warm):
-                for face in group.faces:
+                for operation in group.operations:
                     for system in (KAFKA, HEADRACE):
-                        self._cell(client, group, face, system, rows)
+                        self._cell(client, group, operation, system, rows)
                 self._say(f"{group.id}: warm-up {number + 1} of {sizes.warm}")
-            tuned = self._tune(client, group, rows) if WRITE in group.faces else {}
+            tuned = self._tune(client, group, rows) if WRITE in group.operations else {}
             runs = []
             for pair in range(sizes.pairs):
                 order = (KAFKA, HEADRACE) if pair % 2 == 0 else (HEADRACE, KAFKA)  # A B B A
-                for face in group.faces:
+                for operation in group.operations:
                     for system in order:
-                        found = self._cell(client, group, face, system, rows)
-                        runs.append({"pair": pair, "cell": cell(face, system), **found})
-                        self._say(f"{group.id} {pair + 1}: {cell(face, system)}: {_describe(found)}")
+                        found = self._cell(client, group, operation, system, rows)
+                        runs.append({"pair": pair, "cell": cell(operation, system), **found})
+                        self._say(f"{group.id} {pair + 1}: {cell(operation, system)}: {_describe(found)}")
         runs = [{"group": group.id, "is_used": True, **run} for run in runs]
         method = {"warm": sizes.warm, "least_s": sizes.least_s, "memory": usage_io.METHOD}
         return {"about": {**about, **method, **tuned}, "runs": runs, "memory": memory}
@@ -138,28 +138,29 @@ class Session:
         finally:
             self._children.end(client)
 
-    def _cell(self, client: Child, group: Group, face: str, system: str, rows: int) -> dict[str, Any]:
+    def _cell(self, client: Child, group: Group, operation: str, system: str, rows: int) -> dict[str, Any]:
         """Repeat an order until it took `least_s`: sums, and rates. Errors: as `_order`."""
         found: dict[str, Any] = {"rounds": 0, "rows": 0, "seconds": 0.0, "cpu_s": 0.0}
         while not found["rounds"] or found["seconds"] < self._sizes.least_s:
-            report = self._order(client, group, face, system, rows)
+            report = self._order(client, group, operation, system, rows)
             found = {name: value + report.get(name, 1) for name, value in found.items()}
         found[RATE] = found["rows"] / found["seconds"] / group.cores
         found["rows_per_cpu_s"] = found["rows"] / found["cpu_s"]
         return found
 
     def _order(
-        self, client: Child, group: Group, face: str, system: str, rows: int, *, is_memory: bool = False
+        self, client: Child, group: Group, operation: str, system: str, rows: int, *, is_memory: bool = False
     ) -> dict[str, Any]:
         """One order, verified. Errors: ChildError, LostDataError."""
         servers = self._systems[system]
-        writes = face == WRITE
+        writes = operation == WRITE
         topic = "written" if writes else _name(rows)
         rows = self._sizes.written * group.cores if writes else rows
         if writes:
             servers.create_topic(topic, PARTITIONS)
-        order = {"face": face, "system": system, "bootstrap": servers.bootstrap, "topic": topic, "rows": rows}
-        client.send(json.dumps({**order, "producer": self._producers.get(system), "is_memory": is_memory}))
+        order = {"operation": operation, "system": system, "bootstrap": servers.bootstrap, "topic": topic,
+                 "rows": rows, "producer": self._producers.get(system), "is_memory": is_memory}  # fmt: skip
+        client.send(json.dumps(order))
         found = dict(json.loads(client.line(CELL_TIMEOUT_S)))
         if writes:
             rows_found = servers.end_offset(topic)
@@ -194,8 +195,8 @@ class Session:
         self, client: Child, group: Group, system: str, rows: int, times: int
     ) -> dict[str, float]:
         self._fill(system, rows)
-        face = group.faces[0]
-        reports = [self._order(client, group, face, system, rows, is_memory=True) for _ in range(times)]
+        operation = group.operations[0]
+        reports = [self._order(client, group, operation, system, rows, is_memory=True) for _ in range(times)]
         return {name: max(report[name] for report in reports) for name in MEMORY}
 
     def _fill(self, name: str, rows: int) -> None:

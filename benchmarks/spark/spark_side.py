@@ -2,7 +2,7 @@
 
     python -m headrace.benchmarks.spark.spark_side MASTER JARS
 
-Order: {"face", "system", "bootstrap", "topic", "rows", "producer", "is_memory"}; report: see
+Order: {"operation", "system", "bootstrap", "topic", "rows", "producer", "is_memory"}; report: see
 `measured`.
 """
 
@@ -64,7 +64,7 @@ def main(master: str, jars: str) -> None:
 
 def measured(spark: Any, order: dict[str, Any]) -> dict[str, Any]:
     """Seconds, rows, bytes of values (reads); and CPU seconds of all processes, or peak memory."""
-    run = _FACES[order["face"]]
+    run = _OPERATIONS[order["operation"]]
     usage: Memory | Cpu = Memory() if order["is_memory"] else Cpu()
     with usage:
         started_s = time.monotonic()
@@ -128,7 +128,7 @@ def _into_headrace(made: Any, options: dict[str, str]) -> None:
         made.write.format("headrace").options(**options, exactlyOnce="false").mode("append").save()
 
 
-_FACES = {"read value": _read(["value"]), "read all": _read(None), "write": _write}
+_OPERATIONS = {"read value": _read(["value"]), "read all": _read(None), "write": _write}
 
 if __name__ == "__main__":
     main(*sys.argv[1:])

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 COUNT, WARM = 20_000, 2_000  # WARM: records that a producer sends before its clock starts
 
 
-def producing(face: str) -> ProduceCell:
-    return ProduceCell(face, HEADRACE, {"face": face, "size": 100, "count": COUNT})
+def producing(api: str) -> ProduceCell:
+    return ProduceCell(api, HEADRACE, {"api": api, "size": 100, "count": COUNT})
 
 
-def consuming(face: str) -> ConsumeCell:
-    return ConsumeCell(face, HEADRACE, {"face": face, "size": 100})
+def consuming(api: str) -> ConsumeCell:
+    return ConsumeCell(api, HEADRACE, {"api": api, "size": 100})
 
 
 OPEN_LOOP = {"size": 100, "rate": 500, "seconds": 0.4, "warm_s": 0.1, "linger_ms": 0, "partition_count": 2}
@@ -136,7 +136,7 @@ def test_no_more_pairs_after_the_time_limit(session: Session) -> None:
 def test_lost_or_changed_record_fails_the_run(session: Session) -> None:
     """The readers find one record less than expected, or other bytes."""
     system = session.harness.system(HEADRACE)
-    order = {"loop": "produce", "face": "send_many", "size": 100, "count": COUNT}
+    order = {"loop": "produce", "api": "send_many", "size": 100, "count": COUNT}
     with session.harness.topic(HEADRACE, PARTITIONS) as topic:
         (report,) = session.harness.run_clients([order], system, topic)
         for name in ("count", "checksum"):

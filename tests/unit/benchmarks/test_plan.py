@@ -43,9 +43,9 @@ def test_comparisons_name_cells_and_metrics_that_they_report(group: Group) -> No
         assert one.goal is None or one.title
     for cell in group.cells:
         if isinstance(cell, ProduceCell):
-            assert cell.spec["face"] in produce.SENDERS
+            assert cell.spec["api"] in produce.SENDERS
         if isinstance(cell, ConsumeCell):
-            assert cell.spec["face"] in consume.READERS
+            assert cell.spec["api"] in consume.READERS
         if isinstance(cell, ConsumeCell | ToolConsumeCell) or cell.spec.get("cold"):
             assert group.preload is not None
 
@@ -115,7 +115,7 @@ def test_compared_coordinator_cells_have_the_same_spec(group: Group) -> None:
     """But for the API; common settings are set for both systems, `kafka_settings` are unknown to headrace."""
     for one in group.comparisons:
         above, below = (dict(group.cell(name).spec) for name in (one.above, one.below))
-        assert {**above, "face": ""} == {**below, "face": ""}
+        assert {**above, "api": ""} == {**below, "api": ""}
         assert (group.cell(one.above).system, group.cell(one.below).system) == ("headrace", "kafka")
     known = set(NodeConfig.keys())
     assert {name for name, _ in group.settings} <= known

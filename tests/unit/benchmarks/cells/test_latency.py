@@ -49,7 +49,7 @@ def test_several_readers_report_the_worst_latency_and_the_sum_of_bytes() -> None
 def test_share_of_the_slower_system_is_the_rate() -> None:
     """A quarter of the rate that was measured before."""
     fake = harness()
-    fake.rates.produced("kafka", 1, {"size": 1000, "face": "produce+callback"}, 400.0)
+    fake.rates.produced("kafka", 1, {"size": 1000, "api": "produce+callback"}, 400.0)
     spec = {name: value for name, value in SPEC.items() if name != "rate"}
     assert OpenLoopCell("h", "headrace", {**spec, "share": 0.25}).run(fake)["rate"] == 100
 
@@ -70,7 +70,7 @@ def test_cold_reader_reads_the_preloaded_topic_from_the_disk() -> None:
     assert run(fake, cold=True)["cold_mb_per_s"] == 8.0
     assert fake.dropped == ["cold"]
     (order,) = (order for order in fake.orders if order["loop"] == "reread")
-    assert (order["topic"], order["count"], order["face"], order["seconds"]) == ("cold", 1000, "poll", 3.0)
+    assert (order["topic"], order["count"], order["api"], order["seconds"]) == ("cold", 1000, "poll", 3.0)
 
 
 def test_upkeep_reports_what_was_cleaned_deleted_and_read() -> None:

@@ -38,7 +38,7 @@ def test_systems_may_get_different_numbers_of_records() -> None:
     fake = harness()
     for system in ("kafka", "headrace"):
         ProducePreload(100, 4, 8).fill(fake, system, "t")
-    assert [(order["count"], order["face"]) for order in fake.orders] == [(4, "produce"), (8, "send_many")]
+    assert [(order["count"], order["api"]) for order in fake.orders] == [(4, "produce"), (8, "send_many")]
 
 
 def test_lost_records_fail_a_preload() -> None:

@@ -13,10 +13,10 @@ def measured() -> Rates:
     """Kafka's median is 200/s, headrace's 300/s; both consume faster."""
     rates = Rates()
     for rate in (100.0, 200.0, 5_000.0):
-        rates.produced("kafka", 1, {**KIB, "face": "produce+callback"}, rate)
-    rates.produced("headrace", 1, {**KIB, "face": "send"}, 300.0)
-    for system, face in (("kafka", "consume"), ("headrace", "poll")):
-        rates.consumed(system, 1, {**KIB, "face": face}, 400.0)
+        rates.produced("kafka", 1, {**KIB, "api": "produce+callback"}, rate)
+    rates.produced("headrace", 1, {**KIB, "api": "send"}, 300.0)
+    for system, api in (("kafka", "consume"), ("headrace", "poll")):
+        rates.consumed(system, 1, {**KIB, "api": api}, 400.0)
     return rates
 
 
@@ -24,18 +24,18 @@ def test_slowest_is_the_smallest_median() -> None:
     """Of both systems, producing and consuming."""
     rates = measured()
     assert rates.slowest(1, KIB) == 200.0
-    rates.consumed("headrace", 1, {**KIB, "face": "poll"}, 10.0)
-    rates.consumed("headrace", 1, {**KIB, "face": "poll"}, 20.0)
+    rates.consumed("headrace", 1, {**KIB, "api": "poll"}, 10.0)
+    rates.consumed("headrace", 1, {**KIB, "api": "poll"}, 20.0)
     assert rates.slowest(1, KIB) == 20.0
 
 
 def test_other_cells_do_not_count() -> None:
     """Other APIs, compressed records, several consumers."""
     rates = measured()
-    rates.produced("kafka", 1, {**KIB, "face": "send_many"}, 1.0)
-    rates.produced("kafka", 1, {**KIB, "face": "produce+callback", "compression": "lz4"}, 1.0)
-    rates.consumed("kafka", 1, {**KIB, "face": "iterate"}, 1.0)
-    rates.consumed("kafka", 1, {**KIB, "face": "poll", "consumers": 3}, 1.0)
+    rates.produced("kafka", 1, {**KIB, "api": "send_many"}, 1.0)
+    rates.produced("kafka", 1, {**KIB, "api": "produce+callback", "compression": "lz4"}, 1.0)
+    rates.consumed("kafka", 1, {**KIB, "api": "iterate"}, 1.0)
+    rates.consumed("kafka", 1, {**KIB, "api": "poll", "consumers": 3}, 1.0)
     assert rates.slowest(1, KIB) == 200.0
 
 
@@ -46,8 +46,8 @@ def test_rates_are_separate_by_nodes_size_and_client() -> None:
     assert rates.slowest(3, KIB) == DEFAULT_RATES[3]
     assert rates.slowest(1, {"size": 100}) == DEFAULT_RATES[1]
     assert rates.slowest(1, kafka_client) == DEFAULT_RATES[1]
-    rates.produced("headrace", 1, {**kafka_client, "face": "produce+callback"}, 50.0)
-    rates.produced("headrace", 1, {**kafka_client, "face": "produce"}, 5.0)
+    rates.produced("headrace", 1, {**kafka_client, "api": "produce+callback"}, 50.0)
+    rates.produced("headrace", 1, {**kafka_client, "api": "produce"}, 5.0)
     assert rates.slowest(1, kafka_client) == 50.0
     assert rates.slowest(1, KIB) == 200.0
 

@@ -10,8 +10,8 @@ from headrace.benchmarks.cells.throughput import ConsumeCell, ProduceCell, RawCe
 from headrace.benchmarks.harness import LostDataError, Preloaded
 
 SENT = costs(records=100, bytes=1_000_000, failed=0, expected={"count": 110, "checksum": 5})
-PRODUCE = ProduceCell("send", "headrace", {"face": "send", "size": 100, "count": 100})
-CONSUME = ConsumeCell("poll", "headrace", {"face": "poll", "size": 100})
+PRODUCE = ProduceCell("send", "headrace", {"api": "send", "size": 100, "count": 100})
+CONSUME = ConsumeCell("poll", "headrace", {"api": "poll", "size": 100})
 
 
 def test_produce_cell_reports_rates_and_verifies_all_records() -> None:
@@ -24,7 +24,7 @@ def test_produce_cell_reports_rates_and_verifies_all_records() -> None:
     assert "expected" not in figures
     assert "in_sync" not in figures
     (order,) = harness.orders
-    assert (order["loop"], order["face"]) == ("produce", "send")
+    assert (order["loop"], order["api"]) == ("produce", "send")
     assert (harness.topics, harness.profiles) == ([], 1)
     assert harness.rates.slowest(1, {"size": 100}) == 100.0
 

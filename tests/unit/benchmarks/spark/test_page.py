@@ -18,7 +18,7 @@ def results(groups: list[cells.Group]) -> dict[str, Any]:
     runs = [
         {
             "group": group.id,
-            "cell": cells.cell(face, system),
+            "cell": cells.cell(operation, system),
             "pair": pair,
             "is_used": True,
             cells.RATE: rate,
@@ -27,7 +27,7 @@ def results(groups: list[cells.Group]) -> dict[str, Any]:
             "rounds": 2,
         }
         for group in groups
-        for face in group.faces
+        for operation in group.operations
         for system, rate in RATES.items()
         for pair in range(2)
     ]
