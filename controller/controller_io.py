@@ -199,7 +199,7 @@ class ControllerServer:
         Order: once in the life of a cluster, and only when every one of its controllers is blank.
         Errors: KafkaStorageError.
         """
-        self.quorum.begin(VoterSet(tuple(sorted(voters, key=lambda each: each.voter_id))))
+        self.quorum.bootstrap(VoterSet(tuple(sorted(voters, key=lambda each: each.voter_id))))
 
     def note_ended(self, deaths: Deaths) -> None:
         """Processes have ended, says who supervises them: nodes among them are fenced if this controller
@@ -264,7 +264,7 @@ class ControllerServer:
         if not cluster_id or cluster_id == self._identity.cluster_id:
             return
         self._identity.cluster_id = cluster_id
-        self.quorum.know_cluster(cluster_id)
+        self.quorum.set_cluster_id(cluster_id)
         if self._disk_identity.cluster_id != cluster_id:
             self._disk_identity = replace(self._disk_identity, cluster_id=cluster_id)
             write_identity(self._files, self.config.metadata_log_dir, self._disk_identity)
@@ -274,7 +274,7 @@ class ControllerServer:
         stored = self._opened_log
         loop = asyncio.get_running_loop()
         saved = await loop.run_in_executor(self._disk, stored.save_snapshot, image, wall_ms())
-        stored.note_snapshot(saved)
+        stored.add_snapshot(saved)
         self._is_snapshotting = False
 
     # --- requests ---------------------------------------------------------------------------------------
@@ -393,7 +393,7 @@ class ControllerServer:
             tasks,
             timeout_s=config.quorum_request_timeout_ms / 1000,
             endpoint_of=quorum.endpoint_of,
-            on_answer=quorum.answered,
+            on_answer=quorum.on_response,
         )
         readers = self._readers = MetadataReaders(
             self._feed,
@@ -443,7 +443,7 @@ class ControllerServer:
 
     async def _close_log(self, stored: MetadataLog) -> None:
         if self._is_killed:
-            stored.abandon()
+            stored.close_abruptly()
             return
         try:
             if self._quorum is not None:

@@ -1,8 +1,8 @@
-"""The quorum as it runs: sockets, disk thread and timer around the Raft core. It decides nothing.
+"""The shell of the Raft core: sockets, disk thread and timer. It decides nothing.
 
-Order: effects are performed in the order in which the core gives them, and what a step wants to be durable
-before something is sent is durable when the step returns; appended batches are flushed on the disk thread,
-any number of them by one flush. A failure of the disk ends the process: nothing that was waiting is answered.
+Order: effects are performed in the order in which the core returns them, and what must be durable before a
+message is durable when the step returns. Appended batches are flushed on the disk thread, any number of them
+by one flush. A disk failure ends the process: no waiting request gets a response.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ log = logging.getLogger("headrace.controller")
 
 
 class Listener(Protocol):
-    """Who is told what the quorum has decided, in order."""
+    """The state machine over the log: gets committed records and changes of leadership, in order."""
 
     def on_committed(self, end_offset: int) -> None:
-        """Everything below is committed."""
+        """The records below `end_offset` are committed."""
 
     def on_snapshot(self, image: MetadataImage) -> None:
-        """The log goes on behind this image."""
+        """The log now begins after this image."""
 
     def on_leader(self) -> None:
-        """This controller decides from now on; everything before is committed and was told."""
+        """This controller is active; all earlier records were committed before."""
 
     def on_resigned(self) -> None:
-        """It does so no longer; what it decided and is not committed may be lost."""
+        """This controller resigned; its uncommitted records may be lost."""
 
 
 class Quorum:
@@ -79,41 +79,41 @@ class Quorum:
             on(events.LoadSnapshot, lambda e: listener.on_snapshot(stored.read_snapshot(e.snapshot))),
             on(events.BecameLeader, lambda _: listener.on_leader()),
             on(events.Resigned, lambda _: listener.on_resigned()),
-            on(events.LeaderChanged, self._note_leader),
-            on(events.Campaigning, self._note_campaign),
+            on(events.LeaderChanged, self._log_leader),
+            on(events.Campaigning, self._log_campaign),
             on(events.SetTimer, lambda e: self._set_timer(e.deadline_ms)),
         )
 
     def start(self, peers: Peers) -> None:
-        """Begin to vote, follow or lead."""
+        """Process the first event."""
         self._peers = peers
         self._step(events.TimerFired())
 
     def close(self) -> None:
-        """Nothing is done any more."""
+        """Stop: events have no effect any more."""
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     async def finish_flush(self) -> None:
-        """After `close`: a flush that is under way comes to its end. Errors: KafkaStorageError."""
+        """After `close`: wait for the flush in progress. Errors: KafkaStorageError."""
         if self._flushing is not None:
             flush, done = self._flushing
             self._flushing = None
             await done
             self._log.finish_flush(flush)
 
-    # --- what it is -------------------------------------------------------------------------------------
+    # --- state ------------------------------------------------------------------------------------------
 
     @property
     def key(self) -> ReplicaKey:
-        """This replica."""
+        """This controller's id and directory id."""
         return self._raft.context.key
 
     @property
     def voters(self) -> tuple[ReplicaKey, ...]:
-        """Who votes, as far as this controller knows."""
+        """The latest voter set in this controller's log."""
         return self._raft.context.voters
 
     @property
@@ -123,17 +123,17 @@ class Quorum:
 
     @property
     def is_leading(self) -> bool:
-        """Whether it was elected; perhaps it does not decide yet."""
+        """Whether this controller was elected; it may not be active yet."""
         return self._raft.role is Role.LEADER
 
     @property
     def epoch(self) -> int:
-        """The epoch."""
+        """The quorum epoch."""
         return self._raft.context.epoch
 
     @property
     def leader(self) -> tuple[int, Endpoint | None]:
-        """Who leads, -1 for nobody that is known, and where it listens."""
+        """(id of the leader, -1 if unknown; its endpoint)."""
         context = self._raft.context
         leader_id = context.leader_id
         if leader_id == context.key.replica_id:
@@ -141,11 +141,11 @@ class Quorum:
         return leader_id, context.endpoint_of(leader_id) if leader_id >= 0 else None
 
     def endpoint_of(self, controller_id: int) -> Endpoint | None:
-        """Where another controller listens, as far as it is known."""
+        """Where another controller listens; None if unknown."""
         return self._raft.context.endpoint_of(controller_id)
 
     def facts(self) -> dict[str, Any]:
-        """For people, JSON-able."""
+        """The quorum's part of the controller's status, JSON-able."""
         return {
             "role": self._raft.role.value if self.key in self.voters else "observer",
             "leader_id": self.leader[0],
@@ -155,53 +155,55 @@ class Quorum:
             "voters": [key.replica_id for key in self.voters],
         }
 
-    def know_cluster(self, cluster_id: str) -> None:
-        """The cluster has a name: others of another cluster are refused from now on."""
+    def set_cluster_id(self, cluster_id: str) -> None:
+        """Reject requests of other clusters from now on."""
         self._raft.context.cluster_id = cluster_id
 
     # --- events in --------------------------------------------------------------------------------------
 
     def receive(self, request: Request) -> None:
-        """A request of another controller, or about the quorum; it is answered by the core."""
+        """Pass a request to the core, which responds."""
         self._guarded_step(events.RequestReceived(request, request.body))
 
     def append(self, batches: tuple[bytes, ...]) -> None:
-        """Decide; only while this controller leads. Errors: KafkaStorageError, and the process must end."""
-        assert not self._is_stepping, "the core's own effects decide nothing"
-        self._step(events.Append(batches))
+        """Append decisions of the active controller. Errors: KafkaStorageError, and the process must end."""
+        assert not self._is_stepping, "no appends from within an effect"
+        self._step(events.AppendRequested(batches))
 
-    def begin(self, voters: VoterSet) -> None:
-        """Begin a quorum on this blank disk. Errors: KafkaStorageError."""
-        self._step(events.Begin(voters))
+    def bootstrap(self, voters: VoterSet) -> None:
+        """Begin a quorum with these voters, on a blank disk. Errors: KafkaStorageError."""
+        self._step(events.BootstrapRequested(voters))
 
     async def resign(self) -> None:
-        """If this controller leads others, say goodbye to them, so that they need not wait."""
+        """If this controller leads others, resign, so that they do not wait for a timeout."""
         if self.is_leading and not self.is_alone:
             self._step(events.StopRequested())
             await self._peers.settled()
 
-    def answered(self, correlation_id: int, response: Response | None) -> None:
-        """What became of a request to another controller."""
+    def on_response(self, correlation_id: int, response: Response | None) -> None:
+        """The response to a request to another controller; None if there will be none."""
         if response is None:
             self._guarded_step(events.RequestFailed(correlation_id))
         else:
             self._guarded_step(events.ResponseReceived(correlation_id, response.body, response.frames))
 
     async def checkpoint(self) -> None:
-        """Remember how much is committed and durable, on the disk thread: a slow disk must not stop the loop.
-        Order: what is committed is never truncated, so the log cannot get shorter than the file says."""
-        upto = min(self._log.high_watermark, self._log.flushed_offset)
-        await asyncio.get_running_loop().run_in_executor(self._disk, self._log.checkpoint_committed, upto)
+        """Store the committed and durable end, on the disk thread: a slow disk must not block the event loop.
+        Order: committed records are never truncated, so the log cannot end before the stored offset."""
+        end_offset = min(self._log.high_watermark, self._log.flushed_offset)
+        await asyncio.get_running_loop().run_in_executor(
+            self._disk, self._log.checkpoint_committed, end_offset
+        )
 
     def _guarded_step(self, event: events.Event) -> None:
-        """From a callback, where nobody else would hear of a failure."""
+        """`_step` from a callback of the loop, which would drop an exception."""
         try:
             self._step(event)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the process must end
+        except BaseException as error:  # noqa: BLE001 - the process must end
             self._tasks.fail(error)
 
     def _step(self, event: events.Event) -> None:
-        """Feed the core and do what it says; an event that this brings about waits for its turn."""
+        """Step the core and perform the effects; an event that an effect causes is processed after them."""
         self._events.append(event)
         if self._is_stepping:
             return
@@ -248,15 +250,19 @@ class Quorum:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(delay_s, self._guarded_step, events.TimerFired())
 
-    def _note_leader(self, effect: events.LeaderChanged) -> None:
-        leader = f"controller {effect.leader_id} leads" if effect.leader_id >= 0 else "no leader is known"
+    def _log_leader(self, effect: events.LeaderChanged) -> None:
+        leader = f"leader is controller {effect.leader_id}" if effect.leader_id >= 0 else "leader is unknown"
         log.info(
-            "controller %d: %s in epoch %d (%s)", self.key.replica_id, leader, effect.epoch, effect.reason
+            "controller %d: %s in quorum epoch %d (%s)",
+            self.key.replica_id,
+            leader,
+            effect.epoch,
+            effect.reason,
         )
 
-    def _note_campaign(self, effect: events.Campaigning) -> None:
+    def _log_campaign(self, effect: events.Campaigning) -> None:
         log.info(
-            "controller %d asks for votes after epoch %d (%s)",
+            "controller %d: requesting pre-votes in quorum epoch %d (%s)",
             self.key.replica_id,
             effect.epoch,
             effect.reason,

@@ -1,8 +1,8 @@
-"""What goes into the quorum's core and what comes out of it.
+"""The events and effects of the quorum's core.
 
-Order: when `Raft.step` returns, every file it had to change is changed, and votes and epochs are on the disk;
-only appended batches wait for `Flush`. So its effects may be performed one after the other, and a crash
-between any two of them is a crash that lost messages.
+Order: when `Raft.step` returns, every file that it had to change is changed, and epoch and vote are durable;
+only appended batches wait for `Flush`. So the effects may be performed one after the other, and a crash
+between two of them only loses messages.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """The time of the last SetTimer has come. The first event is one of these too."""
+    """The deadline of the last SetTimer has passed; also the first event."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived:
-    """A request of another controller; `token` comes back with the Reply, which there is exactly one of."""
+    """A request of another controller; exactly one Reply with `token` follows."""
 
     token: Any
     body: Any
@@ -35,7 +35,7 @@ class RequestReceived:
 
 @dataclass(frozen=True, slots=True)
 class ResponseReceived:
-    """The answer to a Send."""
+    """The response to a Send."""
 
     correlation_id: int
     body: Any
@@ -44,38 +44,45 @@ class ResponseReceived:
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """There will be no answer to a Send: the connection is gone. The core has timeouts of its own, but this
-    makes it look for another leader sooner."""
+    """A Send gets no response, because the connection is closed. The core has timeouts of its own, but this
+    event makes it search for another leader earlier."""
 
     correlation_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
-    """The active leader has decided: write these batches, one per decision, from the log's end on."""
+class AppendRequested:
+    """The active controller has decided: append these batches, one per decision."""
 
     batches: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Flushed:
-    """The flush that was asked for is done, and the log knows."""
+    """The requested flush is complete, after `MetadataLog.finish_flush`."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """This controller is about to end: a leader says goodbye, so that the others need not wait."""
+    """This controller is about to stop: a leader resigns, so that the others do not wait for a timeout."""
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
-    """The host begins a quorum with these voters, this controller among them; its disk is blank."""
+class BootstrapRequested:
+    """Begin a quorum with these voters, which include this controller; its disk is blank."""
 
     voters: VoterSet
 
 
 Event = (
-    TimerFired | RequestReceived | ResponseReceived | RequestFailed | Append | Flushed | StopRequested | Begin
+    TimerFired
+    | RequestReceived
+    | ResponseReceived
+    | RequestFailed
+    | AppendRequested
+    | Flushed
+    | StopRequested
+    | BootstrapRequested
 )
 
 # --- effects ------------------------------------------------------------------------------------------
@@ -83,7 +90,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Ask another controller. A negative target is the -n-th of the bootstrap servers."""
+    """Send a request to a controller; target -n is the n-th bootstrap server."""
 
     target: int
     correlation_id: int
@@ -92,7 +99,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Answer a request."""
+    """Respond to a request."""
 
     token: Any
     body: Any
@@ -101,40 +108,40 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Bring the log to the disk, then report Flushed. Never asked for while one is under way."""
+    """Flush the log, then report Flushed. At most one flush is in progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Everything below `end_offset` will stay for ever: apply it."""
+    """The records below `end_offset` are committed: apply them."""
 
     end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class LoadSnapshot:
-    """The log goes on behind this snapshot now: replace all that was applied by it."""
+    """The log now begins after this snapshot: replace the applied state by it."""
 
     snapshot: SnapshotId
 
 
 @dataclass(frozen=True, slots=True)
 class BecameLeader:
-    """This controller decides from now on. Order: after the Committed of everything before its epoch."""
+    """This controller is active. Order: after the Committed of all records of earlier epochs."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Resigned:
-    """This controller no longer leads `epoch`: what it decided and is not committed may be lost."""
+    """This controller no longer leads `epoch`: its uncommitted records may be lost."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderChanged:
-    """The id of the leader, -1 while none is known; `reason` is in words, for the log."""
+    """The epoch or its leader (-1: unknown) changed; `reason` is for log lines."""
 
     leader_id: int
     epoch: int
@@ -143,7 +150,7 @@ class LeaderChanged:
 
 @dataclass(frozen=True, slots=True)
 class Campaigning:
-    """This controller asks for votes because of `reason`; for the log."""
+    """This controller requests pre-votes; for log lines."""
 
     epoch: int
     reason: str
@@ -151,7 +158,7 @@ class Campaigning:
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """Fire the one timer at `deadline_ms`, and not at the time said before."""
+    """Fire the timer at `deadline_ms` and not at the deadline set before."""
 
     deadline_ms: int
 

@@ -1,16 +1,14 @@
-"""The durable metadata log of one controller: batches in, committed decisions and snapshots out.
+"""The metadata log of one controller: batches in, committed records and snapshots out.
 
-Shape on disk, in `__cluster_metadata-0/`: the segments of an ordinary log, one record batch per decision, its
-leader epoch the controller epoch; beside them snapshots and `quorum-state`.
-The core of the quorum (raft.py) appends, truncates and moves `high_watermark`, and only what lies below that
-is ever handed out.
-Invariants: what `flush` has returned for survives any crash; a decision is there as a whole or not at all;
-the newest two snapshots are kept, and the log from the older one on, so that one damaged snapshot loses
-nothing; a snapshot holds only what is committed.
-Besides, `recovery-point-offset-checkpoint` says how much was durable: a log that can be read only up to less
-than that is damaged, and refused rather than served as if nothing were missing.
-Errors: KafkaStorageError from everything that touches the disk. After one the object must not be used again:
-what is on the disk is then unknown until it is opened anew.
+Shape on disk, in `__cluster_metadata-0/`: the segments of an ordinary log, one record batch per decision,
+with the controller epoch as leader epoch; snapshots; `quorum-state`; and in
+`recovery-point-offset-checkpoint` the durable end: a log that can be read only up to an earlier offset is
+damaged, and rejected. The quorum's core (raft.py) appends, truncates and advances `high_watermark`; only
+records below it are applied. Invariants: what `flush` has returned for survives any crash; a decision is
+stored as a whole or not at all; the newest two snapshots are kept, and the log from the older one on, so that
+a damaged snapshot loses nothing; a snapshot has only committed records. Errors: KafkaStorageError from
+everything that uses the disk. After one the object must not be used again: what is on the disk is unknown
+until the log is opened again.
 """
 
 from __future__ import annotations
@@ -32,13 +30,13 @@ from ...storage_node.log.config import LogConfig
 from ...storage_node.log.guarded_files import guarded
 from ...storage_node.log.log import Log
 from ...storage_node.log.names import RECOVERY_POINTS
-from .quorum_state import NO_EPOCH, QuorumState, lost_vote, read_quorum_state, write_quorum_state
-from .reading import (
+from .election_state import NO_EPOCH, ElectionState, lost_vote, read_election_state, write_election_state
+from .log_recovery import (
     METADATA_PARTITION,
     batches_from,
     check_not_damaged,
     control_batches_from,
-    newest_sound_snapshot,
+    newest_valid_snapshot,
     read_checkpoint,
 )
 from .record_batches import MAX_BATCH_BYTES, decode_batches, encode_control_batch
@@ -59,22 +57,23 @@ SNAPSHOTS_KEPT = 2
 
 
 class MetadataLog:
-    """Made by `open`. Single owner. Other threads may run `Flush.sync`, `save_snapshot`, and while the owner
-    waits for them `flush` and `write_snapshot`.
+    """Made by `open`. Single owner. Other threads may run `Flush.sync`, `save_snapshot`, and, while the owner
+    waits for them, `flush` and `write_snapshot`.
 
-    Invariant: high_watermark <= flushed_offset <= end_offset, and the high watermark never moves back.
+    Invariant: high_watermark <= flushed_offset <= end_offset, and the high watermark never decreases.
+    Invariant: a snapshot has the records before the log start.
     """
 
     def __init__(self, files: Files, directory: str, stored: Log, image: MetadataImage) -> None:
         self._files = files
         self._directory = directory
         self._log = stored
-        self.recovered = image  # of the newest sound snapshot
+        self.recovered = image  # of the newest valid snapshot
         self.voters = VoterHistory()
-        self.flushed_offset = 0  # exclusive end of what is durable
-        self.high_watermark = 0  # exclusive end of what is committed, as far as this controller knows
+        self.flushed_offset = 0  # exclusive end of the durable records
+        self.high_watermark = 0  # exclusive end of the committed records, as far as known
         self.snapshots: list[SnapshotId] = []  # newest first
-        self.damaged_snapshots: list[str] = []  # what was wrong with those that open had to pass over
+        self.damaged_snapshots: list[str] = []  # why `open` ignored them
         self.bytes_since_snapshot = 0
         self._checkpointed_offset = 0
         self._is_flushing = False
@@ -88,9 +87,9 @@ class MetadataLog:
         config: LogConfig,
         wall_ms: int,
     ) -> MetadataLog:
-        """Recover: the newest sound snapshot, then the log after it; all of it durable on return.
+        """Recover the newest valid snapshot and the log after it; both are durable on return.
 
-        Errors: KafkaStorageError, also when a part of the log is missing or unreadable.
+        Errors: KafkaStorageError, also if a part of the log is missing or unreadable.
         """
         directory = f"{metadata_dir}/{METADATA_PARTITION}"
         files = guarded(files)
@@ -99,7 +98,7 @@ class MetadataLog:
         for name in files.listdir(directory):
             if name.endswith(PART_SUFFIX):
                 files.remove(f"{directory}/{name}")
-        snapshots, image, voters, damaged = newest_sound_snapshot(files, directory)
+        snapshots, image, voters, damaged = newest_valid_snapshot(files, directory)
         durable_offset = read_checkpoint(files, directory)
         stored = Log.open(
             files,
@@ -116,11 +115,11 @@ class MetadataLog:
             self = cls(files, directory, stored, image)
             self.snapshots, self.damaged_snapshots = snapshots, damaged
             self._checkpointed_offset = durable_offset
-            self._go_on_behind_snapshot(is_of_quorum=bool(voters.voters))
-            self._find_voters(voters)
+            self._restart_after_snapshot(is_of_quorum=bool(voters.voters))
+            self._recover_voters(voters)
             self.bytes_since_snapshot = stored.reader.bytes_between(image.offset + 1, stored.log_end_offset)
-            # Order: durable before anyone is shown it. The process before may have died between its append
-            # and its flush; without this a power loss could take back what we are about to publish.
+            # Order: durable before it is published. The previous process may have died between an append and
+            # its flush; then a power loss could remove records that are about to be published.
             self.flush()
             self.checkpoint()
             self.high_watermark = image.offset + 1
@@ -131,10 +130,10 @@ class MetadataLog:
 
     @classmethod
     def format(cls, files: Files, metadata_dir: str, voters: VoterSet, wall_ms: int) -> None:
-        """Name the voters that a new quorum begins with, on the empty disk of each of them; durable.
+        """Write the first voter set of a new quorum to the empty disk of each of the voters; durable.
 
-        Order: once in the life of a quorum. A voter that comes back with an empty disk must not be formatted:
-        it would have forgotten its votes.
+        Order: once in the life of a quorum. A voter that lost its disk must not be formatted again, because
+        it has lost its votes too.
         """
         directory = f"{metadata_dir}/{METADATA_PARTITION}"
         make_directory_durably(files, metadata_dir)
@@ -143,84 +142,93 @@ class MetadataLog:
 
     @property
     def is_blank(self) -> bool:
-        """Whether this disk has never been part of a quorum, as far as it knows."""
+        """Whether this disk has never been part of a quorum."""
         return not self.end_offset and not self.snapshots and not self.voters.latest_keys
 
-    def begin(self, voters: VoterSet, wall_ms: int) -> None:
+    def bootstrap(self, voters: VoterSet, wall_ms: int) -> None:
         """As `format`, on the blank disk of an open log."""
-        assert self.is_blank, "a quorum begins once"
+        assert self.is_blank, "a quorum is bootstrapped once"
         snapshot = write_snapshot(self._files, self._directory, MetadataImage(), NO_EPOCH, wall_ms, voters)
         self.snapshots.append(snapshot)
         self.voters.restart(BOOTSTRAP_OFFSET, voters)
 
     @property
     def end_offset(self) -> int:
-        """The offset that the next decision's first record will get."""
+        """The offset of the next record."""
         return self._log.log_end_offset
 
     @property
     def start_offset(self) -> int:
-        """The first offset that is still in the log; earlier ones are only in snapshots."""
+        """The first offset in the log; earlier records are only in snapshots."""
         return self._log.log_start_offset
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the log's segments."""
+        """The size of the log's segments."""
         return self._log.size_bytes
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record before the log's end; 0 if there is none."""
+        """The epoch of the last record; 0 if there is none."""
         if self.snapshots and self.snapshots[0].end_offset >= self.end_offset:
             return self.snapshots[0].epoch
         return max(self._log.epochs.latest_epoch, NO_EPOCH)
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch of the record at `offset`, which the log holds; 0 if it is not known."""
+        """The epoch of the record at `offset`; 0 if unknown."""
         for snapshot in self.snapshots:
             if snapshot.end_offset == offset + 1:
                 return snapshot.epoch
         return max(self._log.epochs.epoch_of(offset), NO_EPOCH)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, exclusive end offset) of the largest epoch at or below `epoch`; (-1, -1) if it is newer
-        than any in the log."""
+        """(epoch, exclusive end offset) of the largest epoch up to `epoch`; (-1, -1) if it is newer than any
+        epoch of the log."""
         return self._log.end_offset_for_epoch(epoch)
 
-    # --- the quorum's state ---------------------------------------------------------------------------
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert self.high_watermark <= self.flushed_offset <= self.end_offset, (
+            f"CommittedIsDurable: {self.high_watermark} are committed, {self.flushed_offset} are durable"
+        )
+        assert not self.start_offset or any(
+            each.end_offset >= self.start_offset for each in self.snapshots
+        ), "SnapshotAtLogStart: no snapshot has the records before the log start"
 
-    def read_state(self) -> QuorumState | None:
+    # --- epoch and vote -------------------------------------------------------------------------------
+
+    def read_election_state(self) -> ElectionState | None:
         """The stored epoch and vote; None if this disk has never voted. Errors: KafkaStorageError, also if
-        they are lost though the log says that there were some."""
-        state = read_quorum_state(self._files, self._directory)
+        the file is missing beside a log with records."""
+        state = read_election_state(self._files, self._directory)
         if state is None and self.last_epoch > NO_EPOCH:
             raise lost_vote(self._directory, "is missing beside a log")
         return state
 
-    def write_state(self, state: QuorumState) -> None:
-        """Remember epoch and vote; durable on return."""
-        write_quorum_state(self._files, self._directory, state)
+    def write_election_state(self, state: ElectionState) -> None:
+        """Store epoch and vote; durable on return."""
+        write_election_state(self._files, self._directory, state)
 
     # --- write ----------------------------------------------------------------------------------------
 
     def append_batch(self, batch: bytes, epoch: int, wall_ms: int) -> int:
-        """Write a batch as the leader of `epoch`; the offset of its first record. Durable after a flush."""
+        """Append a batch as the leader of `epoch`; the offset of its first record. Durable after a flush."""
         info = self._log.append_as_leader(batch, leader_epoch=epoch, wall_ms=wall_ms, internal=True)
         self.bytes_since_snapshot += len(batch)
         return info.base_offset
 
     def append_control(self, record: ControlRecord, epoch: int, wall_ms: int) -> int:
-        """Write a control record as the leader of `epoch`; its offset. A voter set counts at once."""
+        """Append a control record as the leader of `epoch`; its offset. A voter set takes effect at once."""
         offset = self.append_batch(encode_control_batch(*encode_control(record), wall_ms), epoch, wall_ms)
         if isinstance(record, VoterSet):
             self.voters.add(offset, record)
         return offset
 
     def append_as_follower(self, data: Buffer) -> None:
-        """Write whole batches as the leader has them. A voter set counts at once. Nothing compacts this log:
-        behind a gap there is nothing to take.
+        """Append the leader's batches, unchanged. A voter set takes effect at once. This log is never
+        compacted, so a gap between offsets is an error.
 
-        Errors: CorruptMessage, InvalidRecord; batches before the bad one are in the log.
+        Errors: CorruptMessage, InvalidRecord; batches before the bad one are appended.
         """
         view = memoryview(data)
         while len(view):
@@ -229,12 +237,13 @@ class MetadataLog:
             self._log.append_as_follower(batch, is_dense=True)
             self.bytes_since_snapshot += len(batch)
             if header.is_control:
-                self._note_voters(batch)
+                self._add_voters(batch)
             view = view[header.size_bytes :]
 
     def truncate_to(self, offset: int) -> None:
-        """Forget everything from `offset`, where a batch begins, on; durable on return. Order: no flush."""
-        assert offset >= self.high_watermark, f"{self.high_watermark} are committed, not only {offset}"
+        """Remove the records from `offset`, the start of a batch, on; durable on return. Order: not during a
+        flush."""
+        assert offset >= self.high_watermark, f"truncation to {offset} below {self.high_watermark} committed"
         self._lower_checkpoint(offset)
         self._log.truncate_to(offset)
         self.voters.truncate_from_end(offset)
@@ -242,20 +251,20 @@ class MetadataLog:
         self.bytes_since_snapshot = self._log.reader.bytes_between(self._snapshot_end(), self.end_offset)
 
     def flush(self) -> None:
-        """Return once everything that was appended is on the disk."""
+        """Make all appended records durable."""
         end_offset = self._log.log_end_offset
         self._log.flush()
         self.flushed_offset = end_offset
 
     def start_flush(self) -> Flush | None:
-        """What to bring to the disk, to be synced on any thread; None if it is all there. Order: one at a
-        time, each followed by `finish_flush`."""
+        """A flush of all appended records, to be synced on any thread; None if all are durable. Order: one at
+        a time, each followed by `finish_flush`."""
         assert not self._is_flushing, "one flush at a time"
         self._is_flushing = True
         return self._log.start_flush()
 
     def finish_flush(self, flush: Flush | None) -> None:
-        """Everything that was there at `start_flush` is durable."""
+        """All records appended before `start_flush` are durable."""
         self._is_flushing = False
         if flush is not None:
             self._log.finish_flush(flush)
@@ -272,9 +281,9 @@ class MetadataLog:
         return self._log.reader.read(offset, max_bytes, upto_offset=self.end_offset).data
 
     def committed(self, offset: int, end_offset: int) -> Iterator[tuple[int, Sequence[MetadataRecord]]]:
-        """The decisions from `offset`, where a batch begins, to `end_offset`, each with its base offset.
+        """(base offset, records) of each decision from `offset`, the start of a batch, to `end_offset`.
 
-        A control record comes as a NoOpRecord: it moves the image's offset and changes nothing.
+        A control record is replaced by a NoOpRecord, which only advances the image's offset.
         """
         assert end_offset <= self.high_watermark, f"only {self.high_watermark} are committed"
         for batch in batches_from(self._log, offset, end_offset):
@@ -283,19 +292,20 @@ class MetadataLog:
     # --- snapshots ------------------------------------------------------------------------------------
 
     def write_snapshot(self, image: MetadataImage, wall_ms: int) -> None:
-        """Write a snapshot of the image, then drop what is not needed any more."""
-        self.note_snapshot(self.save_snapshot(image, wall_ms))
+        """Write a snapshot of the image, then delete what it replaces."""
+        self.add_snapshot(self.save_snapshot(image, wall_ms))
 
     def save_snapshot(self, image: MetadataImage, wall_ms: int) -> SnapshotId:
-        """Write the file of a snapshot of the image; durable on return. Any thread."""
+        """Write the snapshot file of the image; durable on return. Any thread."""
         end_offset = image.offset + 1
-        assert end_offset <= self.high_watermark, "only what is committed"
-        assert end_offset <= self.flushed_offset, "only what is durable"
+        assert end_offset <= self.high_watermark, "a snapshot has only committed records"
+        assert end_offset <= self.flushed_offset, "a snapshot has only durable records"
         voters, epoch = self.voters.at(end_offset), self.epoch_of(image.offset)
         return write_snapshot(self._files, self._directory, image, epoch, wall_ms, voters)
 
-    def note_snapshot(self, snapshot: SnapshotId) -> None:
-        """The snapshot is there: drop what is not needed any more, once no flush is under way."""
+    def add_snapshot(self, snapshot: SnapshotId) -> None:
+        """The snapshot is on the disk: delete what it replaces, the log's segments once no flush is in
+        progress."""
         if self.snapshots and snapshot <= self.snapshots[0]:
             return
         self.snapshots.insert(0, snapshot)
@@ -307,7 +317,7 @@ class MetadataLog:
         return read_whole_snapshot(self._files, self._directory, snapshot)[0]
 
     def snapshot_chunk(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes]:
-        """(the snapshot's size, its bytes from `position` on, at most `max_bytes`).
+        """(size of the snapshot in bytes, its bytes from `position` on, at most `max_bytes`).
 
         Errors: SnapshotNotFoundError, PositionOutOfRangeError, KafkaStorageError.
         """
@@ -323,7 +333,7 @@ class MetadataLog:
             file.close()
 
     def receive_snapshot(self, snapshot: SnapshotId, position: int, data: Buffer) -> None:
-        """Keep bytes of a snapshot that is being fetched, in order from position 0 on."""
+        """Store a piece of a fetched snapshot; pieces come in order from position 0 on."""
         path = f"{self._directory}/{snapshot.file_name}{PART_SUFFIX}"
         file = self._files.open(path, create=True)
         try:
@@ -334,12 +344,12 @@ class MetadataLog:
             file.close()
 
     def install_snapshot(self, snapshot: SnapshotId) -> None:
-        """Go on behind the snapshot that was fetched; the log before and after it goes. Order: no flush.
+        """Replace the whole log by the fetched snapshot. Order: not during a flush.
 
-        Errors: CorruptMessageError if what was fetched is damaged: it is thrown away, and nothing changed.
+        Errors: CorruptMessageError if the snapshot is damaged: it is deleted, and nothing else changes.
         """
         part = f"{self._directory}/{snapshot.file_name}{PART_SUFFIX}"
-        assert snapshot.end_offset >= self.high_watermark, "a snapshot never takes back what is committed"
+        assert snapshot.end_offset >= self.high_watermark, "a snapshot never ends before the high watermark"
         try:
             _, voters = read_whole_snapshot(self._files, self._directory, snapshot, PART_SUFFIX)
         except CorruptMessageError:
@@ -348,7 +358,8 @@ class MetadataLog:
         file = self._files.open(part)
         file.fdatasync()
         file.close()
-        # Order: the snapshot is there before the log goes; a start in between finds that they do not fit.
+        # Order: the snapshot is durable before the log is deleted; a start in between finds that they do not
+        # match.
         self._files.rename(part, f"{self._directory}/{snapshot.file_name}")
         self._files.fsync_directory(self._directory)
         self._lower_checkpoint(snapshot.end_offset)
@@ -360,22 +371,22 @@ class MetadataLog:
         self.high_watermark = snapshot.end_offset
         self._trim()
 
-    # --- upkeep ---------------------------------------------------------------------------------------
+    # --- checkpoint and close
+    # ---------------------------------------------------------------------------------------
 
     def checkpoint(self) -> None:
-        """Remember how much is durable, so that a restart notices if less can be read."""
+        """Store the durable end, so that a restart detects a log that ends before it."""
         offset = self.flushed_offset
         if offset != self._checkpointed_offset:
             self._write_checkpoint(offset)
 
     def checkpoint_committed(self, offset: int) -> None:
-        """Remember that everything below `offset` is committed and durable. Any thread, one call at a
-        time."""
+        """Store that the records below `offset` are committed and durable. Any thread, one call at a time."""
         if offset > self._checkpointed_offset:
             self._write_checkpoint(offset)
 
     def close(self) -> None:
-        """Flush, remember how much is durable, and let go of the files. After a failure, only let go."""
+        """Flush, store the durable end, and close the files; after a disk failure only close them."""
         if self._log.is_offline:
             self._log.close_abruptly()
             return
@@ -383,15 +394,15 @@ class MetadataLog:
         self.flushed_offset = self._log.log_end_offset
         self.checkpoint()
 
-    def abandon(self) -> None:
-        """Let go of the files as they are."""
+    def close_abruptly(self) -> None:
+        """Close the files without a flush."""
         self._log.close_abruptly()
 
     def _snapshot_end(self) -> int:
         return self.snapshots[0].end_offset if self.snapshots else self.start_offset
 
     def _trim(self) -> None:
-        """Keep the newest snapshots and the log from the oldest of them on."""
+        """Delete older snapshots, and the log before the oldest that is kept."""
         for old in self.snapshots[SNAPSHOTS_KEPT:]:
             self._files.remove(f"{self._directory}/{old.file_name}")
         del self.snapshots[SNAPSHOTS_KEPT:]
@@ -400,7 +411,7 @@ class MetadataLog:
             self.voters.truncate_from_start(self.snapshots[-1].end_offset)
 
     def _lower_checkpoint(self, offset: int) -> None:
-        """Order: before the log gets shorter, so that a start after a crash does not miss what was taken."""
+        """Order: before a truncation, or a start after a crash would take the log for damaged."""
         if offset < self._checkpointed_offset:
             self._write_checkpoint(offset)
 
@@ -409,35 +420,35 @@ class MetadataLog:
         write_file_atomically(self._files, self._directory, RECOVERY_POINTS, content)
         self._checkpointed_offset = offset
 
-    def _note_voters(self, batch: Buffer) -> None:
+    def _add_voters(self, batch: Buffer) -> None:
         for stored in decode_batches(batch):
             if (voters := stored.voters) is not None:
                 self.voters.add(stored.header.base_offset, voters)
 
-    def _go_on_behind_snapshot(self, *, is_of_quorum: bool) -> None:
-        """If the log lost its end to damage and the snapshot has it, or if the process died when the snapshot
-        was installed and the log is still the old one."""
+    def _restart_after_snapshot(self, *, is_of_quorum: bool) -> None:
+        """Begin the log anew after the snapshot if the log ends before it, because of damage, or diverges
+        from it, because the process died while it installed the snapshot."""
         stored, last_offset = self._log, self.recovered.offset
-        is_behind = stored.log_end_offset <= last_offset
-        # A controller alone named its snapshots by the epoch in which it wrote them.
-        if not is_behind and is_of_quorum and last_offset >= stored.log_start_offset:
-            is_behind = stored.epochs.epoch_of(last_offset) != self.snapshots[0].epoch
-        if is_behind:
+        is_stale = stored.log_end_offset <= last_offset
+        # Without a voter set, the epoch of a snapshot is the one in which it was written.
+        if not is_stale and is_of_quorum and last_offset >= stored.log_start_offset:
+            is_stale = stored.epochs.epoch_of(last_offset) != self.snapshots[0].epoch
+        if is_stale:
             self._lower_checkpoint(last_offset + 1)
             stored.truncate_fully_and_start_at(last_offset + 1)
 
-    def _find_voters(self, voters: VoterSet) -> None:
-        """From the newest snapshot, or what the disk was formatted with, and the log after it."""
-        if voters.voters:
-            self.voters.restart(self.recovered.offset, voters)
+    def _recover_voters(self, snapshot_voters: VoterSet) -> None:
+        """From the newest snapshot, or the one that the disk was formatted with, and the log after it."""
+        if snapshot_voters.voters:
+            self.voters.restart(self.recovered.offset, snapshot_voters)
         elif self.snapshots and self.snapshots[-1].end_offset == 0:
             formatted = read_whole_snapshot(self._files, self._directory, self.snapshots[-1])[1]
             self.voters.restart(BOOTSTRAP_OFFSET, formatted)
-        for stored in control_batches_from(self._log, self.recovered.offset + 1):
-            if (found := stored.voters) is not None:
-                self.voters.add(stored.header.base_offset, found)
+        for batch in control_batches_from(self._log, self.recovered.offset + 1):
+            if (voters := batch.voters) is not None:
+                self.voters.add(batch.header.base_offset, voters)
 
 
 def metadata_log_config(segment_bytes: int) -> LogConfig:
-    """The keys of a log that holds decisions: any of them fits into a segment."""
+    """The configuration of a metadata log: any decision fits into a segment."""
     return LogConfig(segment_bytes=segment_bytes, max_message_bytes=MAX_BATCH_BYTES, segment_ms=MAX_LONG)

@@ -1,7 +1,7 @@
-"""Metadata records in record batches, as they lie in the metadata log and in snapshots. Pure.
+"""Metadata records in record batches, as in the metadata log and in snapshots. Pure.
 
-Shape: each record's value is the MessagePack array of one `MetadataRecord`, its key is null. A batch of the
-log holds exactly one decision, uncompressed, so that a decision is on the disk as a whole or not at all.
+Shape: a record's value is the MessagePack array of one `MetadataRecord`, its key is null. A batch of the log
+has exactly one decision, uncompressed, so that a decision is stored as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ...runtime.config import MIB
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-# Bound: the largest decision fences a node that leads every partition there may be: 150,000 (the highest
-# max.partitions) records of about 45 bytes are 7 MB. User requests stay far below by their own limits.
+# Bound: the largest decision fences a node that leads all partitions: 150,000 (the upper bound of
+# max.partitions) records of about 45 bytes are 7 MB. Users' requests have lower limits.
 MAX_BATCH_BYTES = 64 * MIB
 
 _encoder = msgspec.msgpack.Encoder()
@@ -29,7 +29,7 @@ _decoder = msgspec.msgpack.Decoder(MetadataRecord)
 
 
 class StoredBatch(NamedTuple):
-    """One batch as read back."""
+    """A decoded batch."""
 
     header: BatchHeader
     records: tuple[MetadataRecord, ...]  # empty for a control batch
@@ -38,12 +38,12 @@ class StoredBatch(NamedTuple):
 
     @property
     def to_apply(self) -> tuple[MetadataRecord, ...]:
-        """The records; a control record, which moves the image's offset only, as a NoOpRecord."""
+        """The records to apply: for control records NoOpRecords, which only advance the image's offset."""
         return self.records or (NoOpRecord(),) * (self.header.last_offset_delta + 1)
 
     @property
     def voters(self) -> VoterSet | None:
-        """The voter set that a control batch names. Errors: InvalidRecordError."""
+        """The voter set in a control batch. Errors: InvalidRecordError."""
         for key, value in zip(self.control_keys, self.control_values, strict=True):
             if control_type(key) is ControlType.KRAFT_VOTERS:
                 record = decode_control(key, value)
@@ -74,7 +74,7 @@ def encode_control_batch(key: bytes, value: bytes, timestamp_ms: int) -> bytes:
 
 
 def addressed(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
-    """The batch as stored, at its offset and with its epoch."""
+    """The batch with its base offset and leader epoch."""
     length = read_batch_header(batch).batch_length
     return assigned_prefix(base_offset, length, leader_epoch) + batch[CRC_POSITION:]
 
@@ -82,7 +82,7 @@ def addressed(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
 def decode_batches(data: Buffer) -> Iterator[StoredBatch]:
     """The batches that fill `data` exactly.
 
-    Errors: CorruptMessageError or InvalidRecordError for bad bytes or a value that is no metadata record.
+    Errors: CorruptMessageError, InvalidRecordError, also for a value that is no metadata record.
     """
     view = memoryview(data)
     position = 0
@@ -90,9 +90,7 @@ def decode_batches(data: Buffer) -> Iterator[StoredBatch]:
         header = read_batch_header(view, position)
         end = position + header.size_bytes
         if end > len(view):
-            raise CorruptMessageError(
-                f"a batch of {header.size_bytes} bytes, {len(view) - position} are left"
-            )
+            raise CorruptMessageError(f"a batch of {header.size_bytes} bytes has only {len(view) - position}")
         yield _decoded(header, view[position:end])
         position = end
 
@@ -100,9 +98,9 @@ def decode_batches(data: Buffer) -> Iterator[StoredBatch]:
 def _decoded(header: BatchHeader, batch: memoryview) -> StoredBatch:
     stored = active_codec().decode(batch)
     if header.is_control:
-        found = list(stored)
-        keys = tuple(record.key or b"" for record in found)
-        return StoredBatch(header, (), keys, tuple(record.value or b"" for record in found))
+        controls = list(stored)
+        keys = tuple(record.key or b"" for record in controls)
+        return StoredBatch(header, (), keys, tuple(record.value or b"" for record in controls))
     try:
         records = tuple(_decoder.decode(record.value or b"") for record in stored)
     except msgspec.MsgspecError as error:

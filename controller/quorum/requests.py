@@ -1,4 +1,4 @@
-"""The requests that a controller has under way to others: one of a kind to each, with timeout and backoff."""
+"""The requests in flight to other controllers: one of a kind to each, with timeout and backoff. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Sent(NamedTuple):
-    """A request under way."""
+    """A request in flight."""
 
     target: int
     body: Any
@@ -21,7 +21,7 @@ class Sent(NamedTuple):
 class Requests:
     """Makes the Send effects.
 
-    Invariant: at most one request of a kind to a target is under way.
+    Invariant: at most one request of a kind to a target is in flight.
     Bound: targets are the voters, the bootstrap servers and the leader.
     """
 
@@ -30,56 +30,56 @@ class Requests:
         self._timeout_ms = timeout_ms
         self._backoff_ms = backoff_ms
         self._next_id = 1
-        self._under_way: dict[int, Sent] = {}  # by correlation id
-        self._not_before: dict[tuple[int, type], int] = {}  # free again from then on
+        self._in_flight: dict[int, Sent] = {}  # by correlation id
+        self._not_before: dict[tuple[int, type], int] = {}  # by (target, kind): the next one
 
     def is_free(self, target: int, kind: type, now_ms: int) -> bool:
-        """Whether such a request may be sent now."""
+        """Whether a request of this kind may be sent to the target now."""
         return self._not_before.get((target, kind), now_ms) <= now_ms
 
-    def under_way(self) -> list[tuple[int, Sent]]:
-        """What is not answered yet, by correlation id."""
-        return list(self._under_way.items())
+    def in_flight(self) -> list[tuple[int, Sent]]:
+        """(correlation id, request) of those in flight."""
+        return list(self._in_flight.items())
 
     def send(self, target: int, body: Any, now_ms: int, timeout_ms: int | None = None) -> None:
-        """Send it unless one of the kind is under way to the target or has just failed."""
+        """Send a request unless one of the kind is in flight to the target, or backs off after a failure."""
         if not self.is_free(target, type(body), now_ms):
             return
         deadline_ms = now_ms + (self._timeout_ms if timeout_ms is None else timeout_ms)
         correlation_id = self._next_id
         self._next_id += 1
-        self._under_way[correlation_id] = Sent(target, body, deadline_ms)
+        self._in_flight[correlation_id] = Sent(target, body, deadline_ms)
         self._not_before[target, type(body)] = deadline_ms
         self._effects.append(Send(target, correlation_id, body))
 
     def take(self, correlation_id: int) -> Sent | None:
-        """What was asked; None if nobody waits for the answer any more."""
-        sent = self._under_way.pop(correlation_id, None)
+        """A request got its response; None if it was abandoned before."""
+        sent = self._in_flight.pop(correlation_id, None)
         if sent is not None:
             del self._not_before[sent.target, type(sent.body)]
         return sent
 
     def fail(self, correlation_id: int, now_ms: int) -> Sent | None:
-        """There will be no answer: not again before the backoff is over. What was asked, as by `take`."""
+        """A request gets no response: back off. The request, as by `take`."""
         sent = self.take(correlation_id)
         if sent is not None:
             self.back_off(sent, now_ms)
         return sent
 
     def back_off(self, sent: Sent, now_ms: int) -> None:
-        """The answer was of no use."""
+        """Send none of the kind to the target until the backoff has passed."""
         self._not_before[sent.target, type(sent.body)] = now_ms + self._backoff_ms
 
     def expire(self, now_ms: int) -> None:
-        """Give up what was not answered in time; it may be asked again at once."""
-        for correlation_id in [c for c, sent in self._under_way.items() if sent.deadline_ms <= now_ms]:
+        """Abandon requests whose timeout has passed; they may be sent again at once."""
+        for correlation_id in [c for c, sent in self._in_flight.items() if sent.deadline_ms <= now_ms]:
             self.take(correlation_id)
 
     def forget(self) -> None:
-        """The role changed: no answer means anything any more."""
-        self._under_way.clear()
+        """Abandon all requests: the role or the epoch changed."""
+        self._in_flight.clear()
         self._not_before.clear()
 
     def deadline_ms(self, now_ms: int) -> int | None:
-        """When something may be sent that may not now."""
+        """When the next kind may be sent again."""
         return min((at for at in self._not_before.values() if at > now_ms), default=None)

@@ -1,7 +1,7 @@
-"""The roles of a controller in the quorum, and what leads from one to another. Pure.
+"""The roles of a controller in the quorum and the transitions between them. Pure.
 
-An observer, which is no voter, is only ever unattached or a follower.
-Source: Kafka QuorumState.java; KIP-595, KIP-996.
+An observer (no voter) is only ever unattached or a follower. Source: Kafka QuorumState.java; KIP-595,
+KIP-996.
 """
 
 from __future__ import annotations
@@ -10,30 +10,30 @@ from enum import Enum
 
 
 class Role(Enum):
-    """What a controller is in its epoch."""
+    """The role of a controller in its epoch."""
 
-    UNATTACHED = "unattached"  # knows the epoch, and no leader to follow
-    PROSPECTIVE = "prospective"  # asks whether it would be elected, in the epoch it has
-    CANDIDATE = "candidate"  # asks for votes in a new epoch
+    UNATTACHED = "unattached"  # knows the epoch and no leader
+    PROSPECTIVE = "prospective"  # requests pre-votes, in the same epoch
+    CANDIDATE = "candidate"  # requests votes, in a new epoch
     FOLLOWER = "follower"  # fetches from the leader of the epoch
     LEADER = "leader"
-    RESIGNED = "resigned"  # led this epoch, and leads no more
+    RESIGNED = "resigned"  # has led this epoch
 
 
 class RoleEvent(Enum):
-    """What may change the role."""
+    """An event that changes the role; its value is the reason in log lines."""
 
-    HIGHER_EPOCH = "another controller has a higher epoch"
+    HIGHER_EPOCH = "another controller is in a higher epoch"
     LEADER_FOUND = "the leader was found"
-    VOTED = "voted for another"
+    VOTED = "voted for another controller"
     ELECTION_TIMEOUT = "election timeout"
-    FETCH_TIMEOUT = "fetch timeout: no answer of the leader"
-    LEADER_LOST = "the leader resigned or its process ended"
-    PRE_VOTE_WON = "would be elected"
-    PRE_VOTE_LOST = "would not be elected"
-    ONLY_VOTER = "is the only voter"
+    FETCH_TIMEOUT = "fetch timeout: no response of the leader"
+    LEADER_LOST = "the leader resigned or restarted"
+    PRE_VOTE_WON = "pre-vote won"
+    PRE_VOTE_LOST = "pre-vote lost"
+    ONLY_VOTER = "only voter"
     ELECTED = "elected"
-    LOST = "not elected"
+    LOST = "election lost"
     RESIGNED = "resigned or lost its majority"
 
 
@@ -81,6 +81,6 @@ TRANSITIONS: dict[Role, dict[RoleEvent, Role]] = {
 
 
 def next_role(role: Role, event: RoleEvent) -> Role:
-    """Where `event` leads from `role`. Errors: AssertionError if the table does not allow it: a bug."""
-    assert event in TRANSITIONS[role], f"{event} is not possible in role {role}"
+    """The role after an event. Errors: AssertionError for a transition that is not in the table."""
+    assert event in TRANSITIONS[role], f"no transition from {role} by {event}"
     return TRANSITIONS[role][event]

@@ -1,11 +1,10 @@
-"""Snapshots of the metadata: one file that says everything up to an offset.
+"""Snapshots of the metadata: one file with the state up to an offset.
 
-Shape: `<end offset, 20 digits>-<epoch, 10 digits>.checkpoint`; inside, record batches at offsets 0, 1, ...: a
-SNAPSHOT_HEADER control record, the voters if they are known (KRAFT_VERSION and KRAFT_VOTERS control records),
-the records that make the image, a SNAPSHOT_FOOTER control record. A file without its footer, or with any
-damage, is no snapshot. Files appear whole by a rename. The snapshot at offset 0 holds the voters that a new
-quorum begins with, and nothing else.
-Source: Kafka Snapshots.java, RecordsSnapshotWriter.java (KIP-630), BootstrapMetadata (KIP-853).
+Shape: `<end offset, 20 digits>-<epoch, 10 digits>.checkpoint`, with record batches from offset 0 on: a
+SNAPSHOT_HEADER control record, the voters if known (KRAFT_VERSION and KRAFT_VOTERS control records), the
+records of the image, a SNAPSHOT_FOOTER control record. A file without footer, or with any damage, is invalid.
+A file is complete when it is renamed to its name. The snapshot at offset 0 has the voters that a new quorum
+begins with. Source: Kafka Snapshots.java, RecordsSnapshotWriter.java (KIP-630), BootstrapMetadata (KIP-853).
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
 SUFFIX = ".checkpoint"
 CORRUPT_SUFFIX = ".corrupt"
-PART_SUFFIX = ".part"  # of one that is being fetched
-QUORUM_VERSION = 1  # voters are named in the log (KIP-853)
+PART_SUFFIX = ".part"  # of a snapshot that is being fetched
+QUORUM_VERSION = 1  # the log has the voters (KIP-853)
 RECORDS_PER_BATCH = 2000
 
 NO_VOTERS = VoterSet(())
@@ -43,9 +42,9 @@ _DAMAGE = (CorruptMessageError, InvalidRecordError, UnsupportedCompressionTypeEr
 
 
 class SnapshotId(NamedTuple):
-    """Which snapshot: newer ones sort after older ones."""
+    """Identifies a snapshot; newer ones sort after older ones."""
 
-    end_offset: int  # exclusive: the first offset that it does not contain
+    end_offset: int  # exclusive
     epoch: int  # controller epoch of the last record in it
 
     @property
@@ -55,9 +54,9 @@ class SnapshotId(NamedTuple):
 
 
 def list_snapshots(files: Files, directory: str) -> list[SnapshotId]:
-    """Snapshots by the names of their files, newest first; whether they are whole shows on reading."""
-    found = (_NAME.match(name) for name in files.listdir(directory))
-    return sorted((SnapshotId(int(m["end"]), int(m["epoch"])) for m in found if m), reverse=True)
+    """Snapshots by file name, newest first, valid or not."""
+    matches = (_NAME.match(name) for name in files.listdir(directory))
+    return sorted((SnapshotId(int(m["end"]), int(m["epoch"])) for m in matches if m), reverse=True)
 
 
 def write_snapshot(
@@ -68,7 +67,7 @@ def write_snapshot(
     timestamp_ms: int,
     voters: VoterSet = NO_VOTERS,
 ) -> SnapshotId:
-    """Write image and voters to a file that is whole and durable on return. Errors: KafkaStorageError."""
+    """Write image and voters to a file, durable on return. Errors: KafkaStorageError."""
     snapshot = SnapshotId(image.offset + 1, epoch)
     content = b"".join(_batches(image, epoch, timestamp_ms, voters))
     write_file_atomically(files, directory, snapshot.file_name, content)
@@ -76,20 +75,20 @@ def write_snapshot(
 
 
 def read_snapshot(files: Files, directory: str, snapshot: SnapshotId) -> MetadataImage:
-    """The image in a snapshot. Errors: CorruptMessageError if it is damaged in any way; KafkaStorageError."""
+    """The image in a snapshot. Errors: CorruptMessageError if it is damaged; KafkaStorageError."""
     return read_whole_snapshot(files, directory, snapshot)[0]
 
 
 def read_whole_snapshot(
     files: Files, directory: str, snapshot: SnapshotId, suffix: str = ""
 ) -> tuple[MetadataImage, VoterSet]:
-    """Image and voters in the snapshot, whose file may have one more suffix. Errors: as `read_snapshot`."""
+    """Image and voters of the snapshot, from a file with this suffix. Errors: as `read_snapshot`."""
     data = read_file(files, f"{directory}/{snapshot.file_name}{suffix}")
     try:
         batches = list(decode_batches(data))
         _check_frame(batches)
         records = (record for batch in batches[1:-1] for record in batch.records)
-        voters = [found for batch in batches if (found := batch.voters) is not None]
+        voters = [each for batch in batches if (each := batch.voters) is not None]
         return image_of(records, snapshot.end_offset - 1), voters[-1] if voters else NO_VOTERS
     except _DAMAGE as error:
         raise CorruptMessageError(f"snapshot {snapshot.file_name}: {error}") from error
@@ -122,7 +121,7 @@ def _check_frame(batches: list[StoredBatch]) -> None:
     if batches[-1].control_keys != (_FOOTER_KEY,):
         raise CorruptMessageError("it does not end with a footer")
     offset = 0
-    # The voters, two batches, stand directly behind the header.
+    # The voters, two batches, follow the header.
     voters_at = (1, 2) if len(batches) > 3 and batches[1].header.is_control else ()
     for index, batch in enumerate(batches):
         is_frame = index in (0, *voters_at, len(batches) - 1)

@@ -1,8 +1,8 @@
-"""Adding, removing and moving voters, as the leader does it: one change at a time, through the log.
+"""Adding, removing and updating voters, at the leader: one change at a time, through the log.
 
-Invariants: a change begins only once a record of the leader's epoch is committed (else two leaders might
-count majorities that do not meet), and only when no other change is under way; a new voter has caught up
-before it counts. Source: KIP-853; Ongaro's thesis, 4.1 and 4.2.2, and his note on single-server changes.
+Invariants: a change begins only once a record of the leader's epoch is committed (otherwise two leaders might
+count disjoint majorities), and only if no other change is uncommitted; a new voter has caught up before it
+counts. Source: KIP-853; Ongaro's thesis, 4.1 and 4.2.2, and his note on single-server changes.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from .voters import Endpoint, ReplicaKey, voter, with_voter, without_voter
 
 if TYPE_CHECKING:
     from ...protocol.records.control import VoterSet
-    from .context import Context
-    from .leading import Leading
+    from .context import QuorumContext
+    from .leader_state import LeaderState
 
 MAX_VOTERS = 9  # Bound: each decision waits for a majority of them
 MAX_HOST = 255
@@ -38,19 +38,19 @@ VoterChange = AddRaftVoterRequest | RemoveRaftVoterRequest | UpdateRaftVoterRequ
 
 class _Pending(NamedTuple):
     token: Any
-    offset: int  # of the record
+    offset: int  # of the VotersRecord
 
 
 class VoterChanges:
-    """The changes in one epoch of a leader."""
+    """The voter changes of one leader in its epoch."""
 
-    def __init__(self, context: Context, leading: Leading) -> None:
+    def __init__(self, context: QuorumContext, leader: LeaderState) -> None:
         self._context = context
-        self._leading = leading
+        self._leader = leader
         self._pending: _Pending | None = None
 
     def on_request(self, token: Any, request: VoterChange, now_ms: int) -> None:
-        """Begin a change, or refuse it; answered once it is committed or this leader leads no more."""
+        """Begin or reject a change; the reply follows when it is committed, or the leader resigns."""
         context, log = self._context, self._context.log
         try:
             self._check_may_change()
@@ -60,26 +60,26 @@ class VoterChanges:
             return
         offset = log.append_control(voters, context.epoch, context.wall_ms(now_ms))
         self._pending = _Pending(token, offset)
-        self._leading.on_appended()
+        self._leader.on_appended()
 
     def on_committed(self) -> None:
-        """More is committed: perhaps the change."""
+        """The high watermark advanced: reply if it passed the change."""
         if self._pending is not None and self._pending.offset < self._context.log.high_watermark:
             self._reply(self._pending.token, 0)
             self._pending = None
 
     def close(self) -> None:
-        """The change may or may not last: the next leader decides."""
+        """The leader resigns: the next one may commit the pending change or truncate it."""
         if self._pending is not None:
             self._reply(self._pending.token, NotLeaderOrFollowerError.code, "the leader resigned")
             self._pending = None
 
     def _check_may_change(self) -> None:
         log = self._context.log
-        if not self._leading.is_active:
-            raise RequestTimedOutError("nothing is committed in this epoch yet; try again")
+        if not self._leader.is_active:
+            raise RequestTimedOutError("no record of this epoch is committed yet; try again")
         if log.voters.latest_offset >= log.high_watermark:
-            raise RequestTimedOutError("another change of the voters is not committed yet; try again")
+            raise RequestTimedOutError("the previous voter change is not committed yet; try again")
 
     def _changed(self, request: VoterChange, now_ms: int) -> VoterSet:
         context = self._context
@@ -91,7 +91,7 @@ class VoterChanges:
                 raise DuplicateVoterError(f"a voter with id {key.replica_id} exists")
             if len(context.voters) >= MAX_VOTERS:
                 raise InvalidRequestError(f"there are {MAX_VOTERS} voters already")
-            if not self._leading.has_caught_up(key, now_ms):
+            if not self._leader.has_caught_up(key, now_ms):
                 raise RequestTimedOutError(f"{key.replica_id} has not caught up with the log; try again")
             return with_voter(voters, voter(key, Endpoint(request.host, request.port)))
         if key not in context.voters:
@@ -103,15 +103,19 @@ class VoterChanges:
         return without_voter(voters, key)
 
     def _reply(self, token: Any, error_code: int, detail: str = "") -> None:
-        body = RaftVoterResponse(error_code, detail, **self._context.leader_facts())
+        body = RaftVoterResponse(error_code, detail, **self._context.leader_fields())
         self._context.reply(token, body)
 
 
 def _check_fields(request: VoterChange) -> None:
-    """Errors: InvalidRequestError for what the log has no room for."""
+    """Errors: InvalidRequestError for fields that a VotersRecord cannot hold."""
     if not 0 <= request.voter_id <= MAX_INT or len(request.directory_id) != 16:
-        raise InvalidRequestError(f"voter {request.voter_id} needs a positive id and a directory id")
+        raise InvalidRequestError(
+            f"voter {request.voter_id} needs an id of at least 0 and a directory id of 16 bytes"
+        )
     if isinstance(request, RemoveRaftVoterRequest):
         return
     if not request.host or len(request.host) > MAX_HOST or not 0 < request.port <= 65_535:
-        raise InvalidRequestError(f"voter {request.voter_id} does not listen at {request.host[:MAX_HOST]!r}")
+        raise InvalidRequestError(
+            f"voter {request.voter_id} cannot listen at {request.host[:MAX_HOST]!r}:{request.port}"
+        )

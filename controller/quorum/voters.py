@@ -1,7 +1,7 @@
-"""Who votes: the voter sets that the metadata log names, and what a majority of one is. Pure.
+"""Voter sets: those in the metadata log, and the majority of one. Pure.
 
-A voter set counts from the moment it is in the log, committed or not, so a truncation brings back the set
-before it. Only one voter comes or goes at a time: majorities of neighbouring sets then always meet.
+A voter set takes effect when it is appended, committed or not, so a truncation restores the previous set. One
+voter is added or removed at a time: the majorities of consecutive sets then always intersect.
 Source: KIP-853; Ongaro's thesis, 4.1.
 """
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 LISTENER = "CONTROLLER"
-BOOTSTRAP_OFFSET = -1  # of the voters that the disk was formatted with: they are not in the log yet
+BOOTSTRAP_OFFSET = -1  # of the voter set that the disk was formatted with: it is not in the log
 
 
 class ReplicaKey(NamedTuple):
-    """A replica of the metadata log. A new disk has a new directory id, and is another replica."""
+    """A replica of the metadata log. A new disk has a new directory id, and so is another replica."""
 
     replica_id: int
     directory_id: bytes
@@ -33,7 +33,7 @@ class Endpoint(NamedTuple):
 
 
 def voter(key: ReplicaKey, endpoint: Endpoint) -> VoterDescription:
-    """The description of a voter of today's protocol."""
+    """The description of a voter."""
     return VoterDescription(key.replica_id, key.directory_id, (VoterEndpoint(LISTENER, *endpoint),), 0, 1)
 
 
@@ -48,7 +48,7 @@ def keys_of(voters: VoterSet) -> tuple[ReplicaKey, ...]:
 
 
 def endpoint_of(voters: VoterSet, replica_id: int) -> Endpoint | None:
-    """Where the voter with this id listens; None if there is none."""
+    """The endpoint of the voter with this id; None if there is none."""
     for each in voters.voters:
         if each.voter_id == replica_id and each.endpoints:
             return Endpoint(each.endpoints[0].host, each.endpoints[0].port)
@@ -56,7 +56,7 @@ def endpoint_of(voters: VoterSet, replica_id: int) -> Endpoint | None:
 
 
 def with_voter(voters: VoterSet, added: VoterDescription) -> VoterSet:
-    """The set with this voter in place of any with its id."""
+    """The set with this voter, which replaces one with the same id."""
     others = [each for each in voters.voters if each.voter_id != added.voter_id]
     return VoterSet(tuple(sorted([*others, added], key=lambda each: each.voter_id)))
 
@@ -69,7 +69,7 @@ def without_voter(voters: VoterSet, key: ReplicaKey) -> VoterSet:
 def majority_value(values: Iterable[int]) -> int:
     """The largest value that a majority of `values` reaches. Errors: AssertionError if there are none."""
     ordered = sorted(values)
-    assert ordered, "there is no majority of nobody"
+    assert ordered, "a majority of no values"
     return ordered[(len(ordered) - 1) // 2]
 
 
@@ -81,11 +81,11 @@ class VoterHistory:
 
     def __init__(self) -> None:
         self._entries: list[tuple[int, VoterSet]] = []
-        self.latest_keys: tuple[ReplicaKey, ...] = ()  # who votes now
+        self.latest_keys: tuple[ReplicaKey, ...] = ()  # of the latest set
 
     @property
     def latest(self) -> VoterSet:
-        """The set that counts now; empty if none is known."""
+        """The voter set in effect; empty if none is known."""
         return self._entries[-1][1] if self._entries else VoterSet(())
 
     @property
@@ -95,36 +95,36 @@ class VoterHistory:
 
     @property
     def entries(self) -> Sequence[tuple[int, VoterSet]]:
-        """All of them, oldest first."""
+        """(offset, voter set), oldest first."""
         return tuple(self._entries)
 
     def at(self, end_offset: int) -> VoterSet:
-        """The set that the log below `end_offset` names; empty if it names none."""
-        found = VoterSet(())
+        """The voter set in effect at `end_offset`; empty if none is known."""
+        latest = VoterSet(())
         for offset, voters in self._entries:
             if offset >= end_offset:
                 break
-            found = voters
-        return found
+            latest = voters
+        return latest
 
     def add(self, offset: int, voters: VoterSet) -> None:
-        """The record at `offset` names this set."""
+        """The log has this set at `offset`."""
         assert not self._entries or offset > self._entries[-1][0], f"{offset} after {self._entries[-1][0]}"
         self._entries.append((offset, voters))
         self.latest_keys = keys_of(voters)
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget the sets at and after `end_offset`."""
+        """The log was truncated to `end_offset`."""
         while self._entries and self._entries[-1][0] >= end_offset:
             self._entries.pop()
         self.latest_keys = keys_of(self.latest)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget the sets that counted for no offset from `start_offset` on."""
+        """Forget the sets that are in effect at no offset from `start_offset` on."""
         while len(self._entries) > 1 and self._entries[1][0] < start_offset:
             del self._entries[0]
 
     def restart(self, offset: int, voters: VoterSet) -> None:
-        """Know only this set: that of a snapshot whose last offset is `offset`."""
+        """Forget all but this set, of a snapshot whose last offset is `offset`."""
         self._entries = [(offset, voters)] if voters.voters else []
         self.latest_keys = keys_of(self.latest)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headrace.controller.quorum.election_state import ElectionState
 from headrace.controller.quorum.metadata_log import METADATA_PARTITION, MetadataLog, metadata_log_config
-from headrace.controller.quorum.quorum_state import QuorumState
 from headrace.controller.quorum.record_batches import encode_batch
 from headrace.protocol.metadata.records import PartitionRecord, TopicRecord
 from headrace.protocol.metadata.replay import replay
@@ -38,13 +38,13 @@ class Voter:
 
     def __init__(self, files: Any, segment_bytes: int = 2**20, metadata_dir: str = METADATA_DIR) -> None:
         self.log = MetadataLog.open(files, metadata_dir, config=a_config(segment_bytes), wall_ms=NOW)
-        state = self.log.read_state()
+        state = self.log.read_election_state()
         self.epoch = max(state.leader_epoch if state else 0, self.log.last_epoch) + 1
         self._commit()
         self.image: MetadataImage = self.log.recovered
         for base_offset, records in self.log.committed(self.image.offset + 1, self.log.end_offset):
             self.image, _ = replay(self.image, base_offset, records)
-        self.log.write_state(QuorumState(self.image.cluster_id, 1, self.epoch))
+        self.log.write_election_state(ElectionState(self.image.cluster_id, 1, self.epoch))
         self.history = [self.image]
 
     def decide(self, *records: Any) -> None:

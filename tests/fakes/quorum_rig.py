@@ -1,4 +1,4 @@
-"""One controller of a quorum driven by hand: events in, effects out, on a fake disk."""
+"""One controller of a quorum, driven event by event, on a fake disk."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ def key(node: int, disk: int = 1) -> ReplicaKey:
 
 
 def voters(*nodes: int) -> VoterSet:
-    """A voter set of first disks."""
+    """The voter set of these nodes with their first disks."""
     return VoterSet(tuple(voter(key(node), Endpoint(f"c{node}", 9000)) for node in nodes))
 
 
 def formatted(*nodes: int) -> FakeFiles:
-    """A disk that names these voters."""
+    """A disk with this voter set."""
     files = FakeFiles()
     MetadataLog.format(files, METADATA_DIR, voters(*nodes), NOW)
     return files
 
 
 def open_log(files: FakeFiles, segment_bytes: int = 1 << 20) -> MetadataLog:
-    """The log of a quorum on the disk."""
+    """The metadata log on the disk."""
     return MetadataLog.open(files, METADATA_DIR, config=a_config(segment_bytes), wall_ms=NOW)
 
 
 def batch(text: str) -> bytes:
-    """A decision."""
+    """A batch of one decision."""
     return encode_batch([ConfigRecord(4, "", "key", text)], NOW)
 
 
 class Core:
-    """A controller. `effects` are those of the last step; `sent` has all Send effects by their ids."""
+    """A controller. `effects` are those of the last step; `sent` has all Send effects by correlation id."""
 
     def __init__(
         self, node: int, files: FakeFiles, *, disk: int = 1, segment_bytes: int = 1 << 20, **keys: Any
@@ -75,7 +75,7 @@ class Core:
         self.step(events.TimerFired())
 
     def step(self, event: Any) -> tuple[Any, ...]:
-        """Feed one event; the laws hold after it."""
+        """Process one event, and check the invariants."""
         self.effects = self.raft.step(event, self.now_ms)
         self.raft.check()
         self.sent.update({send.correlation_id: send for send in self.of(events.Send)})
@@ -86,7 +86,7 @@ class Core:
         return [effect for effect in self.effects if isinstance(effect, kind)]
 
     def wait(self, ms: int) -> tuple[Any, ...]:
-        """Let time pass, timers fire on the way; all effects."""
+        """Advance the time, with a timer event every 10 ms; all effects."""
         effects: list[Any] = []
         for _ in range(0, ms, 10):
             self.now_ms += 10
@@ -95,14 +95,14 @@ class Core:
         return self.effects
 
     def ask(self, body: Any) -> Any:
-        """A request; its reply, or None if it waits."""
+        """Send a request to the controller; the reply, or None if there is none yet."""
         self._requests += 1
         self.step(events.RequestReceived(self._requests, body))
         replies = [reply for reply in self.of(events.Reply) if reply.token == self._requests]
         return replies[0].body if replies else None
 
     def flush(self) -> tuple[Any, ...]:
-        """The flush that was asked for comes to its end."""
+        """Complete the requested flush."""
         self.log.finish_flush(self._synced())
         return self.step(events.Flushed())
 
@@ -117,23 +117,23 @@ class Core:
         return next(send for send in reversed(self.sent.values()) if isinstance(send.body, kind))
 
     def answer(self, send: events.Send, body: Any, *frames: bytes) -> tuple[Any, ...]:
-        """The other controller answers."""
+        """Another controller responds."""
         return self.step(events.ResponseReceived(send.correlation_id, body, frames))
 
     # --- ways to get somewhere ----------------------------------------------------------------------------
 
     def elect(self) -> Core:
-        """Win an election of three: one other voter grants everything; nothing is flushed yet."""
+        """Win an election of three voters; nothing is flushed yet."""
         self.wait(2_000)
         for _ in range(2):
             send = self.last(quorum.VoteRequest)
             granted = quorum.VoteResponse(0, -1, send.body.epoch, vote_granted=True)
             self.answer(send, granted)
-        assert self.raft.leading is not None
+        assert self.raft.quorum.leader is not None
         return self
 
     def activate(self) -> Core:
-        """Elected, and the first record of the epoch committed with voter 2."""
+        """Win an election, and commit the first record of the epoch with voter 2."""
         self.elect()
         while self.log.flushed_offset < self.log.end_offset:
             self.flush()
@@ -142,7 +142,7 @@ class Core:
         return self
 
     def fetch(self, node: int, offset: int, last_epoch: int, *, disk: int = 1, **facts: Any) -> Any:
-        """A fetch of another replica; what it is answered at once, or None."""
+        """A fetch of another replica; the response, or None if it is delayed."""
         fields: dict[str, Any] = {"leader_epoch": self.raft.context.epoch, "high_watermark": 1 << 40}
         fields |= {"max_bytes": 1 << 20, "max_wait_ms": 500, "cluster_id": ""} | facts
         request = quorum.QuorumFetchRequest(
@@ -155,13 +155,13 @@ class Core:
         return self.ask(request)
 
     def follow(self, leader: int, epoch: int) -> Core:
-        """Another controller says that it leads."""
+        """Another controller sends BeginQuorumEpoch."""
         endpoint = quorum.QuorumEndpoint(f"c{leader}", 9000)
         request = quorum.BeginQuorumEpochRequest("", *self.raft.context.key, leader, epoch, endpoint)
         assert self.ask(request).error_code == 0
-        assert self.raft.following is not None
+        assert self.raft.quorum.follower is not None
         return self
 
     def fetched(self, response: quorum.QuorumFetchResponse, *frames: bytes) -> tuple[Any, ...]:
-        """The leader answers the fetch under way."""
+        """The leader responds to the fetch in flight."""
         return self.answer(self.last(quorum.QuorumFetchRequest), response, *frames)

@@ -181,7 +181,7 @@ class SimController:
         for other in self.cluster.controllers.values():
             if other.raft is None or other is self:
                 continue
-            for correlation_id, sent in other.raft.context.requests.under_way():
+            for correlation_id, sent in other.raft.context.requests.in_flight():
                 if sent.target == self.node_id:
                     failed, life = events.RequestFailed(correlation_id), other.life
                     self.cluster.network.send(
@@ -338,7 +338,7 @@ class SimController:
         """As the active leader, decide something."""
         records = [ConfigRecord(4, "", f"key{hash_of(value) % 20}", value)]
         self._writes[self.log.end_offset] = value
-        self.step(events.Append((encode_batch(records, self.cluster.world.wall_ms),)))
+        self.step(events.AppendRequested((encode_batch(records, self.cluster.world.wall_ms),)))
 
 
 def over_the_wire(body: Any) -> Any:

@@ -1,7 +1,7 @@
 """Planted bugs: each breaks one rule of the quorum, and the simulation must find it.
 
 Each is a function that changes the production classes through pytest's monkeypatch, with the law that the
-simulation is expected to see broken. A law that no bug breaks might be one that cannot fail.
+simulation must report. A law that no bug breaks might be one that cannot fail.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.controller.quorum import events as raft_events
 from headrace.controller.quorum import raft
-from headrace.controller.quorum.context import Context
-from headrace.controller.quorum.election import Votes
-from headrace.controller.quorum.following import Following
-from headrace.controller.quorum.leading import Leading
+from headrace.controller.quorum.context import QuorumContext
+from headrace.controller.quorum.election import EpochElection
+from headrace.controller.quorum.follower_state import FollowerState
+from headrace.controller.quorum.leader_state import LeaderState
 from headrace.controller.quorum.metadata_log import MetadataLog
+from headrace.controller.quorum.nominee_state import NomineeState
+from headrace.controller.quorum.quorum_state import QuorumState
 from headrace.controller.quorum.raft import Raft
 from headrace.controller.quorum.roles import Role, RoleEvent
 from headrace.controller.quorum.voter_changes import VoterChanges
@@ -26,47 +28,48 @@ if TYPE_CHECKING:
     import pytest
 
 
-def counts_what_is_not_flushed(patch: pytest.MonkeyPatch) -> None:
-    """The leader takes its own log's end for durable."""
+def counts_unflushed_records(patch: pytest.MonkeyPatch) -> None:
+    """The leader counts its own log end as durable."""
 
-    def advance(self: Leading, advance: Any = Leading.advance) -> None:
+    def advance(self: LeaderState, advance: Any = LeaderState.advance_high_watermark) -> None:
         log, flushed = self._log, self._log.flushed_offset
         log.flushed_offset = log.end_offset
         advance(self)
         log.flushed_offset = flushed
 
-    patch.setattr(Leading, "advance", advance)
+    patch.setattr(LeaderState, "advance_high_watermark", advance)
 
 
-def fetches_before_it_has_flushed(patch: pytest.MonkeyPatch) -> None:
-    """A follower acknowledges what it may still lose."""
+def fetches_before_the_flush(patch: pytest.MonkeyPatch) -> None:
+    """A follower acknowledges records that it has not flushed."""
 
-    def poll(self: Following, now_ms: int, poll: Any = Following.poll) -> None:
+    def poll(self: FollowerState, now_ms: int, poll: Any = FollowerState.poll) -> Any:
         context, flushing = self._context, self._context.is_flushing
         context.flush()
         was_flushing = flushing or context.is_flushing
         context.is_flushing, flushed = False, context.log.flushed_offset
         context.log.flushed_offset = context.log.end_offset
-        poll(self, now_ms)
+        event = poll(self, now_ms)
         context.is_flushing, context.log.flushed_offset = was_flushing, flushed
+        return event
 
-    patch.setattr(Following, "poll", poll)
+    patch.setattr(FollowerState, "poll", poll)
 
 
 def commits_older_epochs(patch: pytest.MonkeyPatch) -> None:
-    """A leader commits a record of an earlier epoch by counting copies (Raft, figure 8)."""
+    """A leader commits a record of an earlier epoch by counting replicas (Raft, figure 8)."""
 
-    def begin(self: Leading, granting: Any, now_ms: int, begin: Any = Leading._begin_epoch) -> None:
+    def begin(self: LeaderState, granting: Any, now_ms: int, begin: Any = LeaderState._begin_epoch) -> None:
         begin(self, granting, now_ms)
         self.epoch_start_offset = -1
 
-    patch.setattr(Leading, "_begin_epoch", begin)
+    patch.setattr(LeaderState, "_begin_epoch", begin)
 
 
 def votes_twice(patch: pytest.MonkeyPatch) -> None:
-    """A voter that has voted votes for the next one too."""
+    """A voter votes for a second candidate in the same epoch."""
     grants = raft.grants_vote
-    patch.setattr(raft, "grants_vote", lambda facts, *who: grants(facts._replace(voted=None), *who))
+    patch.setattr(raft, "grants_vote", lambda voter, *vote: grants(voter._replace(voted=None), *vote))
 
     def on_vote(self: Raft, token: Any, request: Any, now_ms: int, on_vote: Any = Raft._on_vote) -> None:
         if self.role is Role.UNATTACHED and not request.pre_vote:
@@ -77,60 +80,60 @@ def votes_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_its_vote(patch: pytest.MonkeyPatch) -> None:
-    """Epoch and vote are not written."""
-    patch.setattr(Raft, "_persist", lambda self: None)
-    patch.setattr(MetadataLog, "read_state", lambda self: None)
+    """Epoch and vote are not stored."""
+    patch.setattr(MetadataLog, "write_election_state", lambda *_: None)
+    patch.setattr(MetadataLog, "read_election_state", lambda _: None)
 
 
-def votes_for_anyone(patch: pytest.MonkeyPatch) -> None:
-    """A voter does not look at how far the candidate's log goes."""
+def votes_for_any_log(patch: pytest.MonkeyPatch) -> None:
+    """A voter ignores where the candidate's log ends."""
     grants = raft.grants_vote
     far = raft.LogPosition(1 << 30, 1 << 30)
-    patch.setattr(raft, "grants_vote", lambda facts, who, _position: grants(facts, who, far))
+    patch.setattr(raft, "grants_vote", lambda voter, candidate, _position: grants(voter, candidate, far))
     patch.setattr(
-        raft, "grants_pre_vote", lambda facts, _position, grants=raft.grants_pre_vote: grants(facts, far)
+        raft, "grants_pre_vote", lambda voter, _position, grants=raft.grants_pre_vote: grants(voter, far)
     )
 
 
 def wins_without_a_majority(patch: pytest.MonkeyPatch) -> None:
-    """Half of the voters are enough."""
+    """Half of the voters elect a leader."""
     patch.setattr(
-        Votes,
+        EpochElection,
         "is_won",
-        property(lambda self: len(self.granting) >= max(1, len(self._answers) // 2)),
+        property(lambda self: len(self.granting) >= max(1, len(self._votes) // 2)),
     )
 
 
-def decides_before_it_has_applied(patch: pytest.MonkeyPatch) -> None:
+def is_active_before_it_has_applied(patch: pytest.MonkeyPatch) -> None:
     """A leader decides as soon as it is elected (Redpanda issue 5090)."""
 
-    def begin(self: Leading, granting: Any, now_ms: int, begin: Any = Leading._begin_epoch) -> None:
+    def begin(self: LeaderState, granting: Any, now_ms: int, begin: Any = LeaderState._begin_epoch) -> None:
         begin(self, granting, now_ms)
         self.is_active = True
         self._context.effects.append(raft_events.BecameLeader(self._context.epoch))
 
-    patch.setattr(Leading, "_begin_epoch", begin)
+    patch.setattr(LeaderState, "_begin_epoch", begin)
 
 
 def does_not_truncate(patch: pytest.MonkeyPatch) -> None:
-    """A follower keeps what the leader does not have."""
-    patch.setattr(Following, "_truncate", lambda *_: None)
+    """A follower keeps records that the leader does not have."""
+    patch.setattr(FollowerState, "_truncate", lambda *_: None)
 
 
-def never_sees_divergence(patch: pytest.MonkeyPatch) -> None:
+def ignores_divergence(patch: pytest.MonkeyPatch) -> None:
     """The leader takes any fetch offset for one of its own log."""
 
-    def where(self: Leading, request: Any, where: Any = Leading._where_parted) -> Any:
-        parted = where(self, request)
-        return None if parted is not None and parted.diverging_epoch >= 0 else parted
+    def find(self: LeaderState, request: Any, find: Any = LeaderState._divergence) -> Any:
+        divergence = find(self, request)
+        return None if divergence is not None and divergence.diverging_epoch >= 0 else divergence
 
-    patch.setattr(Leading, "_where_parted", where)
+    patch.setattr(LeaderState, "_divergence", find)
 
 
-def any_disk_votes(patch: pytest.MonkeyPatch) -> None:
-    """A voter that lost its disk votes as if it were the one before, and its fetches count."""
+def votes_with_a_new_disk(patch: pytest.MonkeyPatch) -> None:
+    """A voter that lost its disk votes, and its fetches count, as with the old disk."""
 
-    def fault_of(self: Raft, request: Any, epoch: int, fault_of: Any = Raft._fault_of) -> int:
+    def error_of(self: Raft, request: Any, epoch: int, error_of: Any = Raft._error_of) -> int:
         if hasattr(request, "voter_directory_id") and request.voter_id == self.context.key.replica_id:
             request = type(request)(
                 **{
@@ -140,59 +143,59 @@ def any_disk_votes(patch: pytest.MonkeyPatch) -> None:
                 },
                 voter_directory_id=self.context.key.directory_id,
             )
-        return fault_of(self, request, epoch)
+        return error_of(self, request, epoch)
 
-    patch.setattr(Raft, "_fault_of", fault_of)
+    patch.setattr(Raft, "_error_of", error_of)
 
 
 def changes_voters_at_any_time(patch: pytest.MonkeyPatch) -> None:
-    """A change of the voters waits neither for the one before nor for a record of the epoch."""
+    """A voter change waits neither for the previous one nor for a record of the epoch."""
     patch.setattr(VoterChanges, "_check_may_change", lambda self: None)
 
 
-def goes_on_leading_after_a_restart(patch: pytest.MonkeyPatch) -> None:
-    """Who has voted for itself stands again in the same epoch."""
+def restarts_in_the_epoch_of_its_candidacy(patch: pytest.MonkeyPatch) -> None:
+    """A candidate that restarts campaigns again in the same epoch."""
 
-    def recall(self: Raft, recall: Any = Raft._recall) -> None:
-        recall(self)
-        if self.context.voted == self.context.key:
-            self.context.epoch -= 1
+    def recover(self: QuorumContext, recover: Any = QuorumContext.recover_vote) -> None:
+        recover(self)
+        if self.voted == self.key:
+            self.epoch -= 1
 
-    patch.setattr(Raft, "_recall", recall)
+    patch.setattr(QuorumContext, "recover_vote", recover)
 
 
-def commits_what_it_has_not_flushed(patch: pytest.MonkeyPatch) -> None:
+def commits_unflushed_records(patch: pytest.MonkeyPatch) -> None:
     """A follower takes the leader's high watermark as it is."""
     patch.setattr(
-        Following,
-        "advance",
+        FollowerState,
+        "advance_high_watermark",
         lambda self: self._context.commit(min(self._leader_high_watermark, self._context.log.end_offset)),
     )
 
 
-def takes_high_watermarks_back(patch: pytest.MonkeyPatch) -> None:
-    """A new leader begins with the high watermark that it can prove."""
+def lowers_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
+    """A new leader begins with a high watermark of 0."""
 
-    def begin(self: Leading, granting: Any, now_ms: int, begin: Any = Leading._begin_epoch) -> None:
+    def begin(self: LeaderState, granting: Any, now_ms: int, begin: Any = LeaderState._begin_epoch) -> None:
         self._log.high_watermark = 0
         begin(self, granting, now_ms)
 
-    patch.setattr(Leading, "_begin_epoch", begin)
+    patch.setattr(LeaderState, "_begin_epoch", begin)
 
 
 def installs_snapshots_while_leading(patch: pytest.MonkeyPatch) -> None:
-    """An elected controller reads the newest snapshot again, as if it had fetched it."""
+    """A new leader loads the newest snapshot again, as if it had fetched it."""
 
-    def begin(self: Leading, granting: Any, now_ms: int, begin: Any = Leading._begin_epoch) -> None:
+    def begin(self: LeaderState, granting: Any, now_ms: int, begin: Any = LeaderState._begin_epoch) -> None:
         begin(self, granting, now_ms)
         if self._log.snapshots and self._log.snapshots[0].end_offset:
             self._context.effects.append(raft_events.LoadSnapshot(self._log.snapshots[0]))
 
-    patch.setattr(Leading, "_begin_epoch", begin)
+    patch.setattr(LeaderState, "_begin_epoch", begin)
 
 
 def forgets_snapshots(patch: pytest.MonkeyPatch) -> None:
-    """The log is cut at its start without a snapshot that says what was there."""
+    """The log start advances without a snapshot of the records before it."""
 
     def trim(self: MetadataLog, trim: Any = MetadataLog._trim) -> None:
         trim(self)
@@ -202,54 +205,54 @@ def forgets_snapshots(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MetadataLog, "_trim", trim)
 
 
-def never_flushes_again(patch: pytest.MonkeyPatch) -> None:
-    """After a hundred flushes nobody asks for one any more: nothing is broken, and nothing goes on."""
+def stops_flushing(patch: pytest.MonkeyPatch) -> None:
+    """After some time no flush is requested any more: no law is broken, but there is no progress."""
     count = [0]
 
-    def flush(self: Context, flush: Any = Context.flush) -> None:
+    def flush(self: QuorumContext, flush: Any = QuorumContext.flush) -> None:
         count[0] += 1
         if count[0] < 20_000:
             flush(self)
 
-    patch.setattr(Context, "flush", flush)
+    patch.setattr(QuorumContext, "flush", flush)
 
 
 def skips_pre_vote(patch: pytest.MonkeyPatch) -> None:
-    """Whoever waits in vain stands at once in a new epoch."""
+    """A voter becomes a candidate in a new epoch without winning a pre-vote."""
 
-    def campaign(self: Raft, event: Any, now_ms: int, campaign: Any = Raft._campaign) -> None:
-        campaign(self, event, now_ms)
-        if self.role is Role.PROSPECTIVE:
-            self._stand(RoleEvent.PRE_VOTE_WON, now_ms)
+    def poll(self: NomineeState, now_ms: int, poll: Any = NomineeState.poll) -> Any:
+        return RoleEvent.PRE_VOTE_WON if self.is_prospective else poll(self, now_ms)
 
-    patch.setattr(Raft, "_campaign", campaign)
+    patch.setattr(NomineeState, "poll", poll)
 
 
 def never_checks_its_quorum(patch: pytest.MonkeyPatch) -> None:
-    """A leader leads on, whether anyone fetches or not."""
-    patch.setattr(Leading, "quorum_deadline_ms", lambda self: None)
+    """A leader does not resign when no voter fetches."""
+    patch.setattr(LeaderState, "_quorum_deadline_ms", lambda self: None)
 
 
 def forgets_its_epoch(patch: pytest.MonkeyPatch) -> None:
-    """A restart takes the epoch of the log's last record for that of the controller."""
+    """A restart takes the epoch of the log's last record for the current one."""
 
-    def recall(self: Raft, recall: Any = Raft._recall) -> None:
-        recall(self)
-        self.context.epoch, self.context.voted = self._log.last_epoch, None
+    def recover(self: QuorumContext, recover: Any = QuorumContext.recover_vote) -> None:
+        recover(self)
+        self.epoch, self.voted = self.log.last_epoch, None
 
-    patch.setattr(Raft, "_recall", recall)
+    patch.setattr(QuorumContext, "recover_vote", recover)
 
 
 def leads_an_epoch_twice(patch: pytest.MonkeyPatch) -> None:
-    """Who has voted for itself stands again in the same epoch, also if it has led it before its restart."""
+    """A candidate campaigns again in an epoch that it may have led before its restart."""
 
-    def stand(self: Raft, event: Any, now_ms: int) -> None:
-        context = self.context
-        epoch = context.epoch if context.voted == context.key else context.epoch + 1
-        self._enter(event, epoch, -1, context.key, now_ms)
-        self._begin_votes(now_ms)
+    def change_role(
+        self: QuorumState, event: RoleEvent, now_ms: int, change_role: Any = QuorumState._change_role
+    ) -> None:
+        context = self._context
+        if event in (RoleEvent.PRE_VOTE_WON, RoleEvent.ONLY_VOTER) and context.voted == context.key:
+            context.epoch -= 1  # the new epoch is one more
+        change_role(self, event, now_ms)
 
-    patch.setattr(Raft, "_stand", stand)
+    patch.setattr(QuorumState, "_change_role", change_role)
 
 
 HARD = Plan(voters=3, observers=1, faults=("isolate", "power", "crash", "split"), fault_gap_ms=300)
@@ -263,35 +266,35 @@ CHANGES = Plan(
 
 # bug -> (the law that it breaks, in which world, within how many seeds)
 BUGS: dict[Callable[[pytest.MonkeyPatch], None], tuple[str, Plan | None, int]] = {
-    counts_what_is_not_flushed: ("MajorityReachedHighWatermark", None, 5),
-    fetches_before_it_has_flushed: ("MajorityReachedHighWatermark", None, 5),
+    counts_unflushed_records: ("MajorityReachedHighWatermark", None, 5),
+    fetches_before_the_flush: ("MajorityReachedHighWatermark", None, 5),
     commits_older_epochs: ("LeaderCompleteness", HARD, 20),
     votes_twice: ("VoteOnce", None, 30),
-    forgets_its_vote: ("nothing is written in an epoch", None, 5),
+    forgets_its_vote: ("LogWithinEpoch", None, 5),
     forgets_its_epoch: ("MonotonicEpoch", HARD, 20),
-    votes_for_anyone: ("ConsistentCommittedData", HARD, 20),
+    votes_for_any_log: ("ConsistentCommittedData", HARD, 20),
     wins_without_a_majority: ("SingleLeader", None, 20),
-    decides_before_it_has_applied: ("LeaderCompleteness", HARD, 20),
+    is_active_before_it_has_applied: ("LeaderCompleteness", HARD, 20),
     does_not_truncate: ("no progress", None, 30),
-    never_sees_divergence: ("ConsistentCommittedData", None, 20),
+    ignores_divergence: ("ConsistentCommittedData", None, 20),
     leads_an_epoch_twice: ("LogMatching", HARD, 40),
-    any_disk_votes: ("ConsistentCommittedData", DISKS, 60),
+    votes_with_a_new_disk: ("ConsistentCommittedData", DISKS, 60),
     changes_voters_at_any_time: ("ConsistentCommittedData", CHANGES, 60),
-    goes_on_leading_after_a_restart: ("nothing is written in an epoch", None, 5),
-    commits_what_it_has_not_flushed: ("only what is durable", None, 5),
-    takes_high_watermarks_back: ("MonotonicHighWatermark", None, 5),
+    restarts_in_the_epoch_of_its_candidacy: ("LogWithinEpoch", None, 5),
+    commits_unflushed_records: ("CommittedIsDurable", None, 5),
+    lowers_the_high_watermark: ("MonotonicHighWatermark", None, 5),
     installs_snapshots_while_leading: ("LeaderNeverLoadsSnapshot", None, 5),
     forgets_snapshots: ("SnapshotAtLogStart", None, 10),
-    never_flushes_again: ("no progress", None, 20),
+    stops_flushing: ("no progress", None, 20),
 }
-# Lately the first seed that showed it, where others went before: it is tried first.
+# The first seed that shows the bug, where seed 1 does not: it is tried first.
 FIRST: dict[Callable[[pytest.MonkeyPatch], None], int] = {
-    votes_for_anyone: 4,
+    votes_for_any_log: 4,
     wins_without_a_majority: 4,
     does_not_truncate: 12,
-    never_sees_divergence: 2,
+    ignores_divergence: 2,
     leads_an_epoch_twice: 10,
-    any_disk_votes: 21,
+    votes_with_a_new_disk: 21,
     changes_voters_at_any_time: 36,
-    never_flushes_again: 2,
+    stops_flushing: 2,
 }

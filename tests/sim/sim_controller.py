@@ -109,7 +109,7 @@ class SimControllerNode(SimController):
                 core.apply(core.image.offset + 1, [NoOpRecord()] * gap)
             core.apply(self.log.end_offset, records)
             core.check()
-            self.step(events.Append((encode_batch(records, self.cluster.world.wall_ms),)))
+            self.step(events.AppendRequested((encode_batch(records, self.cluster.world.wall_ms),)))
 
     # --- what the quorum says -----------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The log has lost its end, the snapshot has not: how the numbering goes on."""
+"""A log that ends before its snapshot."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from metadata_rig import DIRECTORY, NOW, Voter, a_config, topic
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
-def test_offsets_go_on_behind_the_snapshot(lost: int) -> None:
-    """A snapshot up to the end, then the last decisions vanish from the log: no offset is used twice."""
+def test_offsets_continue_after_the_snapshot(lost: int) -> None:
+    """The last records are missing in the log but not in the snapshot: no offset is used twice."""
     files = FakeFiles()
     voter = Voter(files)
     voter.decide(FormatRecord("c"))

@@ -1,4 +1,4 @@
-"""The metadata log on a healthy, a full, a failing and a rotting disk; crashes are in tests/property."""
+"""The metadata log on a healthy, full, failing or damaged disk; crash points are in tests/property."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 
 import pytest
 from fake_files import FakeFiles
-from headrace.controller.quorum.quorum_state import FILE_NAME as QUORUM_STATE
+from headrace.controller.quorum.election_state import FILE_NAME as QUORUM_STATE
 from headrace.protocol.errors import KafkaStorageError
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.records import FormatRecord, NoOpRecord
@@ -26,8 +26,8 @@ def written(count: int = 5, **facts) -> tuple[FakeFiles, MetadataImage]:
     return files, voter.image
 
 
-def test_a_restart_finds_every_decision() -> None:
-    """Written, closed, opened: the image, the end offset, and a new epoch."""
+def test_restart_recovers_every_decision() -> None:
+    """Image and end offset are the same, and the epoch is a new one."""
     files, image = written()
     voter = Voter(files)
     assert voter.image == image
@@ -36,8 +36,8 @@ def test_a_restart_finds_every_decision() -> None:
     assert Voter(files.restart()).epoch == 3
 
 
-def test_each_decision_is_one_batch_with_the_controllers_epoch() -> None:
-    """The log is an ordinary one: its batches can be dumped and read like any other."""
+def test_decision_is_one_batch_with_the_controller_epoch() -> None:
+    """In an ordinary log, which can be dumped and read like any other."""
     from headrace.protocol.records.header import read_batch_header
     from log_rig import check_dense, open_log
 
@@ -50,22 +50,22 @@ def test_each_decision_is_one_batch_with_the_controllers_epoch() -> None:
     ]
 
 
-def test_an_empty_disk_is_an_empty_cluster() -> None:
-    """The first start of all."""
+def test_empty_disk_gives_an_empty_image() -> None:
+    """The first start of a controller."""
     voter = Voter(FakeFiles())
     assert voter.image == MetadataImage()
     assert (voter.epoch, voter.log.end_offset) == (1, 0)
 
 
 @pytest.mark.parametrize("rotten", [b"rot", None])
-def test_a_lost_vote_is_refused_and_says_what_to_do(rotten: bytes | None) -> None:
-    """quorum-state is damaged, or gone: the log knows the epochs, but not for whom it voted in the last."""
+def test_lost_vote_is_rejected_with_the_remedy(rotten: bytes | None) -> None:
+    """quorum-state is damaged or missing: the log has the epochs, but not the vote in the last one."""
     files, _ = written()
     path = f"{DIRECTORY}/{QUORUM_STATE}"
     files.remove(path)
     if rotten:
         files.put(path, rotten)
-    with pytest.raises(KafkaStorageError, match=r"empty /metadata and start it with .*auto.join.*log dump"):
+    with pytest.raises(KafkaStorageError, match=r"empty /metadata and start with .*auto.join.*log dump"):
         Voter(files)
     # What the message says for a controller that is the only one.
     files = files.restart()
@@ -73,8 +73,8 @@ def test_a_lost_vote_is_refused_and_says_what_to_do(rotten: bytes | None) -> Non
     assert Voter(files).epoch == 8
 
 
-def test_snapshots_shorten_the_log_and_two_are_kept() -> None:
-    """Tiny segments, a snapshot after every ten decisions: old segments and old snapshots go."""
+def test_snapshots_advance_the_log_start_and_two_are_kept() -> None:
+    """Small segments and a snapshot after every ten decisions: older segments and snapshots are deleted."""
     files = FakeFiles()
     voter = Voter(files, segment_bytes=300)
     voter.decide(FormatRecord("c"))
@@ -94,9 +94,9 @@ def test_snapshots_shorten_the_log_and_two_are_kept() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_damaged_snapshots_fall_back(count) -> None:
-    """The newest snapshot rots: the one before and the log give the same image. Both rot, and the log behind
-    them is gone: refused, not served half."""
+def test_damaged_snapshot_falls_back_to_the_previous_one(count) -> None:
+    """Together with the log it gives the same image. If both are damaged and the log before them is deleted,
+    the start fails."""
     files = FakeFiles()
     voter = Voter(files, segment_bytes=300)
     voter.decide(FormatRecord("c"))
@@ -114,20 +114,20 @@ def test_damaged_snapshots_fall_back(count) -> None:
         assert len(again.log.damaged_snapshots) == 1
         assert len(again.log.snapshots) == 1
     else:
-        with pytest.raises(KafkaStorageError, match="neither in a sound"):
+        with pytest.raises(KafkaStorageError, match="neither in a valid"):
             Voter(files, segment_bytes=300)
 
 
-def test_a_damaged_log_is_refused() -> None:
-    """A bit flips in a decision that was durable: without a snapshot the rest cannot be trusted to be all."""
+def test_damaged_log_is_rejected() -> None:
+    """A bit flips in a durable decision that no snapshot has: later decisions may be missing."""
     files, image = written(5)
     files.flip_bit(f"{DIRECTORY}/{names.segment_name(0, names.LOG)}", 150, 0)
     with pytest.raises(KafkaStorageError, match=f"up to offset {image.offset + 1} was durable"):
         Voter(files)
 
 
-def test_a_damaged_log_under_a_snapshot_goes_on_behind_it() -> None:
-    """The same with a snapshot of everything: nothing is lost, and new decisions follow it."""
+def test_damaged_log_continues_after_its_snapshot() -> None:
+    """The snapshot has all decisions: nothing is lost."""
     files = FakeFiles()
     voter = Voter(files)
     voter.decide(FormatRecord("c"))
@@ -146,9 +146,9 @@ def test_a_damaged_log_under_a_snapshot_goes_on_behind_it() -> None:
 
 @pytest.mark.parametrize(("operation", "part"), [("pwrite", ".log"), ("fdatasync", ".log")])
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
-def test_after_an_error_nothing_is_taken(operation, part, error) -> None:
-    """The disk fails once: the write that failed and every later one raises, so nothing is ever answered; a
-    restart has what was flushed before."""
+def test_writes_after_a_disk_failure_raise(operation, part, error) -> None:
+    """The disk fails once: this write and all later ones raise. A restart recovers the records flushed
+    before."""
     files = FakeFiles()
     voter = Voter(files)
     voter.decide(FormatRecord("c"))
@@ -167,8 +167,8 @@ def test_after_an_error_nothing_is_taken(operation, part, error) -> None:
     assert Voter(files.power_loss("none")).image == before
 
 
-def test_a_full_disk_fails_a_snapshot_and_the_log_lives() -> None:
-    """No room for the snapshot: the process ends, and the next one finds everything, and no half snapshot."""
+def test_full_disk_fails_a_snapshot_and_spares_the_log() -> None:
+    """The next process recovers every decision, and no partial snapshot."""
     files = FakeFiles()
     voter = Voter(files)
     voter.decide(FormatRecord("c"))
@@ -183,8 +183,8 @@ def test_a_full_disk_fails_a_snapshot_and_the_log_lives() -> None:
     assert not again.log.snapshots
 
 
-def test_checkpoints_are_written_only_when_there_is_news() -> None:
-    """An idle controller leaves the disk alone."""
+def test_checkpoint_is_written_only_after_a_change() -> None:
+    """An idle controller does not write to the disk."""
     files, _ = written()
     voter = Voter(files)
     voter.log.checkpoint()
@@ -193,14 +193,14 @@ def test_checkpoints_are_written_only_when_there_is_news() -> None:
     assert len(files.operations) == count
 
 
-def test_a_damaged_checkpoint_is_no_checkpoint() -> None:
-    """It only ever adds a check; without it the log is taken as it is."""
+def test_damaged_checkpoint_is_ignored() -> None:
+    """The log is recovered as without a checkpoint."""
     files, image = written()
     files.put(f"{DIRECTORY}/{names.RECOVERY_POINTS}", b"0\n9\n")
     assert Voter(files).image == image
 
 
-def test_a_config_for_decisions() -> None:
-    """The log that is configured takes the largest decision."""
+def test_metadata_log_config() -> None:
+    """The log accepts the largest decision."""
     config = a_config(64 * 2**20)
     assert config.segment_bytes >= config.max_message_bytes

@@ -1,11 +1,12 @@
-"""The metadata log in a quorum: followed, cut, begun anew behind a snapshot, killed in every operation."""
+"""The metadata log in a quorum: appended as follower, truncated, replaced by a snapshot, killed in every
+operation."""
 
 from __future__ import annotations
 
 import pytest
 from fake_files import Crash, FakeFiles
+from headrace.controller.quorum.election_state import ElectionState
 from headrace.controller.quorum.metadata_log import MetadataLog
-from headrace.controller.quorum.quorum_state import QuorumState
 from headrace.controller.quorum.record_batches import addressed, encode_control_batch
 from headrace.controller.quorum.snapshots import SnapshotId, read_whole_snapshot, write_snapshot
 from headrace.protocol.errors import PositionOutOfRangeError, SnapshotNotFoundError
@@ -18,7 +19,7 @@ from quorum_rig import DIRECTORY, METADATA_DIR, batch, formatted, key, open_log,
 
 
 def image_at(offset: int) -> MetadataImage:
-    """What decisions "0", "1".. make."""
+    """The image of decisions "0", "1", ..."""
     image = MetadataImage()
     for number in range(offset + 1):
         image, _ = replay(image, number, [ConfigRecord(4, "", "key", str(number))])
@@ -33,8 +34,8 @@ def decisions(log: MetadataLog) -> list[str]:
     ]
 
 
-def test_a_control_record_moves_the_image_and_changes_nothing() -> None:
-    """It has an offset like any other; only what is committed is handed out."""
+def test_control_record_only_advances_the_image_offset() -> None:
+    """It has an offset like any other record, and is applied once committed."""
     log = open_log(formatted(1))
     assert log.append_control(LeaderChange(1, (1,), (1,)), 3, NOW) == 0
     assert log.append_batch(batch("a"), 3, NOW) == 1
@@ -49,8 +50,8 @@ def test_a_control_record_moves_the_image_and_changes_nothing() -> None:
     assert (log.last_epoch, log.epoch_of(0), log.end_offset_for_epoch(3)) == (3, 3, (3, 2))
 
 
-def test_voters_are_those_of_the_log() -> None:
-    """Formatted, changed as leader, changed as follower, cut, opened again."""
+def test_voter_set_follows_the_log() -> None:
+    """Through format, append as leader and as follower, truncation and restart."""
     files = formatted(1, 2)
     log = open_log(files)
     assert log.voters.latest == voters(1, 2)
@@ -65,8 +66,8 @@ def test_voters_are_those_of_the_log() -> None:
     assert open_log(files.restart()).voters.latest_keys == (key(1), key(2), key(3))
 
 
-def test_a_snapshot_has_the_voters_of_its_offset() -> None:
-    """Not those of the log's end; a start from it knows them although the log is cut."""
+def test_snapshot_has_the_voter_set_at_its_offset() -> None:
+    """Not the latest one; a start from the snapshot knows it although the log before is deleted."""
     files = formatted(1)
     log = open_log(files)
     log.append_batch(batch("0"), 1, NOW)
@@ -82,8 +83,9 @@ def test_a_snapshot_has_the_voters_of_its_offset() -> None:
     assert again.voters.entries == ((0, voters(1)), (1, voters(1, 2)))
 
 
-def test_a_flush_on_another_thread() -> None:
-    """What is appended meanwhile is not counted; a snapshot that comes meanwhile cuts the log after it."""
+def test_flush_on_another_thread() -> None:
+    """Records appended meanwhile are not durable; a snapshot added meanwhile deletes segments after the
+    flush."""
     log = open_log(formatted(1), segment_bytes=200)
     for number in range(6):
         log.append_batch(batch(str(number)), 1, NOW)
@@ -93,7 +95,7 @@ def test_a_flush_on_another_thread() -> None:
     log.append_batch(batch("6"), 1, NOW)
     flush = log.start_flush()
     log.append_batch(batch("7"), 1, NOW)
-    log.note_snapshot(log.save_snapshot(image_at(5), NOW))
+    log.add_snapshot(log.save_snapshot(image_at(5), NOW))
     assert log.start_offset == 0
     assert flush is not None
     flush.sync()
@@ -103,8 +105,8 @@ def test_a_flush_on_another_thread() -> None:
     assert [snapshot.end_offset for snapshot in log.snapshots] == [6, 3]
 
 
-def test_pieces_of_a_snapshot() -> None:
-    """Any position in it; nothing outside."""
+def test_snapshot_chunk() -> None:
+    """From any position within the snapshot; others raise."""
     files = formatted(1)
     log = open_log(files)
     size, data = log.snapshot_chunk(SnapshotId(0, 0), 10, 20)
@@ -117,8 +119,8 @@ def test_pieces_of_a_snapshot() -> None:
         log.snapshot_chunk(SnapshotId(5, 0), 0, 20)
 
 
-def test_rests_of_a_fetched_snapshot_go_at_the_next_start() -> None:
-    """Half of it, then the process died."""
+def test_partly_fetched_snapshot_is_deleted_at_start() -> None:
+    """The process died during the fetch."""
     files = formatted(1)
     log = open_log(files)
     log.receive_snapshot(SnapshotId(9, 1), 0, b"half")
@@ -132,7 +134,7 @@ def test_rests_of_a_fetched_snapshot_go_at_the_next_start() -> None:
 
 
 class Life:
-    """A follower's life, with the facts that must survive: what was flushed, and the vote."""
+    """One life of a follower, with what must survive: flushed records and the vote."""
 
     def __init__(self, files: FakeFiles) -> None:
         self.files = files
@@ -141,7 +143,7 @@ class Life:
         self.epoch = 0
 
     def run(self) -> None:
-        """Votes, appends, truncation, more appends, a snapshot from the leader, more appends."""
+        """A vote, appends, a truncation, appends, a snapshot from the leader, appends."""
         log = open_log(self.files, segment_bytes=250)
         self._vote(log, 1)
         self._append(log, [str(number) for number in range(6)], 0, 1)
@@ -162,7 +164,7 @@ class Life:
         log.close()
 
     def _vote(self, log: MetadataLog, epoch: int) -> None:
-        log.write_state(QuorumState("", -1, epoch, *key(2)))
+        log.write_election_state(ElectionState("", -1, epoch, *key(2)))
         self.epoch = epoch
 
     def _append(self, log: MetadataLog, values: list[str], offset: int, epoch: int) -> None:
@@ -190,7 +192,7 @@ class Life:
 
 
 def seen(log: MetadataLog) -> list[str]:
-    """What a start finds; a snapshot at 10 as one word."""
+    """What a start recovers; a snapshot at offset 10 as one word."""
     if log.recovered.offset >= 0:
         assert log.recovered == image_at(9)
         assert log.start_offset == 10
@@ -210,9 +212,9 @@ OPERATIONS = _operations()
 
 
 @pytest.mark.parametrize("first", range(0, len(OPERATIONS), 10))
-def test_a_kill_in_any_operation_loses_nothing_that_was_flushed(first) -> None:
-    """Killed or without power, with half a write or a whole one: flushed decisions are there, cut ones are
-    not back once that was done, the snapshot is there or the log before it, and the vote is not forgotten."""
+def test_kill_in_any_operation_loses_no_flushed_record(first) -> None:
+    """Killed or without power, after a partial or a whole write: flushed decisions and the vote survive,
+    truncated ones do not return, and there is the snapshot or the log before it."""
     for number in range(first, min(first + 10, len(OPERATIONS))):
         for torn in (0, 40, 1 << 20) if OPERATIONS[number].startswith("pwrite") else (0,):
             files = formatted(1)
@@ -222,7 +224,7 @@ def test_a_kill_in_any_operation_loses_nothing_that_was_flushed(first) -> None:
                 life.run()
             for after in (files.restart(), *map(files.power_loss, ("none", "all", number))):
                 log = open_log(after, segment_bytes=250)
-                state = log.read_state()
+                state = log.read_election_state()
                 assert (state.leader_epoch if state else 0) >= life.epoch
                 found = seen(log)
                 assert found in life.may_have, f"{number} {OPERATIONS[number]} torn at {torn}: {found}"
@@ -231,7 +233,7 @@ def test_a_kill_in_any_operation_loses_nothing_that_was_flushed(first) -> None:
 
 
 def test_formatting_is_durable() -> None:
-    """The voters are there after a power loss."""
+    """The voter set survives a power loss."""
     files = FakeFiles()
     MetadataLog.format(files, METADATA_DIR, voters(1, 2, 3), NOW)
     assert open_log(files.power_loss("none")).voters.latest == voters(1, 2, 3)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from fake_files import FakeFiles
 from headrace.controller.quorum import events
+from headrace.controller.quorum.election_state import FILE_NAME, ElectionState, read_election_state
 from headrace.controller.quorum.metadata_log import MetadataLog
-from headrace.controller.quorum.quorum_state import FILE_NAME, QuorumState, read_quorum_state
 from headrace.controller.quorum.roles import Role
 from headrace.protocol.errors import (
     FencedLeaderEpochError,
@@ -24,7 +24,7 @@ from quorum_rig import DIRECTORY, METADATA_DIR, Core, batch, formatted, key, vot
 
 
 def vote(core: Core, candidate: int, epoch: int, *, position=(9, 99), disk=1, **facts) -> quorum.VoteResponse:
-    """Ask a controller for its vote."""
+    """Send a vote request."""
     target = facts.pop("target", core.raft.context.key)
     return core.ask(
         quorum.VoteRequest(
@@ -41,15 +41,15 @@ def vote(core: Core, candidate: int, epoch: int, *, position=(9, 99), disk=1, **
 # --- alone ------------------------------------------------------------------------------------------------
 
 
-def test_the_only_voter_leads_in_its_first_step() -> None:
-    """Elected at once; it decides once the first record of its epoch is flushed, and asks nobody."""
+def test_only_voter_is_elected_in_its_first_step() -> None:
+    """It sends no request, and is active once the first record of its epoch is flushed."""
     core = Core(1, formatted(1))
     assert (core.raft.role, core.raft.context.epoch) == (Role.LEADER, 1)
     assert not core.raft.is_active
     core.flush()
     kinds = [type(effect) for effect in core.effects]
     assert kinds.index(events.Committed) < kinds.index(events.BecameLeader)
-    core.step(events.Append((batch("a"), batch("b"))))
+    core.step(events.AppendRequested((batch("a"), batch("b"))))
     core.flush()
     assert core.of(events.Committed) == [events.Committed(core.log.end_offset)]
     assert not core.sent
@@ -60,8 +60,8 @@ def test_the_only_voter_leads_in_its_first_step() -> None:
     assert len(found) == 5, "LeaderChange, voters, two decisions, LeaderChange"
 
 
-def test_a_log_of_a_controller_alone_goes_on_in_a_quorum() -> None:
-    """Written before there was a quorum, then formatted: everything is there and is committed."""
+def test_log_without_voters_continues_in_a_quorum() -> None:
+    """Written before there was a quorum, then formatted: all its records are committed."""
     files = FakeFiles()
     before = Voter(files)
     before.decide(FormatRecord("c"))
@@ -81,19 +81,19 @@ def test_a_log_of_a_controller_alone_goes_on_in_a_quorum() -> None:
 # --- votes --------------------------------------------------------------------------------------------------
 
 
-def test_a_vote_is_on_the_disk_before_it_is_given() -> None:
-    """Given, forgotten by nobody: after a power loss the other candidate gets no vote in that epoch."""
+def test_vote_is_durable_before_the_response() -> None:
+    """After a power loss another candidate gets no vote in the same epoch."""
     core = Core(1, formatted(1, 2, 3))
     assert vote(core, 2, 5).vote_granted
-    assert read_quorum_state(core.files, DIRECTORY) == QuorumState("", -1, 5, *key(2))
+    assert read_election_state(core.files, DIRECTORY) == ElectionState("", -1, 5, *key(2))
     again = Core(1, core.files.power_loss("none"))
     assert not vote(again, 3, 5).vote_granted
     assert vote(again, 2, 5).vote_granted, "the same vote once more"
     assert vote(again, 3, 6).vote_granted
 
 
-def test_a_lost_vote_is_refused_at_start() -> None:
-    """The file is gone or damaged though the log has an epoch: this disk might vote twice."""
+def test_start_without_the_vote_fails() -> None:
+    """The file is missing or damaged, though the log has an epoch: this controller might vote twice."""
     core = Core(1, formatted(1))
     core.flush()
     core.files.put(f"{DIRECTORY}/{FILE_NAME}", b"rot")
@@ -104,8 +104,8 @@ def test_a_lost_vote_is_refused_at_start() -> None:
         Core(1, core.files.restart())
 
 
-def test_a_new_disk_does_not_vote_for_the_old_one() -> None:
-    """The request names the disk that is gone."""
+def test_vote_request_to_a_lost_disk_is_rejected() -> None:
+    """It names the directory id of the lost disk."""
     core = Core(1, FakeFiles(), disk=2)
     answer = vote(core, 2, 5, target=key(1, disk=1))
     assert (answer.error_code, answer.vote_granted) == (InvalidVoterKeyError.code, False)
@@ -115,30 +115,30 @@ def test_a_new_disk_does_not_vote_for_the_old_one() -> None:
 @pytest.mark.parametrize(
     ("epoch", "code"), [(-1, InvalidRequestError.code), (2**31, InvalidRequestError.code)]
 )
-def test_epochs_that_no_log_can_hold_are_refused(epoch, code) -> None:
-    """They would stick for ever."""
+def test_epoch_out_of_range_is_rejected(epoch, code) -> None:
+    """A record batch has 32 bits for it."""
     core = Core(1, formatted(1, 2, 3))
     assert vote(core, 2, epoch).error_code == InvalidRequestError.code
     assert core.raft.context.epoch == 0
 
 
-def test_other_clusters_are_refused() -> None:
-    """Ports are used again: the answer may come from, or go to, a stranger."""
+def test_request_of_another_cluster_is_rejected() -> None:
+    """The port may have belonged to a controller of another cluster."""
     core = Core(1, formatted(1, 2, 3))
     core.raft.context.cluster_id = "ours"
     assert vote(core, 2, 5, cluster_id="theirs").error_code == InconsistentClusterIdError.code
     assert vote(core, 2, 5, cluster_id="ours").vote_granted
 
 
-def test_an_old_epoch_is_fenced_and_told_the_new_one() -> None:
-    """The candidate learns where it is."""
+def test_earlier_epoch_is_fenced() -> None:
+    """The response names the current epoch and its leader."""
     core = Core(1, formatted(1, 2, 3)).follow(3, 7)
     answer = vote(core, 2, 6)
     assert (answer.error_code, answer.leader_id, answer.leader_epoch) == (FencedLeaderEpochError.code, 3, 7)
 
 
-def test_who_hears_the_leader_gives_no_pre_vote() -> None:
-    """Only after it has waited in vain itself."""
+def test_follower_of_a_live_leader_grants_no_pre_vote() -> None:
+    """Only after its own fetch timeout."""
     core = Core(1, formatted(1, 2, 3)).follow(3, 7)
     core.fetched(quorum.QuorumFetchResponse(0, 3, 7))
     assert not vote(core, 2, 7, pre_vote=True).vote_granted
@@ -151,8 +151,8 @@ def test_who_hears_the_leader_gives_no_pre_vote() -> None:
 # --- elections ------------------------------------------------------------------------------------------
 
 
-def test_an_election_from_pre_vote_to_the_first_decision() -> None:
-    """Two rounds; the epoch rises in the second; the first record of the epoch must be committed."""
+def test_election_from_pre_vote_to_active() -> None:
+    """Two rounds; the epoch rises in the second one; the first record of the epoch must be committed."""
     core = Core(1, formatted(1, 2, 3))
     core.wait(2_000)
     pre_votes = [send for send in core.sent.values() if isinstance(send.body, quorum.VoteRequest)]
@@ -170,8 +170,9 @@ def test_an_election_from_pre_vote_to_the_first_decision() -> None:
     assert core.raft.is_active
 
 
-def test_lost_votes() -> None:
-    """A pre-vote lost while the leader is known goes back to it; a lost vote waits and tries again."""
+def test_lost_pre_vote_and_lost_election() -> None:
+    """After a lost pre-vote a known leader is followed again; a lost election is repeated after the
+    backoff."""
     core = Core(1, formatted(1, 2, 3)).follow(3, 7)
     core.wait(2_100)
     for send in list(core.sent.values())[-2:]:
@@ -187,8 +188,8 @@ def test_lost_votes() -> None:
     assert other.raft.role is Role.PROSPECTIVE
 
 
-def test_a_higher_epoch_ends_everything() -> None:
-    """A leader that hears of one resigns at once; who waits for it is told."""
+def test_leader_resigns_at_a_higher_epoch() -> None:
+    """Delayed fetches get an error at once."""
     core = Core(1, formatted(1, 2, 3)).activate()
     assert core.fetch(3, core.log.end_offset, 1) is None, "parked"
     assert core.fetch(2, 0, 0, leader_epoch=9).error_code == UnknownLeaderEpochError.code
@@ -198,8 +199,9 @@ def test_a_higher_epoch_ends_everything() -> None:
     assert (core.raft.role, core.raft.context.epoch) == (Role.UNATTACHED, 9)
 
 
-def test_a_leader_without_its_majority_resigns() -> None:
-    """Check quorum: one and a half fetch timeouts; a fetch of one voter is enough to go on."""
+def test_leader_without_a_majority_resigns() -> None:
+    """Check quorum: after one and a half fetch timeouts; the fetches of one other voter are enough to
+    continue."""
     core = Core(1, formatted(1, 2, 3)).activate()
     core.wait(2_900)
     assert core.raft.role is Role.LEADER
@@ -217,8 +219,8 @@ def test_a_leader_without_its_majority_resigns() -> None:
     assert core.raft.role is Role.UNATTACHED
 
 
-def test_a_restarted_leader_leads_no_more_in_its_epoch() -> None:
-    """It may have lost what others have from it."""
+def test_restarted_leader_does_not_lead_its_epoch_again() -> None:
+    """It may have lost records that others have."""
     core = Core(1, formatted(1, 2, 3)).activate()
     again = Core(1, core.files.power_loss("none"))
     assert (again.raft.role, again.raft.context.epoch) == (Role.UNATTACHED, 1)
@@ -228,8 +230,9 @@ def test_a_restarted_leader_leads_no_more_in_its_epoch() -> None:
     assert again.raft.context.epoch == 2
 
 
-def test_followers_of_a_leader_that_resigned_need_not_wait() -> None:
-    """By its goodbye: the first successor campaigns at once. By its answer: after the backoff."""
+def test_followers_of_a_resigned_leader_do_not_wait_for_the_timeout() -> None:
+    """After EndQuorumEpoch the first successor campaigns at once; after a fetch response without leader,
+    after the backoff."""
     core = Core(1, formatted(1, 2, 3)).follow(3, 7)
     core.ask(quorum.EndQuorumEpochRequest("", 3, 7, (1, 2)))
     assert core.raft.role is Role.PROSPECTIVE
@@ -240,8 +243,8 @@ def test_followers_of_a_leader_that_resigned_need_not_wait() -> None:
     assert core.raft.role is Role.PROSPECTIVE
 
 
-def test_a_prospective_voter_follows_a_leader_that_lives() -> None:
-    """It greets again: no election."""
+def test_prospective_voter_follows_the_leader_again() -> None:
+    """It sends BeginQuorumEpoch: no election."""
     core = Core(1, formatted(1, 2, 3)).follow(3, 7)
     core.wait(2_100)
     assert core.raft.role is Role.PROSPECTIVE
@@ -252,8 +255,9 @@ def test_a_prospective_voter_follows_a_leader_that_lives() -> None:
 # --- observers ------------------------------------------------------------------------------------------
 
 
-def test_an_observer_finds_the_leader_and_never_campaigns() -> None:
-    """It asks the bootstrap servers in turn, follows whom they name, and looks again when that is gone."""
+def test_observer_searches_the_leader_and_never_campaigns() -> None:
+    """It fetches from the bootstrap servers in turn, follows the leader that they name, and searches again
+    after the fetch timeout."""
     core = Core(9, FakeFiles())
     core.wait(500)
     assert {send.target for send in core.sent.values()} == {-1, -2}
@@ -269,8 +273,8 @@ def test_an_observer_finds_the_leader_and_never_campaigns() -> None:
     assert not [s for s in core.sent.values() if isinstance(s.body, quorum.VoteRequest)]
 
 
-def test_answers_to_a_role_that_is_over_mean_nothing() -> None:
-    """A vote that arrives after the election was lost to another."""
+def test_response_to_an_earlier_role_is_ignored() -> None:
+    """A vote arrives after another controller won the election."""
     core = Core(1, formatted(1, 2, 3))
     core.wait(2_000)
     send = core.last(quorum.VoteRequest)
@@ -279,8 +283,8 @@ def test_answers_to_a_role_that_is_over_mean_nothing() -> None:
     assert core.raft.role is Role.FOLLOWER
 
 
-def test_the_timer_is_always_in_the_future() -> None:
-    """And is set again whenever it has fired."""
+def test_timer_is_always_in_the_future() -> None:
+    """It is set again whenever it fires."""
     core = Core(1, formatted(1, 2, 3))
     for _ in range(50):
         deadlines = [timer.deadline_ms for timer in core.of(events.SetTimer)]

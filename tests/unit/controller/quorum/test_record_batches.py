@@ -1,4 +1,4 @@
-"""Metadata records in record batches: there and back, and what is no metadata."""
+"""Metadata records in record batches: round trip and invalid batches."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from headrace.protocol.records.codec import active_codec
 RECORDS = [FormatRecord("c"), NoOpRecord(), ConfigRecord(2, "t", "k", None)]
 
 
-def test_there_and_back() -> None:
-    """Two decisions one after the other, each one batch at its offset and with its epoch."""
+def test_round_trip() -> None:
+    """Two decisions, each one batch with its offset and epoch."""
     data = addressed(encode_batch(RECORDS, 5), 10, 3) + addressed(encode_batch(RECORDS[:1], 6), 13, 4)
     first, second = decode_batches(data)
     assert first.records == tuple(RECORDS)
@@ -25,24 +25,24 @@ def test_there_and_back() -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\x93\xa6Format", msgspec.msgpack.encode(["Unheard", 1])])
-def test_values_that_are_no_metadata(value) -> None:
-    """A batch with a good CRC, written by something else, or by a later version."""
+def test_value_that_is_no_metadata_record_is_rejected(value) -> None:
+    """The CRC is correct, but another program or a later version wrote it."""
     builder = active_codec().builder(max_bytes=1000)
     builder.append(0, None, value)
     with pytest.raises(CorruptMessageError, match="batch at offset 0"):
         list(decode_batches(builder.build()))
 
 
-def test_cut_short() -> None:
-    """The file ends inside a batch."""
+def test_truncated_batch_is_rejected() -> None:
+    """The data ends inside a batch."""
     batch = encode_batch(RECORDS, 0)
     for size in range(1, len(batch)):
         with pytest.raises(CorruptMessageError):
             list(decode_batches(batch[:size]))
 
 
-def test_the_largest_decision_fits() -> None:
-    """A decision over the limit is refused whole; the limit leaves room for every leader in the cluster."""
+def test_decision_over_the_limit_is_rejected() -> None:
+    """The limit leaves room for all leaders of the cluster."""
     from headrace.controller.config import ControllerConfig
     from headrace.protocol.metadata.records import PartitionChangeRecord
 

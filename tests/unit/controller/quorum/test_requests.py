@@ -1,4 +1,4 @@
-"""Requests under way: one of a kind to a target, given up in time."""
+"""Requests in flight: one of a kind to a target, with timeout and backoff."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ def a_few() -> tuple[Requests, list]:
     return Requests(effects, timeout_ms=100, backoff_ms=20), effects
 
 
-def test_one_of_a_kind_to_a_target() -> None:
-    """A second one waits for the answer; other kinds and other targets do not."""
+def test_one_request_of_a_kind_to_a_target() -> None:
+    """A second one waits for the response; other kinds and targets do not."""
     requests, effects = a_few()
     requests.send(1, "a", 0)
     requests.send(1, "b", 0)
@@ -26,7 +26,7 @@ def test_one_of_a_kind_to_a_target() -> None:
 
 
 def test_timeouts_and_backoff() -> None:
-    """Unanswered, it may be asked again at once; refused, after the backoff."""
+    """After a timeout the request may be sent again at once, after a failure when the backoff has passed."""
     requests, effects = a_few()
     requests.send(1, "a", 0)
     assert requests.deadline_ms(0) == 100
@@ -44,8 +44,8 @@ def test_timeouts_and_backoff() -> None:
     requests.fail(99, 103)
 
 
-def test_a_new_role_forgets_all() -> None:
-    """Nothing is under way, nothing is awaited."""
+def test_forget_abandons_all_requests() -> None:
+    """No response is accepted, and no request has to wait."""
     requests, effects = a_few()
     requests.send(1, "a", 0)
     requests.forget()

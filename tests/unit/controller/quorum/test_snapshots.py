@@ -1,4 +1,4 @@
-"""Snapshots: the file is the image or it is no snapshot."""
+"""Snapshot files: round trip, layout, damage."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def image_of_partitions(count: int) -> MetadataImage:
 
 
 @pytest.mark.parametrize("count", [1, RECORDS_PER_BATCH * 2 + 5])
-def test_there_and_back(tmp_path, count) -> None:
-    """Few records, and more than one batch holds; the name is Kafka's."""
+def test_round_trip(tmp_path, count) -> None:
+    """With few records, and with more than one batch holds; the file name is Kafka's."""
     image = image_of_partitions(count)
     snapshot = write_snapshot(FILES, str(tmp_path), image, 3, 1234)
     assert snapshot == SnapshotId(image.offset + 1, 3)
@@ -40,13 +40,13 @@ def test_there_and_back(tmp_path, count) -> None:
     assert read_snapshot(FILES, str(tmp_path), snapshot) == image
 
 
-def test_an_empty_image_has_a_snapshot_too(tmp_path) -> None:
-    """Nothing happened yet: header and footer alone."""
+def test_snapshot_of_an_empty_image(tmp_path) -> None:
+    """It has only header and footer."""
     snapshot = write_snapshot(FILES, str(tmp_path), MetadataImage(), 0, 0)
     assert read_snapshot(FILES, str(tmp_path), snapshot) == MetadataImage()
 
 
-def test_the_frame_is_kafkas(tmp_path) -> None:
+def test_layout_is_kafkas(tmp_path) -> None:
     """A header control record (type 3), the records, a footer control record (type 4), dense offsets."""
     snapshot = write_snapshot(FILES, str(tmp_path), image_of_partitions(1), 3, 1234)
     header, body, footer = decode_batches((tmp_path / snapshot.file_name).read_bytes())
@@ -58,8 +58,8 @@ def test_the_frame_is_kafkas(tmp_path) -> None:
     assert {b.header.leader_epoch for b in (header, body, footer)} == {3}
 
 
-def test_the_list_is_newest_first_and_ignores_other_files(tmp_path) -> None:
-    """Segments, damaged and unfinished snapshots lie in the same folder."""
+def test_list_snapshots_is_newest_first(tmp_path) -> None:
+    """Segments, damaged and partly fetched snapshots in the same folder are ignored."""
     for name in (
         "00000000000000000005-0000000001.checkpoint",
         "00000000000000000105-0000000002.checkpoint",
@@ -73,8 +73,8 @@ def test_the_list_is_newest_first_and_ignores_other_files(tmp_path) -> None:
     assert list_snapshots(FILES, str(tmp_path)) == [SnapshotId(105, 2), SnapshotId(105, 1), SnapshotId(5, 1)]
 
 
-def test_every_damage_is_noticed(tmp_path) -> None:
-    """Cut at any byte, or with any one byte changed, a file is no snapshot any more."""
+def test_every_damage_is_detected(tmp_path) -> None:
+    """A file that is truncated at any byte, or has any one byte changed, is invalid."""
     image = image_of_partitions(2)
     snapshot = write_snapshot(FILES, str(tmp_path), image, 3, 1234)
     path = tmp_path / snapshot.file_name

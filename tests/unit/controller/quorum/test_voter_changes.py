@@ -1,4 +1,4 @@
-"""Voters come and go, one at a time."""
+"""Adding, removing and updating voters, one at a time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def add(node: int, **facts) -> quorum.AddRaftVoterRequest:
 
 
 def commit(core: Core, *nodes: int) -> None:
-    """Bring everything to the leader's disk and these nodes."""
+    """Flush the leader's log and let these voters fetch it."""
     if core.log.flushed_offset < core.log.end_offset:
         core.flush()
     for node in nodes:
@@ -36,8 +36,8 @@ def outcome(core: Core) -> list[int]:
     return [r.body.error_code for r in core.of(events.Reply) if isinstance(r.body, quorum.RaftVoterResponse)]
 
 
-def test_a_replica_that_has_caught_up_becomes_a_voter() -> None:
-    """Not before; and it counts from the record on, before that is committed: two of four are too few."""
+def test_caught_up_replica_becomes_voter() -> None:
+    """It counts from the append of the record on: two of four are no majority."""
     core = leader()
     assert core.ask(add(4)).error_code == RequestTimedOutError.code
     core.fetch(4, 0, 0)
@@ -51,8 +51,8 @@ def test_a_replica_that_has_caught_up_becomes_a_voter() -> None:
     assert outcome(core) == [0]
 
 
-def test_one_change_at_a_time() -> None:
-    """The next one is refused until the record of the first is committed."""
+def test_second_change_waits_for_the_first() -> None:
+    """It is rejected until the record of the first one is committed."""
     core = leader()
     assert core.ask(quorum.RemoveRaftVoterRequest("", *key(3))) is None
     assert core.ask(quorum.RemoveRaftVoterRequest("", *key(2))).error_code == RequestTimedOutError.code
@@ -64,7 +64,7 @@ def test_one_change_at_a_time() -> None:
 
 
 def test_no_change_before_a_record_of_the_epoch_is_committed() -> None:
-    """Else majorities of two leaders might not meet."""
+    """Otherwise the majorities of two leaders might not intersect."""
     core = Core(1, formatted(1, 2, 3)).elect()
     core.flush()
     assert core.ask(quorum.RemoveRaftVoterRequest("", *key(3))).error_code == RequestTimedOutError.code
@@ -86,23 +86,23 @@ def test_no_change_before_a_record_of_the_epoch_is_committed() -> None:
         (quorum.UpdateRaftVoterRequest("", *key(2), "", 1), InvalidRequestError.code),
     ],
 )
-def test_what_cannot_be_is_refused(request_, code) -> None:
-    """With the error that says why; nothing is written."""
+def test_invalid_change_is_rejected(request_, code) -> None:
+    """With the specific error; nothing is appended."""
     core = leader()
     end = core.log.end_offset
     assert core.ask(request_).error_code == code
     assert core.log.end_offset == end
 
 
-def test_the_last_voter_stays() -> None:
-    """Nobody could ever vote again."""
+def test_only_voter_cannot_be_removed() -> None:
+    """There would be no voter left to add one."""
     core = Core(1, formatted(1))
     core.flush()
     assert core.ask(quorum.RemoveRaftVoterRequest("", *key(1))).error_code == InvalidRequestError.code
 
 
-def test_a_leader_that_resigns_says_that_it_does_not_know() -> None:
-    """The change may or may not last; a controller that does not lead names the leader."""
+def test_resigning_leader_fails_the_pending_change() -> None:
+    """The next leader may commit it or not; a controller that does not lead names the leader."""
     core = leader()
     assert core.ask(quorum.RemoveRaftVoterRequest("", *key(3))) is None
     core.step(events.StopRequested())

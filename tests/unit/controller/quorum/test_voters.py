@@ -1,4 +1,4 @@
-"""Voter sets: which one counts, and what a majority of it has."""
+"""Voter sets: which one is in effect, and the majority of one."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from quorum_rig import key, voters
 
 
 @pytest.mark.parametrize("count", range(1, 6))
-def test_a_majority_value_is_the_largest_that_a_majority_reaches(count) -> None:
-    """Against counting, for all small cases."""
+def test_majority_value(count) -> None:
+    """Compared with counting, for all small cases."""
     for values in itertools.product(range(4), repeat=count):
         naive = max(v for v in range(4) if sum(each >= v for each in values) > count // 2)
         assert majority_value(values) == naive
 
 
-def test_a_majority_of_nobody_is_a_bug() -> None:
+def test_majority_of_no_values_asserts() -> None:
     """There is always a voter."""
     with pytest.raises(AssertionError):
         majority_value([])
 
 
-def test_sets_change_by_one() -> None:
-    """Added in the order of ids, replaced by id, removed by key."""
+def test_with_voter_and_without_voter() -> None:
+    """Voters are sorted by id, replaced by id, removed by key."""
     three = with_voter(voters(1, 3), voter(key(2), Endpoint("c2", 1)))
     assert keys_of(three) == (key(1), key(2), key(3))
     assert endpoint_of(three, 2) == Endpoint("c2", 1)
@@ -45,8 +45,8 @@ def test_sets_change_by_one() -> None:
     assert without_voter(three, key(2, disk=2)) == three, "another disk is another voter"
 
 
-def test_the_history_says_which_set_counts_where() -> None:
-    """Added, truncated at both ends, begun anew; the latest keys go along."""
+def test_voter_history() -> None:
+    """Sets are added, truncated at both ends and restarted; the latest keys follow."""
     history = VoterHistory()
     assert (history.latest.voters, history.latest_offset, history.latest_keys) == ((), BOOTSTRAP_OFFSET, ())
     history.restart(BOOTSTRAP_OFFSET, voters(1))

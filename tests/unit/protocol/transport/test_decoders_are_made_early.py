@@ -12,7 +12,7 @@ from headrace.protocol.messages.registry import ALL_APIS
 from headrace.protocol.metadata.records import MetadataRecord
 from headrace.protocol.transport import wire
 from headrace.services import cluster_files_io
-import headrace.controller.quorum.record_batches, headrace.controller.quorum.quorum_state
+import headrace.controller.quorum.record_batches, headrace.controller.quorum.election_state
 import msgspec
 
 late = []

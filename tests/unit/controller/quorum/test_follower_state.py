@@ -1,4 +1,4 @@
-"""A follower: what it fetches, when, and what it does with what comes."""
+"""A follower: when it fetches, and how it processes responses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from quorum_rig import DIRECTORY, Core, batch, formatted, key, voters
 
 
 def follower(**facts) -> Core:
-    """Follows 3 in epoch 7, with an empty log."""
+    """Follows controller 3 in epoch 7, with an empty log."""
     return Core(1, formatted(1, 2, 3), **facts).follow(3, 7)
 
 
@@ -25,40 +25,41 @@ def ok(high_watermark: int = 0, **facts) -> quorum.QuorumFetchResponse:
     return quorum.QuorumFetchResponse(0, 3, 7, high_watermark, **facts)
 
 
-def written(offset: int, epoch: int = 7, text: str = "x") -> bytes:
-    """A decision as the leader has it."""
+def stored(offset: int, epoch: int = 7, text: str = "x") -> bytes:
+    """A decision in the leader's log."""
     return addressed(batch(text), offset, epoch)
 
 
-def asked(core: Core) -> list[quorum.QuorumFetchRequest]:
-    """The fetches of the last step."""
+def fetches(core: Core) -> list[quorum.QuorumFetchRequest]:
+    """The fetch requests of the last step."""
     return [s.body for s in core.of(events.Send) if isinstance(s.body, quorum.QuorumFetchRequest)]
 
 
-def test_it_asks_again_only_when_all_is_flushed() -> None:
-    """So its offset says what is durable here; committed is what the leader says and this disk has."""
+def test_follower_fetches_only_when_its_log_is_flushed() -> None:
+    """So the fetch offset is the durable end. The high watermark is the lower one of the leader's and the
+    durable end."""
     core = follower()
-    core.fetched(ok(2), written(0), written(1))
+    core.fetched(ok(2), stored(0), stored(1))
     assert core.of(events.Flush)
-    assert not asked(core)
+    assert not fetches(core)
     assert core.log.high_watermark == 0
     core.flush()
-    (request,) = asked(core)
+    (request,) = fetches(core)
     assert (request.fetch_offset, request.last_fetched_epoch, request.leader_epoch) == (2, 7, 7)
     assert core.of(events.Committed) == [events.Committed(2)]
-    core.fetched(ok(9), written(2))
+    core.fetched(ok(9), stored(2))
     core.flush()
     assert core.log.high_watermark == 3, "the leader is further"
 
 
-def test_it_goes_back_to_where_the_logs_agree() -> None:
-    """By epochs: its own end of the leader's epoch, or the leader's, whichever is less."""
+def test_follower_truncates_to_the_common_end() -> None:
+    """To the end of the diverging epoch, in its own log or in the leader's, whichever is lower."""
     core = follower()
-    core.fetched(ok(1), written(0, 1), written(1, 4), written(2, 4), written(3, 6))
+    core.fetched(ok(1), stored(0, 1), stored(1, 4), stored(2, 4), stored(3, 6))
     core.flush()
     core.fetched(ok(diverging_epoch=5, diverging_end_offset=9))
     assert core.log.end_offset == 3, "epoch 4 ended there"
-    assert asked(core)[0].fetch_offset == 3
+    assert fetches(core)[0].fetch_offset == 3
     core.fetched(ok(diverging_epoch=4, diverging_end_offset=2))
     assert core.log.end_offset == 2
     again = Core(1, core.files.power_loss("none"))
@@ -66,36 +67,36 @@ def test_it_goes_back_to_where_the_logs_agree() -> None:
 
 
 @pytest.mark.parametrize(("epoch", "end_offset"), [(9, 5), (1, 99), (1, -5)])
-def test_a_senseless_divergence_is_ignored(epoch, end_offset) -> None:
-    """Nothing is cut, and it asks again after the backoff, not at once."""
+def test_divergence_after_the_log_end_is_ignored(epoch, end_offset) -> None:
+    """The log is not truncated, and the next fetch waits for the backoff."""
     core = follower()
-    core.fetched(ok(), written(0, 1))
+    core.fetched(ok(), stored(0, 1))
     core.flush()
     core.fetched(ok(diverging_epoch=epoch, diverging_end_offset=end_offset))
     assert core.log.end_offset == 1
-    assert not asked(core)
+    assert not fetches(core)
     core.wait(30)
-    assert asked(core)
+    assert fetches(core)
 
 
-def test_committed_data_is_never_cut() -> None:
-    """A leader that wants that is no leader: better to stop."""
+def test_truncation_below_the_high_watermark_asserts() -> None:
+    """No leader can have another record there: the process must end."""
     core = follower()
-    core.fetched(ok(2), written(0, 1), written(1, 2))
+    core.fetched(ok(2), stored(0, 1), stored(1, 2))
     core.flush()
-    with pytest.raises(AssertionError, match="are committed"):
+    with pytest.raises(AssertionError, match="2 committed"):
         core.fetched(ok(diverging_epoch=1, diverging_end_offset=1))
 
 
 @pytest.mark.parametrize("spoil", ["flip", "gap", "cut", "none"])
-def test_bad_batches_are_not_taken(spoil) -> None:
-    """What comes before them is; the rest is asked for again after the backoff."""
+def test_bad_batch_is_not_appended(spoil) -> None:
+    """The batches before it are; the next fetch waits for the backoff."""
     core = follower()
-    good, bad = written(0), bytearray(written(1))
+    good, bad = stored(0), bytearray(stored(1))
     if spoil == "flip":
         bad[70] ^= 1
     elif spoil == "gap":
-        bad = bytearray(written(5))
+        bad = bytearray(stored(5))
     elif spoil == "cut":
         bad = bad[:-3]
     else:
@@ -107,24 +108,24 @@ def test_bad_batches_are_not_taken(spoil) -> None:
     assert core.last(quorum.QuorumFetchRequest).body.fetch_offset == 1
 
 
-def test_a_lost_fetch_is_repeated_before_the_leader_is_given_up() -> None:
-    """After half the fetch timeout; the late answer to the first means nothing."""
+def test_lost_fetch_is_repeated_before_the_fetch_timeout() -> None:
+    """After half of it; the late response to the first fetch is ignored."""
     core = follower()
     first = core.last(quorum.QuorumFetchRequest)
     core.wait(1_010)
     second = core.last(quorum.QuorumFetchRequest)
     assert second is not first
-    core.answer(first, ok(), written(0))
+    core.answer(first, ok(), stored(0))
     assert core.log.end_offset == 0
-    core.answer(second, ok(), written(0))
+    core.answer(second, ok(), stored(0))
     assert core.log.end_offset == 1
     core.wait(1_700)  # up to an eighth of the timeout is taken off by chance
     assert core.raft.role is Role.FOLLOWER
 
 
-def test_a_leader_that_cannot_be_reached_is_given_up_sooner() -> None:
-    """Its connection is gone: between a quarter and half of the fetch timeout, and whoever asks meanwhile
-    gets the pre-vote. It answers again: all is as before."""
+def test_closed_connection_shortens_the_fetch_timeout() -> None:
+    """To a quarter or half of it. Meanwhile the follower grants pre-votes, until the leader responds
+    again."""
     core = follower()
     core.fetched(ok())
     core.step(events.RequestFailed(core.last(quorum.QuorumFetchRequest).correlation_id))
@@ -142,10 +143,10 @@ def test_a_leader_that_cannot_be_reached_is_given_up_sooner() -> None:
     assert core.raft.role is Role.FOLLOWER
 
 
-def test_answers_of_another_epoch_are_not_taken() -> None:
-    """The request is of this epoch, the answer of an earlier one: nothing is written."""
+def test_response_of_an_earlier_epoch_is_ignored() -> None:
+    """The request was of this epoch: nothing is appended."""
     core = follower()
-    core.fetched(quorum.QuorumFetchResponse(0, 3, 6, 5), written(0))
+    core.fetched(quorum.QuorumFetchResponse(0, 3, 6, 5), stored(0))
     assert (core.log.end_offset, core.log.high_watermark) == (0, 0)
 
 
@@ -153,7 +154,7 @@ def test_answers_of_another_epoch_are_not_taken() -> None:
 
 
 def a_snapshot() -> tuple[SnapshotId, bytes, MetadataImage]:
-    """Of an image at offset 9, its bytes, and the image; its voters are 1, 3 and 4."""
+    """(id, bytes, image) of a snapshot at offset 9; its voters are 1, 3 and 4."""
     files = FakeFiles()
     files.mkdir("/s")
     image = MetadataImage()
@@ -168,11 +169,11 @@ def piece(core: Core, data: bytes, position: int, size: int, **facts) -> tuple:
     return core.answer(core.last(quorum.FetchSnapshotRequest), body, data)
 
 
-def test_a_snapshot_comes_in_pieces_and_replaces_all() -> None:
-    """Image, voters, log start, high watermark; the next fetch continues behind it. All of it is durable."""
+def test_fetched_snapshot_replaces_the_log() -> None:
+    """Image, voters, log start and high watermark are durable; the next fetch starts after the snapshot."""
     snapshot, data, image = a_snapshot()
     core = follower()
-    core.fetched(ok(), written(0, 1), written(1, 2))
+    core.fetched(ok(), stored(0, 1), stored(1, 2))
     core.flush()
     core.fetched(ok(snapshot_end_offset=10, snapshot_epoch=5))
     piece(core, data[:100], 0, len(data))
@@ -185,15 +186,15 @@ def test_a_snapshot_comes_in_pieces_and_replaces_all() -> None:
     assert core.raft.context.voters == (key(1), key(3), key(4))
     request = core.last(quorum.QuorumFetchRequest).body
     assert (request.fetch_offset, request.last_fetched_epoch) == (10, 5)
-    core.fetched(ok(11), written(10, 7))
+    core.fetched(ok(11), stored(10, 7))
     core.flush()
     again = Core(1, core.files.power_loss("none"))
     assert again.log.recovered == image
     assert (again.log.end_offset, again.log.last_epoch) == (11, 7)
 
 
-def test_a_damaged_snapshot_is_thrown_away() -> None:
-    """One bit is wrong: nothing changes, and it begins anew with a fetch."""
+def test_damaged_snapshot_is_deleted() -> None:
+    """One bit is flipped: the log stays, and the follower fetches again."""
     _, data, _ = a_snapshot()
     core = follower()
     core.fetched(ok(snapshot_end_offset=10, snapshot_epoch=5))
@@ -203,12 +204,12 @@ def test_a_damaged_snapshot_is_thrown_away() -> None:
     assert not core.of(events.LoadSnapshot)
     assert not [name for name in core.files.listdir(DIRECTORY) if name.startswith("00000000000000000010")]
     core.wait(30)
-    assert asked(core)
+    assert fetches(core)
 
 
 @pytest.mark.parametrize("fault", ["gone", "empty", "elsewhere", "huge"])
-def test_a_piece_that_is_none_begins_anew(fault) -> None:
-    """The leader has a newer snapshot by now, or talks nonsense."""
+def test_unexpected_snapshot_response_restarts_the_fetch(fault) -> None:
+    """The leader has a newer snapshot, or the response has another position."""
     _, data, _ = a_snapshot()
     core = follower()
     core.fetched(ok(snapshot_end_offset=10, snapshot_epoch=5))
@@ -218,14 +219,14 @@ def test_a_piece_that_is_none_begins_anew(fault) -> None:
     body = quorum.FetchSnapshotResponse(98 if fault == "gone" else 0, 3, 7, size, position)
     core.answer(send, body, b"" if fault == "empty" else data)
     core.wait(30)
-    assert asked(core)
+    assert fetches(core)
 
 
 # --- who it wants to be ---------------------------------------------------------------------------------
 
 
-def test_a_voter_that_has_moved_says_so() -> None:
-    """Once, and again after an election timeout if that was in vain."""
+def test_voter_with_a_new_endpoint_sends_update() -> None:
+    """Once, and again after an election timeout without success."""
     core = Core(1, formatted(1, 2, 3))
     core.raft.context.endpoint = core.raft.context.endpoint._replace(port=77)
     core.follow(3, 7)
@@ -234,27 +235,27 @@ def test_a_voter_that_has_moved_says_so() -> None:
 
 
 @pytest.mark.parametrize("auto_join", [False, True])
-def test_an_observer_joins_if_it_is_told_to(auto_join) -> None:
-    """Once it has what is committed. In place of its old self, which it removes first."""
+def test_observer_with_auto_join_becomes_voter(auto_join) -> None:
+    """Once it has caught up. A voter with the same id and a lost disk is removed first."""
     keys = {"controller.quorum.auto.join.enable": auto_join}
     core = Core(4, formatted(1, 2, 3), **keys).follow(3, 7)
     assert not [s for s in core.sent.values() if isinstance(s.body, quorum.AddRaftVoterRequest)]
-    core.fetched(ok(1), written(0))
+    core.fetched(ok(1), stored(0))
     core.flush()
     core.wait(1_010)
     joins = [s.body for s in core.sent.values() if isinstance(s.body, quorum.AddRaftVoterRequest)]
     assert [(join.voter_id, join.host) for join in joins] == ([(4, "c4")] if auto_join else [])
     core = Core(2, formatted(1, 2, 3), disk=2, **keys).follow(3, 7)
-    core.fetched(ok(1), written(0))
+    core.fetched(ok(1), stored(0))
     core.flush()
     core.wait(1_010)
     leaves = [s.body for s in core.sent.values() if isinstance(s.body, quorum.RemoveRaftVoterRequest)]
     assert [leave.directory_id for leave in leaves] == ([key(2, 1).directory_id] if auto_join else [])
 
 
-def test_a_follower_that_stood_still_does_not_campaign_on_waking() -> None:
-    """Its timer comes 10 s late: it could receive nothing meanwhile. It asks again, and gives the leader up
-    only after a fetch timeout in which it was awake."""
+def test_stalled_follower_does_not_campaign() -> None:
+    """Its timer fires 10 s late, so it could receive nothing: it fetches, and campaigns only after a fetch
+    timeout without a stall."""
     core = follower()
     core.fetched(ok())
     core.now_ms += 10_000
@@ -268,8 +269,8 @@ def test_a_follower_that_stood_still_does_not_campaign_on_waking() -> None:
     assert core.raft.context.epoch == 7, "no epoch changes by that"
 
 
-def test_a_follower_that_is_always_late_gives_a_dead_leader_up_all_the_same() -> None:
-    """Each timer comes 150 ms late: that is given back for one fetch timeout, not for ever."""
+def test_follower_that_is_always_late_still_campaigns() -> None:
+    """Each timer fires 150 ms late: the deadline is extended by at most one fetch timeout."""
     core = follower()
     core.fetched(ok())
     for _ in range(100):
@@ -280,11 +281,10 @@ def test_a_follower_that_is_always_late_gives_a_dead_leader_up_all_the_same() ->
     assert core.raft.role is not Role.FOLLOWER
 
 
-def test_a_slow_flush_does_not_silence_leader_and_follower() -> None:
-    """The disk takes 10 s: fetches from the durable part go on, with room for no record; their answers keep
-    the leader, and append nothing. Then all is as before."""
+def test_slow_flush_passes_no_fetch_timeout() -> None:
+    """During a flush of 10 s the follower fetches from the durable end, for no bytes, and appends nothing."""
     core = follower()
-    core.fetched(ok(1), written(0), written(1))
+    core.fetched(ok(1), stored(0), stored(1))
     assert core.of(events.Flush)
     kept_alive = 0
     for _ in range(100):
@@ -292,20 +292,20 @@ def test_a_slow_flush_does_not_silence_leader_and_follower() -> None:
         for send in core.of(events.Send):
             if isinstance(send.body, quorum.QuorumFetchRequest):
                 assert (send.body.fetch_offset, send.body.max_bytes, send.body.max_wait_ms) == (0, 0, 0)
-                core.answer(send, ok(2), written(0))
+                core.answer(send, ok(2), stored(0))
                 kept_alive += 1
     assert core.raft.role is Role.FOLLOWER
     assert 10 <= kept_alive <= 30
     assert core.log.end_offset == 2
     core.flush()
-    (request,) = asked(core)
+    (request,) = fetches(core)
     assert (request.fetch_offset, request.last_fetched_epoch) == (2, 7)
     assert request.max_bytes > 0
 
 
-def test_a_campaign_says_why() -> None:
-    """For the log: the leader gave no answer for a fetch timeout."""
+def test_campaign_has_a_reason() -> None:
+    """For the log line: the fetch timeout."""
     core = follower()
     effects = core.wait(2_100)
     (campaign,) = (each for each in effects if isinstance(each, events.Campaigning))
-    assert campaign.reason == "fetch timeout: no answer of the leader"
+    assert campaign.reason == "fetch timeout: no response of the leader"

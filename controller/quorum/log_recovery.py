@@ -1,4 +1,4 @@
-"""What a start reads of the metadata log: the newest sound snapshot, and the batches after it."""
+"""Reads the metadata log at start: the newest valid snapshot, and the batches after it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ READ_BYTES = 4 * 1024 * 1024
 
 
 def check_not_damaged(stored: Log, image: MetadataImage, durable_offset: int) -> None:
-    """Errors: KafkaStorageError if less can be read than was durable, or something between."""
+    """Errors: KafkaStorageError if the log ends before the durable end, or begins after the snapshot."""
     readable_offset = max(stored.log_end_offset, image.offset + 1)
     if readable_offset < durable_offset:
         raise KafkaStorageError(
@@ -37,13 +37,13 @@ def check_not_damaged(stored: Log, image: MetadataImage, durable_offset: int) ->
         )
     if stored.log_end_offset > image.offset + 1 and stored.log_start_offset > image.offset + 1:
         raise KafkaStorageError(
-            f"metadata from offset {image.offset + 1} to {stored.log_start_offset} is neither in a sound "
+            f"metadata from offset {image.offset + 1} to {stored.log_start_offset} is neither in a valid "
             f"snapshot nor in the log"
         )
 
 
 def read_checkpoint(files: Files, directory: str) -> int:
-    """How much was durable for sure; 0 if that is not known."""
+    """The durable end at the last checkpoint; 0 if unknown."""
     path = f"{directory}/{names.RECOVERY_POINTS}"
     if not files.exists(path):
         return 0
@@ -53,12 +53,12 @@ def read_checkpoint(files: Files, directory: str) -> int:
         return 0
 
 
-def newest_sound_snapshot(
+def newest_valid_snapshot(
     files: Files, directory: str
 ) -> tuple[list[SnapshotId], MetadataImage, VoterSet, list[str]]:
-    """The newest sound snapshot and the older ones, its image and voters, and what was wrong with newer ones.
+    """(the newest valid snapshot and older ones, its image, its voters, the damage of newer ones).
 
-    A damaged file gets another name: it must not count as one of the snapshots to keep.
+    A damaged file is renamed, so that it does not count as one of the snapshots to keep.
     """
     damaged: list[str] = []
     snapshots = list_snapshots(files, directory)
@@ -73,13 +73,13 @@ def newest_sound_snapshot(
 
 
 def batches_from(stored: Log, offset: int, end_offset: int) -> Iterator[StoredBatch]:
-    """The batches from the one that holds `offset` on, below `end_offset`. Errors: KafkaStorageError."""
+    """The batches from the one with `offset` on, below `end_offset`. Errors: KafkaStorageError."""
     for batch in _encoded_batches_from(stored, offset, end_offset):
         yield from _decoded(batch)
 
 
 def control_batches_from(stored: Log, offset: int) -> Iterator[StoredBatch]:
-    """The control batches from `offset` on; of the others only the headers are read."""
+    """The control batches from `offset` on; other batches are not decoded."""
     for batch in _encoded_batches_from(stored, offset, stored.log_end_offset):
         if read_batch_header(batch).is_control:
             yield from _decoded(batch)
@@ -106,6 +106,6 @@ def _encoded_batches_from(stored: Log, offset: int, end_offset: int) -> Iterator
                 view = view[size:]
         if chunk.next_offset <= offset:
             raise KafkaStorageError(
-                f"the metadata log has nothing at offset {offset}, it ends at {end_offset}"
+                f"the metadata log has no record at offset {offset}, but ends at {end_offset}"
             )
         offset = chunk.next_offset

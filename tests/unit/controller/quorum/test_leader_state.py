@@ -1,9 +1,9 @@
-"""The leader: what counts, what is committed, who is answered when."""
+"""A leader: which records are committed, and when fetches are answered."""
 
 from __future__ import annotations
 
 import pytest
-from headrace.controller.quorum import events, leading
+from headrace.controller.quorum import events, leader_state
 from headrace.protocol.errors import (
     InvalidRequestError,
     NotLeaderOrFollowerError,
@@ -26,26 +26,26 @@ def replies(core: Core) -> list[quorum.QuorumFetchResponse]:
     return [reply.body for reply in core.of(events.Reply)]
 
 
-def test_only_what_is_flushed_counts() -> None:
-    """A follower has it first: the leader waits for its own disk; and the other way round."""
+def test_only_flushed_records_are_committed() -> None:
+    """The leader's own log counts up to its flushed end, as the followers' logs do."""
     core = leader()
     end = core.log.end_offset
-    core.step(events.Append((batch("a"),)))
+    core.step(events.AppendRequested((batch("a"),)))
     core.fetch(2, end + 1, 1)
     assert core.log.high_watermark == end
     core.flush()
     assert core.of(events.Committed) == [events.Committed(end + 1)]
-    core.step(events.Append((batch("b"),)))
+    core.step(events.AppendRequested((batch("b"),)))
     core.flush()
     assert core.log.high_watermark == end + 1
     core.fetch(3, end + 2, 1)
     assert core.log.high_watermark == end + 2
 
 
-def test_an_older_epoch_is_committed_only_by_a_record_of_this_one() -> None:
-    """Raft's figure 8: a majority has the old record, and yet it may be lost."""
+def test_record_of_an_earlier_epoch_is_committed_with_one_of_this_epoch() -> None:
+    """Raft's figure 8: a majority has the older record, and yet it may be lost."""
     first = leader()
-    first.step(events.Append((batch("old"),)))
+    first.step(events.AppendRequested((batch("old"),)))
     first.flush()
     core = Core(1, first.files.restart()).elect()
     old_end = core.log.end_offset - 1
@@ -56,12 +56,12 @@ def test_an_older_epoch_is_committed_only_by_a_record_of_this_one() -> None:
     assert core.log.high_watermark == core.log.end_offset
 
 
-def test_fetches_wait_for_news_and_get_it() -> None:
-    """Parked; answered by an append, unflushed as it is; by a higher high watermark; by the time."""
+def test_delayed_fetch_completes() -> None:
+    """By an append, before its flush; by a higher high watermark; by its deadline."""
     core = leader()
     end = core.log.end_offset
     assert core.fetch(2, end, 1) is None
-    core.step(events.Append((batch("a"),)))
+    core.step(events.AppendRequested((batch("a"),)))
     answer, *_ = core.of(events.Reply)
     assert (answer.body.error_code, len(b"".join(map(bytes, answer.frames))) > 0) == (0, True)
     core.flush()
@@ -74,8 +74,8 @@ def test_fetches_wait_for_news_and_get_it() -> None:
     assert core.fetch(3, end + 1, 1, max_wait_ms=0) is not None
 
 
-def test_a_second_fetch_of_a_replica_ends_the_first() -> None:
-    """Nothing waits twice, and everything is answered."""
+def test_second_fetch_of_a_replica_completes_the_first() -> None:
+    """Both get a response, and at most one is delayed."""
     core = leader()
     end = core.log.end_offset
     core.wait(600)
@@ -84,8 +84,9 @@ def test_a_second_fetch_of_a_replica_ends_the_first() -> None:
     assert len(core.of(events.Reply)) == 1
 
 
-def test_a_replica_is_told_where_its_log_parts() -> None:
-    """A tail of an epoch that this log never had; an epoch that nobody can have; an offset that is none."""
+def test_fetch_with_diverging_epoch_gets_the_divergence() -> None:
+    """An unknown epoch gets the end of the one before; an epoch after the leader's or a negative offset gets
+    an error."""
     first = leader()
     core = Core(1, first.files.restart()).elect()
     core.flush()
@@ -93,18 +94,20 @@ def test_a_replica_is_told_where_its_log_parts() -> None:
     answer = core.fetch(2, 99, 1)
     assert (answer.diverging_epoch, answer.diverging_end_offset) == (1, end_of_first)
     assert answer.log_start_offset == 0
-    assert core.raft.leading.has_caught_up(key(2), core.now_ms) is True, "it has what is committed so far"
+    assert core.raft.quorum.leader.has_caught_up(key(2), core.now_ms) is True, (
+        "it has what is committed so far"
+    )
     assert core.fetch(2, 5, 9).error_code == UnknownLeaderEpochError.code
     assert core.fetch(2, -1, 1).error_code == InvalidRequestError.code
     assert core.fetch(2, 0, 0).error_code == 0
 
 
 def trimmed() -> Core:
-    """A leader whose log has lost its start to two snapshots."""
+    """A leader whose log start was advanced by two snapshots."""
     core = leader(segment_bytes=300)
     image = MetadataImage()
     for number in range(40):
-        core.step(events.Append((batch(f"{number}"),)))
+        core.step(events.AppendRequested((batch(f"{number}"),)))
         core.flush()
         core.fetch(2, core.log.end_offset, 1)
         if number in (19, 39):
@@ -115,8 +118,8 @@ def trimmed() -> Core:
     return core
 
 
-def test_a_replica_behind_the_start_gets_the_snapshot_in_pieces() -> None:
-    """Also one that is at the start with another epoch. Pieces are as large as asked, and checked."""
+def test_replica_before_the_log_start_gets_the_snapshot() -> None:
+    """Also a replica at the log start with another epoch. Positions of pieces are validated."""
     core = trimmed()
     newest = core.log.snapshots[0]
     for offset, epoch in ((0, 0), (core.log.start_offset - 1, 1), (core.log.start_offset, 0)):
@@ -135,26 +138,27 @@ def test_a_replica_behind_the_start_gets_the_snapshot_in_pieces() -> None:
     assert core.ask(gone).error_code == SnapshotNotFoundError.code
 
 
-def test_observers_count_for_nothing_and_are_limited() -> None:
-    """Not in the majority, not for check quorum; the one that was silent for longest is forgotten."""
+def test_observers_do_not_count_and_are_limited() -> None:
+    """Neither for the high watermark nor for check quorum; the observer with the oldest fetch is
+    forgotten."""
     core = leader()
-    core.step(events.Append((batch("a"),)))
+    core.step(events.AppendRequested((batch("a"),)))
     core.flush()
     before = core.log.high_watermark
     core.fetch(2, core.log.end_offset, 1, disk=2)
     core.fetch(9, core.log.end_offset, 1)
     assert core.log.high_watermark == before
-    for node in range(leading.MAX_OBSERVERS + 20):
+    for node in range(leader_state.MAX_OBSERVERS + 20):
         core.now_ms += 1
         core.ask(quorum.QuorumFetchRequest("", 1000 + node, b"d" * 16, 1, 0, 0, 0, 1, 0))
     described = core.ask(quorum.DescribeQuorumRequest())
-    assert len(described.observers) == leading.MAX_OBSERVERS
+    assert len(described.observers) == leader_state.MAX_OBSERVERS
     assert described.observers[0].replica_id > 9
     core.wait(3_100)
     assert not core.raft.is_active
 
 
-def test_voters_that_do_not_fetch_are_greeted_again() -> None:
+def test_begin_quorum_epoch_is_repeated_for_voters_that_do_not_fetch() -> None:
     """After half a fetch timeout without a fetch."""
     core = leader()
     core.wait(700)
@@ -166,8 +170,8 @@ def test_voters_that_do_not_fetch_are_greeted_again() -> None:
     assert greeted == {3}
 
 
-def test_describe_says_who_is_how_far() -> None:
-    """Voters by id, what was never seen as -1; only the leader knows."""
+def test_describe_quorum() -> None:
+    """Voters by id, with -1 for a voter that has never fetched; only the leader responds."""
     core = leader()
     core.wait(100)
     answer = core.ask(quorum.DescribeQuorumRequest())
@@ -180,8 +184,8 @@ def test_describe_says_who_is_how_far() -> None:
     assert other.ask(quorum.DescribeQuorumRequest()).error_code == NotLeaderOrFollowerError.code
 
 
-def test_a_removed_leader_leads_until_that_is_committed() -> None:
-    """It does not count itself any more; then it resigns and is an observer."""
+def test_removed_leader_resigns_once_the_change_is_committed() -> None:
+    """Until then it leads without counting itself."""
     core = leader()
     remove = quorum.RemoveRaftVoterRequest("", *key(1))
     assert core.ask(remove) is None
@@ -195,15 +199,15 @@ def test_a_removed_leader_leads_until_that_is_committed() -> None:
     assert not [s for s in core.of(events.Send) if isinstance(s.body, quorum.VoteRequest)]
 
 
-def test_an_append_before_it_may_decide_is_a_bug() -> None:
-    """The shell must have waited for BecameLeader."""
+def test_append_before_the_leader_is_active_asserts() -> None:
+    """The shell must wait for BecameLeader."""
     core = Core(1, formatted(1, 2, 3)).elect()
     with pytest.raises(AssertionError):
-        core.step(events.Append((batch("a"),)))
+        core.step(events.AppendRequested((batch("a"),)))
 
 
-def test_a_new_address_is_told_by_the_leader_itself() -> None:
-    """It leads again on another port: the voter set says so from its first records on."""
+def test_leader_with_a_new_endpoint_updates_the_voter_set() -> None:
+    """In the first records of its epoch."""
     core = leader()
     again = Core(1, core.files.restart())
     again.raft.context.endpoint = again.raft.context.endpoint._replace(port=9999)
@@ -213,15 +217,15 @@ def test_a_new_address_is_told_by_the_leader_itself() -> None:
     assert open_log(again.files.restart()).voters.latest.voters[0].endpoints[0].port == 9999
 
 
-def test_a_leader_that_stood_still_does_not_resign_on_waking() -> None:
-    """No fetch could reach it: it resigns only after one and a half fetch timeouts in which it was awake."""
+def test_stalled_leader_does_not_resign() -> None:
+    """No fetch could reach it: it resigns one and a half fetch timeouts after the stall."""
     core = leader()
     core.now_ms += 60_000
     core.step(events.TimerFired())
-    assert core.raft.leading is not None
+    assert core.raft.quorum.leader is not None
     core.wait(1_900)  # the timer was due a second after the last fetch
-    assert core.raft.leading is not None
+    assert core.raft.quorum.leader is not None
     core.wait(1_300)
-    assert core.raft.leading is None
+    assert core.raft.quorum.leader is None
     (changed,) = (each for each in core.effects if isinstance(each, events.LeaderChanged))
     assert changed.reason == "resigned or lost its majority"
