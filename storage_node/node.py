@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from .embedded.coordinator_read import CoordinatorRead
     from .log.future_log import FutureLog
     from .log.log_manager import LogManager
-    from .log.log_tasks import CheckpointTask, CreateTask
+    from .log.log_tasks import CreateTask
+    from .log.offset_checkpoints import CheckpointTask
     from .replica.cold_reads import ColdRead, ColdReads
     from .replica.log_cleaner import CleaningJob
     from .replica.offset_lookup import OffsetLookup
@@ -391,7 +392,7 @@ class StorageNode:
             self.cleaner,
             now_ms,
             parked=self.parked,
-            offline_dirs=len(self._manager.offline_dirs),
+            offline_dirs=len(self._manager.dirs.offline),
         )
         return facts | self.coordinators.status()
 

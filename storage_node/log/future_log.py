@@ -41,8 +41,8 @@ class FutureLog:
         self.log: Log | None = None
         self.error: KafkaStorageError | CorruptMessageError | InvalidRecordError | None = None
         self.copied_bytes = 0  # by the last step
-        tail = f".{unique}{names.FUTURE_FOLDER}"
-        self.directory = f"{target.path}/{str(source.topic_partition)[: 255 - len(tail)]}{tail}"
+        folder = names.suffixed_folder(source.topic_partition, unique, names.FUTURE_FOLDER)
+        self.directory = f"{target.path}/{folder}"
         self._cut_to = _UNCUT
         self._truncate_to = _UNCUT
         self._upto = 0

@@ -245,12 +245,12 @@ class Log:
             fault = crc_fault(batch, header) if len(batch) == header.size_bytes else "it is cut short"
             if fault:
                 raise CorruptMessageError(f"the batch at offset {header.base_offset}: {fault}")
-            gap = header.base_offset - self.log_end_offset
+            end_offset = self.segments.active.next_offset
+            gap = header.base_offset - end_offset
             largest = 0 if is_dense else MAX_RELATIVE_OFFSET - header.last_offset_delta
             if not 0 <= gap <= largest or header.last_offset_delta < 0:
                 raise InvalidRecordError(
-                    f"a batch at offset {header.base_offset}, the log of {self.topic_partition} "
-                    f"ends at {self.log_end_offset}"
+                    f"a batch at offset {header.base_offset}, {self.topic_partition} ends at {end_offset}"
                 )
             if gap:
                 self.compaction.mark_gaps()

@@ -50,8 +50,8 @@ def set_aside(log: Log, log_dir: LogDir) -> str:
     """Take a log that is no partition's out of its name, as a stray; the new path."""
     log.close_abruptly()
     log.on_truncate = None
-    tail = f".{log.topic_id.hex()}{names.STRAY_FOLDER}"
-    path = f"{log_dir.path}/{str(log.topic_partition)[: 255 - len(tail)]}{tail}"
+    folder = names.suffixed_folder(log.topic_partition, log.topic_id.hex(), names.STRAY_FOLDER)
+    path = f"{log_dir.path}/{folder}"
     with contextlib.suppress(KafkaStorageError):  # the dir is offline then; the next start does it again
         log_dir.files.rename(log.folder.path, path)
         log_dir.files.fsync_directory(log_dir.path)

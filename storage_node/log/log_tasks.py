@@ -6,7 +6,6 @@ the task or takes its log dir offline; it is never raised.
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -122,75 +121,6 @@ class CreateTask:
         write_topic_id(files, directory, wanted.topic_id)
         log.topic_id = wanted.topic_id
         return log
-
-
-@dataclass(slots=True)
-class CheckpointTask:
-    """Offsets of one dir to be written; `run` may go on any thread, one task per dir at a time.
-
-    `wanted` are the logs whose start moves when it `is_written`, and where to.
-    """
-
-    log_dir: LogDir
-    recovery_points: dict[TopicPartition, int] = field(default_factory=dict)
-    log_start_offsets: dict[TopicPartition, int] = field(default_factory=dict)
-    high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
-    cleaner_offsets: dict[TopicPartition, int] = field(default_factory=dict)
-    wanted: list[tuple[Log, int]] = field(default_factory=list)
-    only_starts: bool = False
-    is_written: bool = False
-
-    def note(self, log: Log) -> None:
-        """They shall say what holds for `log` now."""
-        name, start = log.topic_partition, log.start.pending_offset
-        self.recovery_points[name] = log.recovery_point
-        self.high_watermarks[name] = log.high_watermark
-        if log.compaction.cleaner_offset is not None:
-            self.cleaner_offsets[name] = log.compaction.cleaner_offset
-        if start:
-            self.log_start_offsets[name] = start
-        if start > log.log_start_offset:
-            self.wanted.append((log, start))
-
-    def run(self) -> None:
-        """Write the checkpoints, or `only_starts`; a failing disk takes the dir offline, a full one is tried
-        again."""
-        with contextlib.suppress(KafkaStorageError):
-            self.write()
-
-    def run_now(self) -> None:
-        """As `run`, where what the checkpoints say must not be true any longer: what there is no room for,
-        not even with the reserve, takes the dir offline too."""
-        try:
-            self.write()
-        except KafkaStorageError as error:
-            self.log_dir.files.fuse.blow(str(error))
-
-    def write(self) -> None:
-        """As `run`. Errors: KafkaStorageError."""
-        log_dir = self.log_dir
-        try:
-            log_dir.write_offsets(names.LOG_START_OFFSETS, self.log_start_offsets)
-            if not self.only_starts:
-                log_dir.write_offsets(names.HIGH_WATERMARKS, self.high_watermarks)
-                log_dir.write_offsets(names.RECOVERY_POINTS, self.recovery_points)
-                log_dir.write_cleaner_offsets(self.cleaner_offsets)
-            self.is_written = True
-        except KafkaStorageError as error:
-            log_dir.files.fuse.blow_by(error)
-            raise
-
-    def keep(self, topic_partition: TopicPartition) -> None:
-        """Carry over what was known at the start of a partition that has no log now."""
-        log_dir = self.log_dir
-        for target, source in (
-            (self.recovery_points, log_dir.recovery_points),
-            (self.log_start_offsets, log_dir.log_start_offsets),
-            (self.high_watermarks, log_dir.high_watermarks),
-            (self.cleaner_offsets, log_dir.cleaner_offsets),
-        ):
-            if topic_partition in source:
-                target[topic_partition] = source[topic_partition]
 
 
 def write_topic_id(files: Files, directory: str, topic_id: bytes) -> None:

@@ -76,6 +76,15 @@ def folder_name(partition: TopicPartition) -> str:
     return str(partition)
 
 
+def suffixed_folder(partition: TopicPartition, unique: str, suffix: str) -> str:
+    """The name of a partition's folder that was deleted, is a stray, or is moved.
+
+    Bound: a folder name has at most 255 bytes; Kafka cuts the topic's name the same way.
+    """
+    tail = f".{unique}{suffix}"
+    return f"{str(partition)[: 255 - len(tail)]}{tail}"
+
+
 def parse_folder_name(name: str) -> TopicPartition | None:
     """The partition whose folder has this name, or None; folders with a state suffix are none, nor is the
     controller's."""

@@ -62,12 +62,10 @@ class DiskTrouble:
         partitions = self._table.partitions
         offline = tuple(key for key, partition in partitions.items() if not partition.is_online)
         manager = self._manager
-        return DiskNews(
-            manager.offline_directory_ids, offline, self._full_keys(), manager.cordon.ids(manager.dirs)
-        )
+        return DiskNews(manager.dirs.offline_ids, offline, self._full_keys(), manager.placement.cordoned_ids)
 
     def _full_keys(self) -> tuple[PartitionKey, ...]:
-        if not any(log_dir.room.full for log_dir in self._manager.online_dirs):
+        if not any(log_dir.room.full for log_dir in self._manager.dirs.online):
             return ()
         return tuple(
             key
@@ -106,7 +104,7 @@ class DiskTrouble:
                 logging.ERROR, f"log dirs offline: {paths}; partitions lost: {len(lost)}; {error}"
             )
             self._output.effects.append(
-                TellController() if self._manager.online_dirs else EndNode(KafkaStorageError(str(error)))
+                TellController() if self._manager.dirs.online else EndNode(KafkaStorageError(str(error)))
             )
 
     def look_at_dirs(self, error: Exception) -> None:
@@ -130,7 +128,7 @@ class DiskTrouble:
 
     def note_full(self) -> None:
         """Tell of the dirs that have run full since the last call."""
-        for log_dir in self._manager.online_dirs:
+        for log_dir in self._manager.dirs.online:
             if log_dir.room.full is not None and log_dir.path not in self._known_full:
                 self._known_full.add(log_dir.path)
                 text = f"{log_dir.room.full}; nothing is appended there until there is room"
@@ -154,7 +152,7 @@ class DiskTrouble:
         get one now, and whether they are new."""
         self.note_full()
         reopened: list[tuple[PartitionKey, bool]] = []
-        for log_dir in self._manager.online_dirs:
+        for log_dir in self._manager.dirs.online:
             if log_dir.look_for_room():
                 self._known_full.discard(log_dir.path)
                 self._output.note(logging.WARNING, f"{log_dir.path} has room again")
@@ -164,7 +162,7 @@ class DiskTrouble:
 
     def _without_log_now(self) -> list[tuple[PartitionKey, bool]]:
         """Those whose logs could not be created, or not be recovered at the start."""
-        loaded = set(self._manager.load_again())
+        loaded = set(self._manager.loader.retry_without_room())
         here = self._table.partitions.values()
         waiting = {partition.key: False for partition in here if partition.topic_partition in loaded}
         waiting |= self._without_log

@@ -87,7 +87,7 @@ class LogDirsHandler:
 
     def _list(self, partition: Partition, found: dict[str, list[LogDirReplica]]) -> None:
         name, log = partition.topic_partition, partition.log
-        home = self._manager.home_of(name)
+        home = self._manager.dir_of(name)
         if log is None or home is None or not partition.is_online:
             return
         lag = max(partition.high_watermark - log.log_end_offset, 0)
@@ -99,7 +99,7 @@ class LogDirsHandler:
             found[move.target.path].append(LogDirReplica(*name, size, lag, is_future=True))
 
     def _described(self, log_dir: LogDir, replicas: tuple[LogDirReplica, ...]) -> LogDirDescription:
-        is_cordoned, directory_id = self._manager.cordon.holds(log_dir), log_dir.directory_id or b""
+        is_cordoned, directory_id = self._manager.placement.is_cordoned(log_dir), log_dir.directory_id or b""
         try:
             space = log_dir.files.space(log_dir.path)
         except KafkaStorageError as error:
@@ -137,7 +137,7 @@ class LogDirsHandler:
         return AlterReplicaLogDirsResponse(NO_ERROR, results=tuple(results))
 
     def _move(self, path: str, name: TopicPartition, now_ms: int) -> None:
-        target = self._manager.dir_at(path)
+        target = self._manager.dirs.at(path)
         if target is None:
             where = f"{path[:200]!r} of node {self._table.node_id}"
             if any(each.path == path.rstrip("/") for each in self._manager.dirs):
@@ -147,8 +147,8 @@ class LogDirsHandler:
         if topic is not None and not 0 <= name.partition < len(topic.partitions):
             raise UnknownTopicOrPartitionError(f"topic {name.topic} has no partition {name.partition}")
         partition = None if topic is None else self._table.partitions.get((topic.topic_id, name.partition))
-        home = self._manager.home_of(name)
-        if home is not target and self._manager.cordon.holds(target):
+        home = self._manager.dir_of(name)
+        if home is not target and self._manager.placement.is_cordoned(target):
             raise IneligibleReplicaError(f"the log dir {path} is cordoned")
         if partition is None:
             self._prefer(name, target.path)
@@ -165,7 +165,7 @@ class LogDirsHandler:
             self._moves.begin(partition, target, now_ms)
 
     def _prefer(self, name: TopicPartition, path: str) -> None:
-        preferred = self._manager.preferred
+        preferred = self._manager.placement.preferred
         if name not in preferred and len(preferred) >= self._max_partitions:
             raise InvalidRequestError(f"{len(preferred)} replicas are waited for already")
         preferred[name] = path

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..configs.node_config import NodeConfig
     from ..log.log import Log
     from ..log.log_manager import LogManager
-    from ..log.log_tasks import CheckpointTask
+    from ..log.offset_checkpoints import CheckpointTask
     from .disk_trouble import DiskTrouble
     from .partition import Partition, PartitionKey
     from .partition_table import PartitionTable
@@ -82,14 +82,14 @@ class LogStarts:
     def checkpoint_tasks(self, *, only_starts: bool) -> list[CheckpointTask]:
         """What is to be written now; then `checkpointed`. All that is wanted by now goes with it."""
         self._is_asked = False
-        return self._manager.checkpoint_tasks(only_starts=only_starts)
+        return self._manager.checkpoints.tasks(only_starts=only_starts)
 
     def checkpointed(self, tasks: Iterable[CheckpointTask]) -> list[PartitionKey]:
         """The written ones are on the disk. Returns the partitions whose log start has moved."""
         moved: list[PartitionKey] = []
         for task in tasks:
-            self._had_no_room |= bool(task.wanted) and not task.is_written
-            for log, start in task.wanted if task.is_written else ():
+            self._had_no_room |= bool(task.pending_starts) and not task.is_written
+            for log, start in task.pending_starts if task.is_written else ():
                 moved += self._moved(log, start)
         return moved
 

@@ -70,7 +70,7 @@ class Moves:
         if move is not None and move.target is target:
             return
         self.cancel(partition.key)
-        self._moves[partition.key] = FutureLog(partition.log, target, self._manager.unique())
+        self._moves[partition.key] = FutureLog(partition.log, target, self._manager.folder_id())
         self._idle[partition.key] = None
         partition.log.compaction.abort()
         self._note(partition, f"moves to {target.path}")

@@ -89,18 +89,18 @@ class PartitionLogs:
                 logging.ERROR, f"{name} is assigned to this node but cannot have a log: {fault}"
             )
             return None
-        self._manager.choose(name, topic_id)
+        self._manager.loader.resolve(name, topic_id)
         log = self._manager.get(name)
         if log is not None and log.topic_id not in (topic_id, NO_TOPIC_ID) and not self._mark_stray(name):
             return None
-        while self._manager.online_dirs:
-            dirs_before = len(self._manager.online_dirs)
+        while self._manager.dirs.online:
+            dirs_before = len(self._manager.dirs.online)
             try:
                 log = self._manager.create(name, topic_id, self.config_of(name.topic), is_new=is_new)
             except KafkaStorageError as error:
                 if isinstance(error, DiskFullError):
                     self._disks.has_no_log((topic_id, name.partition), is_new=is_new)
-                if len(self._manager.online_dirs) == dirs_before:
+                if len(self._manager.dirs.online) == dirs_before:
                     self._output.note(logging.ERROR, f"{name} is offline: {error}")
                     return None
                 self._disks.lost_dirs(error)  # the next dir may be good
@@ -113,11 +113,11 @@ class PartitionLogs:
         """Logs without a partition in the image become strays; of the others one folder each is kept."""
         for stray in self._manager.find_strays(is_expected):
             self._mark_stray(stray)
-        self._manager.choose_all()
+        self._manager.loader.resolve_all()
 
     def forget_missing(self, is_kept: Callable[[TopicPartition], bool]) -> None:
-        """Forget missing logs; see LogManager."""
-        self._manager.forget_missing(is_kept)
+        """Forget missing logs; see LogLoader."""
+        self._manager.loader.forget_missing(is_kept)
 
     def _mark_stray(self, name: TopicPartition) -> bool:
         """Rename the log's folder to a stray and keep it; False if its disk failed."""
@@ -146,5 +146,5 @@ class PartitionLogs:
 
     def _cordon(self, config: NodeConfig) -> None:
         """Place no new replicas in the cordoned log dirs, and report them: the controller counts them."""
-        self._manager.cordon.paths = frozenset(config.cordoned_log_dirs)
+        self._manager.placement.cordoned = frozenset(config.cordoned_log_dirs)
         self._output.effects.append(TellController())

@@ -52,7 +52,7 @@ class PartitionRemoval:
         """
         removed = [self._table.partitions.pop(key) for key in sorted(keys)]
         online = [partition for partition in removed if partition.is_online]
-        self._manager.drop_from_checkpoints(partition.topic_partition for partition in online)
+        self._manager.checkpoints.drop(partition.topic_partition for partition in online)
         for partition in removed:
             self._fetchers.drop(partition.key)
             self._moves.cancel(partition.key)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..counters import NodeCounters
     from ..log.log import Log
     from ..log.log_manager import LogManager
-    from ..log.log_tasks import CheckpointTask
+    from ..log.offset_checkpoints import CheckpointTask
     from ..log.tail_cache import TailCache
     from .follower_parts import FollowerLimits
     from .partition import Partition, PartitionKey

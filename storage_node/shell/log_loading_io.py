@@ -26,9 +26,9 @@ async def load_logs(manager: LogManager, workers: Workers, wanted_node_id: int) 
     found = await workers.run(manager.open_dirs)
     if wanted_node_id >= 0 and found.node_id not in (None, wanted_node_id):
         raise ConfigError(f"node.id is {wanted_node_id}, but the log dirs belong to node {found.node_id}")
-    tasks = await workers.run(lambda: manager.load_tasks(wall_ms()))
+    tasks = await workers.run(lambda: manager.loader.tasks(wall_ms()))
     await asyncio.gather(*(workers.run(task.run) for task in tasks))
-    manager.finish_loading(tasks)
+    manager.loader.finish(tasks)
     for task in tasks:
         if task.log is not None and task.log.recovery.faults:
             log.warning("%s: %s", task.topic_partition, "; ".join(task.log.recovery.faults[:5]))
@@ -39,11 +39,11 @@ def write_identity(manager: LogManager, node_id: int, cluster_id: str) -> None:
     """Into every log dir; one whose disk fails on it is offline then, which the others survive. Errors:
     KafkaStorageError, InconsistentClusterIdError."""
     while True:
-        dirs_before = len(manager.online_dirs)
+        dirs_before = len(manager.dirs.online)
         try:
-            manager.set_identity(cluster_id, node_id)
+            manager.dirs.set_identity(cluster_id, node_id)
         except KafkaStorageError:
-            if not manager.online_dirs or len(manager.online_dirs) == dirs_before:
+            if not manager.dirs.online or len(manager.dirs.online) == dirs_before:
                 raise
         else:
             return

@@ -154,8 +154,8 @@ class NodeServer:
             host=self.host,
             port=config.advertised_port or self.port,
             rack=config.broker_rack or None,
-            log_dir_ids=self._manager.directory_ids,
-            previous_end=self._manager.previous_end,
+            log_dir_ids=self._manager.dirs.ids,
+            previous_end=self._manager.loader.previous_end,
             listeners=self._gateway.bind(core),
         )
         events = LinkEvents(
@@ -177,7 +177,7 @@ class NodeServer:
         tasks.spawn(router.run(), "listener")
         tasks.every(config.checkpoint_interval_ms / 1000, effects.checkpoints.write_all, "checkpoint")
         tasks.every(FLUSH_CHECK_S, self._tick, "flush.ms, lagging followers and retention")
-        for purge in self._manager.purge_tasks():  # what a crash left half deleted
+        for purge in self._manager.loader.purge_tasks():  # what a crash left half deleted
             effects.start_purge(purge)
         return link
 

@@ -81,7 +81,7 @@ def manager_of(files: Files, **keys: Any) -> LogManager:
         new_uuid=lambda: next(numbers).to_bytes(16, "big"),
     )
     manager.open_dirs()
-    manager.set_identity("cluster", 5)
+    manager.dirs.set_identity("cluster", 5)
     manager.load(NOW)
     return manager
 

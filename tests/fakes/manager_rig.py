@@ -36,6 +36,6 @@ def loaded(
 ) -> LogManager:
     """One whose logs are loaded, of node 5."""
     manager = manager_of(files, *dirs, offline=offline, reserve_bytes=reserve_bytes)
-    manager.set_identity("cluster", 5)
+    manager.dirs.set_identity("cluster", 5)
     manager.load(NOW)
     return manager

@@ -68,7 +68,7 @@ def test_the_files_of_kafka_agree_with_each_other(disk: FakeFiles) -> None:
 def test_a_clean_folder_of_kafka_is_taken_over_as_it_is(disk: FakeFiles) -> None:
     """Identity, topic id, offsets, epochs, producer snapshots; nothing is scanned or repaired."""
     manager = loaded(disk)
-    assert manager.identity.node_id == 1
+    assert manager.dirs.identity.node_id == 1
     log = manager.logs[GOLDEN]
     assert (log.recovery.faults, log.recovery.scanned_bytes) == ([], 0)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark, log.recovery_point) == (
@@ -122,7 +122,8 @@ def test_a_shutdown_writes_kafkas_side_files_again(disk: FakeFiles) -> None:
     """Load and shut down: every small file that both write is the same as before."""
     manager = loaded(disk)
     epoch = manager.dirs[0].clean_broker_epoch
-    manager.forget_missing(lambda name: name == GOLDEN)  # the other folders are not part of the fixture
+    # the other folders are not part of the fixture
+    manager.loader.forget_missing(lambda name: name == GOLDEN)
     manager.shutdown(broker_epoch=epoch)
     for name in (
         ".kafka_cleanshutdown",

@@ -198,7 +198,7 @@ def test_a_replica_moves_while_producers_go_on(
                 registry.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest((altered,))
             )
             assert answer.body.results[0].error_code == 0, answer.body
-            await until(lambda: made.node._manager.cordon.paths == {target})
+            await until(lambda: made.node._manager.placement.cordoned == {target})
             await create(client, "u")
             await until(lambda: (tmp_path / home / "u-1").is_dir())
             assert not (tmp_path / other / "u-0").is_dir()

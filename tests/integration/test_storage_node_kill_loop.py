@@ -266,8 +266,8 @@ def check_disk(directory: Path, writers: list[Writer]) -> None:
     try:
         assert manager.failed == {}
         # a topic that was deleted while the node was down is kept under another name
-        assert all(path.startswith(f"{directory}/churn-") for path in manager.set_aside)
-        for purge in manager.purge_tasks():  # what the stop left to the next start
+        assert all(path.startswith(f"{directory}/churn-") for path in manager.loader.stray_folders)
+        for purge in manager.loader.purge_tasks():  # what the stop left to the next start
             purge()
         assert not [name for name in files.listdir(str(directory)) if name.endswith("-delete")]
         for log in manager.logs.values():

@@ -35,12 +35,12 @@ def test_a_stop_during_a_checkpoint_is_clean(tmp_path: Path) -> None:
             topic_id = await rig.topic("t")
             client = await rig.client()
             await client.produce(topic_id, batch(b"a"))
-            make_tasks = node._manager.checkpoint_tasks
+            make_tasks = node._manager.checkpoints.tasks
             held = HeldTask(make_tasks()[0])
-            node._manager.checkpoint_tasks = lambda **_: [held]
+            node._manager.checkpoints.tasks = lambda **_: [held]
             checkpoint = asyncio.create_task(node._effects.checkpoints.write_all())
             await asyncio.to_thread(held.has_begun.wait, 30)
-            node._manager.checkpoint_tasks = make_tasks
+            node._manager.checkpoints.tasks = make_tasks
             stop = asyncio.create_task(node.stop())
             await node._link.has_left.wait()  # the farewell is said, the shutdown has begun
             held.may_go_on.set()

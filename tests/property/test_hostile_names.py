@@ -155,7 +155,7 @@ def test_a_node_touches_no_disk_for_an_illegal_name_in_the_metadata(
     assert rig.produce(good).is_answered
     rig.tick()
     rig.flush()
-    for task in rig.manager.checkpoint_tasks():
+    for task in rig.manager.checkpoints.tasks():
         task.run()
     if not is_snapshot:
         rig.remove(bad)
@@ -182,7 +182,7 @@ def test_a_log_manager_makes_no_log_of_an_illegal_name(topic: str, number: int) 
     with pytest.raises(InvalidTopicError):
         manager.create(partition, b"i" * 16, config(), is_new=True)
     assert files.strays("/d") == []
-    assert manager.online_dirs
+    assert manager.dirs.online
 
 
 @pytest.mark.parametrize("size", [0, 15, 17])

@@ -72,7 +72,7 @@ def start(files: FakeFiles) -> LogManager:
     keys = {"segment_bytes": 700, "index_interval_bytes": 100}
     manager = LogManager(files, ["/d"], defaults=config(**keys), new_uuid=lambda: next(ids))
     manager.open_dirs()
-    manager.set_identity("cluster", 1)
+    manager.dirs.set_identity("cluster", 1)
     manager.load(NOW)
     return manager
 

@@ -169,7 +169,7 @@ def test_only_what_the_metadata_names_has_a_folder() -> None:
     files, history = FakeFiles(), History()
     workload(files, history)
     rig = next_node(files.restart(), history)
-    for purge in rig.manager.purge_tasks():
+    for purge in rig.manager.loader.purge_tasks():
         purge()
     folders = [
         name

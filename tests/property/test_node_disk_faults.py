@@ -165,7 +165,7 @@ def test_an_error_at_every_operation(error: int, part: int, reserve_bytes: int) 
             # The disk of the first look at meta.properties, or both disks were needed to begin.
             assert number < OPERATIONS[reserve_bytes] // 4, files.operations[number]
             continue
-        offline = life.rig.manager.offline_dirs
+        offline = life.rig.manager.dirs.offline
         assert len(offline) <= 1
         failed = files.operations[number]
         if error == errno.EIO:

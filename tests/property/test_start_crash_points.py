@@ -53,9 +53,9 @@ class Journal:
     def write(self, manager: LogManager) -> None:
         log = manager.logs[TP]
         self.wanted_start = log.start.pending_offset
-        for task in manager.checkpoint_tasks(only_starts=True):
+        for task in manager.checkpoints.tasks(only_starts=True):
             task.run()
-            for moved, start in task.wanted:
+            for moved, start in task.pending_starts:
                 moved.advance_log_start_offset(start)
         self.seen_start = log.log_start_offset
 

@@ -93,7 +93,7 @@ class SimNode(NodeEffects, NodeControl):
             and not self.pause.is_on
             and files.is_sound
             and max(self.flush_ms, self.read_ms) == USUAL_DISK_MS
-            and not self.manager.offline_dirs
+            and not self.manager.dirs.offline
         )
 
     @property
@@ -147,7 +147,7 @@ class SimNode(NodeEffects, NodeControl):
         found = self.manager.open_dirs()
         self.cluster_id = found.cluster_id or ""
         self.manager.load(self.wall_ms)
-        end = self.previous_end = self.manager.previous_end
+        end = self.previous_end = self.manager.loader.previous_end
         assert not end.lost or self.is_lossy or self.taken.folder, f"FalseLoss: {self.name} {end.lost}"
         times = m.MembershipTimes(
             heartbeat_ms=config.heartbeat_interval_ms,
@@ -168,7 +168,7 @@ class SimNode(NodeEffects, NodeControl):
         )
         self.core.coordinators.lease = self.membership.lease
         self.core.coordinators.note_time(self.world.now_ms, self.wall_ms)
-        for purge in self.manager.purge_tasks():
+        for purge in self.manager.loader.purge_tasks():
             purge()
 
     def die(self, *, power: bool) -> None:
@@ -207,17 +207,17 @@ class SimNode(NodeEffects, NodeControl):
 
     def move(self) -> None:
         """One of its replicas goes to the other disk, or comes back."""
-        replicas, dirs = self.running.replicas, self.manager.online_dirs
+        replicas, dirs = self.running.replicas, self.manager.dirs.online
         partitions = [p for p in self.running.table.partitions.values() if p.is_online]
         if partitions and len(dirs) > 1 and not self.is_closing:
             partition = self.random.choice(partitions)
             replicas.moves.begin(
-                partition, dirs[dirs[0] is self.manager.home_of(partition.topic_partition)], self.world.now_ms
+                partition, dirs[dirs[0] is self.manager.dir_of(partition.topic_partition)], self.world.now_ms
             )
 
     def repair(self) -> None:
         """An operator has looked at the disks: a node that lost one of them is started again."""
-        if self.is_alive and self.manager.offline_dirs:
+        if self.is_alive and self.manager.dirs.offline:
             self.stop()
 
     def stop(self) -> None:
@@ -241,7 +241,7 @@ class SimNode(NodeEffects, NodeControl):
             assert self.may_fail
             self.die(power=True)
             return
-        if self.manager.offline_dirs:
+        if self.manager.dirs.offline:
             self.is_lossy = True  # such a dir is not marked clean: it will be registered as lossy
         self.world.note(f"{self.name} stops")
         self.cluster.rules.marks["stopped"] += 1

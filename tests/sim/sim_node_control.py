@@ -100,7 +100,7 @@ class NodeControl:
             self.name,
             9_000,
             None,
-            self.manager.directory_ids,
+            self.manager.dirs.ids,
             end.broker_epoch,
             end.lost,
         )
@@ -131,7 +131,7 @@ class NodeControl:
         )
 
     def _adopt(self, node_id: int, cluster_id: str) -> None:
-        self.manager.set_identity(cluster_id, node_id)
+        self.manager.dirs.set_identity(cluster_id, node_id)
         self.cluster_id = cluster_id
         self.running.joined(node_id, 1)
 

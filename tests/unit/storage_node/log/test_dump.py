@@ -166,7 +166,7 @@ def test_the_small_files_of_a_log_dir() -> None:
     files = FakeFiles()
     manager = LogManager(files, ["/d"], defaults=config(), new_uuid=lambda: bytes(range(16)))
     manager.open_dirs()
-    manager.set_identity("cluster", 1)
+    manager.dirs.set_identity("cluster", 1)
     append(manager.create(TP, bytes(16), config()), batch(1))
     manager.shutdown(broker_epoch=9)
     files.put(

@@ -27,7 +27,7 @@ def a_dir() -> FakeFiles:
     files = FakeFiles()
     manager = LogManager(files, ["/d"], defaults=config(), new_uuid=lambda: bytes(16))
     manager.open_dirs()
-    manager.set_identity("c", 1)
+    manager.dirs.set_identity("c", 1)
     log = manager.create(TopicPartition("t", 0), bytes(range(16)), config(index_interval_bytes=0))
     for number in range(6):
         append(log, batch(2, timestamp=NOW + number), epoch=number // 3)

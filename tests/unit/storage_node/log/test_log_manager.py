@@ -21,17 +21,17 @@ def test_a_new_disk_gets_its_identity_and_keeps_it() -> None:
     """meta.properties as Kafka writes it, in every dir; the next start knows who it is."""
     files = FakeFiles()
     manager = manager_of(files)
-    assert (manager.identity.cluster_id, manager.identity.node_id) == (None, None)
-    ids = manager.directory_ids
+    assert (manager.dirs.identity.cluster_id, manager.dirs.identity.node_id) == (None, None)
+    ids = manager.dirs.ids
     assert len(set(ids)) == 2
-    manager.set_identity("cluster", 5)
+    manager.dirs.set_identity("cluster", 5)
     assert files.content("/a/meta.properties") == (
         b"version=1\ncluster.id=cluster\nnode.id=5\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"
     )
     manager.abandon()
     again = manager_of(files.restart())
-    assert (again.identity.cluster_id, again.identity.node_id) == ("cluster", 5)
-    assert again.directory_ids == ids
+    assert (again.dirs.identity.cluster_id, again.dirs.identity.node_id) == ("cluster", 5)
+    assert again.dirs.ids == ids
 
 
 def test_a_disk_of_another_cluster_or_node_is_refused() -> None:
@@ -39,9 +39,9 @@ def test_a_disk_of_another_cluster_or_node_is_refused() -> None:
     files = FakeFiles()
     loaded(files).abandon()
     with pytest.raises(InconsistentClusterIdError):
-        manager_of(files.restart()).set_identity("elsewhere", 5)
+        manager_of(files.restart()).dirs.set_identity("elsewhere", 5)
     with pytest.raises(KafkaStorageError, match="node 5"):
-        manager_of(files.restart()).set_identity("cluster", 6)
+        manager_of(files.restart()).dirs.set_identity("cluster", 6)
     mixed = files.restart()
     mixed.put("/b/meta.properties", files.content("/a/meta.properties").replace(b"=cluster", b"=another"))
     with pytest.raises(KafkaStorageError, match="another log dir"):
@@ -66,10 +66,10 @@ def test_a_clean_end_before_any_registration_hands_on_the_one_before() -> None:
     files = files.restart()
     loaded(files).shutdown(broker_epoch=-1)
     files = files.restart()
-    assert loaded(files).previous_end == PreviousEnd(77)  # and dies
+    assert loaded(files).loader.previous_end == PreviousEnd(77)  # and dies
     files = files.restart()
     loaded(files).shutdown(broker_epoch=-1)
-    assert loaded(files.restart()).previous_end == PreviousEnd()
+    assert loaded(files.restart()).loader.previous_end == PreviousEnd()
 
 
 def test_partitions_go_to_the_dir_with_the_fewest() -> None:
@@ -159,7 +159,7 @@ def test_deletion_frees_the_name_at_once_and_the_space_later() -> None:
     (left,) = [name for name in killed.listdir("/a") if name.endswith("-delete")]
     assert left.startswith("t-0.")
     again = loaded(killed, "/a")
-    for task in again.purge_tasks():
+    for task in again.loader.purge_tasks():
         task()
     assert not [name for name in killed.listdir("/a") if name.endswith("-delete")]
     assert again.logs[TP].topic_id == bytes(16 * [9])
@@ -180,7 +180,7 @@ def test_a_log_of_another_topic_id_is_never_reused() -> None:
     assert manager.create(TP, bytes(16 * [9]), config()).log_end_offset == 0
     manager.shutdown()
     again = loaded(files.restart(), "/a")
-    assert again.set_aside == [path]
+    assert again.loader.stray_folders == [path]
     assert list(again.logs) == [TP]
 
 
@@ -209,7 +209,7 @@ def test_a_failing_dir_goes_offline_and_the_other_goes_on() -> None:
         append(bad, batch(1))
     append(good, batch(1))
     good.flush()
-    assert (offline, list(manager.offline_dirs)) == (["/a"], ["/a"])
+    assert (offline, list(manager.dirs.offline)) == (["/a"], ["/a"])
     new = TopicPartition("new", 0)
     with pytest.raises(KafkaStorageError, match="may lie in /a"):
         manager.create(new, ID, config())
@@ -234,7 +234,7 @@ def test_a_dir_that_fails_at_the_start_does_not_stop_the_node(operation: str) ->
     else:
         after.fail(operation, "/a")
     again = loaded(after)
-    assert list(again.offline_dirs) == ["/a"]
+    assert list(again.dirs.offline) == ["/a"]
     assert list(again.logs) == [OTHER]
 
 
@@ -261,11 +261,11 @@ def test_of_two_folders_of_a_partition_the_newer_one_counts() -> None:
             manager.shutdown()
         disk = files.restart()
         again = loaded(disk)
-        assert again.home_of(TP) is again.dir_at(longer)
+        assert again.dir_of(TP) is again.dirs.at(longer)
         assert again.logs[TP].log_end_offset == 2
         assert "lies in /a and in /b" in again.logs[TP].recovery.faults[-1]
         again.shutdown()
-        assert len(loaded(disk.restart()).set_aside) == 1
+        assert len(loaded(disk.restart()).loader.stray_folders) == 1
 
 
 @pytest.mark.parametrize("number", [1, 2, None])
@@ -278,14 +278,14 @@ def test_of_two_folders_of_two_topics_the_metadata_chooses(number: int | None) -
         manager.shutdown()
     disk = files.restart()
     again = loaded(disk)
-    again.choose(TP, None if number is None else bytes([number]) * 16)
+    again.loader.resolve(TP, None if number is None else bytes([number]) * 16)
     assert again.logs[TP].log_end_offset == (number or 1)
     again.checkpoint()
     append(again.logs[TP], batch(1))
     again.shutdown()
     after = loaded(disk.restart())
     assert after.logs[TP].log_end_offset == (number or 1) + 1
-    assert len(after.set_aside) == 1
+    assert len(after.loader.stray_folders) == 1
 
 
 def test_of_two_folders_one_cannot_be_read() -> None:
@@ -312,7 +312,7 @@ def test_a_creation_that_failed_in_a_dir_which_comes_back() -> None:
     append(manager.create(TP, ID, config(), is_new=True), batch(3))
     manager.shutdown()
     again = loaded(files.restart())
-    assert again.home_of(TP) is again.dir_at("/b")
+    assert again.dir_of(TP) is again.dirs.at("/b")
     assert again.logs[TP].log_end_offset == 3
 
 
@@ -329,7 +329,7 @@ def test_a_log_that_cannot_be_loaded_is_not_made_anew() -> None:
         again.create(TP, ID, config(), is_new=True)
     again.checkpoint()
     assert again.dirs[0].files.exists("/a/recovery-point-offset-checkpoint")
-    task = again.checkpoint_tasks()[0]
+    task = again.checkpoints.tasks()[0]
     assert (task.recovery_points, task.high_watermarks) == ({TP: 4}, {TP: 0})
 
 
@@ -341,7 +341,7 @@ def test_other_folders_in_a_dir_are_left_alone() -> None:
         files.mkdir(f"/a/{name}")
     manager = loaded(files, "/a")
     assert manager.logs == {}
-    assert manager.set_aside == ["/a/t-1.abc-future"]
+    assert manager.loader.stray_folders == ["/a/t-1.abc-future"]
     manager.shutdown()
     assert {"__cluster_metadata-0", "t-1.abc-future", "lost+found", "notes"} <= set(files.listdir("/a"))
 
@@ -354,10 +354,10 @@ def test_loading_may_run_on_threads_of_the_callers() -> None:
         append(manager.create(TopicPartition("t", number), ID, config()), batch(number + 1))
     manager.shutdown()
     again = manager_of(files.restart())
-    tasks = again.load_tasks(NOW)
+    tasks = again.loader.tasks(NOW)
     for task in reversed(tasks):
         task.run()
-    again.finish_loading(tasks)
+    again.loader.finish(tasks)
     assert {key.partition: log.log_end_offset for key, log in again.logs.items()} == {
         n: n + 1 for n in range(5)
     }
@@ -399,7 +399,7 @@ def test_a_lost_folder_is_not_replaced_by_an_empty_log() -> None:
         manager.abandon()
         files = files.restart()
     manager = loaded(files, "/a")
-    manager.forget_missing(lambda name: name != TP)
+    manager.loader.forget_missing(lambda name: name != TP)
     assert manager.create(TP, ID, config()).log_end_offset == 0
 
 
@@ -452,7 +452,7 @@ def test_logs_are_not_made_where_their_data_may_lie_elsewhere() -> None:
     """A dir is offline: only partitions that the controller has just made get a log."""
     files = FakeFiles()
     manager = loaded(files)
-    manager.mark_offline("/b", "gone")
+    manager.dirs.mark_offline("/b", "gone")
     old, new = NewLog(TP, ID, config(), False), NewLog(OTHER, ID, config(), True)
     assert [task.wanted for task in manager.creation_tasks([old, new])] == [[new]]
 
@@ -470,7 +470,7 @@ def test_a_task_that_fails_makes_nothing() -> None:
     manager.finish_creating(tasks)
     assert manager.logs == {}
     assert tasks[0].error is not None
-    assert manager.online_dirs == []
+    assert manager.dirs.online == []
 
 
 def test_a_name_too_long_for_the_file_system_does_not_take_the_dir_offline() -> None:

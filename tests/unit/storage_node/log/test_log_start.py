@@ -26,14 +26,14 @@ def test_a_start_that_is_wanted_counts_when_it_is_written() -> None:
     assert not log.request_start_offset(3)
     assert not log.request_start_offset(2)
     assert log.log_start_offset == 0
-    (task,) = manager.checkpoint_tasks(only_starts=True)
-    assert (task.wanted, task.is_written) == ([(log, 3)], False)
+    (task,) = manager.checkpoints.tasks(only_starts=True)
+    assert (task.pending_starts, task.is_written) == ([(log, 3)], False)
     task.run()
     assert task.is_written
     assert stored(files) == 3
     assert log.log_start_offset == 0, "its owner moves it"
     log.advance_log_start_offset(3)
-    assert manager.checkpoint_tasks(only_starts=True) == []
+    assert manager.checkpoints.tasks(only_starts=True) == []
     with pytest.raises(OffsetOutOfRangeError):
         log.request_start_offset(6)
 
@@ -66,11 +66,11 @@ def test_a_checkpoint_that_fails_moves_nothing() -> None:
     files = FakeFiles()
     manager = filled(files)
     manager.logs[TP].request_start_offset(3)
-    (task,) = manager.checkpoint_tasks(only_starts=True)
+    (task,) = manager.checkpoints.tasks(only_starts=True)
     files.fail("rename", names.LOG_START_OFFSETS)
     task.run()
     assert not task.is_written
-    assert list(manager.offline_dirs) == ["/d"]
+    assert list(manager.dirs.offline) == ["/d"]
 
 
 def test_a_start_that_is_wanted_outlives_a_cut_above_it() -> None:

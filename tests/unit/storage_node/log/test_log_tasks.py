@@ -6,7 +6,8 @@ from fake_files import FakeFiles
 from headrace.protocol.errors import KafkaStorageError
 from headrace.protocol.model import TopicPartition
 from headrace.storage_node.log.log_dir import LogDir
-from headrace.storage_node.log.log_tasks import CheckpointTask, CreateTask, LoadTask, NewLog, purge
+from headrace.storage_node.log.log_tasks import CreateTask, LoadTask, NewLog, purge
+from headrace.storage_node.log.offset_checkpoints import CheckpointTask
 from log_rig import NOW, TP, append, batch, config
 
 ID = bytes(range(16))

@@ -86,10 +86,10 @@ def cut_a_middle_one(files: FakeFiles) -> None:
 def test_an_end_in_order_with_everything_in_place() -> None:
     """The epoch of the process that ended, and no losses; also after another life that nobody heard of."""
     files = ended_in_order()
-    assert loaded(files).previous_end == PreviousEnd(5)
+    assert loaded(files).loader.previous_end == PreviousEnd(5)
     files = ended_in_order()
     loaded(files).shutdown(broker_epoch=-1)
-    assert loaded(files.restart()).previous_end == PreviousEnd(5)
+    assert loaded(files.restart()).loader.previous_end == PreviousEnd(5)
 
 
 @pytest.mark.parametrize(
@@ -112,16 +112,16 @@ def test_a_log_that_is_not_what_it_was(harm: Callable[[FakeFiles], None]) -> Non
     files = ended_in_order()
     harm(files)
     manager = loaded(files)
-    assert manager.previous_end == PreviousEnd(5, (TP,))
+    assert manager.loader.previous_end == PreviousEnd(5, (TP,))
     manager.shutdown(broker_epoch=-1)
-    assert loaded(files.restart()).previous_end.broker_epoch == -1
+    assert loaded(files.restart()).loader.previous_end.broker_epoch == -1
 
 
 def test_an_empty_log_has_nothing_to_lose() -> None:
     """Its folder is gone, and will be made again."""
     files = ended_in_order()
     remove_folder(files, EMPTY)
-    assert loaded(files).previous_end == PreviousEnd(5)
+    assert loaded(files).loader.previous_end == PreviousEnd(5)
 
 
 def test_a_folder_that_is_not_listed_says_nothing_of_its_past() -> None:
@@ -130,7 +130,7 @@ def test_a_folder_that_is_not_listed_says_nothing_of_its_past() -> None:
     path = "/a/recovery-point-offset-checkpoint"
     content = files.content(path).replace(b"\n3\n", b"\n2\n").replace(b"u 3 3\n", b"")
     files.put(path, content)
-    assert loaded(files).previous_end == PreviousEnd(5, (OTHER,))
+    assert loaded(files).loader.previous_end == PreviousEnd(5, (OTHER,))
 
 
 def test_records_deleted_at_the_start_are_no_loss() -> None:
@@ -143,7 +143,7 @@ def test_records_deleted_at_the_start_are_no_loss() -> None:
     assert 0 < log.segments.first_base_offset < 11
     manager.shutdown(broker_epoch=6)
     manager = loaded(files.restart())
-    assert manager.previous_end == PreviousEnd(6)
+    assert manager.loader.previous_end == PreviousEnd(6)
     assert manager.logs[TP].log_start_offset == 11
 
 
@@ -178,18 +178,18 @@ def test_after_a_crash_everything_may_be_lost() -> None:
     loaded(files).abandon()
     files = files.restart()
     cut_the_last(files)
-    assert loaded(files).previous_end == PreviousEnd()
+    assert loaded(files).loader.previous_end == PreviousEnd()
 
 
 def test_all_dirs_must_have_ended_together() -> None:
     """One of two dirs was replaced by an empty one, or fails."""
     files = ended_in_order("/a", "/b")
-    assert loaded(files, "/a", "/b").previous_end == PreviousEnd(5)
+    assert loaded(files, "/a", "/b").loader.previous_end == PreviousEnd(5)
     files = ended_in_order("/a", "/b")
-    assert loaded(files, "/a", "/c").previous_end.broker_epoch == -1
+    assert loaded(files, "/a", "/c").loader.previous_end.broker_epoch == -1
     files = ended_in_order("/a", "/b")
     files.fail("pread", "/b/recovery-point")
-    assert loaded(files, "/a", "/b").previous_end.broker_epoch == -1
+    assert loaded(files, "/a", "/b").loader.previous_end.broker_epoch == -1
 
 
 def test_too_many_losses_are_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,8 +197,8 @@ def test_too_many_losses_are_told_as_one(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(losses, "MAX_LOST", 1)
     files = ended_in_order()
     remove_folder(files, TP)
-    assert loaded(files).previous_end == PreviousEnd(5, (TP,))
+    assert loaded(files).loader.previous_end == PreviousEnd(5, (TP,))
     files = ended_in_order()
     remove_folder(files, TP)
     remove_folder(files, OTHER)
-    assert loaded(files).previous_end == PreviousEnd()
+    assert loaded(files).loader.previous_end == PreviousEnd()

@@ -26,7 +26,7 @@ def manager_of(files: FakeFiles) -> LogManager:
         files, ("/d",), defaults=config(), new_uuid=lambda: next(numbers).to_bytes(16, "big")
     )
     manager.open_dirs()
-    manager.set_identity("cluster", 5)
+    manager.dirs.set_identity("cluster", 5)
     manager.load(NOW)
     return manager
 
@@ -61,7 +61,7 @@ def test_the_longest_name_fits_on_a_real_disk_through_its_whole_life(tmp_path: P
     def opened() -> LogManager:
         manager = LogManager(files, (str(tmp_path),), defaults=config(), new_uuid=lambda: os.urandom(16))
         manager.open_dirs()
-        manager.set_identity("cluster", 5)
+        manager.dirs.set_identity("cluster", 5)
         manager.load(NOW)
         return manager
 

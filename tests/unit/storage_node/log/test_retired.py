@@ -103,7 +103,7 @@ def test_a_folder_that_goes_meanwhile_takes_them_along() -> None:
     (removal,) = manager.retired.due(0)
     manager.delete(TP)
     removal.run()
-    assert manager.offline_dirs == {}
+    assert manager.dirs.offline == {}
 
 
 def test_a_disk_that_fails_at_it_goes_offline() -> None:
@@ -114,4 +114,4 @@ def test_a_disk_that_fails_at_it_goes_offline() -> None:
     files.fail("remove", ".deleted", errno.EIO)
     for removal in manager.retired.due(0):
         removal.run()
-    assert list(manager.offline_dirs) == ["/d"]
+    assert list(manager.dirs.offline) == ["/d"]

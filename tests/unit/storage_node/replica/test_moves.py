@@ -213,7 +213,7 @@ def test_a_target_that_fails_leaves_the_replica_where_it_is(operation: str) -> N
     rig.copy()
     assert rig.produce(topic_id, batch(b"next")).first.base_offset == 5
     assert len(rig.values(topic_id)) == 6
-    assert list(rig.manager.offline_dirs) == ["/b"]
+    assert list(rig.manager.dirs.offline) == ["/b"]
     assert len(rig.core.replicas.moves) == 0
 
 
@@ -226,7 +226,7 @@ def test_a_full_target_ends_the_move_and_nothing_else() -> None:
     rig.copy()
     rig.purge()
     assert folders(rig.files, "/b") == []
-    assert rig.manager.offline_dirs == {}
+    assert rig.manager.dirs.offline == {}
     assert rig.produce(topic_id).first.error_code == 0
 
 
@@ -239,7 +239,7 @@ def test_a_source_that_fails_takes_only_its_replica_along() -> None:
     rig.files.evict()
     rig.copy()
     assert rig.produce(topic_id).first.error_code == KafkaStorageError.code
-    assert list(rig.manager.offline_dirs) == ["/a"]
+    assert list(rig.manager.dirs.offline) == ["/a"]
 
 
 def test_a_crash_at_every_operation_of_a_move_loses_nothing() -> None:
@@ -284,7 +284,7 @@ def check_after_crash(files: FakeFiles, records: list[Any], topic_id: bytes) -> 
     request = after.produce(topic_id, batch(b"next"))
     after.flush()
     assert request.first.base_offset == 5
-    for purge in after.manager.purge_tasks():
+    for purge in after.manager.loader.purge_tasks():
         purge()
     left = [*folders(files, "/a"), *folders(files, "/b")]
     assert left.count("t-0") == 1
@@ -299,7 +299,7 @@ def test_a_follower_that_is_cut_while_it_moves() -> None:
     cluster.settle()
     rig = cluster.nodes[2]
     partition = cluster.partition(2)
-    home = rig.manager.home_of(partition.topic_partition)
+    home = rig.manager.dir_of(partition.topic_partition)
     other = next(each for each in rig.manager.dirs if each is not home)
     rig.core.replicas.moves.begin(partition, other, rig.now_ms)
     rig.check()
@@ -311,7 +311,7 @@ def test_a_follower_that_is_cut_while_it_moves() -> None:
     rig.core.copied(step.key, step.move, rig.now_ms)
     rig.check()
     rig.copy()
-    assert rig.manager.home_of(partition.topic_partition) is other
+    assert rig.manager.dir_of(partition.topic_partition) is other
     assert partition.log.log_end_offset == 1
 
 
@@ -329,9 +329,9 @@ def test_refusals() -> None:
     twice = LogDirTarget("/b", (TopicPartitions("t", (0, 0)),))
     refused = rig.ask(registry.ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsRequest((twice,)))
     assert isinstance(refused.error, InvalidRequestError)
-    rig.manager.mark_offline("/b", "pulled")
+    rig.manager.dirs.mark_offline("/b", "pulled")
     assert move(rig, "/b") == KafkaStorageError.code
-    rig.manager.mark_offline("/a", "pulled")
+    rig.manager.dirs.mark_offline("/a", "pulled")
     rig.core.disk_failed(KafkaStorageError("pulled"), rig.now_ms)
     assert move(rig, "/a") == KafkaStorageError.code
     assert rig.produce(topic_id).first.error_code == KafkaStorageError.code
@@ -381,7 +381,7 @@ def test_what_the_dirs_hold() -> None:
     assert found["/a"].usable_bytes == 1_000_000 - rig.files.used_bytes()
     only = described(rig, TopicPartitions("u", (0, 1)), TopicPartitions("none", (0,)))
     assert [len(each.replicas) for each in only.values()] == [0, 1]
-    rig.manager.mark_offline("/b", "pulled")
+    rig.manager.dirs.mark_offline("/b", "pulled")
     rig.core.disk_failed(KafkaStorageError("pulled"), rig.now_ms)
     gone = described(rig)["/b"]
     assert (gone.error_code, gone.total_bytes, gone.replicas) == (KafkaStorageError.code, -1, ())

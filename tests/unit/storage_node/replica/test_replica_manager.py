@@ -126,7 +126,7 @@ def test_a_log_that_lost_its_beginning_begins_anew_as_a_follower(rig: CoreRig, l
     files = rig.files.restart()
     files.remove(f"/d/t-0/{0:020d}.log")
     after = CoreRig(files, records=[*rig.records, PartitionChangeRecord(topic_id, 0, leader=leader)])
-    assert after.manager.previous_end.lost == (("t", 0),)
+    assert after.manager.loader.previous_end.lost == (("t", 0),)
     log = after.core.table.partitions[topic_id, 0].log
     assert (log.log_start_offset, log.log_end_offset) == ((1, 2) if leader == 1 else (0, 0))
     after.set_leader(topic_id, 2)

@@ -151,7 +151,7 @@ def test_a_start_that_could_not_be_written_is_not_seen() -> None:
     rig.files.fail("rename", "log-start-offset")
     assert rig.checkpoint_starts()
     assert logs(rig)[0].log_start_offset == 0
-    assert list(rig.manager.offline_dirs) == ["/d"]
+    assert list(rig.manager.dirs.offline) == ["/d"]
 
 
 def test_replicas_let_go_by_themselves_and_stay_in_sync() -> None:
