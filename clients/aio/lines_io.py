@@ -1,6 +1,6 @@
-"""Records of an asyncio producer that cannot be buffered yet: their topic is not known, or there is no room.
+"""Records of an asyncio producer that cannot be buffered yet: without metadata of the topic, or free memory.
 
-One line per topic keeps the order of the calls; a task per line buffers what waits, record after record.
+One line per topic keeps the order of the calls; a task per line appends its records, one after the other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from ..losses_io import Unfinished
-from ..producer.appending import NO_PARTITION, NO_ROOM
+from ..producer.appending import NO_MEMORY, NO_PARTITION
 from ..producer.delivery_io import RecordFuture
 from ..producer.outgoing_io import OVERHEAD_BYTES
 
@@ -53,7 +53,7 @@ class Lines:
         self._ended_by: HeadraceError = ClosedError("the client was closed")
         self._waiting_bytes = 0
         self._room = asyncio.Event()
-        engine.add_room_listener(self._room.set)
+        engine.add_memory_listener(self._room.set)
         lines = self._lines  # Order: without a reference to this object, which `Unfinished` must not keep
         self._unfinished = Unfinished(lambda: _counts(lines))
 
@@ -64,14 +64,14 @@ class Lines:
         return bool(self._lines)
 
     def add(self, topic: str, prepared: Prepared, partition: int | None) -> asyncio.Future[RecordFuture]:
-        """Let a record wait behind those of its topic; the future gives its own once it is buffered.
+        """Add a record to the line of its topic; the result is the record's future, once it is buffered.
 
-        Errors: BufferExhaustedError when too many bytes wait already.
+        Errors: BufferExhaustedError when the waiting records have buffer.memory bytes.
         """
         key, value, _, _ = prepared
         size_bytes = len(key or b"") + len(value or b"") + OVERHEAD_BYTES
         if self._waiting_bytes + size_bytes > self._config.buffer_memory:
-            raise self.no_room()
+            raise self.buffer_exhausted()
         entered: asyncio.Future[RecordFuture] = asyncio.get_running_loop().create_future()
         waiting = _Waiting(prepared, partition, entered, self.deadline_ms(), size_bytes)
         self._waiting_bytes += size_bytes
@@ -83,17 +83,17 @@ class Lines:
         return entered
 
     def counts(self) -> Counter[str]:
-        """Topic -> how many records wait."""
+        """The number of waiting records by topic."""
         return _counts(self._lines)
 
     async def until_buffered(self) -> None:
-        """Wait until nothing waits in line."""
+        """Wait until all lines are empty."""
         while self._lines:
             await self.until_one_ended()
 
-    async def until_room(self) -> None:
-        """Wait until nothing waits in line and the buffer has room."""
-        while self._lines or not self._engine.has_room():
+    async def until_free_memory(self) -> None:
+        """Wait until all lines are empty and the buffer has free memory."""
+        while self._lines or not self._engine.has_free_memory():
             if self._lines:
                 await self.until_one_ended()
             else:
@@ -101,29 +101,29 @@ class Lines:
                 await self._room.wait()
 
     async def until_one_ended(self) -> None:
-        """Wait until what waits in the lines now is buffered. Not gather: that would cancel them with us."""
+        """Wait until the records that are in a line now are buffered. Not gather, which would cancel them."""
         last = [line[-1].future for line in self._lines.values() if line]
         if last:
             await asyncio.wait(last)
         await asyncio.sleep(0)  # the lines' tasks end
 
-    async def wait_for_room(self, deadline_ms: int) -> None:
-        """Wait until the buffer may have room. Errors: BufferExhaustedError at `deadline_ms`."""
+    async def wait_for_memory(self, deadline_ms: int) -> None:
+        """Wait until the buffer may have free memory. Errors: BufferExhaustedError at `deadline_ms`."""
         left_ms = deadline_ms - self._hub.now_ms()
         if left_ms <= 0:
-            raise self.no_room()
-        self._engine.raise_waiting()
+            raise self.buffer_exhausted()
+        self._engine.start_waiting()
         try:
             self._room.clear()
             async with asyncio.timeout(left_ms / 1000):
                 await self._room.wait()
         except TimeoutError:
-            raise self.no_room() from None
+            raise self.buffer_exhausted() from None
         finally:
-            self._engine.lower_waiting()
+            self._engine.stop_waiting()
 
     async def end(self, error: HeadraceError) -> None:
-        """What still waits fails with `error`."""
+        """Fail all waiting records with `error`."""
         self._ended_by = error
         tasks = [task for task in self._tasks.values() if task is not None]
         for task in tasks:
@@ -133,22 +133,22 @@ class Lines:
             self._close(topic)
 
     def over(self) -> None:
-        """The producer is closed."""
+        """The producer is closed: nothing is left to report."""
         self._unfinished.over()
 
     def deadline_ms(self) -> int:
-        """Until when a record that begins to wait now may do so."""
+        """The time until which a record that is added now may wait."""
         return self._hub.now_ms() + self._config.max_block_ms
 
-    def no_room(self) -> BufferExhaustedError:
-        """The buffer is full."""
+    def buffer_exhausted(self) -> BufferExhaustedError:
+        """The error of a record that has waited too long."""
         return BufferExhaustedError(
             f"the buffer ({self._config.buffer_memory} bytes) is full; await drain() between sends;"
-            f" {self._engine.why_full()}"
+            f" {self._engine.oldest_cause()}"
         )
 
     async def _serve(self, topic: str) -> None:
-        """Buffer what waits for one topic, in order, until nothing does."""
+        """Append the records of one line, in order, until it is empty."""
         line = self._lines[topic]
         try:
             while line:
@@ -165,8 +165,8 @@ class Lines:
                 line.popleft()
                 self._waiting_bytes -= waiting.size_bytes
         finally:
-            # Of a loop that was closed with the producer open the collector ends this, perhaps before
-            # `Unfinished` has counted what waits.
+            # When the loop was closed with the producer open, the garbage collector ends this task, perhaps
+            # before `Unfinished` has counted the records.
             if not self._hub.loop.is_closed():
                 self._close(topic)
 
@@ -184,8 +184,8 @@ class Lines:
             found = self._engine.append(topic, key, value, headers, waiting.partition, timestamp_ms)
             if not isinstance(found, str):
                 return found
-            if found == NO_ROOM:
-                await self.wait_for_room(waiting.deadline_ms)
+            if found == NO_MEMORY:
+                await self.wait_for_memory(waiting.deadline_ms)
                 continue
             least = 0
             if found == NO_PARTITION:
@@ -196,7 +196,7 @@ class Lines:
 
 
 def future_of(found: tuple[Delivery, int], prepared: Prepared) -> RecordFuture:
-    """The future of a record that was buffered."""
+    """The future of a record that was appended."""
     key, value, _, timestamp_ms = prepared
     key_size, value_size = -1 if key is None else len(key), -1 if value is None else len(value)
     return RecordFuture(found[0], found[1], timestamp_ms, key_size, value_size)

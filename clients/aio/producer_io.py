@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..producer.outgoing_io import SomeProducerInterceptor
     from ..producer.partitioner import Partitioner
     from ..producer.producer_io import ProducerEngine
-    from ..producer.transactional_io import TransactionalHalf
+    from ..producer.transaction_manager_io import TransactionManager
     from ..records import HeadersLike, TimestampLike
     from ..serdes import Serializer
 
@@ -100,7 +100,7 @@ class AsyncProducer(AsyncTransactionalProducer[K, V], Generic[K, V]):
         lines = self._path.lines
         for number, item in enumerate(records):
             if lines:
-                await lines.until_room()
+                await lines.until_free_memory()
             elif number % YIELD_EVERY == YIELD_EVERY - 1:
                 await asyncio.sleep(0)  # the loop runs other tasks, and sends batches
             outcomes.append(self._path.send_item(topic, item))
@@ -153,9 +153,9 @@ class AsyncProducer(AsyncTransactionalProducer[K, V], Generic[K, V]):
         lines = self._path.lines
         try:
             async with asyncio.timeout(self.config.max_block_ms / 1000):
-                await lines.until_room()
+                await lines.until_free_memory()
         except TimeoutError:
-            raise lines.no_room() from None
+            raise lines.buffer_exhausted() from None
 
     async def flush(self, timeout: float | None = None) -> None:
         """Send all records now and wait until they are acknowledged or have failed; `timeout` in seconds.
@@ -239,7 +239,7 @@ class AsyncProducer(AsyncTransactionalProducer[K, V], Generic[K, V]):
     def _engine(self) -> ProducerEngine:
         return self._path.engine
 
-    def _transactions(self) -> TransactionalHalf | None:
+    def _transactions(self) -> TransactionManager | None:
         return self._engine.transactions
 
     async def _until_buffered(self) -> None:

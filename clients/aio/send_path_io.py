@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import ClosedError, HeadraceError, TransactionAbortableError, TransactionAbortedError
-from ..producer.appending import NO_PARTITION, NO_ROOM, NO_TOPIC
+from ..producer.appending import NO_MEMORY, NO_PARTITION, NO_TOPIC
 from ..producer.delivery_io import RecordFuture
 from ..producer.outgoing_io import known_partition
 from ..producer.producer_io import ProducerEngine
@@ -87,8 +87,8 @@ class SendPath:
     async def meet(self, topic: str, need: Need, deadline_ms: int) -> HeadraceError | None:
         """Wait for the metadata or the free memory that `send_arrow` needs; the error when the wait fails."""
         try:
-            if need.lacks == NO_ROOM:
-                await self.lines.wait_for_room(deadline_ms)
+            if need.lacks == NO_MEMORY:
+                await self.lines.wait_for_memory(deadline_ms)
             elif need.lacks in (NO_TOPIC, NO_PARTITION):
                 least = 0 if need.partition is None else need.partition + 1
                 await self.engine.load_topic(topic, deadline_ms, least)

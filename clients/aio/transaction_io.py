@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..group.group_metadata import GroupMetadata
     from ..group.offsets_to_commit import Offsets
     from ..producer.delivery_io import AsyncRecordFuture, BatchResult
-    from ..producer.transactional_io import TransactionalHalf
+    from ..producer.transaction_manager_io import TransactionManager
     from ..producer.transactions import PreparedTransaction
     from ..records import HeadersLike, ProducerRecord, Record, TimestampLike
     from .consumer_io import AsyncConsumer
@@ -65,7 +65,7 @@ class AsyncTransactionalProducer(AsyncSending[K, V], Generic[K, V]):
 
     _io: AsyncClusterIo
 
-    def _transactions(self) -> TransactionalHalf | None:
+    def _transactions(self) -> TransactionManager | None:
         """None without a transactional.id."""
         raise NotImplementedError
 
@@ -83,14 +83,14 @@ class AsyncTransactionalProducer(AsyncSending[K, V], Generic[K, V]):
         Fences older producers of the id, and aborts the transaction that they left open. Errors:
         ApiTimeoutError, InvalidTxnStateError (called twice, or without a transactional.id), KafkaError.
         """
-        await self._io.call(self._half.init())
+        await self._io.call(self._transaction_manager.init())
 
     async def begin_transaction(self) -> None:
         """Begin a transaction; records that are sent from now on belong to it.
 
         Errors: InvalidTxnStateError if a transaction is open, ProducerFencedError, ApiTimeoutError.
         """
-        await self._io.call(self._half.begin())
+        await self._io.call(self._transaction_manager.begin())
 
     async def send_offsets_to_transaction(self, offsets: Offsets, group_metadata: GroupMetadata) -> None:
         """Commit offsets of a group with the transaction; `group_metadata` is that of the consumer.
@@ -98,7 +98,7 @@ class AsyncTransactionalProducer(AsyncSending[K, V], Generic[K, V]):
         Errors: TransactionAbortableError, for instance if the consumer lost the partitions; else as
         `begin_transaction`.
         """
-        await self._io.call(self._half.send_offsets(offsets, group_metadata))
+        await self._io.call(self._transaction_manager.send_offsets(offsets, group_metadata))
 
     async def commit_transaction(self) -> None:
         """Wait until all records of the transaction are acknowledged, and commit it.
@@ -106,7 +106,7 @@ class AsyncTransactionalProducer(AsyncSending[K, V], Generic[K, V]):
         Errors: TransactionAbortableError if a record was not stored (abort then), ApiTimeoutError when the
         outcome is not known (call again), InvalidTxnStateError, ProducerFencedError.
         """
-        half = self._half
+        half = self._transaction_manager
         await self._until_buffered()
         await self._io.call(half.commit())
 
@@ -116,7 +116,7 @@ class AsyncTransactionalProducer(AsyncSending[K, V], Generic[K, V]):
 
         Errors: as `commit_transaction`. Source: KIP-939.
         """
-        half = self._half
+        half = self._transaction_manager
         await self._until_buffered()
         return await self._io.call(half.prepare())
 
@@ -125,7 +125,7 @@ class AsyncTransactionalProducer(AsyncSending[K, V], Generic[K, V]):
 
         Records that were not sent yet fail with TransactionAbortedError. Errors: as `begin_transaction`.
         """
-        half = self._half
+        half = self._transaction_manager
         try:
             await self._io.call(half.abort())
         finally:  # these records must not join the next transaction
@@ -134,10 +134,10 @@ class AsyncTransactionalProducer(AsyncSending[K, V], Generic[K, V]):
     def transaction(self) -> AsyncTransaction[K, V]:
         """`async with producer.transaction() as txn:` commits at the end of the block, or aborts when the
         block raises."""
-        return AsyncTransaction(self, self._half)
+        return AsyncTransaction(self, self._transaction_manager)
 
     @property
-    def _half(self) -> TransactionalHalf:
+    def _transaction_manager(self) -> TransactionManager:
         half = self._transactions()
         if half is None:
             raise InvalidTxnStateError("transactions need a producer with transactional_id=...")
@@ -148,8 +148,8 @@ class AsyncTransaction(AsyncSending[K, V], Generic[K, V]):
     """One transaction, from `async with` to its end. An error of the commit is raised, and the transaction
     aborted if possible; a commit that timed out may be repeated with `AsyncProducer.commit_transaction`."""
 
-    def __init__(self, producer: AsyncTransactionalProducer[K, V], half: TransactionalHalf) -> None:
-        self._producer, self._half = producer, half
+    def __init__(self, producer: AsyncTransactionalProducer[K, V], half: TransactionManager) -> None:
+        self._producer, self._transaction_manager = producer, half
         # Over the methods of the class: one call less for every record.
         self.send = producer.send  # type: ignore[method-assign]
         self.send_many = producer.send_many  # type: ignore[method-assign]
@@ -177,7 +177,7 @@ class AsyncTransaction(AsyncSending[K, V], Generic[K, V]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        half = self._half
+        half = self._transaction_manager
         if half.is_over:  # the block has ended it itself
             return
         if error is not None:

@@ -33,7 +33,7 @@ ArrowData = Any
 
 
 class Need(NamedTuple):
-    """What is lacking: NO_TOPIC, NO_PARTITION (with a number), NO_ROOM; or PAUSE: nothing, but others may
+    """What is lacking: NO_TOPIC, NO_PARTITION (with a number), NO_MEMORY; or PAUSE: nothing, but others may
     want to run. `is_first`: something was achieved since the last need, so waiting starts anew."""
 
     lacks: str

@@ -86,7 +86,7 @@ class DriverLog:
     def producer(self) -> tuple[int, int]:
         """Producer id and epoch with which the next `put` is written. Each moves the epoch by one, and so
         does whoever opens the log after this."""
-        producer_id, epoch = self._producer._half.identity  # noqa: SLF001  # no other client asks for it
+        producer_id, epoch = self._producer._transaction_manager.identity  # noqa: SLF001  # no other client asks for it
         return producer_id, epoch
 
     def close(self) -> None:

@@ -1,11 +1,10 @@
-"""Records waiting to be sent: batches under construction per partition, and the memory they hold. Pure.
+"""The batches of a producer that are not acknowledged, by partition, and the buffer memory they use. Pure.
 
-The producer's threads append while the sender takes batches away; their owner holds one lock for every
-call. Only through the slots of `lanes.py` do records join without it, up to what is charged; hence the
-comments "Order:" about slots. A batch is *open* while records may still join it. Only the first batch of a
-queue is ever sent, and while `is_muted` (it has to wait for earlier ones of the partition) none is, so that
-nothing ever reorders a partition. The open batch of a muted partition grows past batch.size, up to
-max.request.size: one round trip then carries more, not fewer, bytes.
+User threads append records, the sender takes batches; the caller of every method holds one lock. Records can
+join an open batch without the lock through the slots of `lanes.py`, up to `charged_bytes`; the comments
+"Order:" about slots come from that. Only the first batch of a queue is sent, and none while the queue
+`is_muted`, because it waits for an earlier batch: so records are never reordered. The open batch of a muted
+partition grows past batch.size, up to max.request.size: one round trip then carries more bytes.
 
 Invariant: `used_bytes` is the sum of `charged_bytes` over all live batches.
 """
@@ -27,15 +26,16 @@ from .batches import Batch, PartitionQueue, TopicQueues
 from .lanes import LockedLanes
 from .partitioner import StickyChoice
 
-# A new batch is charged this much, and twice its size each time it outgrows what it was charged, so that many
-# partitions with little traffic do not use up the buffer; a full batch that still grows does so in steps.
+# A new batch is charged this much, and twice its size each time it outgrows that, so that many partitions
+# with little traffic do not exhaust the buffer. A full batch that still grows is charged in steps of
+# GROWTH_BYTES.
 FIRST_CHARGE_BYTES = 4096
 GROWTH_BYTES = 65_536
-# A run of so many items is taken to fill its batch: that is charged for as long as the items join, or each
-# doubling would be a run of its own.
+# A run of at least this many items is expected to fill its batch: batch.size is charged while the items join,
+# because each doubling would end the run.
 LONG_RUN = 64
-# How long a size limit that was learned from a refusal holds: it may have been raised since, and finding out
-# costs no more than a few batches sent once in vain.
+# How long a size limit that was learned from MESSAGE_TOO_LARGE holds. It may be raised meanwhile; to find out
+# costs a few rejected batches.
 LEARNED_LIMIT_MS = 300_000
 
 
@@ -44,7 +44,7 @@ Join = Callable[["BatchBuilder", int, int], int]
 
 
 class AccumulatorLimits(NamedTuple):
-    """The producer's keys that shape batches."""
+    """Keys of ProducerConfig that limit batches and the buffer."""
 
     linger_ms: int
     batch_bytes: int
@@ -55,11 +55,11 @@ class AccumulatorLimits(NamedTuple):
 
 
 class Accumulator:
-    """All batches of one producer that have no outcome yet.
+    """All batches of one producer without an outcome.
 
-    `needs_wake` is set when the sender should look at the queues although nothing it waits for happened;
-    `has_grown` when a batch was begun or charged more, which is when those who append may pause a moment.
-    `ready` are the queues whose first batch may be sent now.
+    `ready` are the queues whose first batch may be sent now. `needs_wake` is set when a call has made a batch
+    ready: the caller wakes the sender. `has_grown` is set when a batch was opened or charged more: the caller
+    may yield the GIL then.
     """
 
     def __init__(
@@ -83,9 +83,9 @@ class Accumulator:
         self.used_bytes = 0
         self.needs_wake = False
         self.has_grown = False
-        self.waiting_for_room = 0  # callers that wait; then everything is sent without lingering
+        self.waiting_for_memory = 0  # callers that wait; with any, batches do not linger
 
-    # --- the hot path: called for every record ----------------------------------------------------------
+    # --- appending --------------------------------------------------------------------------------------
 
     def try_append(
         self,
@@ -110,14 +110,14 @@ class Accumulator:
         return index
 
     def append_run(self, queue: PartitionQueue, join: Join, start: int, end: int) -> tuple[int, int]:
-        """Let `join` add items from `start` on to the queue's open batch: the index there of the first one,
-        and the position after the last one that joined, before `end` if the batch is full or has passed a
-        threshold: choose anew then. What `join` raises is raised only if nothing joined."""
+        """Append items from `start` on to the queue's open batch by `join`. Gives the index of the first one
+        in the batch, and the position after the last one: before `end` if the batch is full or was charged
+        more; the caller then chooses a queue again. An error of `join` is raised if no item was appended."""
         batch = queue.open
         assert batch is not None
         builder = batch.builder
         assert builder is not None
-        queue.slot.close()  # Order: before the count is read, so that the run's records stand together.
+        queue.slot.close()  # Order: before the count is read, so that the records of the run are consecutive.
         first, charged_bytes = builder.count, batch.charged_bytes
         if end - start >= LONG_RUN:
             self._charge_whole(batch)
@@ -141,9 +141,9 @@ class Accumulator:
         return first, position
 
     def open_batch(self, queue: PartitionQueue, now_ms: int) -> bool:
-        """Start a new batch for the queue; False when the buffer is full."""
+        """Open a new batch in the queue; False when the buffer is full."""
         assert queue.open is None, "the open batch takes records until it is sealed"
-        if not self.has_room():
+        if not self.has_free_memory():
             return False
         limits, topic = self._limits, queue.topic
         if now_ms >= topic.relearn_at_ms:
@@ -159,13 +159,13 @@ class Accumulator:
             self._add_timer(now_ms + limits.linger_ms, queue)
         return True
 
-    def has_room(self) -> bool:
-        """Whether a new batch may be started. The buffer is exceeded by one record per open batch at most."""
+    def has_free_memory(self) -> bool:
+        """Whether a new batch may be opened. The buffer is exceeded by one record per open batch at most."""
         used_bytes = self.used_bytes
         return used_bytes == 0 or used_bytes + self._first_charge_bytes <= self._limits.buffer_bytes
 
     def drop_if_empty(self, queue: PartitionQueue) -> None:
-        """Undo `open_batch` when its first record turned out to be unfit."""
+        """Undo `open_batch` when its first record could not be encoded."""
         batch = queue.open
         # An empty batch was never shared: its slot is closed.
         if batch is not None and batch.builder is not None and not batch.builder.count:
@@ -175,11 +175,11 @@ class Accumulator:
             self.forget(batch)
 
     def queue_of(self, topic: TopicQueues, partition: int | None) -> PartitionQueue:
-        """The queue of a partition that exists; None: of the sticky one."""
+        """The queue of an existing partition; None: of the sticky partition."""
         return self.sticky_queue(topic) if partition is None else topic.queues[partition]
 
     def sticky_queue(self, topic: TopicQueues) -> PartitionQueue:
-        """The partition that records without a key go to now."""
+        """The queue of the sticky partition, to which records without a key go."""
         partition = topic.sticky.partition
         if not 0 <= partition < topic.partition_count:
             self._switch(topic)
@@ -187,8 +187,8 @@ class Accumulator:
         return topic.queues[partition]
 
     def spread(self, name: str) -> tuple[int, list[int]] | None:
-        """How many partitions a topic has, and those that records without a key may go to, the present choice
-        first; None before `set_topic`."""
+        """The partition count of a topic, and the partitions with a leader, the sticky one first; None before
+        `set_topic`."""
         topic = self.topics.get(name)
         if topic is None:
             return None
@@ -200,7 +200,7 @@ class Accumulator:
     # --- topics -----------------------------------------------------------------------------------------
 
     def set_topic(self, name: str, partition_count: int) -> TopicQueues:
-        """Make the queues of a topic, or those of its new partitions."""
+        """Add the queues of a topic, or of its new partitions."""
         topic = self.topics.get(name)
         if topic is None:
             sticky = StickyChoice(self._limits.batch_bytes, self._random)
@@ -215,19 +215,19 @@ class Accumulator:
         return topic
 
     def learn_limit(self, topic: TopicQueues, limit_bytes: int, now_ms: int) -> None:
-        """Batches of this topic must stay below this size, for some minutes."""
+        """Limit the batches of this topic for LEARNED_LIMIT_MS."""
         topic.max_batch_bytes = min(topic.max_batch_bytes, limit_bytes)
         topic.relearn_at_ms = now_ms + LEARNED_LIMIT_MS
 
-    # --- what the sender does ---------------------------------------------------------------------------
+    # --- sending ----------------------------------------------------------------------------------------
 
     def update_ready(self, now_ms: int) -> None:
-        """Move the queues whose timers are due to `ready`."""
+        """Add the queues whose timers are due to `ready`."""
         while self._timers and self._timers[0][0] <= now_ms:
             self.touch(heapq.heappop(self._timers)[2], now_ms)
 
     def next_due_ms(self) -> int | None:
-        """When `update_ready` or `expired` has something to do, None for never."""
+        """The time of the next linger, backoff or delivery timeout; None without one."""
         timer = self._timers[0][0] if self._timers else None
         deadline = next((batch.deadline_ms for batch in self.live if not batch.is_expired), None)
         if timer is None or deadline is None:
@@ -235,7 +235,7 @@ class Accumulator:
         return min(timer, deadline)
 
     def touch(self, queue: PartitionQueue, now_ms: int) -> None:
-        """Put the queue into `ready` or take it out, by the state of its first batch."""
+        """Add the queue to `ready` or remove it, by the state of its first batch."""
         if queue.is_muted or not queue.batches:
             self.ready.pop(queue, None)
             return
@@ -249,7 +249,7 @@ class Accumulator:
             self._add_timer(head.created_ms + self._limits.linger_ms, queue)
 
     def take_first(self, queue: PartitionQueue) -> Batch:
-        """Remove the first batch of a ready queue and close it for further records."""
+        """Remove the first batch of a ready queue; no further record joins it."""
         batch = queue.batches.popleft()
         if batch.is_open:
             self._seal(batch)
@@ -257,16 +257,16 @@ class Accumulator:
         return batch
 
     def put_back(self, batch: Batch) -> None:
-        """Return a batch to its queue, before all that were not sent yet, to be sent again."""
+        """Return a batch to its queue for a retry, before all batches that were not sent yet."""
         place = 0
-        for queued in batch.queue.batches:  # Bound: as many as are under way
+        for queued in batch.queue.batches:  # Bound: the batches in flight
             if queued.stamp is None or queued.number > batch.number:
                 break
             place += 1
         batch.queue.batches.insert(place, batch)
 
     def replace(self, batch: Batch, parts: list[Batch]) -> None:
-        """Put the parts of a split batch, in order, where it would be put back."""
+        """Return the parts of a split batch to the queue, in order, in its place."""
         self.forget(batch)
         for part in reversed(parts):
             self.put_back(part)
@@ -277,21 +277,21 @@ class Accumulator:
             self.live.move_to_end(each)
 
     def remove(self, batch: Batch) -> None:
-        """Take a batch out of its queue that is not to be sent."""
+        """Remove a batch from its queue without sending it."""
         if batch.is_open:
             self._seal(batch)
         batch.queue.batches.remove(batch)
 
     def forget(self, batch: Batch) -> None:
-        """The batch has its outcome: give its memory back."""
+        """The batch has its outcome: free its memory."""
         if batch in self.live:
             del self.live[batch]
             self.used_bytes -= batch.charged_bytes
 
     def expired(self, now_ms: int) -> list[Batch]:
-        """Batches past their deadline that were not reported before; queued ones leave their queue.
+        """Batches past their deadline, each returned once; queued ones are removed from their queue.
 
-        One that is under way stays known until its answer comes: its partition must not go on before.
+        A batch in flight stays in `live` until its response, and its queue muted until then.
         """
         found: list[Batch] = []
         for batch in self.live:
@@ -309,7 +309,7 @@ class Accumulator:
         return found
 
     def flush(self, now_ms: int) -> list[Batch]:
-        """Let everything that is waiting go at once; all batches without an outcome."""
+        """Send all batches without lingering. Gives all batches without an outcome."""
         for batch in self.live:
             batch.is_flushed = True
             self.touch(batch.queue, now_ms)
@@ -317,16 +317,16 @@ class Accumulator:
         return list(self.live)
 
     def seal_all(self) -> None:
-        """No further record joins a batch that there is."""
+        """Close all open batches for further records."""
         for batch in self.live:
             if batch.is_open:
                 self._seal(batch)
 
     def close_all(self) -> list[Batch]:
-        """Drop every batch; the memory is free, the outcome is the caller's to tell. What expired under way
-        had one before, and is not given."""
+        """Remove every batch. Gives those without an outcome, for the caller to resolve; a batch that expired
+        in flight has one."""
         dropped = [batch for batch in self.live if not batch.is_expired]
-        for batch in list(self.live):  # Order: what was opened stays in `live` until it is sealed here
+        for batch in list(self.live):  # Order: an open batch stays in `live` until it is sealed here
             if batch.is_open:
                 self._seal(batch)
             batch.is_expired = True
@@ -354,18 +354,18 @@ class Accumulator:
         return (
             not batch.is_open
             or batch.is_flushed
-            or self.waiting_for_room > 0
+            or self.waiting_for_memory > 0
             or now_ms - batch.created_ms >= self._limits.linger_ms
             or batch.builder is None
             or batch.builder.size_bytes >= self._limits.batch_bytes
         )
 
     def _grew(self, batch: Batch) -> None:
-        """The open batch outgrew what it was charged: charge more, and see whether it is full."""
+        """The open batch outgrew `charged_bytes`: charge more, or seal it when the buffer is full."""
         assert batch.builder is not None
         size, limits = batch.builder.size_bytes, self._limits
         self.has_grown = True
-        # Order: charged before it is used, so that nothing grows unseen past the buffer.
+        # Order: charge before use, so that no batch grows past the buffer unnoticed.
         is_full = size >= limits.batch_bytes
         step = min(GROWTH_BYTES, limits.batch_bytes)
         self._charge(batch, size + step if is_full else min(2 * size, limits.batch_bytes))
@@ -378,25 +378,25 @@ class Accumulator:
             self._share(batch)
 
     def _charge_whole(self, batch: Batch) -> None:
-        """Charge the open batch as a full one, if the buffer has room for that."""
+        """Charge the open batch as a full one, if the buffer has the memory."""
         more_bytes = self._limits.batch_bytes - batch.charged_bytes
         if 0 < more_bytes <= self._limits.buffer_bytes - self.used_bytes:
             self._charge(batch, self._limits.batch_bytes)
 
     def _share(self, batch: Batch) -> None:
-        """Let records join the open batch outside the lock, as far as it is charged."""
+        """Let records join the open batch without the lock, up to `charged_bytes`."""
         assert batch.builder is not None
         batch.queue.slot.open(batch.builder, batch.delivery, batch.charged_bytes)
 
     def _seal(self, batch: Batch) -> None:
-        """No further record joins this batch."""
+        """Close the open batch for further records."""
         assert batch.builder is not None
         batch.queue.slot.close()  # Order: first of all, so that the count and the size are final.
         batch.is_open = False
         batch.count, batch.size_bytes = batch.builder.count, batch.builder.size_bytes
         self._charge(batch, batch.size_bytes)
-        if self.waiting_for_room:
-            self.needs_wake = True  # that may have made some
+        if self.waiting_for_memory:
+            self.needs_wake = True  # the batch is charged less now
         batch.queue.open = None
         self._tell_sticky(batch, batch.size_bytes)
         self._make_ready(batch)
@@ -426,7 +426,7 @@ class Accumulator:
         topic.lane.stick_to(topic.sticky.switch(topic.partition_count, available, lengths))
 
     def _with_leader(self, topic: TopicQueues) -> list[int]:
-        """Worked out once for each view: who appends without a pause asks once per batch.size."""
+        """Cached by view: busy producers call this once per batch.size."""
         view, count, led = self.view, topic.partition_count, topic.led
         if led is None or led[0] is not view or led[1] != count:
             numbers = [n for n in range(count) if view is None or view.leader_of(topic.name, n) is not None]

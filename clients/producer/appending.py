@@ -1,7 +1,4 @@
-"""How records join a partition's batches when the open one is missing or full.
-
-Pure; called with the producer's lock.
-"""
+"""Appends records to batches of a partition, and opens new batches. Pure; called with the producer's lock."""
 
 from __future__ import annotations
 
@@ -20,8 +17,8 @@ if TYPE_CHECKING:
 
 # (delivery, index of the first in it, how many)
 Runs = list[tuple[Any, int, int]]
-# What a record lacks that cannot be appended now.
-NO_TOPIC, NO_PARTITION, NO_ROOM = "topic", "partition", "room"
+# Why a record cannot be appended yet: its topic or partition is not in the metadata, or the buffer is full.
+NO_TOPIC, NO_PARTITION, NO_MEMORY = "topic", "partition", "room"
 
 
 def append_slowly(
@@ -31,21 +28,19 @@ def append_slowly(
     timestamp_ms: int,
     record: tuple[bytes | None, bytes | None, Headers],
 ) -> tuple[Any, int] | str:
-    """Append (key, value, headers), to a new batch if need be: the delivery and the index there, or NO_ROOM.
-
-    Errors: what the codec raises for the record; a batch that was opened for it alone is dropped.
-    """
+    """Append (key, value, headers), to a new batch if necessary. Gives the delivery and the index in it, or
+    NO_MEMORY. Errors: those of the codec; a batch that was opened for this record alone is dropped."""
     index, batch = -1, queue.open
     if batch is not None:
         index = accumulator.try_append(queue, timestamp_ms, *record)
     if index < 0:
         if not accumulator.open_batch(queue, now_ms):
-            return NO_ROOM
+            return NO_MEMORY
         batch = queue.open
         try:
             index = accumulator.try_append(queue, timestamp_ms, *record)
         finally:
-            if index < 0:  # the codec refused the record
+            if index < 0:  # the codec rejected the record
                 accumulator.drop_if_empty(queue)
     assert batch is not None
     return batch.delivery, index
@@ -54,10 +49,10 @@ def append_slowly(
 def append_run(
     accumulator: Accumulator, queue: PartitionQueue, now_ms: int, join: Join, start: int, end: int
 ) -> tuple[Any, int, int] | str:
-    """Let `join` append items from `start` on: the delivery, the index of the first in it and how many
-    joined, or NO_ROOM. Errors: as `Accumulator.append_run`."""
+    """Append items from `start` on by `join`. Gives the delivery, the index of the first one in it and the
+    count, or NO_MEMORY. Errors: as `Accumulator.append_run`."""
     if queue.open is None and not accumulator.open_batch(queue, now_ms):
-        return NO_ROOM
+        return NO_MEMORY
     batch = queue.open
     assert batch is not None
     try:
@@ -70,9 +65,9 @@ def append_run(
 def append_runs(
     append: Callable[[int], tuple[Any, int, int] | str], start: int, end: int
 ) -> tuple[Runs, str | None]:
-    """Call `append`, as `append_run` from a position on, until all up to `end` have joined.
+    """Call `append`, which is `append_run` from a position on, until all up to `end` are appended.
 
-    Shape: the runs, and what is missing for the rest. Errors: as `append_run`, unless runs came before.
+    Gives the runs, and why the rest was not appended. Errors: as `append_run`, of the first run only.
     """
     runs: Runs = []
     while start < end:

@@ -1,4 +1,4 @@
-"""What a producer's batches are made of: builders, deliveries, and the parts of one that was too large."""
+"""Makes builders and deliveries of batches, and splits batches that were too large."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class BatchMaker:
-    """Of one producer, whose outcomes come on `io_thread`."""
+    """For one producer, whose deliveries are resolved on `io_thread`."""
 
     def __init__(self, codec: RecordCodec, config: ProducerConfig, io_thread: int | None) -> None:
         self._codec, self._io_thread = codec, io_thread
@@ -23,19 +23,19 @@ class BatchMaker:
         self._level = config.compression_level
 
     def builder(self, max_bytes: int) -> BatchBuilder:
-        """For a new batch."""
+        """A builder with the compression of the producer."""
         return self._codec.builder(max_bytes=max_bytes, compression=self._compression, level=self._level)
 
     def delivery(self, queue: PartitionQueue) -> Delivery:
-        """Of a new batch."""
+        """The delivery of a new batch."""
         return Delivery(queue.topic.name, queue.partition, self._io_thread)
 
     def split(self, batch: Batch, max_bytes: int) -> list[Batch]:
-        """Its records in smaller batches."""
+        """Split a batch into smaller ones, with deliveries of their own."""
         return split_batch(batch, max_bytes, self._codec, self.builder, self._hand_over)
 
     def without(self, batch: Batch, record_errors: dict[int, BaseException]) -> Batch:
-        """Its records without those that the leader refused, which get their errors."""
+        """The batch without records that the leader rejected; these resolve with their errors."""
         rest = self.delivery(batch.queue)
         part = without_records(batch, record_errors, self._codec, self.builder, rest)
         whole: Delivery = batch.delivery

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class Identity(NamedTuple):
-    """Who writes."""
+    """The producer id and epoch of an idempotent producer."""
 
     producer_id: int
     epoch: int
 
 
 class Stamp(NamedTuple):
-    """What a batch tells the leader about its place among those of its producer."""
+    """The producer fields in the header of a batch."""
 
     producer_id: int
     epoch: int
@@ -30,7 +30,7 @@ class Stamp(NamedTuple):
 
 
 class Batch:
-    """One batch from its first record to its outcome. `delivery` is its owner's, opaque here."""
+    """One batch from its first record to its outcome, which `delivery` (opaque here) resolves."""
 
     __slots__ = (
         "attempts", "builder", "charged_bytes", "count", "created_ms", "data", "deadline_ms", "delivery",
@@ -43,17 +43,17 @@ class Batch:
         self.created_ms, self.deadline_ms = created_ms, deadline_ms
         self.builder: BatchBuilder | None = None  # until the first attempt
         self.data: Buffer | None = None  # from the first attempt on
-        self.count = self.size_bytes = 0  # known once it is no longer open
+        self.count = self.size_bytes = 0  # final once it is sealed
         self.is_open, self.is_flushed, self.is_expired = True, False, False
-        self.is_on_wire = False  # in a request that has no answer yet
+        self.is_on_wire = False  # in a request without a response
         self.is_in_doubt = False  # an earlier attempt may be in the log
         self.attempts, self.retry_at_ms = 0, 0
         self.charged_bytes = self.told_bytes = 0
         self.last_error: BaseException | None = None
-        self.leader: tuple[bytes, int] | None = None  # the topic id and leader epoch it was last sent under
-        self.number = self.turn = -1  # of its first record, and its own, in the partition; see sequences.py
-        self.stamp: Stamp | None = None  # what it tells of its producer, from the first attempt on
-        self.stamped_as: Stamp | None = None  # what `data` tells
+        self.leader: tuple[bytes, int] | None = None  # (topic id, leader epoch) of the last attempt
+        self.number = self.turn = -1  # of its first record and of the batch in the partition: sequences.py
+        self.stamp: Stamp | None = None  # from the first attempt on
+        self.stamped_as: Stamp | None = None  # the stamp in `data`
 
 
 class PartitionQueue:
@@ -71,8 +71,8 @@ class PartitionQueue:
 class TopicQueues:
     """The partitions of one topic and its sticky choice.
 
-    `queues` may be longer than `partition_count`: the topic was created again with fewer partitions, and what
-    was meant for the others waits there for its deadline.
+    `queues` may be longer than `partition_count`, after the topic was created again with fewer partitions:
+    the batches of the others wait there until their deadlines.
     """
 
     __slots__ = (
@@ -83,6 +83,6 @@ class TopicQueues:
         self.name, self.sticky, self.lane = name, sticky, lane
         self.queues: list[PartitionQueue] = []
         self.partition_count = 0
-        # Shrinks for a while when the topic's max.message.bytes turns out to be less than max.request.size.
+        # Below max.request.size for a while, when the leader has rejected a batch as too large.
         self.max_batch_bytes, self.relearn_at_ms = max_batch_bytes, 0
         self.led: tuple[ClusterView | None, int, list[int]] | None = None  # see `Accumulator._with_leader`

@@ -1,4 +1,4 @@
-"""Why a batch is not acknowledged yet, in words for the error that ends it. Pure."""
+"""Why a batch is not acknowledged yet: the text of DeliveryTimeoutError and BufferExhaustedError. Pure."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def cause_of(
     *,
     has_identity: bool,
 ) -> str:
-    """The last error of the batch, or what it waits for; with the error of the last metadata refresh, if that
-    failed. `has_identity`: the producer has its producer id, or needs none."""
+    """The last error of the batch, or the response or metadata that it waits for; and the error of the last
+    metadata refresh, if that failed. `has_identity`: the producer has a producer id, or needs none."""
     found = str(batch.last_error) if batch.last_error is not None else ""
     waits_for = _waits_for(batch, view, in_flight, has_identity=has_identity)
     parts = [f"last error: {found}" if found else "", waits_for]
     if metadata_error is not None:
-        parts.append(f"no answer to a metadata request: {metadata_error}")
+        parts.append(f"the metadata request failed: {metadata_error}")
     return "; ".join(filter(None, parts))
 
 
@@ -38,9 +38,9 @@ def _waits_for(
     topic, partition = batch.queue.topic.name, batch.queue.partition
     if batch.is_on_wire:
         node_id = next((send.node_id for send in in_flight if batch in send.batches), -1)
-        return f"node {node_id} has not answered the last request"
+        return f"node {node_id} has not responded to the last request"
     if not has_identity:
-        return "no node has given a producer id"
+        return "no node has assigned a producer id"
     if view.leader_of(topic, partition) is None:
         return f"the leader is unknown: {_no_leader(view, topic, partition)}"
     return "" if batch.last_error is not None else _waits_behind(batch, view, in_flight)
@@ -53,7 +53,7 @@ def _waits_behind(batch: Batch, view: ClusterView, in_flight: Iterable[SendProdu
     found = view.leader_of(batch.queue.topic.name, batch.queue.partition)
     unanswered = sum(found is not None and send.node_id == found[1] for send in in_flight)
     if unanswered:
-        return f"node {found[1]} has not answered {unanswered} earlier requests" if found else ""
+        return f"node {found[1]} has not responded to {unanswered} earlier requests" if found else ""
     return "it was not sent yet"
 
 

@@ -1,4 +1,4 @@
-"""What became of sent records: one `Delivery` per batch, from which light per-record futures answer.
+"""The outcomes of sent records: one `Delivery` per batch, from which light per-record futures read.
 
 A future per record with a lock and a condition of its own costs more than the whole rest of `send`; here a
 record's future is four slots that point into its batch's delivery.
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 # The counterpart of `RecordFuture` in asyncio producers.
 AsyncRecordFuture: TypeAlias = "asyncio.Future[RecordMetadata]"
 
-# Guards the rare moments of every delivery (waiting, callbacks, resolving); never held while calling out.
+# Guards resolving, waiting and callbacks of every delivery, which are rare; released before calling out.
 _lock = threading.Lock()
 
 
 def _new_lock() -> None:
-    """In a forked child: the thread that held the lock at the fork is not there to release it."""
+    """In a forked child: the thread that held the lock at the fork does not exist here."""
     global _lock
     _lock = threading.Lock()
 
@@ -52,9 +52,9 @@ class Delivery:
 
     def __init__(self, topic: str, partition: int, io_thread: int | None) -> None:
         self.topic, self.partition = topic, partition
-        self.io_thread = io_thread  # its ident; waiting there would wait for itself. None: an asyncio user
+        self.io_thread = io_thread  # its ident; a wait there would never end. None: asyncio
         self.is_done = False
-        self.is_reported = False  # a caller has asked why it failed
+        self.is_reported = False  # a caller has read the error
         self.base_offset = self.log_append_time_ms = -1
         self.error: BaseException | None = None
         self.parts: list[tuple[int, Delivery]] | None = None
@@ -70,7 +70,7 @@ class Delivery:
         record_errors: dict[int, BaseException] | None = None,
     ) -> None:
         """Set the outcome and call back; `record_errors` go before `error`. Later outcomes are ignored: the
-        first one was told to the user."""
+        user has seen the first one."""
         if self.is_done:
             return
         self.record_errors = record_errors
@@ -78,7 +78,7 @@ class Delivery:
         self._finish()
 
     def split(self, parts: list[tuple[int, Delivery]]) -> None:
-        """Hand the outcome over to smaller deliveries."""
+        """Take the outcome from smaller deliveries."""
         self.parts = parts
         left = len(parts)
 
@@ -92,7 +92,7 @@ class Delivery:
             part.add_callback(one_is_done)
 
     def refuse_records(self, record_errors: dict[int, BaseException], rest: Delivery) -> None:
-        """The leader refused these records; the others are sent again, and have the outcome of `rest`."""
+        """The leader rejected these records; the others are sent again, and have the outcome of `rest`."""
         self.record_errors = record_errors
         self.split([(0, rest)])
 
@@ -122,7 +122,7 @@ class Delivery:
         return event is None or event.wait(timeout_s)
 
     def report(self) -> None:
-        """A caller has asked why a record failed: neither this outcome nor those of its parts are lost."""
+        """A caller has read the error: neither this outcome nor those of the parts are lost."""
         self.is_reported = True
         for _, part in self.parts or ():
             part.report()
@@ -180,11 +180,11 @@ class RecordFuture:
         self._key_size, self._value_size = key_size, value_size
 
     def done(self) -> bool:
-        """True once the record is acknowledged or has failed for good."""
+        """True once the record is acknowledged or has failed."""
         return self.delivery.is_done
 
     def running(self) -> bool:
-        """True until it is done: a record cannot be called back."""
+        """True until it is done."""
         return not self.delivery.is_done
 
     def cancelled(self) -> bool:
@@ -192,13 +192,13 @@ class RecordFuture:
         return False
 
     def cancel(self) -> bool:
-        """Always False: a record that was handed over cannot be called back."""
+        """Always False: a record that was sent cannot be cancelled."""
         return False
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Where the record lies. `timeout` in seconds.
+        """Partition, offset and timestamp of the record. `timeout` in seconds.
 
-        Errors: ApiTimeoutError (a TimeoutError) when it is not done in time; else why it was not delivered.
+        Errors: ApiTimeoutError (a TimeoutError) when it is not done in time; otherwise the delivery error.
         """
         metadata, error = self._get(timeout)
         if error is not None:
@@ -206,23 +206,23 @@ class RecordFuture:
         return metadata
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Why it was not delivered, None when it was. Errors: ApiTimeoutError."""
+        """The delivery error, or None. Errors: ApiTimeoutError."""
         return self._get(timeout)[1]
 
     def add_done_callback(self, callback: Callable[[RecordFuture], Any]) -> None:
-        """Call `callback(self)` on the IO thread when done, or here and now when it is already.
+        """Call `callback(self)` on the IO thread when done, or at once in this thread if it is.
 
-        What it raises is logged. It must not block.
+        The callback must not block. Its errors are logged.
         """
         self.delivery.add_callback(lambda: call_user(callback, self))
 
     def outcome(self, timeout: float | None = None) -> tuple[RecordMetadata, BaseException | None]:
-        """Both halves at once; with an error the offset is -1. Errors: ApiTimeoutError."""
+        """Metadata and error; with an error the offset is -1. Errors: ApiTimeoutError."""
         return self._get(timeout)
 
     def peek(self) -> tuple[RecordMetadata, BaseException | None]:
-        """`outcome` of a record that is done, for those who are not its sender: `close` still raises an error
-        that only they have seen."""
+        """`outcome` of a record that is done, for callers other than the sender: `close` still raises an
+        error that only they have read."""
         delivery = self.delivery
         offset, append_ms, error = delivery.outcome(self._index)
         timestamp = self._timestamp if append_ms < 0 else append_ms
@@ -245,7 +245,7 @@ class RecordFuture:
         delivery = self.delivery
         if not delivery.is_done and not delivery.wait(timeout):
             raise ApiTimeoutError(
-                f"the record was not acknowledged within {timeout} s; it is still on its way"
+                f"the record is not acknowledged after {timeout} s; it may still be delivered"
             )
         metadata, error = self.peek()
         if error is not None:
@@ -258,7 +258,7 @@ if not TYPE_CHECKING:
 
 
 class RefusedRecords:
-    """Records of a batch that the leader refused while the others are sent again; see `Losses`."""
+    """Records of a batch that the leader rejected while the others are sent again; see `Losses`."""
 
     __slots__ = ("_delivery", "error")
 
@@ -268,12 +268,12 @@ class RefusedRecords:
 
     @property
     def is_reported(self) -> bool:
-        """Whether a caller has asked why a record of the batch failed."""
+        """Whether a caller has read the error of a record of the batch."""
         return self._delivery.is_reported
 
 
 class FailedFuture(RecordFuture):
-    """A record that never entered the buffer."""
+    """A record that was never buffered."""
 
     __slots__ = ()
 
@@ -284,7 +284,7 @@ class FailedFuture(RecordFuture):
 
 
 class Run:
-    """Consecutive records of a `send_many` that lie next to each other in one batch."""
+    """Consecutive records of a `send_many` in one batch."""
 
     __slots__ = ("count", "delivery", "first_index", "timestamp", "value_sizes")
 
@@ -296,13 +296,13 @@ class Run:
         self.count = len(value_sizes)
 
     def future(self, index: int) -> RecordFuture:
-        """The future of one of them."""
+        """The future of the record at `index` of the run."""
         size = self.value_sizes[index]
         return RecordFuture(self.delivery, self.first_index + index, self.timestamp, -1, size)
 
 
 class BatchResult:
-    """The outcomes of `send_many`, one per record and in its order; never all or nothing."""
+    """The outcomes of `send_many`, one per record, in their order; some may fail while others succeed."""
 
     def __init__(self, parts: list[RecordFuture | Run]) -> None:
         self._parts = parts
@@ -330,7 +330,7 @@ class BatchResult:
         return all(delivery.is_done for delivery in self.deliveries())
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for all outcomes, `timeout` seconds in all; False when some are still missing."""
+        """Wait for all outcomes, `timeout` seconds in all; False on a timeout."""
         ends_at = None if timeout is None else time.monotonic() + timeout
         for delivery in self.deliveries():
             left = None if ends_at is None else max(ends_at - time.monotonic(), 0)
@@ -339,7 +339,7 @@ class BatchResult:
         return True
 
     def errors(self, timeout: float | None = None) -> dict[int, BaseException]:
-        """What failed, by index; waits. Errors: ApiTimeoutError."""
+        """The errors of failed records by index; waits. Errors: ApiTimeoutError."""
         self._wait_or_raise(timeout)
         if all(delivery.has_succeeded() for delivery in self.deliveries()):
             return {}
@@ -347,7 +347,8 @@ class BatchResult:
         return {index: error for index, error in outcomes if error is not None}
 
     def results(self, timeout: float | None = None) -> list[RecordMetadata]:
-        """Where each record lies; waits. Errors: ApiTimeoutError; ExceptionGroup when any record failed."""
+        """The metadata of each record; waits. Errors: ApiTimeoutError; ExceptionGroup when any record
+        failed."""
         self.raise_for_errors(timeout)
         return [future.result() for future in self]
 
@@ -359,7 +360,7 @@ class BatchResult:
             raise BaseExceptionGroup(f"{len(failed)} of {len(self)} records were not delivered", distinct)
 
     def deliveries(self) -> list[Delivery]:
-        """The distinct batches that the records went into."""
+        """The distinct batches of the records."""
         return list(dict.fromkeys(part.delivery for part in self._parts))
 
     def _wait_or_raise(self, timeout: float | None) -> None:
@@ -372,7 +373,7 @@ class BatchResult:
 
 
 async def until_done(deliveries: list[Delivery]) -> None:
-    """Wait on the loop that resolves them until all have their outcome."""
+    """Wait on the loop that resolves them until all deliveries have their outcome."""
     left = [delivery for delivery in deliveries if not delivery.is_done]
     if not left:
         return

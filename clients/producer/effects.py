@@ -1,4 +1,4 @@
-"""What the sender's core asks its shell to do. Pure."""
+"""The effects of the sender core, which `producer_io.py` performs. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Target(NamedTuple):
-    """Where one batch of a request goes, as known when it was sent."""
+    """The partition of one batch of a request, by the metadata when it was sent."""
 
     topic_id: bytes
     partition: int
@@ -29,7 +29,7 @@ class SendProduce:
 
 @dataclass(frozen=True, slots=True)
 class Resolve:
-    """Effect: the batch has its outcome; `record_errors` are those of single records, by their index."""
+    """Effect: resolve the delivery of the batch; `record_errors` are those of single records, by index."""
 
     batch: Batch
     base_offset: int = -1
@@ -40,7 +40,7 @@ class Resolve:
 
 @dataclass(frozen=True, slots=True)
 class RecordsRefused:
-    """Effect: these records of the batch failed, by their index; the others are sent again in a new batch."""
+    """Effect: fail these records of the batch, by index; the others are sent again in a new batch."""
 
     batch: Batch
     record_errors: dict[int, BaseException]
@@ -48,7 +48,7 @@ class RecordsRefused:
 
 @dataclass(frozen=True, slots=True)
 class TakeHint:
-    """Effect: a node named a newer leader."""
+    """Effect: put the newer leader that a response named into the metadata."""
 
     topic: str
     partition: int
@@ -58,17 +58,17 @@ class TakeHint:
 
 @dataclass(frozen=True, slots=True)
 class RefreshMetadata:
-    """Effect: the view is stale, or lacks a leader that a batch waits for."""
+    """Effect: refresh the metadata; it is stale, or has no leader for a batch."""
 
 
 @dataclass(frozen=True, slots=True)
-class RoomMade:
-    """Effect: memory was given back; callers that wait for room may try again."""
+class MemoryFreed:
+    """Effect: buffer memory may be free; wake the callers that wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
-class AskIdentity:
-    """Effect: a producer id is needed; report it by `on_identity`."""
+class RequestProducerId:
+    """Effect: send InitProducerId; report the result with `on_identity`."""
 
 
-Effect = SendProduce | Resolve | RecordsRefused | TakeHint | RefreshMetadata | RoomMade | AskIdentity
+Effect = SendProduce | Resolve | RecordsRefused | TakeHint | RefreshMetadata | MemoryFreed | RequestProducerId

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Batches begun or grown (by 64 KB, when busy) between two checks whether the IO thread has work. With fewer,
 # each request carries less; with more, nodes wait for requests.
 STEPS = 32
-# Bound: user code in a callback may hold up the loop.
+# Bound: user code in a callback may block the loop.
 LONGEST_S = 0.001
 
 

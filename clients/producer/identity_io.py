@@ -1,4 +1,4 @@
-"""Where an idempotent producer gets its producer id: from any node."""
+"""The producer id of an idempotent producer without transactions, from any node."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 async def new_identity(hub: Hub, config: ProducerConfig) -> Identity:
-    """A producer id that nobody else has; asked for until a node gives one. Batches wait for it as long as
-    their deadlines allow. Errors: KafkaError that asking again does not help with."""
+    """A new producer id; retries until a node assigns one, while batches wait until their deadlines. Errors:
+    KafkaError that is not retriable."""
     backoff, failures = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, hub.random), 0
     timeout_ms = config.request_timeout_ms
     while True:

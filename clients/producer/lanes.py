@@ -1,16 +1,16 @@
-"""The lanes: the way of common records around the producer's lock, where the compiled codec is in use.
+"""Lanes: common records are appended without the producer's lock, where the compiled codec is in use (ADR 9).
 
-A *lane* is one topic, a *slot* one of its partitions. A slot holds the builder of its partition's open batch
-while records may join it from outside the lock: in one call of compiled code that runs no Python code, so
-that nothing else runs meanwhile (the GIL is its lock), and only up to the slot's limit, the bytes that are
-charged to the buffer already. Everything else (a new batch, more memory, a full one) takes the lock.
+A *lane* is one topic, a *slot* one of its partitions. A slot refers to the builder of the open batch of its
+partition. A record joins that batch in one call of compiled code that runs no Python code, so that no other
+thread runs meanwhile (the GIL is the lock), and only up to the limit of the slot, the bytes that are charged
+to the buffer. A new batch, more memory and a full batch need the lock.
 
-What the owner of the lock relies on, and what it must do:
-- A slot is opened only for a batch that holds a record, so that an empty one is never anybody else's.
-- A slot is closed, in one store, *before* the batch's count and size are looked at for good.
-- What is read while a slot is open (a batch's size, for instance) is old at once, but bounded by its limit.
+Rules for the holder of the lock:
+- Open a slot only for a batch with a record, so that no other thread fills an empty batch.
+- Close the slot, in one store, *before* the final count and size of the batch are read.
+- Values that are read while a slot is open, such as the size, are outdated at once, but bounded by the limit.
 
-The pure twin lets nobody around: `Producer.send` is then the readable truth of what the compiled one does.
+The Python twin appends no record: `Producer.send` then does what the compiled code does otherwise.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 class Slot(Protocol):
-    """One partition's open batch, as records that join it outside the lock see it."""
+    """The open batch of one partition, for records that join it without the lock."""
 
     def open(self, builder: BatchBuilder, delivery: object, limit_bytes: int) -> None:
         """Let records join until `builder.size_bytes` would pass the limit."""
 
     def close(self) -> None:
-        """Let no record join any more; one store, so that whoever comes later sees it."""
+        """Let no further record join; one store, which each later call sees."""
 
 
 class Lane(Protocol):
@@ -41,10 +41,10 @@ class Lane(Protocol):
         """The slot of the next partition."""
 
     def set_count(self, partition_count: int) -> None:
-        """How many partitions records may be spread over; at most as many as there are slots."""
+        """Set the number of partitions; at most that of the slots."""
 
     def stick_to(self, partition: int) -> None:
-        """Where records without a key go; -1: nowhere, the next one has to choose."""
+        """Set the sticky partition of records without a key; -1: none, the next record takes the lock."""
 
 
 class Lanes(Protocol):
@@ -54,13 +54,13 @@ class Lanes(Protocol):
         """The lane of a new topic."""
 
     def bind(self, send_slowly: Callable[..., RecordFuture]) -> Callable[..., RecordFuture]:
-        """The `send` of a producer of plain bytes, whose own takes the lock for every record."""
+        """The `send` of a producer of plain bytes; `send_slowly` takes the lock for every record."""
 
     def try_send(self, topic: str, value: object, key: object, partition: object) -> RecordFuture | None:
-        """The future of a record of now without headers that joined a batch; None if it cannot here."""
+        """Append a record without headers and timestamp. None if that needs the lock."""
 
     def close(self) -> None:
-        """Let nobody around any more: the producer has ended, or belongs to another process."""
+        """Let no further record join: the producer has ended, or belongs to another process."""
 
 
 class _LockedSlot:
@@ -83,7 +83,7 @@ class _LockedLane:
 
 
 class LockedLanes:
-    """The twin that lets nobody around the lock."""
+    """The Python twin: every record takes the lock."""
 
     def add_lane(self, topic: str) -> Lane:
         """See `Lanes`."""

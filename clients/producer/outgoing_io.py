@@ -1,4 +1,4 @@
-"""What both faces of the producer do with a record before it is buffered: intercept, serialise, check."""
+"""Records before they are buffered: interceptors, serializers, size check. For both producers."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from ..records import HeadersLike, TimestampLike
     from .partitioner import Partitioner
 
-# 61 of a batch header and at most 36 around a record's own bytes; see protocol/records.
+# A batch header has 61 bytes; a record at most 36 beside its key and value; see protocol/records.
 OVERHEAD_BYTES = 61 + 36
 HEADER_OVERHEAD_BYTES = 10
-# Bound: how many values are buffered under one hold of the lock, which the IO thread wants too; of an
-# iterator, how many wait for the next one to come.
+# Bound: how many values are appended under one hold of the lock, which the IO thread needs too; of an
+# iterator, how many are collected before they are appended.
 MAX_RUN = 4096
 MAX_ITERATED_RUN = 256
 
@@ -39,8 +39,8 @@ class OnSend(Protocol):
     """An interceptor with `on_send`."""
 
     def on_send(self, record: ProducerRecord[Any, Any]) -> ProducerRecord[Any, Any] | None:
-        """The record to send instead, before it is serialised, None for this one; called in the sender's
-        thread."""
+        """The record to send instead, before it is serialised; None for this one. Called in the thread that
+        sends."""
 
 
 class OnAcknowledgement(Protocol):
@@ -51,8 +51,8 @@ class OnAcknowledgement(Protocol):
 
 
 class ProducerInterceptor(OnSend, OnAcknowledgement, Protocol):
-    """Sees every record of a producer. What it raises is logged, and the record goes on. Each method may be
-    left out: see `SomeProducerInterceptor`. Source: KIP-42."""
+    """Called for every record of a producer. Its errors are logged, and the record is sent. Each method may
+    be left out: see `SomeProducerInterceptor`. Source: KIP-42."""
 
 
 # What `interceptors=` takes: objects with at least one of the methods.
@@ -60,7 +60,7 @@ SomeProducerInterceptor: TypeAlias = OnSend | OnAcknowledgement
 
 
 class Outgoing:
-    """The user's settings of one producer, applied to record after record."""
+    """The user's settings of one producer, applied to each record."""
 
     def __init__(
         self,
@@ -80,18 +80,18 @@ class Outgoing:
         self._is_plain_key, self._is_plain_value = is_plain_bytes(key), is_plain_bytes(value)
         self._max_bytes = config.max_request_size
         self.wall_ms = wall_ms
-        # Told of each record that was never buffered: a transaction cannot be committed without it.
+        # Called for each record that was not buffered: a transaction cannot be committed without it.
         self.on_failed: Callable[[BaseException], None] | None = None
-        # Of a producer without transactions.
+        # None in a producer with transactions.
         self.losses: Losses | None = None
 
     @property
     def is_plain(self) -> bool:
-        """Whether a record of bytes needs nothing done but the check of its size."""
+        """Whether records are bytes without interceptors, so that only their size is checked."""
         return self._is_plain_key and self._is_plain_value and not self.is_intercepted
 
     def serializers(self) -> tuple[Dumps | None, Dumps | None]:
-        """Those of key and value, `(topic, value, headers) -> bytes`; None for plain bytes."""
+        """The serializers of key and value, `(topic, value, headers) -> bytes`; None for plain bytes."""
         return (
             None if self._is_plain_key else self._dumps_key,
             None if self._is_plain_value else self._dumps_value,
@@ -105,7 +105,7 @@ class Outgoing:
         headers: HeadersLike,
         timestamp: TimestampLike | None,
     ) -> Prepared:
-        """A record in bytes. Errors: SerializationError, MessageTooLargeError, TypeError, ValueError."""
+        """Serialise a record. Errors: SerializationError, MessageTooLargeError, TypeError, ValueError."""
         pairs = normalize_headers(headers) if headers else ()
         if key is not None and not (self._is_plain_key and type(key) is bytes):
             key = self._dumps_key(topic, key, pairs)
@@ -117,9 +117,9 @@ class Outgoing:
         return key, value, pairs, self.wall_ms() if timestamp is None else timestamp_to_ms(timestamp)
 
     def groups(self, records: Iterable[Any]) -> Iterator[tuple[Sequence[int] | None, list[Any]]]:
-        """(sizes, plain values that need nothing done), or (None, [one record]), in the order of `records`.
+        """(sizes, plain values that need no serializer), or (None, [one record]), in the order of `records`.
 
-        What is not a list or a tuple already is taken MAX_ITERATED_RUN at a time.
+        Iterables other than lists and tuples are read MAX_ITERATED_RUN items at a time.
         """
         is_plain = self._is_plain_value and not self.is_intercepted and self.partitioner is murmur2_sticky
         largest = self._max_bytes - OVERHEAD_BYTES
@@ -134,7 +134,7 @@ class Outgoing:
                 position = end
 
     def failed(self, topic: str, item: Any, error: BaseException) -> RecordFuture:
-        """The outcome of a record that was never buffered."""
+        """The future of a record that was not buffered."""
         self.tell_failed(error)
         if isinstance(item, ProducerRecord):
             future = FailedFuture(item.topic or topic, known_partition(item.partition), error)
@@ -145,7 +145,7 @@ class Outgoing:
         return future
 
     def tell_failed(self, error: BaseException) -> None:
-        """A record was not buffered."""
+        """Report a record that was not buffered."""
         if self.on_failed is not None:
             self.on_failed(error)
 
@@ -158,12 +158,12 @@ class Outgoing:
         return record
 
     def acknowledge(self, metadata: RecordMetadata, error: BaseException | None) -> None:
-        """Tell all interceptors the outcome."""
+        """Call `on_acknowledgement` of all interceptors."""
         for on_acknowledgement in self._on_acknowledgement:
             call_user(on_acknowledgement, metadata, error)
 
     def watch(self, future: RecordFuture) -> None:
-        """Tell all interceptors when the record is done."""
+        """Call `acknowledge` when the record has its outcome."""
         future.add_done_callback(lambda done: self.acknowledge(*done.peek()))
 
     def _check_size(self, topic: str, size: int, headers: Headers) -> None:
@@ -176,12 +176,12 @@ class Outgoing:
 
 
 def known_partition(given: object) -> int:
-    """What the outcome of a record that named no fit partition says: -1."""
+    """The partition in the outcome of a record that was not buffered: -1 unless it is an integer."""
     return given if isinstance(given, int) else -1
 
 
 def check_records(records: object) -> None:
-    """Errors: TypeError for what `send_many` cannot take, before anything is sent."""
+    """Errors: TypeError for arguments that `send_many` does not take."""
     if isinstance(records, (bytes, bytearray, memoryview, str, ProducerRecord)) or not hasattr(
         records, "__iter__"
     ):
@@ -192,7 +192,7 @@ def check_records(records: object) -> None:
 
 
 def _chunks(records: Iterable[Any]) -> Iterator[list[Any]]:
-    """Lists of our own, which nobody changes meanwhile."""
+    """Copies, which the caller cannot modify."""
     if isinstance(records, (list, tuple)):
         for start in range(0, len(records), MAX_RUN):
             yield list(records[start : start + MAX_RUN])

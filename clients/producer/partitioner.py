@@ -36,7 +36,7 @@ def murmur2_sticky(_topic: str, key: bytes | None, partition_count: int) -> int 
 
 
 def partition_number(given: object) -> int:
-    """The partition that a caller named. Errors: TypeError for what is no whole number."""
+    """The partition argument as an int. Errors: TypeError for another type."""
     try:
         return index(given)  # type: ignore[arg-type]
     except TypeError:
@@ -86,7 +86,7 @@ class StickyChoice:
     def switch(
         self, partition_count: int, available: Sequence[int], queue_lengths: Sequence[int] | None
     ) -> int:
-        """Pick the next partition. `queue_lengths` matches `available`; None chooses uniformly."""
+        """Choose the next partition. `queue_lengths` matches `available`; None chooses uniformly."""
         self._bytes_left = self._stick_bytes
         if not available:
             self.partition = self._random.randrange(partition_count)

@@ -1,4 +1,4 @@
-"""What there is one of for every record, its future and its size: compiled where the codec is."""
+"""Per-record operations, compiled where the codec is: the future of a record, and sizes of values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def python_plain_sizes(values: list[Any], start: int, max_bytes: int) -> Sequenc
 
 
 def _itself(readable: type) -> type:
-    """Stands for `compiled_twin` where nothing is compiled."""
+    """`compiled_twin` without the compiled codec."""
     return readable
 
 
@@ -33,5 +33,5 @@ else:
     try:
         from ...protocol.records._batch import adopt as compiled_twin
         from ...protocol.records._batch import plain_sizes
-    except ModuleNotFoundError:  # not built: whoever asks for the codec is told so, with what to do
+    except ModuleNotFoundError:  # not built: `pick_codec` raises the error
         compiled_twin, plain_sizes = _itself, python_plain_sizes

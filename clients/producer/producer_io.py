@@ -1,7 +1,7 @@
 """The producer's engine: user threads append under one lock, the event loop sends.
 
-Both faces of the producer, sync and asyncio, stand on this one. `append` is called for every record, in the
-user's thread; the loop is woken once per batch.
+Both producers, synchronous and asyncio, use it. `append` runs for every record, in the user's thread; the
+loop is woken once per batch.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ from .appending import (
     joining_columns,
     joining_values,
 )
+from .assembly import limits_of, sender_of
 from .batch_maker_io import BatchMaker
 from .delivery_io import Delivery, RefusedRecords
 from .effects import (
-    AskIdentity,
     Effect,
+    MemoryFreed,
     RecordsRefused,
     RefreshMetadata,
+    RequestProducerId,
     Resolve,
-    RoomMade,
     SendProduce,
     TakeHint,
 )
-from .figures import figures
 from .gil_yield_io import GilYield, Turn
 from .identity_io import new_identity
 from .lanes import LockedLanes, new_lanes
-from .making import limits_of, sender_of
+from .memory_wait_io import MemoryWait
+from .metrics import producer_metrics
 from .outgoing_io import OVERHEAD_BYTES
 from .partitioner import Partitioner, choice_of, murmur2_sticky, partition_number
 from .requests import frames_of, request_of, stakes_of
-from .room_io import Room
-from .transactional_io import TransactionalHalf
+from .transaction_manager_io import TransactionManager
 
 if TYPE_CHECKING:
     import asyncio
@@ -76,10 +76,9 @@ if TYPE_CHECKING:
 
 
 class ProducerEngine:
-    """One producer on the loop of `hub`. `append`, `hurry` and the counters may be used from any thread.
+    """One producer on the loop of `hub`. The methods of the first part may be called from any thread.
 
-    `is_plain`: records are bytes as they come, nobody intercepts them, and now is their timestamp, so that
-    they may go by `lanes`.
+    `is_plain`: records are bytes without interceptors and timestamps, so that they may go by `lanes`.
     """
 
     def __init__(
@@ -112,16 +111,19 @@ class ProducerEngine:
         self._gil_yield = None if io_thread is None else GilYield(hub.loop, turn)
         # How the loop takes the lock.
         self._turn: AbstractContextManager[Any] = self._lock if self._gil_yield is None else turn
-        self._room = Room(hub.loop, self._lock, self._turn, self._accumulator, config.buffer_memory)
-        self._room_listeners: list[Callable[[], None]] = []
+        self._memory_wait = MemoryWait(
+            hub.loop, self._lock, self._turn, self._accumulator, config.buffer_memory
+        )
+        self._memory_listeners: list[Callable[[], None]] = []
         self.losses = Losses()
-        # Only of a user's loop: the clients on one of ours are closed at exit.
+        # Only for a loop of the user: at exit the other clients are closed.
         left = partial(counts_without_outcome, self._accumulator.live)
         self._unfinished = Unfinished(left if io_thread is None else dict)
         self._wake_is_sent = False
         self._timer: asyncio.TimerHandle | None = None
         self._failure: HeadraceError | None = None
-        self._refusal: HeadraceError | None = None  # of new records: the failure, or no transaction
+        # The error of `append`: the failure, or no open transaction.
+        self._refusal: HeadraceError | None = None
         metadata = hub.metadata
         self._performer = EffectPerformer(
             Effect,
@@ -130,13 +132,13 @@ class ProducerEngine:
             on(RecordsRefused, self._note_refused),
             on(TakeHint, lambda e: metadata.take_hint(e.topic, e.partition, e.leader, e.leader_epoch)),
             on(RefreshMetadata, lambda _: metadata.refresh_soon()),
-            on(RoomMade, ignore),  # once, behind the other effects
-            on(AskIdentity, lambda _: hub.tasks.spawn(self._identify())),
+            on(MemoryFreed, ignore),  # once, after the other effects
+            on(RequestProducerId, lambda _: hub.tasks.spawn(self._request_producer_id())),
         )
         self._wake_loop = hub.loop.call_soon if io_thread is None else hub.loop.call_soon_threadsafe
-        self.transactions: TransactionalHalf | None = None
+        self.transactions: TransactionManager | None = None
         if config.transactional_id is not None:
-            self.transactions = TransactionalHalf(
+            self.transactions = TransactionManager(
                 *(hub, config, self._sender, self._turn, self._perform, self._pump, self._refuse)
             )
         hub.join(self)
@@ -153,9 +155,9 @@ class ProducerEngine:
         partition: int | None,
         timestamp_ms: int,
     ) -> tuple[Delivery, int] | str:
-        """Put one record into a batch: its delivery and index, or what is missing (NO_TOPIC, ...).
+        """Append one record. Gives its delivery and index, or why it cannot be appended yet (NO_TOPIC, ...).
 
-        Errors: what ended the producer; what a custom partitioner raised; TypeError for the partition.
+        Errors: what ended the producer; those of a custom partitioner; TypeError for the partition.
         """
         accumulator = self._accumulator
         if partition is not None and type(partition) is not int:
@@ -177,7 +179,7 @@ class ProducerEngine:
             batch = queue.open
             index = accumulator.try_append(queue, timestamp_ms, key, value, headers)
             if index < 0:
-                if partition is None:  # closing a batch is what moves the sticky choice
+                if partition is None:  # a sealed batch moves the sticky choice
                     queue = accumulator.sticky_queue(queues)
                 record = key, value, headers
                 found = append_slowly(accumulator, queue, self._now_ms(), timestamp_ms, record)
@@ -193,7 +195,7 @@ class ProducerEngine:
     def append_values(
         self, topic: str, values: Sequence[bytes | None], start: int, timestamp_ms: int
     ) -> tuple[Runs, str | None]:
-        """Put values without keys from `start` on into batches of the sticky partitions.
+        """Append values without keys from `start` on to batches of the sticky partitions.
 
         Shape and errors: as `append_rows`. Not for custom partitioners.
         """
@@ -209,35 +211,36 @@ class ProducerEngine:
         partition: int | None,
         timestamp_ms: int,
     ) -> tuple[Runs, str | None]:
-        """Put the rows `rows[start:end]` (None: `start` to `end` themselves) of `columns` into batches of one
-        partition; None: of the sticky ones.
+        """Append the rows `rows[start:end]` (None: `start` to `end` themselves) of `columns` to batches of
+        one partition; None: of the sticky ones.
 
         Shape: runs of (delivery, index in it, how many rows), and what is missing for the rest (NO_TOPIC,
-        NO_PARTITION, NO_ROOM; None when nothing is). The runs may end before `end` with nothing missing: at a
-        row that fits no batch; what is wrong with it is raised by the next call, which starts with it. Not
+        NO_PARTITION, NO_MEMORY; None when nothing is). The runs may end before `end` with nothing missing: at
+        a row that fits no batch; what is wrong with it is raised by the next call, which starts with it. Not
         for custom partitioners. Errors: what ended the producer; TypeError, ValueError.
         """
         join = joining_columns(columns, rows, end, timestamp_ms)
         return self._append_runs(topic, join, start, end, partition)
 
-    def wait_for_room(self, timeout_s: float) -> bool:
-        """Wait in the user's thread until the buffer may have room; False when the time is over at once."""
+    def wait_for_memory(self, timeout_s: float) -> bool:
+        """Wait in the user's thread until memory may be free; False if `timeout_s` is not positive."""
         if timeout_s <= 0:
             return False
         with self._lock:
-            # Order: looked at again under the lock, because what made room since `append` woke nobody.
-            if self._accumulator.has_room() or self._refusal is not None:
+            # Order: checked again under the lock, because memory that was freed since `append` woke no
+            # thread.
+            if self._accumulator.has_free_memory() or self._refusal is not None:
                 return True
-            self.hurry_locked()
+            self.start_waiting_locked()
             try:
-                self._room.wait(timeout_s)
-            finally:  # Ctrl-C too: a caller that is gone must not keep everyone from lingering
-                self._accumulator.waiting_for_room -= 1
+                self._memory_wait.wait(timeout_s)
+            finally:  # also after an interrupt: batches would never linger again
+                self._accumulator.waiting_for_memory -= 1
         return True
 
-    def hurry_locked(self) -> None:
-        """Somebody waits for room: send without lingering. Undone by lowering `waiting_for_room`."""
-        self._accumulator.waiting_for_room += 1
+    def start_waiting_locked(self) -> None:
+        """A caller waits for memory: send without lingering, until `waiting_for_memory` is lowered again."""
+        self._accumulator.waiting_for_memory += 1
         now_ms = self._now_ms()
         for queue in {batch.queue: None for batch in self._accumulator.live}:
             self._accumulator.touch(queue, now_ms)
@@ -245,7 +248,7 @@ class ProducerEngine:
             self._wake()
 
     def flush(self) -> list[tuple[Delivery, int]]:
-        """Send everything that waits without lingering; the batches without outcome, and their records."""
+        """Send all batches without lingering. Gives the batches without an outcome, with record counts."""
         with self._lock:
             batches = self._accumulator.flush(self._now_ms())
             if batches and not self._wake_is_sent and self._failure is None:
@@ -253,23 +256,21 @@ class ProducerEngine:
             return [(batch.delivery, record_count(batch)) for batch in batches]
 
     def spread(self, topic: str) -> tuple[int, list[int]] | None:
-        """See `Accumulator.spread`."""
         with self._lock:
             return self._accumulator.spread(topic)
 
     def partitions(self, topic: str) -> list[PartitionInfo]:
-        """The partitions of a topic that was loaded, as the metadata has them."""
+        """The partitions of a topic that was loaded, from the metadata."""
         views = enumerate(self._hub.metadata.view.partitions_of(topic))
         return [PartitionInfo(topic, n, v.leader, v.leader_epoch, v.replicas, v.isr) for n, v in views]
 
     def metrics(self) -> dict[str, float]:
-        """Totals and gauges by Kafka's metric names."""
         with self._lock:
-            found = figures(self._sender, self.config.buffer_memory)
-        return found if self.transactions is None else found | self.transactions.figures()
+            found = producer_metrics(self._sender, self.config.buffer_memory)
+        return found if self.transactions is None else found | self.transactions.metrics()
 
     def forked(self) -> None:
-        """In a forked child: the loop and its thread stayed behind, and the lock may be held for ever."""
+        """In a forked child: the IO thread does not exist here, and the lock may be held for ever."""
         self.lanes.close()
         self._lock = threading.Lock()
         self._failure = ClosedError("this producer belongs to the parent process; make a new one after fork")
@@ -279,7 +280,7 @@ class ProducerEngine:
     # --- on the loop ------------------------------------------------------------------------------------
 
     async def load_topic(self, name: str, deadline_ms: int, min_partitions: int = 0) -> None:
-        """Learn a topic's partitions. Errors: as `plain_name`, UnknownTopicOrPartition, ApiTimeout."""
+        """Load the partitions of a topic. Errors: as `plain_name`, UnknownTopicOrPartition, ApiTimeout."""
         metadata, name = self._hub.metadata, plain_name(name)
         is_new = name not in self._topics
         if is_new:
@@ -291,33 +292,33 @@ class ProducerEngine:
                 metadata.unwatch((name,))
             raise
         with self._lock:
-            if is_new and name in self._topics:  # two callers loaded it at the same time
+            if is_new and name in self._topics:  # two callers loaded it concurrently
                 metadata.unwatch((name,))
             self._accumulator.view = metadata.view
             self._accumulator.set_topic(name, len(view.partitions))
 
-    def add_room_listener(self, listener: Callable[[], None]) -> None:
-        """Call on the loop whenever memory was given back, and when the producer ends."""
-        self._room_listeners.append(listener)
+    def add_memory_listener(self, listener: Callable[[], None]) -> None:
+        """Call on the loop whenever memory was freed, and when the producer ends."""
+        self._memory_listeners.append(listener)
 
-    def has_room(self) -> bool:
-        """Whether a new batch may be started now."""
-        return self._accumulator.has_room()
+    def has_free_memory(self) -> bool:
+        """Whether a new batch may be opened."""
+        return self._accumulator.has_free_memory()
 
-    def why_full(self) -> str:
-        """What the oldest record in the buffer waits for."""
+    def oldest_cause(self) -> str:
+        """Why the oldest batch in the buffer is not acknowledged yet."""
         with self._lock:
             return self._sender.oldest_cause()
 
-    def lower_waiting(self) -> None:
-        """Undo one `hurry_locked` of an asyncio caller."""
+    def stop_waiting(self) -> None:
+        """An asyncio caller no longer waits for memory."""
         with self._lock:
-            self._accumulator.waiting_for_room -= 1
+            self._accumulator.waiting_for_memory -= 1
 
-    def raise_waiting(self) -> None:
-        """An asyncio caller waits for room."""
+    def start_waiting(self) -> None:
+        """An asyncio caller waits for memory."""
         with self._lock:
-            self.hurry_locked()
+            self.start_waiting_locked()
 
     def end(self, waiting: Mapping[str, int], timeout_s: float | None) -> BaseException | None:
         """Close the producer: what has no outcome fails with ClosedError. `waiting`: records by topic that
@@ -325,7 +326,8 @@ class ProducerEngine:
         `timeout_s`, or the first delivery error that no future has reported; None if nothing is lost."""
         first = self.losses.first()
         dropped = self._end(ClosedError("the producer was closed")) + Counter(waiting)
-        if self.transactions is not None:  # what was open is aborted, and all else was told by their end
+        # An open transaction is aborted, and earlier ones have reported their errors.
+        if self.transactions is not None:
             return None
         if dropped:
             lost = undelivered(dropped, timeout_s)
@@ -334,11 +336,11 @@ class ProducerEngine:
         return first
 
     def fail(self, reason: HeadraceError) -> None:
-        """End now: what has no outcome fails with `reason`."""
+        """Fail all records without an outcome with `reason`."""
         self._end(reason)
 
     def _end(self, reason: HeadraceError) -> Counter[str]:
-        """End with `reason`; how many records of which topic had no outcome."""
+        """As `fail`. Gives the count of these records by topic."""
         with self._lock:
             if self._failure is not None:
                 return Counter()
@@ -370,7 +372,7 @@ class ProducerEngine:
                 self._wake()
 
     def _pump(self, reached_ms: int = 0) -> None:
-        """Do what can be done at `reached_ms`, or now if that is later."""
+        """Poll the sender at `reached_ms`, or now if that is later."""
         with self._turn:
             self._wake_is_sent = False
             if self._failure is not None:
@@ -378,7 +380,7 @@ class ProducerEngine:
             metadata = self._hub.metadata
             effects = self._sender.poll(metadata.view, max(self._now_ms(), reached_ms), metadata.last_error)
             due_ms = self._sender.next_due_ms()
-            self._room.tell(is_over=False)  # what was taken is charged what it is, and no more
+            self._memory_wait.notify(is_over=False)  # a batch that was taken is charged less
         self._arm(due_ms)
         self._perform(effects)
 
@@ -387,14 +389,14 @@ class ProducerEngine:
             self._timer.cancel()
             self._timer = None
         if due_ms is not None:
-            # The loop may fire a moment early; the time counts as reached then: linger is a bound from above,
-            # and a timer that finds nothing due would spin.
+            # The loop may fire a moment early; the time counts as reached then: linger.ms is an upper bound,
+            # and a timer that is not due would spin.
             delay_s = max(due_ms - self._now_ms(), 0) / 1000
             self._timer = self._hub.loop.call_later(delay_s, self._pump, due_ms)
 
     def _perform(self, effects: tuple[Effect, ...]) -> None:
         self._performer.perform_all(effects)
-        if RoomMade() in effects:
+        if MemoryFreed() in effects:
             self._tell_room()
 
     def _resolve(self, effect: Resolve) -> None:
@@ -413,7 +415,7 @@ class ProducerEngine:
         else:
             self.losses.add(delivery, batch.count)
 
-    async def _identify(self) -> None:
+    async def _request_producer_id(self) -> None:
         try:
             identity = await new_identity(self._hub, self.config)
         except KafkaError as error:
@@ -425,8 +427,8 @@ class ProducerEngine:
 
     def _tell_room(self) -> None:
         with self._turn:
-            self._room.tell(is_over=self._failure is not None)
-        for listener in list(self._room_listeners):
+            self._memory_wait.notify(is_over=self._failure is not None)
+        for listener in list(self._memory_listeners):
             listener()
 
     def _send(self, send: SendProduce) -> None:
@@ -452,7 +454,7 @@ class ProducerEngine:
                 on_done=on_done,
                 stakes=lambda: stakes_of(send),
             )
-        except Exception as bug:  # noqa: BLE001 - what cannot be sent, for whatever reason, must not hang
+        except Exception as bug:  # noqa: BLE001 - a batch that cannot be sent must not hang
             self._hub.tasks.report(bug)
 
     # --- inside -----------------------------------------------------------------------------------------
@@ -461,7 +463,7 @@ class ProducerEngine:
         self, topic: str, join: Join, start: int, end: int, partition: int | None
     ) -> tuple[Runs, str | None]:
         def append(start: int) -> tuple[Delivery, int, int] | str:
-            # The lock is held for one run at a time: the IO thread wants it too.
+            # The lock is held for one run at a time, because the IO thread needs it too.
             found = self._append_run(topic, join, start, end, partition)
             if self._accumulator.has_grown:
                 self._yield_gil()

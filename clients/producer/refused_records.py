@@ -1,4 +1,4 @@
-"""The errors of the records that a leader names when it refuses a batch (KIP-467). Pure.
+"""The errors of single records, when the leader rejects a batch because of them (KIP-467). Pure.
 
 Source: Kafka Sender.java failBatch.
 """
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def record_errors_of(
     answer: ProducePartitionResponse, error: HeadraceError, count: int
 ) -> dict[int, BaseException]:
-    """The errors of the records that `answer` names, by rising index below `count`; `error` is the batch's.
+    """The errors of the records that the response names, by rising index below `count`.
 
-    One alone has the type of the batch's error. Of several the types are not known, only their messages.
+    A single one has the type of `error`, the error of the batch. Of several only the messages are known.
     """
     named = answer.record_errors
     kind = type(error) if len(named) == 1 else InvalidRecordError
@@ -27,10 +27,10 @@ def record_errors_of(
 
 
 def reason_of(record_errors: dict[int, BaseException], count: int, error: HeadraceError) -> BaseException:
-    """The error of a refused batch of `count` records, which those have that are not named; if all are named,
-    the error of the first one. `error` is what the leader answered."""
+    """The error of a rejected batch of `count` records, for the records that the response does not name; if
+    it names all, the error of the first one. `error` is that of the response."""
     if len(record_errors) == count:
         return record_errors[min(record_errors)]
-    others = BatchRefusedError(f"not stored, because other records of its batch were refused: {error}")
+    others = BatchRefusedError(f"not stored, because other records of its batch were rejected: {error}")
     others.__cause__ = error
     return others

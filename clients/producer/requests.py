@@ -1,4 +1,4 @@
-"""What a produce request is made of: its body, and a frame per batch."""
+"""Produce requests: the body, and a frame for each batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def request_of(
     send: SendProduce, acks: int, timeout_ms: int, transactional_id: str | None = None
 ) -> ProduceRequest:
-    """The body of the request."""
+    """The ProduceRequest without its batches."""
     partitions = tuple(
         ProducePartition(target.topic_id, target.partition, target.leader_epoch) for target in send.targets
     )
@@ -25,7 +25,7 @@ def request_of(
 
 
 def stakes_of(send: SendProduce) -> list[Stake]:
-    """What it is about, for who watches whether its answer can still come."""
+    """The leaderships on which the response depends; see `silence.py`."""
     return [
         Stake(batch.queue.topic.name, *target)
         for batch, target in zip(send.batches, send.targets, strict=True)
@@ -33,14 +33,14 @@ def stakes_of(send: SendProduce) -> list[Stake]:
 
 
 def frames_of(send: SendProduce) -> list[Buffer]:
-    """The frames beside it: the finished bytes of each batch."""
+    """The finished bytes of each batch."""
     return [_data_of(batch) for batch in send.batches]
 
 
 def _data_of(batch: Batch) -> Buffer:
-    """Built (and compressed) before its first attempt; a copy where its number has changed since.
+    """Build (and compress) the batch before its first attempt; copy it when its sequence has changed.
 
-    Order: never written in place: the bytes of an earlier attempt may still be on their way (KAFKA-19012).
+    Order: never write in place: the bytes of an earlier attempt may still be in a socket (KAFKA-19012).
     """
     stamp = batch.stamp
     if batch.data is None:

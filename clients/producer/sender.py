@@ -1,4 +1,4 @@
-"""Decides which batches travel to which node, and what becomes of them. Step shape, pure.
+"""Decides which batches are sent to which node, and handles the responses. Step shape, pure.
 
 Invariants: without a producer id a partition has at most one batch under way, so order is kept; with one,
 `sequences.py` says which may go. A node has at most `max_in_flight` requests; a batch is resolved exactly
@@ -29,12 +29,12 @@ from ...protocol.errors import (
 )
 from .causes import cause_of
 from .effects import (
-    AskIdentity,
     Effect,
+    MemoryFreed,
     RecordsRefused,
     RefreshMetadata,
+    RequestProducerId,
     Resolve,
-    RoomMade,
     SendProduce,
     TakeHint,
     Target,
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
     from .batches import Batch, Identity, PartitionQueue
     from .sequences import Sequences
 
-# A batch of several records may still go in parts.
+# A batch of several records is split.
 _TOO_LARGE = (MessageTooLargeError, RecordBatchTooLargeError)
-# The leader lacks what comes before the batch; the second knows nothing of the producer at all.
+# A sequence before the batch is missing; with the second error the leader has no producer state at all.
 _OUT_OF_ORDER = (OutOfOrderSequenceNumberError, UnknownProducerIdError)
-# Who answers so has not stored the batch, and will not. After other answers, or none, it may be in the log.
+# After these errors the batch is not stored. After other errors, or without a response, it may be in the log.
 _NOT_STORED = (
     *_OUT_OF_ORDER,
     *_TOO_LARGE,
@@ -69,7 +69,7 @@ Without = Callable[["Batch", "dict[int, BaseException]"], "Batch"]
 
 @dataclass(slots=True)
 class SenderCounters:
-    """Totals since the start."""
+    """Totals since the producer was made."""
 
     records_sent: int = 0
     bytes_sent: int = 0
@@ -78,12 +78,12 @@ class SenderCounters:
     records_failed: int = 0
     batches_retried: int = 0
     batches_split: int = 0
-    batches_duplicate: int = 0  # were there already when they came again
+    batches_duplicate: int = 0  # stored by an earlier attempt
 
 
 @dataclass(slots=True)
 class Sender:
-    """The sending half of a producer. `acks` is 0, 1 or -1."""
+    """Sends the batches of one producer. `acks` is 0, 1 or -1."""
 
     accumulator: Accumulator
     backoff: Backoff
@@ -97,37 +97,37 @@ class Sender:
     counters: SenderCounters = field(default_factory=SenderCounters)
     in_flight: dict[int, SendProduce] = field(default_factory=dict)
     _per_node: dict[int, int] = field(default_factory=dict)
-    # Batches that wait before they are sent again, because the leader they went to did not take them: an
-    # ordered set. Another leader gets them at once (KIP-951); until there is one, the metadata is asked.
+    # Batches that wait for a retry because their leader rejected them: an ordered set. They are sent to a new
+    # leader at once (KIP-951); the metadata is refreshed until there is one.
     _refused: dict[Batch, None] = field(default_factory=dict)
-    _must_look: bool = False  # the newer leader may be known already
-    _is_asking: bool = False  # for a producer id
-    _given_up: HeadraceError | None = None
+    _check_leaders: bool = False  # the metadata may have the newer leader already
+    _is_requesting_id: bool = False  # InitProducerId is in flight
+    _failed_by: HeadraceError | None = None
     _next_id: int = 0
     _metadata_error: BaseException | None = None
 
     def poll(
         self, view: ClusterView, now_ms: int, metadata_error: BaseException | None = None
     ) -> tuple[Effect, ...]:
-        """Everything that can be done now: expire what is too old, send what is ready. `metadata_error`: why
-        the last refresh of the metadata failed."""
+        """Fail expired batches and send ready ones. `metadata_error`: that of the last metadata refresh, if
+        it failed."""
         self._metadata_error = metadata_error
-        is_news = self._must_look or view is not self.accumulator.view
-        self.accumulator.view, self._must_look = view, False
+        is_news = self._check_leaders or view is not self.accumulator.view
+        self.accumulator.view, self._check_leaders = view, False
         self.accumulator.needs_wake = False
         self.accumulator.update_ready(now_ms)
         effects: list[Effect] = [*self._expire(now_ms)]
         if is_news and self._refused:
-            self._look_for_leaders(view, now_ms, effects)
-        if self.sequences is not None and not self._may_number(self.sequences, now_ms, effects):
+            self._retry_at_new_leaders(view, now_ms, effects)
+        if self.sequences is not None and not self._has_producer_id(self.sequences, now_ms, effects):
             return tuple(effects)
-        # What does not fit one request travels in the next.
+        # Batches that do not fit into one request are sent in the next one.
         while sends := self._drain(view, now_ms, effects):
             effects += sends
         return tuple(effects)
 
     def cause_of(self, batch: Batch) -> str:
-        """Why a batch is not acknowledged yet."""
+        """Why a batch is not acknowledged yet, as text."""
         has_identity = self.sequences is None or self.sequences.identity is not None
         view = self.accumulator.view
         assert view is not None, "polled"
@@ -135,20 +135,20 @@ class Sender:
         return cause_of(batch, view, in_flight, self._metadata_error, has_identity=has_identity)
 
     def oldest_cause(self) -> str:
-        """Why the batch that has waited longest is not acknowledged yet; empty where none waits."""
+        """Why the oldest batch is not acknowledged yet; empty without a batch."""
         batch = next(iter(self.accumulator.live), None)
         if batch is None or self.accumulator.view is None:
             return ""
         return f"{batch.queue.topic.name}-{batch.queue.partition} waits: {self.cause_of(batch)}"
 
     def next_due_ms(self) -> int | None:
-        """When `poll` should be called although nothing was reported; None for never."""
+        """The time of the next `poll` without an event; None for never."""
         return self.accumulator.next_due_ms()
 
     def on_response(
         self, request_id: int, response: ProduceResponse | None, now_ms: int
     ) -> tuple[Effect, ...]:
-        """The answer to a request came; None for acks=0, where handing it over is all there is."""
+        """The response to a request; None for acks=0, after the request was sent."""
         send = self._ended(request_id)
         effects: list[Effect] = []
         if response is None:
@@ -160,46 +160,47 @@ class Sender:
                 self._fail(batch, fault, now_ms, effects)
         else:
             for batch, answer in zip(send.batches, response.partitions, strict=True):
-                self._answered(batch, answer, now_ms, effects)
-        effects.append(RoomMade())
+                self._on_partition_response(batch, answer, now_ms, effects)
+        effects.append(MemoryFreed())
         return tuple(effects)
 
     def on_failure(self, request_id: int, error: HeadraceError, now_ms: int) -> tuple[Effect, ...]:
-        """The request had no answer, or one for all: what happened to its batches is not known."""
+        """The request failed as a whole: its batches may be stored or not."""
         effects: list[Effect] = []
         for batch in self._ended(request_id).batches:
             self._retry_or_fail(batch, error, now_ms, effects)
-        effects.append(RoomMade())
+        effects.append(MemoryFreed())
         return tuple(effects)
 
     def on_identity(self, identity: Identity, now_ms: int) -> None:
-        """Go on as this producer."""
+        """The producer id has been assigned, or its epoch was raised."""
         assert self.sequences is not None
-        self._is_asking = False
+        self._is_requesting_id = False
         for queue in self.sequences.on_identity(identity):
-            self._settle(queue, now_ms)
+            self._update_ready(queue, now_ms)
 
-    def give_up(self, error: HeadraceError | None, now_ms: int) -> tuple[Effect, ...]:
-        """The transaction has failed or is aborted: what is in no request ends now with `error`, and so does
-        the rest unless it is acknowledged, without being sent again. None: the next one begins."""
-        self._given_up = error
+    def fail_unsent(self, error: HeadraceError | None, now_ms: int) -> tuple[Effect, ...]:
+        """The transaction has failed or is aborted: fail all batches that are in no request with `error`, and
+        the others too unless they are acknowledged; no batch is retried. None: the next transaction
+        begins."""
+        self._failed_by = error
         if error is None:
             return ()
         effects: list[Effect] = []
         for batch in [batch for batch in self.accumulator.live if not batch.is_on_wire]:
             self.accumulator.remove(batch)
             self._fail(batch, error, now_ms, effects)
-        effects.append(RoomMade())
+        effects.append(MemoryFreed())
         return tuple(effects)
 
     def abort(self, error: BaseException) -> tuple[Effect, ...]:
-        """End every batch with `error`; answers that still come are ignored."""
+        """Fail every batch with `error`; later responses are ignored."""
         dropped = self.accumulator.close_all()
         self._refused.clear()
         if self.sequences is not None:
             self.sequences.forget()
         self.counters.records_failed += sum(batch.count for batch in dropped)
-        return (*(Resolve(batch, error=error) for batch in dropped), RoomMade())
+        return (*(Resolve(batch, error=error) for batch in dropped), MemoryFreed())
 
     # --- sending ----------------------------------------------------------------------------------------
 
@@ -225,8 +226,8 @@ class Sender:
             by_node.setdefault(leader, []).append((batch, Target(topic_id, queue.partition, epoch)))
         return [self._send(node_id, pairs) for node_id, pairs in by_node.items()]
 
-    def _look_for_leaders(self, view: ClusterView, now_ms: int, effects: list[Effect]) -> None:
-        """What was refused goes to a newer leader without waiting any more."""
+    def _retry_at_new_leaders(self, view: ClusterView, now_ms: int, effects: list[Effect]) -> None:
+        """Retry rejected batches at a newer leader without backoff."""
         for batch in list(self._refused):
             queue = batch.queue
             if batch.is_on_wire or batch not in self.accumulator.live:
@@ -246,29 +247,29 @@ class Sender:
         batch.attempts += 1
         batch.is_on_wire = True
         if self.sequences is not None:
-            self.sequences.took(batch)
+            self.sequences.taken(batch)
         else:
-            # With retries=0 too: a request may overtake another while a connection opens, and parts of a
-            # batch that was too large come after the next one.
+            # Even with retries=0: a request may overtake another while a connection opens, and the parts of a
+            # split batch are sent after the next batch.
             queue.is_muted = True
-        self._settle(queue, now_ms)
+        self._update_ready(queue, now_ms)
         return batch
 
-    def _settle(self, queue: PartitionQueue, now_ms: int) -> None:
-        """See whether the queue's first batch may go now."""
+    def _update_ready(self, queue: PartitionQueue, now_ms: int) -> None:
+        """Update whether the first batch of the queue may be sent now."""
         if self.sequences is not None:
-            queue.is_muted = self.sequences.holds_back(queue)
+            queue.is_muted = self.sequences.must_wait(queue)
         self.accumulator.touch(queue, now_ms)
 
-    def _may_number(self, sequences: Sequences, now_ms: int, effects: list[Effect]) -> bool:
-        """Number anew what has to be; False without a producer id."""
+    def _has_producer_id(self, sequences: Sequences, now_ms: int, effects: list[Effect]) -> bool:
+        """Renumber if necessary; False without a producer id."""
         for queue in sequences.renumber():
-            self._settle(queue, now_ms)
+            self._update_ready(queue, now_ms)
         if sequences.identity is not None:
             return True
-        if self.accumulator.live and not self._is_asking and not sequences.is_transactional:
-            self._is_asking = True
-            effects.append(AskIdentity())
+        if self.accumulator.live and not self._is_requesting_id and not sequences.is_transactional:
+            self._is_requesting_id = True
+            effects.append(RequestProducerId())
         return False
 
     def _send(self, node_id: int, pairs: list[tuple[Batch, Target]]) -> SendProduce:
@@ -287,7 +288,7 @@ class Sender:
             self._refused.pop(batch, None)
             if self.sequences is not None and batch.stamp is not None and not batch.is_on_wire:
                 self.sequences.failed(batch)
-                self._settle(batch.queue, now_ms)
+                self._update_ready(batch.queue, now_ms)
             waited_ms = now_ms - batch.created_ms
             error = DeliveryTimeoutError(
                 f"{batch.queue.topic.name}-{batch.queue.partition}: not acknowledged within {waited_ms} ms"
@@ -295,7 +296,7 @@ class Sender:
             )
             error.__cause__ = batch.last_error or self._metadata_error
             self.counters.records_failed += batch.count
-            effects += (Resolve(batch, error=error), RoomMade())
+            effects += (Resolve(batch, error=error), MemoryFreed())
         return effects
 
     # --- outcomes ---------------------------------------------------------------------------------------
@@ -306,12 +307,12 @@ class Sender:
         for batch in send.batches:
             batch.is_on_wire = False
             if self.sequences is not None:
-                self.sequences.came_back(batch)
+                self.sequences.request_ended(batch)
             else:
                 batch.queue.is_muted = False
         return send
 
-    def _answered(
+    def _on_partition_response(
         self, batch: Batch, answer: ProducePartitionResponse, now_ms: int, effects: list[Effect]
     ) -> None:
         is_duplicate = answer.error_code == DuplicateSequenceNumberError.code
@@ -363,15 +364,15 @@ class Sender:
         now_ms: int,
         effects: list[Effect],
     ) -> None:
-        """The leader stored nothing of the batch because of these records (KIP-467): they fail, the others
-        are sent again without them.
+        """The leader rejected the batch because of these records (KIP-467): they fail, the others are sent
+        again in a new batch.
 
-        Not in a transaction, which must be aborted anyway, and not if an earlier attempt of an idempotent
-        batch may be stored: renumbered, its records could be stored twice. Then the others fail too.
+        The others fail too in a transaction, which must be aborted anyway, and if an earlier attempt of an
+        idempotent batch may be stored: under other numbers its records could be stored twice.
         """
         sequences = self.sequences
         is_safe = sequences is None or not (sequences.is_transactional or batch.is_in_doubt)
-        if not is_safe or len(record_errors) == batch.count or self._given_up is not None:
+        if not is_safe or len(record_errors) == batch.count or self._failed_by is not None:
             reason = reason_of(record_errors, batch.count, error)
             self._fail(batch, reason, now_ms, effects, record_errors)
             return
@@ -382,7 +383,7 @@ class Sender:
         if sequences is not None:
             sequences.shortened(batch, part)
         self.accumulator.replace(batch, [part])
-        self._settle(batch.queue, now_ms)
+        self._update_ready(batch.queue, now_ms)
 
     def _retry_or_fail(self, batch: Batch, error: HeadraceError, now_ms: int, effects: list[Effect]) -> None:
         if error.refresh_metadata:
@@ -390,9 +391,9 @@ class Sender:
         batch.last_error = error
         batch.is_in_doubt = batch.is_in_doubt or not isinstance(error, _NOT_STORED)
         if batch not in self.accumulator.live or batch.is_expired:
-            self._fail(batch, error, now_ms, effects)  # its outcome was told
-        elif self._given_up is not None:
-            self._fail(batch, self._given_up, now_ms, effects)
+            self._fail(batch, error, now_ms, effects)  # it is resolved already
+        elif self._failed_by is not None:
+            self._fail(batch, self._failed_by, now_ms, effects)
         elif isinstance(error, _TOO_LARGE) and batch.count > 1:
             self._split(batch, now_ms)
         elif isinstance(error, _OUT_OF_ORDER) and self.sequences is not None:
@@ -407,9 +408,9 @@ class Sender:
         batch.retry_at_ms = now_ms + wait_after(error, batch.attempts, self.backoff)
         if error.refresh_metadata:
             self._refused[batch] = None
-            self._must_look = True
+            self._check_leaders = True
         self.accumulator.put_back(batch)
-        self._settle(batch.queue, now_ms)
+        self._update_ready(batch.queue, now_ms)
 
     def _out_of_order(
         self,
@@ -420,27 +421,27 @@ class Sender:
         effects: list[Effect],
     ) -> None:
         if not sequences.is_first(batch):
-            # It came before its turn, which says nothing of the batch, and goes again when that comes.
+            # An earlier batch is in flight: this one is sent again when all earlier ones have their outcome.
             batch.attempts -= 1
             self.counters.batches_retried += 1
             batch.retry_at_ms = now_ms
             self.accumulator.put_back(batch)
-            self._settle(batch.queue, now_ms)
+            self._update_ready(batch.queue, now_ms)
         elif sequences.is_transactional or batch.attempts > self.retries:
             self._fail(batch, error, now_ms, effects)
         elif batch.is_in_doubt:
-            # Leaders forget batches that they stored, for instance what lay far behind others when they were
-            # started again: this may be one of those, and under another number it would be stored twice.
-            doubt = "an earlier attempt may have been stored, so the batch is not sent under another number"
+            # A leader that restarts may lose producer state of older batches. This batch may be one of those,
+            # and under another sequence it would be stored twice.
+            doubt = "an earlier attempt may have been stored, so the batch gets no other sequence"
             self._fail(batch, type(error)(f"{doubt}: {error}"), now_ms, effects)
         else:
             sequences.has_gap(batch.queue)
             self._retry(batch, error, now_ms)
 
     def _split(self, batch: Batch, now_ms: int) -> None:
-        """The topic allows less than we sent: halve this batch, and bound the next ones alike.
+        """The batch is above the limit of the topic: split it in halves, and limit later batches likewise.
 
-        Halving, not batch.size, because the limit may be below batch.size too; a few rounds find it.
+        In halves, not by batch.size, because the limit may be below batch.size; a few rounds find it.
         """
         self.counters.batches_split += 1
         queue = batch.queue
@@ -450,11 +451,11 @@ class Sender:
         if self.sequences is not None:
             self.sequences.split(batch, parts)
         self.accumulator.replace(batch, parts)
-        self._settle(queue, now_ms)
+        self._update_ready(queue, now_ms)
 
     def _release(self, batch: Batch, now_ms: int) -> None:
         self.accumulator.forget(batch)
-        self._settle(batch.queue, now_ms)
+        self._update_ready(batch.queue, now_ms)
 
 
 def _first_size(queue: PartitionQueue) -> int:

@@ -1,18 +1,19 @@
-"""Producer id, epoch and sequence numbers of what an idempotent producer sends. Step shape, pure.
+"""Producer id, epoch and sequence numbers of the batches of an idempotent producer. Step shape, pure.
 
-A batch gets its sequence when it is taken to be sent for the first time, and keeps it on retry: that is how
-the leader tells a repeated batch from a new one. Batches of a partition are *under way* from then until they
-have their outcome: the first of them and the four that were taken next, because a leader remembers five, and
-must know the first when it comes again. One that has to go again goes when all before it have their outcome.
-Until a leader has acknowledged the first batch, one is under way: a leader that does not know the producer
-takes any sequence, so that a second batch could come in before a lost first one.
+A batch gets its sequence before its first attempt, and keeps it on retries: so the leader recognises a
+duplicate. From then until its outcome the batch is *in flight*. A partition has at most five batches in
+flight, because a leader remembers five, and must remember the first one when it is sent again. A retry waits
+until all earlier batches have their outcome. Until the leader has acknowledged a first batch, only one is in
+flight: a leader without producer state accepts any sequence, and could append a second batch before a lost
+first one.
 
-A batch that fails leaves its sequence *unsure*: a gap, or not, if it was stored all the same. No new batch
-follows until a later one is acknowledged (no gap), or nothing is left, or the leader says to the first under
-way that it is OUT_OF_ORDER_SEQUENCE. If an earlier attempt of that may be in the log, it fails too: a leader
-may have forgotten it (Kafka's does when it is started again). Else there is a gap: the epoch is raised, and
-what is under way is numbered anew from 0, once no request with it is out. So nothing that may be stored gets
-another number. In a transaction nothing is numbered anew: it fails, and the next one has another epoch.
+A batch that fails leaves its sequence *unresolved*: it is missing in the log, unless the batch was stored all
+the same. No new batch is sent until a later one is acknowledged (nothing is missing), or none is in flight,
+or the leader answers the first one in flight with OUT_OF_ORDER_SEQUENCE. If an earlier attempt of that batch
+may be in the log, it fails too: the leader may have lost its producer state (Kafka's does on restart).
+Otherwise a sequence is missing: the epoch is raised, and the batches in flight are renumbered from 0, once
+they are in no request. So a batch that may be stored is never renumbered. In a transaction no batch is
+renumbered: the transaction fails, and the next one has another epoch.
 
 Invariant: a (producer id, epoch, sequence) of a partition stands for one record only.
 Source: Kafka TransactionManager.java, TxnPartitionEntry.java; KIP-98, KIP-360, KAFKA-14034.
@@ -27,122 +28,125 @@ from .batches import Identity, Stamp
 if TYPE_CHECKING:
     from .batches import Batch, PartitionQueue
 
-WINDOW = 5  # as many batches of a producer as a leader remembers
+WINDOW = 5  # batches of a producer that a leader remembers
 MAX_SEQUENCE = 2**31 - 1  # after it comes 0
 MAX_EPOCH = 2**15 - 1
 
 
 class Track:
-    """One partition. Batches are counted on without end; a sequence is such a number modulo 2^31."""
+    """One partition. `next_number` counts records without limit; a sequence is a number modulo 2^31."""
 
     __slots__ = (
-        "acked_end", "identity", "is_to_renumber", "next_number", "on_wire", "turn", "under_way",
-        "unsure_end",
+        "acked_end",
+        "identity",
+        "in_flight",
+        "needs_renumbering",
+        "next_number",
+        "on_wire",
+        "turn",
+        "unresolved_end",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.identity: Identity | None = None
-        self.under_way: list[Batch] = []  # in the order of their numbers
-        self.on_wire = 0  # how many of them are in a request now
-        self.turn = 0  # how many batches were taken so far
-        self.is_to_renumber = False
+        self.in_flight: list[Batch] = []  # by number
+        self.on_wire = 0  # how many of them are in a request
+        self.turn = 0  # how many batches were sent so far
+        self.needs_renumbering = False
         self.begin(None)
 
     def begin(self, identity: Identity | None) -> None:
-        """Count from 0 on under this identity."""
+        """Restart the numbers at 0 under this identity."""
         self.identity = identity
         self.next_number = 0
-        self.acked_end = 0  # behind the last record that was acknowledged
-        self.unsure_end: int | None = None  # behind the last batch that failed
+        self.acked_end = 0  # after the last acknowledged record
+        self.unresolved_end: int | None = None  # after the last failed batch
 
 
 class Sequences:
-    """The sequences of one producer.
-
-    `identity` None: one has to be asked for, see `on_identity`; nothing is sent before it is there.
-    """
+    """The sequences of one producer. Without `identity` no batch is sent; see `on_identity`."""
 
     def __init__(self, *, is_transactional: bool) -> None:
         self.identity: Identity | None = None
         self.is_transactional = is_transactional
         self.bumps = 0
         self._tracks: dict[PartitionQueue, Track] = {}
-        self._to_renumber: dict[PartitionQueue, None] = {}  # an ordered set
+        self._renumbering: dict[PartitionQueue, None] = {}  # an ordered set
 
     def on_identity(self, identity: Identity) -> list[PartitionQueue]:
-        """Go on as this one. Gives the queues that this may concern: a transaction is over, for instance."""
+        """Use this producer id and epoch. Gives the queues whose first batch may be sent now."""
         self.identity = identity
         return list(self._tracks)
 
-    def holds_back(self, queue: PartitionQueue) -> bool:
-        """Whether the first batch of the queue, or the one that would be, has to wait for others."""
+    def must_wait(self, queue: PartitionQueue) -> bool:
+        """Whether the first batch of the queue, or a new one, has to wait for others."""
         track = self._tracks.get(queue)
         if track is None:
             return False
-        if track.is_to_renumber:
+        if track.needs_renumbering:
             return True
-        under_way = track.under_way
+        in_flight = track.in_flight
         if queue.batches and queue.batches[0].stamp is not None:
-            return under_way[0] is not queue.batches[0]
-        if not under_way:
+            return in_flight[0] is not queue.batches[0]
+        if not in_flight:
             return False
         window = WINDOW if track.acked_end else 1
-        is_full = track.turn - under_way[0].turn >= window
-        return is_full or track.unsure_end is not None or track.identity != self.identity
+        is_full = track.turn - in_flight[0].turn >= window
+        return is_full or track.unresolved_end is not None or track.identity != self.identity
 
-    def took(self, batch: Batch) -> None:
-        """The batch goes into a request; the first time it gets its sequence."""
+    def taken(self, batch: Batch) -> None:
+        """The batch goes into a request. Before its first attempt it gets its sequence."""
         track = self._tracks.get(batch.queue)
         if track is None:
             track = self._tracks[batch.queue] = Track()
         if batch.stamp is None:
-            assert self.identity is not None, "nothing is sent without a producer id"
+            assert self.identity is not None, "no batch is sent without a producer id"
             if track.identity != self.identity:
-                assert not track.under_way, "an epoch begins when nothing of the last one is under way"
+                assert not track.in_flight, "an epoch begins without batches of the last one in flight"
                 track.begin(self.identity)
             self._number(track, batch)
             batch.turn = track.turn
             track.turn += 1
-            track.under_way.append(batch)
+            track.in_flight.append(batch)
         track.on_wire += 1
 
-    def came_back(self, batch: Batch) -> None:
-        """The request with the batch is over, whatever came of it."""
+    def request_ended(self, batch: Batch) -> None:
+        """The request of the batch has ended."""
         self._tracks[batch.queue].on_wire -= 1
 
     def is_first(self, batch: Batch) -> bool:
-        """Whether no earlier batch is under way, so that what the leader says of its place counts."""
-        return self._tracks[batch.queue].under_way[:1] == [batch]
+        """Whether no earlier batch is in flight, so that OUT_OF_ORDER_SEQUENCE means a missing sequence."""
+        return self._tracks[batch.queue].in_flight[:1] == [batch]
 
     def acked(self, batch: Batch) -> None:
-        """The batch is in the log, and so is every one before it."""
+        """The batch is in the log, and so are all earlier ones."""
         track = self._tracks[batch.queue]
         end = batch.number + batch.count
-        if batch in track.under_way:
-            track.under_way.remove(batch)
+        if batch in track.in_flight:
+            track.in_flight.remove(batch)
             track.acked_end = max(track.acked_end, end)
-            if track.unsure_end is not None and end >= track.unsure_end:
-                track.unsure_end = None
+            if track.unresolved_end is not None and end >= track.unresolved_end:
+                track.unresolved_end = None
         self._settle(batch.queue, track)
 
     def failed(self, batch: Batch) -> None:
-        """The batch is given up; it may be in the log."""
+        """The batch has failed; it may be in the log."""
         track = self._tracks[batch.queue]
-        if batch in track.under_way:
-            track.under_way.remove(batch)
-            track.unsure_end = max(track.unsure_end or 0, batch.number + batch.count)
+        if batch in track.in_flight:
+            track.in_flight.remove(batch)
+            track.unresolved_end = max(track.unresolved_end or 0, batch.number + batch.count)
         self._settle(batch.queue, track)
 
     def has_gap(self, queue: PartitionQueue) -> None:
-        """The leader lacks what comes before the first batch under way: number anew, as soon as possible."""
-        self._tracks[queue].is_to_renumber = True
-        self._to_renumber[queue] = None
+        """A sequence before the first batch in flight is missing in the log: renumber as soon as possible."""
+        self._tracks[queue].needs_renumbering = True
+        self._renumbering[queue] = None
 
     def split(self, batch: Batch, parts: list[Batch]) -> None:
-        """The parts take the place of the batch and share its numbers."""
+        """Replace the batch by its parts, with its numbers."""
         track = self._tracks[batch.queue]
-        place = track.under_way.index(batch)
-        track.under_way[place : place + 1] = parts
+        place = track.in_flight.index(batch)
+        track.in_flight[place : place + 1] = parts
         number = batch.number
         assert batch.stamp is not None
         for part in parts:
@@ -151,22 +155,23 @@ class Sequences:
             number += part.count
 
     def shortened(self, batch: Batch, part: Batch) -> None:
-        """`part`, the batch without refused records, takes its place and its first numbers.
+        """Replace the batch by `part`, the batch without rejected records, with its first numbers.
 
         No attempt of the batch was stored, so no number stands for two records. If a later batch has its
-        numbers already, a gap is left before it, which the leader finds when that batch comes.
+        numbers already, the numbers between are missing, which the leader reports for that batch.
         """
-        assert not self.is_transactional, "a transaction with a refused record has failed"
+        assert not self.is_transactional, "a transaction with a rejected record has failed"
         track = self._tracks[batch.queue]
-        track.under_way[track.under_way.index(batch)] = part
+        track.in_flight[track.in_flight.index(batch)] = part
         part.number, part.turn, part.stamp = batch.number, batch.turn, batch.stamp
         if track.next_number == batch.number + batch.count:
             track.next_number = part.number + part.count
 
     def renumber(self) -> list[PartitionQueue]:
-        """Number anew what waits for it and can be. Gives the queues that this may concern."""
+        """Renumber the partitions that need it and have no batch in a request. Gives the queues whose first
+        batch may be sent now."""
         done, before = [], self.identity
-        for queue in list(self._to_renumber):
+        for queue in list(self._renumbering):
             track = self._tracks[queue]
             if track.on_wire:
                 continue
@@ -174,32 +179,32 @@ class Sequences:
                 self._bump()
             if self.identity is None:
                 break
-            del self._to_renumber[queue]
-            track.is_to_renumber = False
+            del self._renumbering[queue]
+            track.needs_renumbering = False
             track.begin(self.identity)
-            for batch in track.under_way:
-                batch.is_in_doubt = False  # the first of them is not in the log, so none is
+            for batch in track.in_flight:
+                batch.is_in_doubt = False  # the first one is not in the log, so none is
                 self._number(track, batch)
             done.append(queue)
         return done if self.identity == before else list(self._tracks)
 
     def forget(self) -> None:
-        """Everything is over; answers may still come."""
+        """The producer has ended; responses may still arrive."""
         for track in self._tracks.values():
-            track.under_way.clear()
-            track.unsure_end, track.is_to_renumber = None, False
-        self._to_renumber.clear()
+            track.in_flight.clear()
+            track.unresolved_end, track.needs_renumbering = None, False
+        self._renumbering.clear()
 
     def check(self) -> None:
         """Assert the invariants; for tests."""
         for queue, track in self._tracks.items():
-            numbers = [batch.number for batch in track.under_way]
-            assert numbers == sorted(numbers), "under way in order"
+            numbers = [batch.number for batch in track.in_flight]
+            assert numbers == sorted(numbers), "in flight in order"
             assert len(set(numbers)) == len(numbers), "one number, one batch"
             assert track.on_wire >= 0
             queued = [batch for batch in queue.batches if batch.stamp is not None]
-            assert queued == list(queue.batches)[: len(queued)], "what was sent before comes first"
-            assert queued == [batch for batch in track.under_way if batch in queued], "and in order"
+            assert queued == list(queue.batches)[: len(queued)], "retries come first"
+            assert queued == [batch for batch in track.in_flight if batch in queued], "and in order"
 
     def _number(self, track: Track, batch: Batch) -> None:
         assert self.identity is not None
@@ -209,15 +214,15 @@ class Sequences:
         track.next_number += batch.count
 
     def _settle(self, queue: PartitionQueue, track: Track) -> None:
-        """With nothing under way it is known whether there is a gap."""
-        if track.under_way or track.unsure_end is None:
+        """Without batches in flight an unresolved sequence is taken for missing."""
+        if track.in_flight or track.unresolved_end is None:
             return
         if self.is_transactional:
-            return  # the transaction has failed; nothing is sent before the next epoch
+            return  # the transaction has failed; no batch is sent before the next epoch
         self.has_gap(queue)
 
     def _bump(self) -> None:
-        """The next epoch; the producer's own to choose, as long as it is in no transaction (KIP-360)."""
+        """Raise the epoch, which a producer without transactions may do itself (KIP-360)."""
         assert self.identity is not None
         self.bumps += 1
         producer_id, epoch = self.identity

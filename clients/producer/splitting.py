@@ -1,5 +1,7 @@
-"""Batches made of the records of another one: the parts of a batch that was too large, and what is left of a
-batch without the records that the leader refused. Source: KIP-126, KIP-467."""
+"""Splits batches that were too large, and removes records that the leader rejected.
+
+Source: KIP-126, KIP-467.
+"""
 
 from __future__ import annotations
 
@@ -46,9 +48,9 @@ def without_records(
     new_builder: Callable[[int], BatchBuilder],
     delivery: object,
 ) -> Batch:
-    """The records of `batch` whose indexes are not `refused`, in order, in one closed batch with the creation
-    time, deadline and retry count of the whole. At least one is left."""
-    assert batch.data is not None, "only a batch that was sent can be refused"
+    """The records of `batch` without those at `refused` indexes, in one closed batch with the creation time,
+    deadline and retry count of the whole. At least one record is left."""
+    assert batch.data is not None, "only a batch that was sent can be rejected"
     builder = new_builder(INT32_MAX)
     for index, record in enumerate(codec.decode(batch.data)):
         if index not in refused:

@@ -1,7 +1,7 @@
-"""In which state the transactions of a producer are, and what its errors mean for them. Step shape, pure.
+"""The states of a producer's transactions, and the effect of errors on them. Step shape, pure.
 
-An error ends the transaction at hand, which can then only be aborted, or the producer: an *abortable* or a
-*fatal* one. To the user every abortable one is a TransactionAbortableError with its cause.
+After an *abortable* error the transaction can only be aborted: the user gets a TransactionAbortableError with
+the cause. After a *fatal* error the producer can only be closed.
 Source: Kafka TransactionManager.java; KIP-98, KIP-588, KIP-890, KIP-1050.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class PreparedTransaction(NamedTuple):
-    """All that is needed to end a transaction that was left open. An empty one has nothing to end."""
+    """A prepared transaction, with all that is needed to end it. Without records or offsets it `is_empty`."""
 
     transactional_id: str
     producer_id: int
@@ -37,7 +37,7 @@ class PreparedTransaction(NamedTuple):
 
 
 class TxnState(Enum):
-    """What a transactional producer is doing."""
+    """The state of the transactions of a producer."""
 
     UNINITIALIZED = "uninitialized"
     INITIALIZING = "initializing"
@@ -81,15 +81,15 @@ TRANSITIONS: Mapping[TxnState, Mapping[TxnState, str]] = {
     _S.FATAL_ERROR: {},
 }
 
-# Whoever gets one of these must not go on, in no transaction.
+# Fatal errors: the producer can begin no further transaction.
 _FATAL = (ProducerFencedError, InvalidProducerIdMappingError, UnsupportedVersionError)
-# The markers of the transaction before are still being written: that takes milliseconds.
+# While the markers of the previous transaction are written, which takes milliseconds.
 CONCURRENT_WAIT_MS = 5
 _OPEN = (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR)
 
 
 def wait_after(error: HeadraceError, failures: int, backoff: Backoff) -> int:
-    """How long to wait, in ms, before asking again after so many failures in a row."""
+    """The backoff in ms after so many failures in a row."""
     wait_ms = backoff.wait_ms(failures)
     if isinstance(error, ConcurrentTransactionsError):
         return min(CONCURRENT_WAIT_MS << min(failures - 1, 10), wait_ms)
@@ -97,25 +97,25 @@ def wait_after(error: HeadraceError, failures: int, backoff: Backoff) -> int:
 
 
 class Transactions:
-    """The transactions of one producer, one after the other. Its owner's lock is held for every call."""
+    """The transactions of one producer, one after the other. Called with the producer's lock."""
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
         self.state = TxnState.UNINITIALIZED
-        self.error: HeadraceError | None = None  # in one of the error states: what to raise
-        self.has_begun = False  # on the servers: something of it may be there
+        self.error: HeadraceError | None = None  # raised in the error states
+        self.has_begun = False  # the coordinator or a partition may have a part of it
 
-    # --- what the user does -----------------------------------------------------------------------------
+    # --- calls of the user ------------------------------------------------------------------------------
 
     def init(self) -> None:
-        """Become the producer of this id. Errors: InvalidTxnStateError if it is already."""
+        """Begin InitProducerId. Errors: InvalidTxnStateError if it was done before."""
         self.check_usable()
         if self.state is not TxnState.UNINITIALIZED:
             raise InvalidTxnStateError(f"init_transactions is called once, and first: {self._text}")
         self._go(TxnState.INITIALIZING)
 
     def begin(self) -> None:
-        """Open a transaction. Errors: InvalidTxnStateError if one is open, or no epoch was given yet."""
+        """Begin a transaction. Errors: InvalidTxnStateError if one is open, or without a producer id."""
         self.check_usable()
         if self.state is not TxnState.READY:
             raise InvalidTxnStateError(f"a transaction cannot begin: {self._text}")
@@ -123,13 +123,13 @@ class Transactions:
         self._go(TxnState.IN_TRANSACTION)
 
     def check_open(self, what: str = "records are sent in transactions") -> None:
-        """Errors: InvalidTxnStateError if no transaction is open, what ended it if it cannot go on."""
+        """Errors: InvalidTxnStateError without an open transaction; the error that ended it."""
         refusal = self.refusal(what)
         if refusal is not None:
             raise refusal
 
     def commit(self) -> None:
-        """End the open transaction, or go on ending it. Errors: as `check_open`."""
+        """Begin the commit, or repeat it. Errors: as `check_open`."""
         if self.state is TxnState.COMMITTING:
             return
         if self.state is not TxnState.PREPARED:
@@ -137,8 +137,7 @@ class Transactions:
         self._go(TxnState.COMMITTING)
 
     def abort(self) -> None:
-        """Undo the open transaction, or go on undoing it. Errors: InvalidTxnStateError, or what ended the
-        producer."""
+        """Begin the abort, or repeat it. Errors: InvalidTxnStateError, or the fatal error of the producer."""
         self.check_usable()
         if self.state is TxnState.ABORTING:
             return
@@ -147,47 +146,47 @@ class Transactions:
         self._go(TxnState.ABORTING)
 
     def refusal(self, what: str = "records are sent in transactions") -> HeadraceError | None:
-        """Why no record can be sent now; None if one can."""
+        """The error of `send` in this state; None if records can be sent."""
         if self.state is TxnState.IN_TRANSACTION:
             return None
         return self.error or InvalidTxnStateError(f"{what}: {self._text}")
 
     def check_usable(self) -> None:
-        """Errors: what ended the producer."""
+        """Errors: the fatal error of the producer."""
         if self.state is TxnState.FATAL_ERROR:
             assert self.error is not None
             raise self.error
 
     @property
     def is_open(self) -> bool:
-        """Whether there is something to abort at the end; what is prepared is for others to end."""
+        """Whether `close` has to abort the transaction; a prepared one stays open."""
         return self.state in _OPEN or self.state is TxnState.ABORTING
 
-    # --- what comes of it -------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------------
 
     def initialized(self) -> None:
-        """The coordinator gave an epoch; what a former producer left open is aborted."""
+        """InitProducerId has succeeded; a transaction of an older producer is aborted."""
         self._go(TxnState.READY)
 
     def not_initialized(self) -> None:
-        """No answer came in time; `init` may be called again."""
+        """InitProducerId has timed out; it may be called again."""
         self._go(TxnState.UNINITIALIZED)
 
     def prepared(self) -> None:
-        """All of it is stored, and it stays open."""
+        """All records are acknowledged, and the transaction stays open."""
         self._go(TxnState.PREPARED)
 
     def ended(self) -> None:
-        """The transaction is committed, or aborted, for good."""
+        """The coordinator has committed or aborted the transaction."""
         self.error = None
         self._go(TxnState.READY)
 
     def failed(self, error: BaseException, *, of_batch: bool = False) -> None:
-        """Something of the transaction was not stored.
+        """A record of the transaction was not stored.
 
-        `of_batch`: a leader or the network said so. INVALID_PRODUCER_EPOCH of a leader may come of a
-        transaction that timed out; the coordinator knows better, and will say so (KIP-588). Otherwise the
-        record was never buffered: while a commit is going on, it came too late to be part of it.
+        `of_batch`: its batch failed. INVALID_PRODUCER_EPOCH of a leader may mean that the transaction timed
+        out; the coordinator knows whether the producer is fenced (KIP-588). Otherwise the record was never
+        buffered: during a commit it was too late to be part of the transaction.
         """
         is_fenced = isinstance(error, InvalidProducerEpochError) and not of_batch
         if is_fenced or isinstance(error, _FATAL):
@@ -196,7 +195,7 @@ class Transactions:
             self._must_abort(error)
 
     def refused(self, error: BaseException) -> None:
-        """A coordinator refused for good. After TRANSACTION_ABORTABLE a commit leaves something to abort."""
+        """The coordinator has rejected a request. After TRANSACTION_ABORTABLE a commit can be aborted."""
         may_abort = self.state is TxnState.COMMITTING and isinstance(error, TransactionAbortableError)
         if may_abort:
             self._must_abort(error)
@@ -206,7 +205,7 @@ class Transactions:
             self.fail(error)
 
     def fail(self, error: BaseException) -> None:
-        """The producer cannot go on."""
+        """A fatal error: the producer can begin no further transaction."""
         if self.state is TxnState.FATAL_ERROR:
             return
         if isinstance(error, ProducerFencedError | InvalidProducerEpochError):

@@ -19,7 +19,7 @@ from ..cluster.attach_io import attach
 from ..cluster.cluster_io import ClusterIo
 from ..config import ProducerConfig
 from ..losses_io import log_loss, raise_unless
-from ..producer.appending import NO_PARTITION, NO_ROOM, NO_TOPIC
+from ..producer.appending import NO_MEMORY, NO_PARTITION, NO_TOPIC
 from ..producer.delivery_io import BatchResult, RecordFuture, Run
 from ..producer.outgoing_io import Outgoing, check_records, known_partition
 from ..producer.partitioner import murmur2_sticky
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ..producer.delivery_io import Delivery
     from ..producer.outgoing_io import Prepared, SomeProducerInterceptor
     from ..producer.partitioner import Partitioner
-    from ..producer.transactional_io import TransactionalHalf
+    from ..producer.transaction_manager_io import TransactionManager
     from ..records import HeadersLike, TimestampLike
     from ..serdes import Serializer
 
@@ -51,8 +51,8 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
     """Sends records; thread-safe. One per process is enough; `close` it, or use it as a context manager.
 
     `bootstrap` is "host:port,..." or a `Cluster` to share; None takes HEADRACE_BOOTSTRAP or finds the
-    cluster that runs on Ray. Other keyword arguments are keys of ProducerConfig. Records travel in the
-    background: nothing needs to be polled.
+    cluster that runs on Ray. Other keyword arguments are keys of ProducerConfig. An IO thread sends the
+    records: no call has to poll.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
         is_plain = outgoing.is_plain and outgoing.wall_ms is wall_ms
         return ProducerEngine(hub, self.config, outgoing.partitioner, self._io.thread_id, is_plain=is_plain)
 
-    def _transactions(self) -> TransactionalHalf | None:
+    def _transactions(self) -> TransactionManager | None:
         return self._engine.transactions
 
     def _until_buffered(self) -> None:
@@ -108,7 +108,7 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
         timestamp: TimestampLike | None = None,
         headers: HeadersLike = (),
     ) -> RecordFuture:
-        """Hand one record over; the future tells where it lies once it is acknowledged.
+        """Send one record; the future has its partition and offset once it is acknowledged.
 
         Blocks only for the metadata of a new topic and while the buffer is full, up to max.block.ms.
         A value of None is a tombstone. Errors: SerializationError, MessageTooLargeError,
@@ -128,7 +128,7 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
         timestamp: TimestampLike | None = None,
         headers: HeadersLike = (),
     ) -> RecordFuture:
-        """`send`, readable; where it is compiled, that one passes on here what is not common."""
+        """`send` in Python; the compiled one calls it for records with serdes, headers or timestamps."""
         outgoing = self._outgoing
         if outgoing.is_intercepted:
             return self._send_intercepted(topic, ProducerRecord(value, key, headers, partition, timestamp))
@@ -158,14 +158,14 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
         self._io.wake(partial(self._engine.transactions.on_error, error))
 
     def send_many(self, topic: str, records: Iterable[ProducerRecord[K, V] | V | None]) -> BatchResult:
-        """Hand many records over: bare values, or `ProducerRecord`s where a key or more is needed.
+        """Send many records: plain values, or `ProducerRecord`s with keys, headers and so on.
 
-        Each record has its own outcome in the result; one that cannot be sent does not hold up the others.
-        Errors: ClosedError; TypeError for what is no iterable of records.
+        Each record has its own outcome in the result; a record that cannot be sent does not hold up the
+        others. Errors: ClosedError; TypeError for an argument that is no iterable of records.
         """
         check_records(records)
         outcomes: list[RecordFuture | Run] = []
-        full: BufferExhaustedError | None = None  # it stayed full once: no use to wait again for each record
+        full: BufferExhaustedError | None = None  # after one timeout the others do not wait
         for sizes, items in self._outgoing.groups(records):
             try:
                 if full is not None:
@@ -194,12 +194,12 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
         partition: str | None = "partition",
         timestamp: str | None = "timestamp",
     ) -> BatchResult:
-        """Hand over every row of a pyarrow Table or RecordBatch, a data frame, or a dict of columns.
+        """Send every row of a pyarrow Table or RecordBatch, a data frame, or a dict of columns.
 
-        The other arguments name the columns, None for one not to be used; only that of the values, and those
-        you name, have to be there. Blocks as `send` does; each row has its own outcome in the result, in row
-        order; one that cannot be sent does not hold up the others. Errors: TypeError, ValueError for the
-        table as a whole, before anything is sent; ClosedError; ImportError without pyarrow.
+        The other arguments name the columns, None for one that is not used; the column of the values, and
+        columns that are named, must exist. Blocks as `send`. Each row has its own outcome in the result, in
+        row order; a row that cannot be sent does not hold up the others. Errors: TypeError, ValueError for
+        the table as a whole, before any row is sent; ClosedError; ImportError without pyarrow.
         """
         from ..arrow.sending_io import ArrowSend, Names
 
@@ -208,22 +208,22 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
         sending = ArrowSend(self._outgoing, self.config, topic, data, names)
         if sending.needs_records:
             return self.send_many(topic, sending.records())
-        steps, answer, ends_at = sending.steps(self._engine), None, 0.0
+        steps, error, ends_at = sending.steps(self._engine), None, 0.0
         while True:
             try:
-                need = steps.send(answer)
+                need = steps.send(error)
             except StopIteration as done:
                 result: BatchResult = done.value
                 return result
             if need.is_first:
                 ends_at = time.monotonic() + self._max_block_s
-            answer = self._meet(topic, need, ends_at - time.monotonic())
+            error = self._meet(topic, need, ends_at - time.monotonic())
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send everything now and wait until it is acknowledged or has failed; `timeout` in seconds.
+        """Send all records now and wait until they are acknowledged or have failed; `timeout` in seconds.
 
-        Errors: FlushTimeoutError with the number of records still on their way. What failed is told by the
-        futures.
+        Errors: FlushTimeoutError with the number of records without an outcome. The futures have the errors
+        of failed records.
         """
         ends_at = None if timeout is None else time.monotonic() + timeout
         batches = self._engine.flush()
@@ -243,9 +243,9 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
         return self._engine.metrics()
 
     def close(self, timeout: float | None = None) -> None:
-        """Flush, then end; an open transaction is aborted instead. What is not acknowledged within `timeout`
-        seconds, delivery.timeout.ms by default, fails with ClosedError. Everything is released in any case,
-        and a second call does nothing.
+        """Flush and close; an open transaction is aborted instead. Records that are not acknowledged within
+        `timeout` seconds, delivery.timeout.ms by default, fail with ClosedError. Connections are closed in
+        any case, and a second call does nothing.
 
         Errors: FlushTimeoutError with the number of records that were not acknowledged; else the first
         delivery error that no future has reported.
@@ -271,7 +271,7 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
             raise lost
 
     def forked(self) -> None:
-        """This process is a forked child: every further call fails with ClosedError."""
+        """Make every further call raise ClosedError: this process is a forked child."""
         self._is_closed = True
         self._engine.forked()
 
@@ -287,7 +287,7 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
             raise_unless(error, lost)
 
     def _end(self, timeout: float | None) -> BaseException | None:
-        """Everything without an outcome fails with ClosedError; what `close` raises."""
+        """Fail all records without an outcome with ClosedError; gives the error that `close` raises."""
         try:
             return self._io.run(self._engine.end, {}, timeout)
         except ClosedError:  # the IO thread has ended, and every record with it
@@ -303,7 +303,7 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
         return self._io.hub.now_ms() + self.config.max_block_ms
 
     def _send_values(self, topic: str, values: list[bytes], sizes: Sequence[int]) -> list[RecordFuture | Run]:
-        """Plain bytes without keys: what joined a batch before an error keeps its own outcome."""
+        """Append plain bytes without keys; values that are in a batch before an error keep their outcome."""
         outcomes: list[RecordFuture | Run] = []
         start, timestamp_ms = 0, self._outgoing.wall_ms()
         while start < len(values):
@@ -362,14 +362,14 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
     def _send_slowly(
         self, topic: str, prepared: Prepared, partition: int | None, lacks: str
     ) -> tuple[Delivery, int]:
-        """Wait for what the record lacks, up to max.block.ms in all."""
+        """Wait for metadata or memory, up to max.block.ms in all, and append."""
         self._check_open()
         key, value, headers, timestamp_ms = prepared
         ends_at = time.monotonic() + self._max_block_s
         while True:
             left_s = ends_at - time.monotonic()
-            if lacks == NO_ROOM:
-                self._wait_for_room(left_s)
+            if lacks == NO_MEMORY:
+                self._wait_for_memory(left_s)
             else:
                 assert lacks in (NO_TOPIC, NO_PARTITION), lacks
                 self._load(topic, partition if lacks == NO_PARTITION else None, left_s)
@@ -379,10 +379,10 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
             lacks = found
 
     def _meet(self, topic: str, need: Need, left_s: float) -> HeadraceError | None:
-        """Wait for what `send_arrow` lacks; the error if that does not come."""
+        """Wait for the metadata or the memory that `send_arrow` needs; the error when the wait fails."""
         try:
-            if need.lacks == NO_ROOM:
-                self._wait_for_room(left_s)
+            if need.lacks == NO_MEMORY:
+                self._wait_for_memory(left_s)
             elif need.lacks in (NO_TOPIC, NO_PARTITION):
                 self._load(topic, need.partition, left_s)
         except ClosedError:
@@ -391,15 +391,15 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
             return error
         return None
 
-    def _wait_for_room(self, left_s: float) -> None:
+    def _wait_for_memory(self, left_s: float) -> None:
         if self._io.is_io_thread():
             raise BufferExhaustedError(
                 "the buffer is full, and waiting on the client's IO thread would never end"
             )
-        if not self._engine.wait_for_room(left_s):
+        if not self._engine.wait_for_memory(left_s):
             raise BufferExhaustedError(
                 f"the buffer ({self.config.buffer_memory} bytes) was full for {self.config.max_block_ms} ms;"
-                f" {self._engine.why_full()}"
+                f" {self._engine.oldest_cause()}"
             )
 
     def _load(self, topic: str, partition: int | None, left_s: float) -> None:
@@ -412,4 +412,4 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
 
 def _flush_timeout(batches: list[tuple[Delivery, int]], timeout: float | None) -> FlushTimeoutError:
     remaining = sum(count for delivery, count in batches if not delivery.is_done)
-    return FlushTimeoutError(f"{remaining} records are still on their way after {timeout} s", remaining)
+    return FlushTimeoutError(f"{remaining} records are not acknowledged after {timeout} s", remaining)

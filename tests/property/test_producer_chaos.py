@@ -97,7 +97,7 @@ def assert_nothing_is_held(producer: Any) -> None:
     assert accumulator.used_bytes == 0
     assert not accumulator.live
     assert not accumulator.ready
-    assert accumulator.waiting_for_room == 0
+    assert accumulator.waiting_for_memory == 0
 
 
 async def produce_in_need(fake: FakeCluster, random: Random, outcomes: list[Any]) -> bool:

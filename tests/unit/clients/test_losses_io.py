@@ -135,7 +135,7 @@ def test_lines_that_the_collector_ends_are_counted_all_the_same() -> None:
         await asyncio.get_running_loop().create_future()
 
     engine: Any = SimpleNamespace(
-        append=lambda *_: NO_TOPIC, load_topic=load_topic, add_room_listener=lambda _: None
+        append=lambda *_: NO_TOPIC, load_topic=load_topic, add_memory_listener=lambda _: None
     )
     loop = SimpleNamespace(is_closed=lambda: True)
     hub: Any = SimpleNamespace(loop=loop, tasks=SimpleNamespace(spawn=begun.append), now_ms=lambda: 0)

@@ -145,7 +145,7 @@ def test_somebody_who_waits_for_room_ends_lingering() -> None:
     rig = ProducerRig(0, 0, linger_ms=10_000)
     rig.put(b"x", 1)
     assert rig.step() == []
-    rig.accumulator.waiting_for_room += 1
+    rig.accumulator.waiting_for_memory += 1
     rig.accumulator.touch(rig.topic.queues[1], rig.now_ms)
     assert len(rig.step()) == 1
 
@@ -376,7 +376,7 @@ def test_room_that_closing_a_batch_made_is_told_to_those_who_wait() -> None:
     rig.put(b"x" * 6000)
     rig.step()
     used_bytes = rig.accumulator.used_bytes
-    rig.accumulator.waiting_for_room = 1
+    rig.accumulator.waiting_for_memory = 1
     rig.accumulator.needs_wake = False
     queue = rig.topic.queues[0]
     queue.is_muted = True  # closing it makes nothing ready

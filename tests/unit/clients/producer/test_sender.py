@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 from headrace.clients.producer.accumulator import LEARNED_LIMIT_MS
-from headrace.clients.producer.effects import RefreshMetadata, Resolve, RoomMade, TakeHint
+from headrace.clients.producer.effects import MemoryFreed, RefreshMetadata, Resolve, TakeHint
 from headrace.protocol import errors
 from headrace.protocol.messages.data import ProduceResponse
 from producer_rig import ProducerRig, values_of, view_of
@@ -29,7 +29,7 @@ def test_success_resolves_with_the_offset() -> None:
     rig.ok(send, 42)
     (resolved,) = rig.resolved
     assert (resolved.base_offset, resolved.error) == (42, None)
-    assert RoomMade() in rig.effects
+    assert MemoryFreed() in rig.effects
     assert rig.sender.counters.records_sent == 1
 
 
@@ -219,9 +219,9 @@ def test_the_timeout_of_a_batch_that_was_never_sent_names_what_it_waited_for() -
     effects = rig.sender.poll(rig.view, rig.now_ms, refused)
     texts = [str(effect.error) for effect in effects if isinstance(effect, Resolve)]
     assert "t-0: not acknowledged within 10000 ms and 0 attempts; the leader is unknown" in texts[0]
-    assert "names no leader of the partition; no answer to a metadata request: " in texts[0]
+    assert "names no leader of the partition; the metadata request failed: " in texts[0]
     assert "node0:9000 refused the connection" in texts[0]
-    assert "t-1: not acknowledged within 10000 ms and 1 attempts; node 0 has not answered" in texts[1]
+    assert "t-1: not acknowledged within 10000 ms and 1 attempts; node 0 has not responded" in texts[1]
     assert "0 attempts; an earlier batch of the partition is not acknowledged" in texts[2]
     gone = rig.view.without_topics(("t",))
     rig.put(b"z", 2)

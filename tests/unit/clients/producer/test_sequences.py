@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from headrace.clients.producer.batches import Identity
-from headrace.clients.producer.effects import AskIdentity
+from headrace.clients.producer.effects import RequestProducerId
 from headrace.clients.producer.sequences import MAX_EPOCH, MAX_SEQUENCE
 from headrace.protocol import errors
 from producer_rig import ProducerRig, stamps_of, values_of, view_of
@@ -45,10 +45,10 @@ def test_nothing_is_sent_without_a_producer_id() -> None:
     assert rig.sender.sequences is not None
     rig.sender.sequences.identity = None
     assert rig.step() == []
-    assert AskIdentity() not in rig.effects
+    assert RequestProducerId() not in rig.effects
     rig.put(b"x")
     assert rig.step() == rig.step() == []
-    assert rig.effects.count(AskIdentity()) == 1
+    assert rig.effects.count(RequestProducerId()) == 1
     rig.sender.on_identity(Identity(5, 3), rig.now_ms)
     (send,) = rig.step()
     assert stamps_of(send) == [(5, 3, 0)]
@@ -294,7 +294,7 @@ def test_when_epochs_run_out_another_producer_id_is_asked_for() -> None:
     (send,) = sent_now(rig, b"1")
     rig.refuse(send, OUT_OF_ORDER)
     assert rig.step(500) == []
-    assert AskIdentity() in rig.effects
+    assert RequestProducerId() in rig.effects
     rig.sender.on_identity(Identity(8, 0), rig.now_ms)
     (again,) = rig.step()
     assert stamps_of(again) == [(8, 0, 0)]
@@ -388,7 +388,7 @@ def test_giving_up_ends_what_is_in_no_request_and_sends_nothing_again() -> None:
     """1 is under way and lost, 2 waits in the queue: both fail, and 1 is not retried."""
     rig = ProducerRig(is_transactional=True, batch_bytes=1)
     (first,) = sent_now(rig, b"1", b"2")
-    rig._sends(rig.sender.give_up(errors.TransactionAbortableError("over"), rig.now_ms))
+    rig._sends(rig.sender.fail_unsent(errors.TransactionAbortableError("over"), rig.now_ms))
     assert outcomes(rig) == [errors.TransactionAbortableError]
     rig.lose(first, errors.NetworkError("cut"))
     assert outcomes(rig) == [errors.TransactionAbortableError] * 2

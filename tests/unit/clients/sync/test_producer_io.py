@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import pytest
 from fake_cluster import Ask, FakeCluster, Fault
-from headrace.clients.producer.appending import NO_ROOM
+from headrace.clients.producer.appending import NO_MEMORY
 from headrace.clients.records import ProducerRecord
 from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol.errors import (
@@ -66,8 +66,8 @@ def test_room_that_was_made_before_the_wait_is_seen(
     producer = cluster.producer()
     producer.send("t", b"x").result(60)
     engine: Any = producer._engine
-    monkeypatch.setattr(engine._room, "wait", lambda _timeout_s: pytest.fail("nobody would wake it"))
-    assert engine.wait_for_room(60)
+    monkeypatch.setattr(engine._memory_wait, "wait", lambda _timeout_s: pytest.fail("nobody would wake it"))
+    assert engine.wait_for_memory(60)
     assert engine.metrics()["waiting-threads"] == 0
 
 
@@ -79,12 +79,12 @@ def test_who_waits_for_room_is_told_and_does_not_poll(
     producer.send("t", b"x").result(60)
     engine: Any = producer._engine
     waits: list[float] = []
-    monkeypatch.setattr(engine._room, "wait", waits.append)
+    monkeypatch.setattr(engine._memory_wait, "wait", waits.append)
     fake.stop_node(0)
     with contextlib.suppress(BufferExhaustedError):
-        while engine.append("t", None, b"x" * 900, (), 0, 0) != NO_ROOM:
+        while engine.append("t", None, b"x" * 900, (), 0, 0) != NO_MEMORY:
             pass
-    assert engine.wait_for_room(60)
+    assert engine.wait_for_memory(60)
     assert waits == [60]
     fake.start_node(0)
 

@@ -126,7 +126,7 @@ def test_each_record_is_stored_once_and_in_order(seed: int) -> None:
         assert metrics["record-send-total"] == sum(map(len, told))
         accumulator = producer._engine._accumulator
         accumulator.check()
-        assert (accumulator.used_bytes, accumulator.waiting_for_room) == (0, 0)
+        assert (accumulator.used_bytes, accumulator.waiting_for_memory) == (0, 0)
     assert check_successes(fake, told) == sum(map(len, told))
     assert sorted(fake.values("t")) == sorted(value for mine in told for value, _ in mine)
     for partition in range(len(fake.topics["t"].partitions)):

@@ -1,4 +1,4 @@
-"""What a producer counts, by Kafka's metric names. Pure."""
+"""The metrics of a producer, by Kafka's names. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from .sender import Sender
 
 
-def figures(sender: Sender, buffer_bytes: int) -> dict[str, float]:
-    """Totals and gauges; the owner of the sender's lock calls it."""
+def producer_metrics(sender: Sender, buffer_bytes: int) -> dict[str, float]:
+    """Totals and gauges. Called with the lock of the sender."""
     counters, accumulator = sender.counters, sender.accumulator
     batches = max(counters.batches_sent, 1)
     return {
@@ -27,5 +27,5 @@ def figures(sender: Sender, buffer_bytes: int) -> dict[str, float]:
         "batches-pending": len(accumulator.live),
         "buffer-total-bytes": buffer_bytes,
         "buffer-available-bytes": max(buffer_bytes - accumulator.used_bytes, 0),
-        "waiting-threads": accumulator.waiting_for_room,
+        "waiting-threads": accumulator.waiting_for_memory,
     }

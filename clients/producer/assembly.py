@@ -1,4 +1,4 @@
-"""The parts of a producer, made as its config says. Pure."""
+"""Makes the pure parts of a producer from its configuration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def limits_of(config: ProducerConfig) -> AccumulatorLimits:
-    """What shapes batches."""
+    """The limits of batches and of the buffer."""
     return AccumulatorLimits(
         config.linger_ms,
         config.batch_size,
@@ -31,7 +31,7 @@ def limits_of(config: ProducerConfig) -> AccumulatorLimits:
 def sender_of(
     config: ProducerConfig, accumulator: Accumulator, split: Split, without: Without, random: RandomSource
 ) -> Sender:
-    """The sending half."""
+    """The sender, idempotent or not."""
     is_transactional = config.transactional_id is not None
     return Sender(
         accumulator,

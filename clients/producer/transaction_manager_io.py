@@ -1,6 +1,6 @@
-"""The transactions of a producer on the event loop: asks the coordinators, waits for what is under way.
+"""The transactions of a producer on the event loop: requests to the coordinators, waits for deliveries.
 
-`transactions.py` says what may be done and what an error means; here it is done, one call at a time.
+`transactions.py` has the states and the meaning of errors. One call runs at a time.
 """
 
 from __future__ import annotations
@@ -41,12 +41,11 @@ if TYPE_CHECKING:
     from .sender import Sender
 
 
-class TransactionalHalf:
-    """What a producer with a transactional id does beside sending.
+class TransactionManager:
+    """The transactions of one producer.
 
-    `turn` is the producer's lock, `perform` does what its sender says, `pump` lets that look what there is to
-    do, and `refuse` makes sending raise from now on (None: not any more); that is called with the lock. All
-    calls are made on the loop.
+    `turn` is the producer's lock, `perform` performs effects of its sender, `pump` polls that sender, and
+    `refuse` makes `send` raise (None: no longer); it is called with the lock. All methods run on the loop.
     """
 
     def __init__(
@@ -68,21 +67,21 @@ class TransactionalHalf:
         self._coordinator = self._link(TRANSACTION_KEY, self._id)
         self._groups: dict[str, CoordinatorLink] = {}
         self._call = asyncio.Lock()
-        self._sent_before = 0  # batches before this transaction
+        self._sent_before = 0  # `batches_sent` when the transaction began
         self._spent_ms = dict.fromkeys(("init", "begin", "send-offsets", "commit", "abort"), 0)
         refuse(self._transactions.refusal())
 
     async def init(self) -> None:
-        """Become the producer of this id: fence off the one before, and abort what it left open.
+        """Initialize the transactional.id: fence older producers, and abort the transaction they left open.
 
         Errors: InvalidTxnStateError if it was done before, ApiTimeoutError after max.block.ms (call it
-        again), what the coordinator refuses.
+        again), fatal errors of the coordinator.
         """
         async with self._call:
             await self._init()
 
     async def begin(self) -> None:
-        """Open a transaction; `init` first if nobody did. Errors: as `init`; InvalidTxnStateError if one is
+        """Begin a transaction, after `init` if necessary. Errors: as `init`; InvalidTxnStateError if one is
         open."""
         async with self._call, self._timed("begin"):
             if self._transactions.state is TxnState.UNINITIALIZED:
@@ -90,11 +89,11 @@ class TransactionalHalf:
             with self._turn:
                 self._transactions.begin()
                 self._sent_before = self._sent
-                self._sender.give_up(None, self._hub.now_ms())
+                self._sender.fail_unsent(None, self._hub.now_ms())
                 self._refuse(None)
 
     async def send_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
-        """Let the offsets of a group count when the transaction commits.
+        """Commit offsets of a group with the transaction.
 
         Errors: TransactionAbortableError (the member has lost its partitions, for instance),
         InvalidTxnStateError, ApiTimeoutError after max.block.ms, ProducerFencedError; TypeError, ValueError.
@@ -126,7 +125,7 @@ class TransactionalHalf:
             await self._ask(link, TXN_OFFSET_COMMIT, request, _first_error)
 
     async def commit(self) -> None:
-        """Wait until everything of the transaction is acknowledged, and commit it.
+        """Wait until all records of the transaction are acknowledged, and commit it.
 
         Errors: TransactionAbortableError if something was not stored (abort it then), ApiTimeoutError after
         max.block.ms, when the outcome is unknown (call it again), InvalidTxnStateError, ProducerFencedError.
@@ -136,9 +135,9 @@ class TransactionalHalf:
             await self._end(committed=True)
 
     async def prepare(self) -> PreparedTransaction:
-        """Wait until everything of the transaction is acknowledged, and leave it open. Whoever knows what
-        this returns can commit or abort it, until transaction.timeout.ms have passed since it began, or
-        prepare it at its coordinator (PrepareTxn): then no time ends it, nor the next producer of the id.
+        """Wait until all records of the transaction are acknowledged, and leave it open. Any client that has
+        the result can commit or abort it, until transaction.timeout.ms have passed since it began, or prepare
+        it at its coordinator (PrepareTxn): then neither a timeout nor a new producer of the id ends it.
 
         Errors: as `commit`.
         """
@@ -151,30 +150,30 @@ class TransactionalHalf:
             return PreparedTransaction(self._id, *self.identity, is_empty)
 
     async def abort(self) -> None:
-        """Undo the transaction. What was not sent yet ends with TransactionAbortedError, what is under way is
-        waited for. Errors: InvalidTxnStateError, ApiTimeoutError after max.block.ms (call it again),
-        ProducerFencedError."""
+        """Abort the transaction, after the requests in flight have ended. Records that were not sent fail
+        with TransactionAbortedError. Errors: InvalidTxnStateError, ApiTimeoutError after max.block.ms (call
+        it again), ProducerFencedError."""
         async with self._call, self._timed("abort"):
             with self._turn:
                 self._transactions.abort()
                 self._refuse(self._transactions.refusal())
                 error = TransactionAbortedError("the transaction was aborted before the record was stored")
-                effects = self._sender.give_up(error, self._hub.now_ms())
+                effects = self._sender.fail_unsent(error, self._hub.now_ms())
                 live = list(self._sender.accumulator.live)
             self._perform(effects)
             await until_done([batch.delivery for batch in live])
             await self._end(committed=False)
 
     async def close(self, timeout_s: float | None) -> None:
-        """The producer ends: nothing that is open may be committed. What cannot be aborted in time, the
-        coordinator aborts by itself."""
+        """The producer is closed: abort an open transaction. The coordinator aborts one for which `timeout_s`
+        is too short."""
         if self._transactions.is_open:
             with contextlib.suppress(HeadraceError, TimeoutError):
                 async with asyncio.timeout(timeout_s):
                     await self.abort()
 
     def on_error(self, error: BaseException, *, of_batch: bool = False) -> None:
-        """Something that belongs to the open transaction was not stored; `of_batch` as in `Transactions`."""
+        """A record or offset of the open transaction was not stored; `of_batch` as in `Transactions`."""
         with self._turn:
             before = self._transactions.state
             self._transactions.failed(error, of_batch=of_batch)
@@ -183,30 +182,30 @@ class TransactionalHalf:
             self._perform(effects)
 
     def fail(self, reason: HeadraceError) -> None:
-        """The producer has ended. Its lock is held."""
+        """The producer has ended. Called with its lock."""
         self._transactions.fail(reason)
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a transaction that can be aborted."""
+        """Whether a transaction is open that can be aborted."""
         return self._transactions.is_open
 
     @property
     def is_over(self) -> bool:
-        """Whether there is none, or one that is left to whoever ends it."""
+        """Whether no transaction is open here, or only a prepared one."""
         return self._transactions.state in (TxnState.READY, TxnState.PREPARED)
 
     @property
     def identity(self) -> Identity:
-        """The producer id and epoch of the transaction that is open, or of the next one; after `init`."""
+        """The producer id and epoch of the open transaction, or of the next one; after `init`."""
         assert self._sender.sequences is not None
         identity = self._sender.sequences.identity
         assert identity is not None, "initialized"
         return identity
 
-    def figures(self) -> dict[str, float]:
-        """How long the calls took in all, what they waited for too, by Kafka's metric names; a `begin` that
-        does the `init` has the time of both."""
+    def metrics(self) -> dict[str, float]:
+        """The total time of each call, by Kafka's metric names; a `begin` that calls `init` has the time of
+        both."""
         return {f"txn-{call}-time-ns-total": spent * 1_000_000 for call, spent in self._spent_ms.items()}
 
     # --- inside -----------------------------------------------------------------------------------------
@@ -229,7 +228,7 @@ class TransactionalHalf:
             self._refuse(self._transactions.refusal())
 
     async def _store(self) -> None:
-        """From here on nothing joins the transaction, and all of it is acknowledged. Errors: as `commit`."""
+        """Close the transaction for records, and wait until all are acknowledged. Errors: as `commit`."""
         with self._turn:
             self._transactions.commit()
             self._refuse(self._transactions.refusal())
@@ -238,7 +237,7 @@ class TransactionalHalf:
         self._pump()
         await until_done([batch.delivery for batch in live])
         if self._transactions.state is not TxnState.COMMITTING:
-            self._transactions.check_open()  # raises what came in between
+            self._transactions.check_open()  # raises the error of a batch
 
     @property
     def _sent(self) -> int:
@@ -250,7 +249,7 @@ class TransactionalHalf:
             answer = await self._ask(self._coordinator, END_TXN, request, _error_of)
             identity = Identity(answer.producer_id, answer.producer_epoch)
         else:
-            identity = self.identity  # the servers know nothing of this transaction
+            identity = self.identity  # neither coordinator nor partitions have a part of this transaction
         with self._turn:
             self._sender.on_identity(identity, self._hub.now_ms())
             self._transactions.ended()
@@ -271,7 +270,7 @@ class TransactionalHalf:
         request: Any,
         error_of: Callable[[Any], KafkaError | None],
     ) -> Any:
-        """The answer without an error. Errors: ApiTimeoutError after max.block.ms; what the error means for
+        """The response without an error. Errors: ApiTimeoutError after max.block.ms; otherwise the error of
         the transaction."""
         deadline_ms = self._hub.now_ms() + self._config.max_block_ms
         try:
@@ -318,11 +317,11 @@ class TransactionalHalf:
             await asyncio.sleep(wait_ms / 1000)
 
     def _after_error(self) -> tuple[Effect, ...]:
-        """With the lock: nothing is sent any more."""
+        """With the lock: no batch of the transaction is sent any more."""
         error = self._transactions.error
         assert error is not None
         self._refuse(error)
-        return self._sender.give_up(error, self._hub.now_ms())
+        return self._sender.fail_unsent(error, self._hub.now_ms())
 
     def _link(self, key_type: int, key: str) -> CoordinatorLink:
         timeout_ms = self._config.request_timeout_ms
@@ -336,7 +335,7 @@ def _error_of(answer: Any) -> KafkaError | None:
 
 
 def _first_error(answer: Any) -> KafkaError | None:
-    """Of those of the partitions: one that asking again does not help with, if there is one."""
+    """The error of a partition, one that is not retriable first."""
     codes = dict.fromkeys(result.error_code for result in answer.results if result.error_code)
     errors = [error_from_code(code) for code in codes]
     return min(errors, key=lambda error: error.retriable, default=None)
