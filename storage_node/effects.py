@@ -1,6 +1,6 @@
-"""What the node core asks its shell to do: slow work for threads, the timer, words for the log, the end.
+"""Effects of the node core, performed by its shell: work on threads, the timer, requests, log lines, failure.
 
-Shape: plain frozen records; the shell performs them in order and reports results as events.
+The shell performs them in order and reports results by calls of the core.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FlushLog:
-    """Bring the log of `partition` to the disk on a thread; then `flushed` or `flush_failed`.
+    """Flush the partition's log on a thread; then `flushed` or `flush_failed`.
 
-    `is_awaited`: producers wait for it; other flushes must not delay it.
+    `is_awaited`: producers wait for it, so that other flushes must not delay it.
     """
 
     partition: Partition
@@ -39,7 +39,8 @@ class FlushLog:
 
 @dataclass(frozen=True, slots=True)
 class DeleteLog:
-    """Free the space of a log that was taken out of its name: `run` on a thread; nobody else uses it."""
+    """Call `run` on a thread: remove the files of a log that was renamed to be deleted and is not used any
+    more."""
 
     log: Log
 
@@ -50,7 +51,7 @@ class DeleteLog:
 
 @dataclass(frozen=True, slots=True)
 class RemoveFiles:
-    """Free the space of segments that have left their logs: `run` on the thread that does this."""
+    """Call `run` on the thread that removes files: those of segments that were removed from their logs."""
 
     removal: Removal
 
@@ -61,7 +62,8 @@ class RemoveFiles:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStarts:
-    """Write down soon where logs start: `checkpoints_begin`, its tasks on threads, `checkpoints_end`."""
+    """Write the checkpoints of log start offsets soon: `checkpoints_begin`, its tasks on threads,
+    `checkpoints_end`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class LookUpOffsets:
 
 @dataclass(frozen=True, slots=True)
 class ReadCold:
-    """Run the read on a thread that may wait for the disk; then `cold_read`."""
+    """Run the read on a thread for reads from disks; then `cold_read`."""
 
     read: ColdRead
 
@@ -94,14 +96,14 @@ class ReadCoordinatorLog:
 
 @dataclass(frozen=True, slots=True)
 class AdvisePages:
-    """Run the advice on such a thread, in no hurry; nobody waits for it."""
+    """Run the advice on a thread for reads from disks, with low priority and without a result."""
 
     advice: PageAdvice
 
 
 @dataclass(frozen=True, slots=True)
 class CopyLog:
-    """Run a step of the move of a partition between log dirs on a thread, in no hurry; then `copied`."""
+    """Run a step of a partition's move between log dirs on a thread, with low priority; then `copied`."""
 
     key: PartitionKey
     move: FutureLog
@@ -109,26 +111,26 @@ class CopyLog:
 
 @dataclass(frozen=True, slots=True)
 class SendFetch:
-    """Send a follower's fetch to the leader, `where`[0], after those before; then `replica_fetched` or
+    """Send a follower's fetch to the leader, `where`[0], behind earlier ones; then `replica_fetched` or
     `replica_fetch_failed` with `where` and `number`."""
 
-    where: tuple[int, int]  # leader, number of the fetcher
+    where: tuple[int, int]  # leader id, number of the fetcher
     number: int
     request: FetchRequest
 
 
 @dataclass(frozen=True, slots=True)
 class ProposeIsr:
-    """Ask the controller to change ISRs; then `isr_answered` or `isr_failed`."""
+    """Send ISR proposals to the controller; then `isr_answered` or `isr_failed`."""
 
     request: AlterPartitionRequest
 
 
 @dataclass(frozen=True, slots=True)
 class AskPeer:
-    """Send a request to another server: to node `node_id`, this one included, or with NO_NODE to the
-    controller. Then call `answered` once, with the response body, or with the error when there is none
-    (NetworkError, RequestTimedOutError after `timeout_ms`)."""
+    """Send a request to node `node_id`, which may be this one, or with NO_NODE to the controller. `answered`
+    is called once, with the response body or with an error (NetworkError, RequestTimedOutError after
+    `timeout_ms`)."""
 
     node_id: int
     api: Api
@@ -139,20 +141,19 @@ class AskPeer:
 
 @dataclass(frozen=True, slots=True)
 class TellController:
-    """Something happened to a disk that the controller shall hear at once: beat without waiting for the
-    time."""
+    """The state of a disk changed: send a heartbeat at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class WakeAt:
-    """Call `expire` at this monotonic time, in ms; replaces the deadline of an earlier one."""
+    """Call `expire` at this monotonic time, in ms; replaces the deadline set before."""
 
     deadline_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Words for the operator's log; `level` is logging's."""
+    """A line of the node's log; `level` is logging's."""
 
     level: int
     text: str
@@ -166,7 +167,7 @@ class EndTurn:
 
 @dataclass(frozen=True, slots=True)
 class EndNode:
-    """The node cannot go on: the shell fails with this error."""
+    """Fail the node with this error."""
 
     error: KafkaError
 

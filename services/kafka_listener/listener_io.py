@@ -21,7 +21,7 @@ from ...protocol.transport.listen_errors import address_error, listen_error
 from ...protocol.transport.peers import printable
 from ...runtime.files.files_io import raise_descriptor_limit
 from ...runtime.limited_log_io import LimitedLog
-from ...storage_node.configs.gateway_config import advertised, wanted_listeners
+from ...storage_node.configs.gateway_config import advertised, configured_listeners
 from .calls import allow_all
 from .connection_io import KafkaConnection
 from .encoded import EncodedResponses
@@ -91,7 +91,7 @@ class KafkaListener:
         """Bind the listeners; their advertised addresses. Errors: OSError."""
         config = self.host.config.now
         try:
-            for listener in wanted_listeners(config, config.listener_host):
+            for listener in configured_listeners(config, config.listener_host):
                 port = self._bind(listener)
                 self._advertised.append(advertised(config, listener.name, port, config.host))
         except BaseException:

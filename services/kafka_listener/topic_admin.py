@@ -20,7 +20,7 @@ from ...protocol.metadata.image import (
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
 )
-from ...storage_node.configs.config_answers import configs_of_unmade
+from ...storage_node.configs.config_answers import configs_of_new
 from .calls import Call, KafkaApi
 from .entities import id_of, ms_of
 from .plain import each, fields, message
@@ -90,7 +90,7 @@ def _topics_created(call: Call, asked: m.CreateTopicsRequest, response: m.Create
 
     if asked.validate_only:
         own = {spec.name: spec.configs for spec in asked.topics if spec.name in made}
-        described(configs_of_unmade(call.host.image, call.host.config, call.host.node_id, own))
+        described(configs_of_new(call.host.image, call.host.config, call.host.node_id, own))
         return
     request = m.DescribeConfigsRequest(tuple(m.ConfigResource(TOPIC_RESOURCE, name) for name in made))
     call.ask(

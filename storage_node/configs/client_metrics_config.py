@@ -1,7 +1,5 @@
-"""Which metrics clients are asked to push, and how often: the configs of a subscription. Kafka's names.
-
-Source: Kafka ClientMetricsConfigs.java; KIP-714.
-"""
+"""Configs of a client metrics subscription, under Kafka's names. Source: Kafka ClientMetricsConfigs.java;
+KIP-714."""
 
 from __future__ import annotations
 
@@ -15,10 +13,10 @@ from ...runtime.regex import compile_regex
 if TYPE_CHECKING:
     from ...runtime.regex import Regex
 
-MAX_SUBSCRIPTION_NAME_LENGTH = 249  # Bound: as of a topic's name
+MAX_SUBSCRIPTION_NAME_LENGTH = 249  # Bound: as for topic names
 MIN_INTERVAL_MS, MAX_INTERVAL_MS = 100, HOUR
 DEFAULT_INTERVAL_MS = 5 * MINUTE
-# What is known of a client, by the names that `match` has for it.
+# The attributes of a client, by their names in `match`.
 CLIENT_FACTS = (
     "client_instance_id",
     "client_id",
@@ -31,7 +29,7 @@ CLIENT_FACTS = (
 
 @dataclass(frozen=True, kw_only=True)
 class ClientMetricsConfig(Config):
-    """What may be set for one subscription."""
+    """The keys of one subscription."""
 
     metrics: tuple[str, ...] = key(
         "metrics",
@@ -57,14 +55,14 @@ class ClientMetricsConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not MIN_INTERVAL_MS <= self.interval_ms <= MAX_INTERVAL_MS:  # its code is Kafka's
+        if not MIN_INTERVAL_MS <= self.interval_ms <= MAX_INTERVAL_MS:  # Kafka's error code for it
             raise InvalidRequestError(
                 f"interval.ms must be {MIN_INTERVAL_MS} to {MAX_INTERVAL_MS}, not {self.interval_ms}"
             )
         self.patterns()
 
     def patterns(self) -> dict[str, Regex]:
-        """By the fact that they are held against. Errors: ConfigError."""
+        """By the client attribute that they match. Errors: ConfigError."""
         found = {}
         for pattern in self.match:
             name, _, expression = (part.strip() for part in pattern.partition("="))

@@ -1,8 +1,5 @@
-"""A node's answers about configs: of topics and of itself by its own image and its own file; what holds for
-the whole cluster it has from the controller. Pure.
-
-Source: Kafka ConfigHelper.scala.
-"""
+"""DescribeConfigs of a node: topics and itself from its own image and file; the cluster-wide configs come
+from the controller. Pure. Source: Kafka ConfigHelper.scala."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ MAX_RESOURCES = 1000  # Bound: of one request; each is described key by key
 
 
 def cluster_part(request: DescribeConfigsRequest) -> DescribeConfigsRequest:
-    """What the controller is asked of it. Errors: InvalidRequestError if it names too many resources."""
+    """The part of the request for the controller. Errors: InvalidRequestError for too many resources."""
     if len(request.resources) > MAX_RESOURCES:
         raise InvalidRequestError(f"{len(request.resources)} resources, at most {MAX_RESOURCES} are allowed")
     wanted = tuple(each for each in request.resources if _is_cluster(each))[:1]
@@ -47,7 +44,7 @@ def answer_configs(
     of_cluster: DescribeConfigsResponse,
     loggers: Loggers,
 ) -> DescribeConfigsResponse:
-    """The descriptions in the order of the request, by the configuration of the node that answers."""
+    """The descriptions in the order of the request."""
     describer = Describer(image.configs, request, live, node_id)
     results: list[DescribedConfigs] = []
     for resource in request.resources:
@@ -66,10 +63,10 @@ def answer_configs(
     return DescribeConfigsResponse(tuple(results), image.offset)
 
 
-def configs_of_unmade(
+def configs_of_new(
     image: MetadataImage, live: LiveConfig, node_id: int, topics: Mapping[str, Mapping[str, str]]
 ) -> DescribeConfigsResponse:
-    """What topics with these configs of their own would have, if they were made."""
+    """The configs that new topics would have, given their own."""
     configs = {(TOPIC_RESOURCE, name): own for name, own in topics.items()}
     describer = Describer({**image.configs, **configs}, DescribeConfigsRequest(()), live, node_id)
     results = (

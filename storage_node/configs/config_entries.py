@@ -1,9 +1,8 @@
-"""How configs are described: every key with what each level says of it, in Kafka's order. Pure.
+"""Descriptions of configs: every key with its value on each level, in Kafka's order. Pure.
 
-A topic's own value is over that of the node that answers, over that of all nodes, over the node's own file,
-over the built-in default; the broker levels know a topic's keys under names of their own (synonyms).
-Sensitive values, and keys that this version does not know, are named without their values.
-Source: Kafka ConfigHelper.scala, DynamicBrokerConfig.java brokerConfigSynonyms; KIP-226.
+A topic's own value precedes that of the node, of all nodes, of the node's file, and the built-in default; the
+broker levels have names of their own for topic keys (synonyms). Values of sensitive and unknown keys are
+masked. Source: Kafka ConfigHelper.scala, DynamicBrokerConfig.java brokerConfigSynonyms; KIP-226.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
 SOURCE_TOPIC, SOURCE_NODE, SOURCE_CLUSTER, SOURCE_STATIC, SOURCE_DEFAULT = 1, 2, 3, 4, 5
 SOURCE_CLIENT_METRICS, SOURCE_GROUP = 7, 8
 BROKER_NAMES = {topic: broker for broker, topic in TOPIC_KEY_SYNONYMS.items()}
-# Topic keys whose built-in value is among their synonyms, as in Kafka: keys that a broker config is
-# the default of, unless Kafka derives that default from another broker config.
+# Topic keys whose built-in default is a synonym, as in Kafka: keys with a broker config for their default,
+# unless Kafka derives that default from another broker config.
 _DERIVED = frozenset(("segment.ms", "segment.jitter.ms", "flush.ms"))
 _WITH_DEFAULT_SYNONYM = (BROKER_NAMES.keys() - _DERIVED) | {"unclean.leader.election.enable"}
 _TYPES: dict[Any, int] = {bool: 1, str: 2, int: 5, int | None: 5, float: 6}
@@ -51,9 +50,9 @@ _INT, _LONG, _LIST, _PASSWORD = 3, 5, 7, 9
 
 
 def existing(image: MetadataImage, resource: ConfigResource) -> tuple[int, str]:
-    """The (type, name) of a resource that exists: a topic, a registered node or one that has left configs
-    behind, the whole cluster, or a group or a subscription to clients' metrics, which need not be there yet.
-    Errors: UnknownTopicOrPartitionError, InvalidRequestError."""
+    """The (type, name) of a resource: a topic, a node that is registered or has configs, the whole cluster,
+    or a group or client metrics subscription, which need not exist yet. Errors: UnknownTopicOrPartitionError,
+    InvalidRequestError."""
     kind, name = resource.resource_type, resource.name
     if kind == TOPIC_RESOURCE:
         if name not in image.topics:
@@ -77,8 +76,8 @@ def existing(image: MetadataImage, resource: ConfigResource) -> tuple[int, str]:
 
 
 class Describer:
-    """Describes by the configs of an image. `live` is the configuration of the node that answers, None for a
-    controller; `node_id` is its id. What that node had to leave out does not hold there and is not told."""
+    """Describes the configs of an image. `live` is the configuration of the node that answers, None for a
+    controller; `node_id` is its id. Values that the node rejected are not described."""
 
     def __init__(
         self,
@@ -95,12 +94,12 @@ class Describer:
         applied = {} if live is None else live.applied(configs, node_id)
         if applied:
             self._configs = {**configs, **applied}
-        # What topics inherit, and how it is told: the same for all of them.
+        # The levels that all topics inherit, described once.
         self._inherited: dict[str, list[ConfigSynonym]] = {}
         self._entries: dict[str, ConfigEntry] = {}
 
     def resource(self, key: tuple[int, str]) -> tuple[ConfigEntry, ...]:
-        """All keys of a topic, a group, a subscription to clients' metrics or a node, by (type, name)."""
+        """All keys of a topic, group, client metrics subscription or node, by (type, name)."""
         kind, name = key
         if kind == CLIENT_METRICS_RESOURCE:
             return self._client_metrics(name)
@@ -118,7 +117,7 @@ class Describer:
         return (*entries, *_unknown(own, GroupConfig.keys(), SOURCE_GROUP))
 
     def _client_metrics(self, name: str) -> tuple[ConfigEntry, ...]:
-        """All keys of a subscription; nobody else has them."""
+        """All keys of a subscription; there are no other levels."""
         own = self._configs.get((CLIENT_METRICS_RESOURCE, name), {})
         entries = []
         for key, default in ClientMetricsConfig.defaults().items():
@@ -147,7 +146,7 @@ class Describer:
         return entry if key in _WITH_DEFAULT_SYNONYM else _without_default_synonym(entry)
 
     def _applied(self, own: Mapping[str, str]) -> Mapping[str, str]:
-        """A topic's values without those that contradict what the answering node was started with."""
+        """A topic's values without those that contradict the file of the answering node."""
         if self._live is None or RELATED_KEYS.isdisjoint(own):
             return own
         defaults = self._live.topic_defaults(self._configs, self._node_id)
@@ -158,8 +157,8 @@ class Describer:
         return _without(own, {key for key in own if key in values and text_of(values[key]) != own[key]})
 
     def _broker(self, name: str) -> tuple[ConfigEntry, ...]:
-        """All keys of the answering node; of another one only what is set dynamically, because only that node
-        knows its own file."""
+        """All keys of the answering node; of another node only the dynamic ones, because its file is unknown
+        here."""
         own = self._configs.get((BROKER_RESOURCE, name), {})
         cluster = self._configs.get(CLUSTER_DEFAULT, {})
         is_here = self._node is not None and name == str(self._node_id)
@@ -173,8 +172,8 @@ class Describer:
         return (*entries, *_unknown(own, NodeConfig.keys(), SOURCE_NODE))
 
     def cluster(self, controller: Config) -> tuple[ConfigEntry, ...]:
-        """The keys that may be set for the whole cluster: of nodes, and of controllers with what
-        `controller`, the configuration of the one that answers, has for them."""
+        """The keys that may be set cluster-wide: those of nodes, and those of controllers with the values of
+        `controller`, the configuration of the one that answers."""
         own = self._configs.get(CLUSTER_DEFAULT, {})
         entries, known = [], set[str]()
         for kind, file in ((NodeConfig, None), (type(controller), controller)):
@@ -186,7 +185,7 @@ class Describer:
         return (*entries, *_unknown(own, known, SOURCE_CLUSTER))
 
     def _broker_levels(self, name: str, default: Any) -> Iterator[ConfigSynonym]:
-        """What nodes say of a topic's key, which they know as `name`."""
+        """The node levels of a topic's key, which they call `name`."""
         if self._node is not None:
             yield from _level(self._configs.get((BROKER_RESOURCE, str(self._node_id)), {}), name, SOURCE_NODE)
         yield from _level(self._configs.get(CLUSTER_DEFAULT, {}), name, SOURCE_CLUSTER)
@@ -224,7 +223,7 @@ class Describer:
         )
 
     def _in_the_unit_of(self, name: str, level: ConfigSynonym) -> str | None:
-        """The value of a level for key `name`: what minutes and hours stand in for is milliseconds."""
+        """The value of a level in the unit of key `name`: minutes and hours become milliseconds."""
         if level.name == name or not any(level.name in others for others in STAND_INS.values()):
             return level.value
         key = TOPIC_KEY_SYNONYMS.get(name, name)
@@ -233,7 +232,7 @@ class Describer:
 
 
 def _type_of(facts: KeyFacts, python_type: Any) -> int:
-    """Kafka's number for it: tools check what they are given by that."""
+    """Kafka's number of the type; tools check values by it."""
     if facts.is_sensitive:
         return _PASSWORD
     found = _TYPES.get(python_type, _LIST)
@@ -250,7 +249,7 @@ def _level(values: Mapping[str, str], name: str, source: int) -> list[ConfigSyno
 
 
 def _file_levels(kind: type[Config], file: Config | None, name: str) -> list[ConfigSynonym]:
-    """What a server was started with, where that is not the default, and the default."""
+    """The value of a server's file, if it is not the default, and the default."""
     defaults, levels = kind.defaults(), []
     names = (name, *STAND_INS.get(name, ()))
     for each in names if file is not None else ():
@@ -262,13 +261,13 @@ def _file_levels(kind: type[Config], file: Config | None, name: str) -> list[Con
 
 
 def _without_default_synonym(entry: ConfigEntry) -> ConfigEntry:
-    """The same entry without its built-in value among the synonyms."""
+    """The entry without the built-in default among its synonyms."""
     levels = tuple(level for level in entry.synonyms if level.source != SOURCE_DEFAULT)
     return msgspec.structs.replace(entry, synonyms=levels)
 
 
 def _unknown(values: Mapping[str, str], known: Container[str], source: int) -> list[ConfigEntry]:
-    """Keys of a newer version: nobody here can say whether their values may be seen."""
+    """A key of a newer version: its value may be sensitive."""
     return [
         ConfigEntry(name, None, source, False, is_sensitive=True)
         for name in sorted(values)

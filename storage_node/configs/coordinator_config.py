@@ -1,7 +1,5 @@
-"""Keys of the group and transaction coordinators, which run where their partitions are led. Kafka's names.
-
-Source: Kafka GroupCoordinatorConfig.java, TransactionStateManagerConfig.java; KIP-848.
-"""
+"""Keys of the group and transaction coordinators, under Kafka's names. Source: Kafka
+GroupCoordinatorConfig.java, TransactionStateManagerConfig.java; KIP-848."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from ...runtime.config import DAY, MAX_INT, MIB, MINUTE, SECOND, Config, key
 
 @dataclass(frozen=True, kw_only=True)
 class CoordinatorConfig(Config):
-    """What a storage node adds for its coordinators."""
+    """The coordinators' keys of a storage node."""
 
     group_min_session_timeout_ms: int = key(
         "group.min.session.timeout.ms",

@@ -1,4 +1,4 @@
-"""Where clients of other protocols reach a storage node: Kafka's `listeners` and `advertised.listeners`."""
+"""Listeners for clients of other protocols: Kafka's `listeners` and `advertised.listeners`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ...runtime.config import MAX_INT, MIB, Config, key
 from ..log.listener_memory import MAX_PORT, is_wildcard
 
 _ADDRESS = re.compile(r"([A-Za-z0-9_.-]{1,100})://(\[[0-9A-Fa-f:.%]*\]|[^\[\]:/\s]*):([0-9]{1,5})")
-# Names that say how a listener is secured, which nobody should read out of it before it is so.
+# Names of security protocols, which are reserved until they are implemented.
 _UNSERVED = frozenset(("SSL", "SASL_PLAINTEXT", "SASL_SSL"))
-# Bound: each has a socket, and its addresses travel in every registration.
+# Bound: each has a socket, and its address is part of every registration.
 MAX_LISTENERS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class GatewayConfig(Config):
-    """Keys of the listener for Kafka's clients."""
+    """Keys of the Kafka listener."""
 
     listeners: tuple[str, ...] = key(
         "listeners",
@@ -93,14 +93,14 @@ class GatewayConfig(Config):
                 )
 
 
-def wanted_listeners(config: GatewayConfig, own_host: str) -> list[ListenerEndpoint]:
-    """To be bound; those without a host at `own_host`."""
+def configured_listeners(config: GatewayConfig, own_host: str) -> list[ListenerEndpoint]:
+    """The listeners to bind; without a host they use `own_host`."""
     wanted = parse_listeners("listeners", config.listeners).values()
     return [each._replace(host=each.host or own_host) for each in wanted]
 
 
 def advertised(config: GatewayConfig, name: str, port: int, own_host: str) -> ListenerEndpoint:
-    """What to tell of a listener that was bound to `port`; where no host is named, `own_host`."""
+    """The advertised address of a listener that was bound to `port`; without a host it is `own_host`."""
     bound = parse_listeners("listeners", config.listeners)[name]
     told = parse_listeners("advertised.listeners", config.advertised_listeners).get(name, bound)
     return told._replace(host=told.host or own_host, port=told.port or port)

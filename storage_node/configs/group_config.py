@@ -1,9 +1,6 @@
-"""Keys of a single group. Kafka's names.
-
-What a group does not have itself it takes from the node that coordinates it, where the keys have names of
-their own; the controller bounds them (controller/group_bounds.py). Not here: the keys of share and streams
-groups. Source: Kafka GroupConfig.java; KIP-848.
-"""
+"""Configs of a single group, under Kafka's names. The defaults are keys of the coordinating node; the
+controller bounds them (controller/group_bounds.py). Share and streams groups have no keys here. Source: Kafka
+GroupConfig.java; KIP-848."""
 
 from __future__ import annotations
 
@@ -18,14 +15,14 @@ if TYPE_CHECKING:
     from ...protocol.metadata.image import MetadataImage
     from .coordinator_config import CoordinatorConfig
 
-MAX_GROUP_ID_LENGTH = 2_048  # Bound: as of the ids that coordinators take
+MAX_GROUP_ID_LENGTH = 2_048  # Bound: as for group ids
 _SESSION, _HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 GROUP_KEY_SYNONYMS = {name: f"group.{name}" for name in (_SESSION, _HEARTBEAT)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupConfig(Config):
-    """What may be set for one group."""
+    """The keys of one group."""
 
     consumer_session_timeout_ms: int = key(
         _SESSION,
@@ -56,14 +53,14 @@ class GroupConfig(Config):
 
 
 class GroupTimes(NamedTuple):
-    """Of the members of a group that speak the new protocol."""
+    """Timeouts of the members of a consumer group."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
 
 
 def times_of_group(image: MetadataImage, group_id: str, config: CoordinatorConfig) -> GroupTimes:
-    """What holds for a group at a node with this configuration. Cheap: it is asked at each heartbeat."""
+    """The effective timeouts of a group at a node. Cheap: called at each heartbeat."""
     session_ms = config.group_consumer_session_timeout_ms
     heartbeat_ms = config.group_consumer_heartbeat_interval_ms
     own = image.configs.get((GROUP_RESOURCE, group_id))

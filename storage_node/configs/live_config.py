@@ -1,9 +1,8 @@
-"""The configuration of a node while it runs: its own values under what the metadata says for the cluster and
-for this node. Pure.
+"""The dynamic configuration of a node: its own values below those of the metadata for the cluster and for
+this node. Pure.
 
-A part that acts on a live key either reads `now` each time, or asks with `on_change` to be told. Keys that
-are not declared live keep the values that the node was started with, whatever the metadata says.
-Source: Kafka DynamicBrokerConfig.java.
+Components read `now` each time, or register with `on_change`. Keys that are not live keep the values of the
+node's start. Source: Kafka DynamicBrokerConfig.java.
 """
 
 from __future__ import annotations
@@ -20,21 +19,22 @@ if TYPE_CHECKING:
 
     from ..log.config import LogConfig
 
-    Configs = Mapping[tuple[int, str], Mapping[str, str]]  # by resource, as an image has them
+    Configs = Mapping[tuple[int, str], Mapping[str, str]]  # by resource, as in an image
 
 LIVE_KEYS = frozenset(name for name, facts in NodeConfig.keys().items() if facts.live)
 
 
 class _Merged(NamedTuple):
-    cluster: dict[str, str]  # live keys that the metadata says for all nodes
-    node: dict[str, str]  # and for this one
+    cluster: dict[str, str]  # live keys, for all nodes
+    node: dict[str, str]  # live keys, for this node
     config: NodeConfig
     topic_defaults: LogConfig
     faults: tuple[str, ...]
 
 
 class LiveConfig:
-    """`own` is what the node was started with, `now` what holds: replaced at each change, never changed."""
+    """`own` is the configuration of the node's start, `now` the effective one: replaced at each change,
+    immutable."""
 
     def __init__(self, own: NodeConfig) -> None:
         self.own = own
@@ -43,14 +43,14 @@ class LiveConfig:
         self._merged = self._followed = _Merged({}, {}, own, own.log_defaults(), ())
 
     def on_change(self, names: Iterable[str], act: Callable[[NodeConfig], None]) -> None:
-        """Have `act` called with the new configuration after one of the keys `names` has changed."""
+        """Call `act` with the new configuration after a change of one of the keys `names`."""
         keys = frozenset(names)
         assert keys <= LIVE_KEYS, f"declare them live first: {sorted(keys - LIVE_KEYS)}"
         self._listeners.append((keys, act))
 
     def follow(self, configs: Configs, node_id: int) -> tuple[str, ...]:
-        """Take over what the metadata says, and tell who asked for it; what is new and cannot be applied, in
-        words. A newer controller may know values that this node does not."""
+        """Apply the configs of the metadata and call the listeners; returns messages about values that are
+        new and cannot be applied: a newer controller may allow values that this node does not know."""
         old, merged = self._followed, self._merge(configs, node_id)
         if merged is old:
             return ()
@@ -61,8 +61,8 @@ class LiveConfig:
         return merged.faults
 
     def applied(self, configs: Configs, node_id: int) -> Configs:
-        """What the metadata says of the cluster and of this node, without what contradicts the node's own
-        file and does not hold here; nothing where all of it holds."""
+        """The configs of the cluster and of this node, without those that contradict the node's file; empty
+        where all apply."""
         merged = self._merge(configs, node_id)
         if not merged.faults:
             return {}
@@ -77,7 +77,7 @@ class LiveConfig:
         }
 
     def topic_defaults(self, configs: Configs, node_id: int) -> LogConfig:
-        """What topics without own values have under these configs, which may be about to be followed."""
+        """The defaults of topics under these configs, which may be those of the next image."""
         return self._merge(configs, node_id).topic_defaults
 
     def _merge(self, configs: Configs, node_id: int) -> _Merged:
@@ -85,7 +85,7 @@ class LiveConfig:
         node = _live(configs.get((BROKER_RESOURCE, str(node_id)), {}))
         if (cluster, node) != (self._merged.cluster, self._merged.node):
             config, faults = merged_as_far_as_possible(self.own, {**cluster, **node})
-            if faults:  # what the node's own values cannot be, the cluster's still may
+            if faults:  # where the node's own value is invalid, the cluster's may apply
                 config, faults = merged_as_far_as_possible(self.own, cluster)
                 config, more = merged_as_far_as_possible(config, node)
                 faults += more

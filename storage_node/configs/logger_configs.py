@@ -1,7 +1,5 @@
-"""Log levels of a node's process as configs of its BROKER_LOGGER resource: described and altered. Pure.
-
-Source: KIP-412; Kafka LoggingController.java, ConfigAdminManager.scala.
-"""
+"""Log levels of a node's process as configs of its BROKER_LOGGER resource. Pure. Source: KIP-412; Kafka
+LoggingController.java, ConfigAdminManager.scala."""
 
 from __future__ import annotations
 
@@ -34,12 +32,12 @@ class Loggers(Protocol):
 
 
 def is_logger(resource: ConfigResource) -> bool:
-    """Whether the resource is the loggers of a node, which only that node knows."""
+    """Whether the resource is the loggers of a node, which only that node has."""
     return resource.resource_type == BROKER_LOGGER_RESOURCE
 
 
 def describe_loggers(node_id: int, resource: ConfigResource, loggers: Loggers) -> DescribedConfigs:
-    """One config for each logger of the node. Errors: INVALID_REQUEST in the answer for another node."""
+    """One config for each logger of the node. Another node's loggers have the error INVALID_REQUEST."""
     try:
         _check_node(node_id, resource)
     except KafkaError as error:
@@ -49,7 +47,7 @@ def describe_loggers(node_id: int, resource: ConfigResource, loggers: Loggers) -
 
 
 def alter_loggers(node_id: int, alter: AlterConfigs, loggers: Loggers, *, validate_only: bool) -> ItemError:
-    """Set levels: all changes of the resource, or none and the error of the first illegal one."""
+    """Set levels: all changes of the resource, or none and the error of the first invalid one."""
     try:
         _check_node(node_id, alter.resource)
         levels = loggers.levels()

@@ -1,4 +1,4 @@
-"""The loggers of this process, by Kafka's names of their levels."""
+"""The loggers of this process, with Kafka's names of levels."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _NUMBERS = {
 
 
 class ProcessLoggers:
-    """The root logger and headrace's own; fulfils Loggers. Loggers of the application around `local()` are
-    left out, but follow the root logger."""
+    """The root logger and headrace's; fulfils Loggers. Loggers of an application around `local()` are left
+    out, but inherit from the root logger."""
 
     def levels(self) -> dict[str, str]:
         """The effective level of each logger by its name."""
-        known = list(logging.root.manager.loggerDict)  # Order: at once; other threads make loggers meanwhile
+        known = list(logging.root.manager.loggerDict)  # Order: a copy; other threads create loggers meanwhile
         names = sorted(name for name in known if name.split(".")[0] == _OWN)
         return {ROOT: _name_of(logging.root)} | {name: _name_of(logging.getLogger(name)) for name in names}
 
@@ -35,6 +35,6 @@ class ProcessLoggers:
 
 
 def _name_of(logger: logging.Logger) -> str:
-    """The most severe of Kafka's levels that is not above the logger's effective level."""
+    """The highest of Kafka's levels that is not above the logger's effective level."""
     number = max(logger.getEffectiveLevel(), _TRACE)
     return max((low, name) for name, low in _NUMBERS.items() if low <= number)[1]

@@ -1,4 +1,4 @@
-"""The configuration of one storage node, with Kafka's key names where Kafka has the key."""
+"""The configuration of one storage node, under Kafka's names where Kafka has the key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .coordinator_config import CoordinatorConfig
 from .gateway_config import GatewayConfig
 from .transaction_config import TransactionConfig
 
-# Live keys that hold for the whole cluster: they cannot differ between nodes. Source: KIP-966.
+# Live keys that cannot differ between nodes. Source: KIP-966.
 CLUSTER_WIDE_KEYS = frozenset(("min.insync.replicas",))
 
 
@@ -346,5 +346,5 @@ class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfi
 
     @property
     def host(self) -> str:
-        """Where others reach this node."""
+        """The host that other servers and clients use."""
         return reachable_host(self.listener_host, self.advertised_host)

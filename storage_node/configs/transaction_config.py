@@ -1,7 +1,5 @@
-"""Keys of what partitions keep of producers with ids and their transactions. Kafka's names.
-
-Source: Kafka TransactionLogConfig.java, AddPartitionsToTxnConfig.java; KIP-854, KIP-890.
-"""
+"""Keys of producer state and transactions in partitions, under Kafka's names. Source: Kafka
+TransactionLogConfig.java, AddPartitionsToTxnConfig.java; KIP-854, KIP-890."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from ...runtime.config import DAY, MAX_INT, MINUTE, Config, key
 
 @dataclass(frozen=True, kw_only=True)
 class TransactionConfig(Config):
-    """What a storage node adds for producers with ids."""
+    """The keys of a storage node for idempotent and transactional producers."""
 
     producer_id_expiration_ms: int = key(
         "producer.id.expiration.ms",

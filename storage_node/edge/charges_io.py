@@ -1,8 +1,8 @@
-"""What clients of the node's own listener are charged by quotas: answers say for how long they are to wait,
-and what they send meanwhile waits here, as far as there is room for it beside what others send.
+"""Client quotas on the node's own listener: throttle times in responses, and muted connections.
 
-Records are never held back, as for Kafka's clients: an answer that is too much makes its client wait for
-longer. A node's other connections, of nodes, have no quotas: they pass on what others were charged for.
+Requests of a muted connection wait here, within a bound of memory. Records are always returned, unlike on the
+Kafka listener: a response above the quota mutes its client for longer. Connections of other nodes have no
+quotas: they forward requests that were charged there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NODE = "node-"
 
 
 class _Muted:
-    """One connection that is to wait, and what has come from it meanwhile."""
+    """A muted connection, and the requests received meanwhile."""
 
     __slots__ = ("queue", "timer", "until_ms")
 
@@ -49,7 +49,7 @@ class _Muted:
 
 
 class OwnCharges:
-    """Between the node and its own listener; fulfils Replies. Without quotas it passes everything on."""
+    """Between the node and its own listener; fulfils Replies. Without quotas it passes everything through."""
 
     def __init__(
         self,
@@ -59,26 +59,26 @@ class OwnCharges:
         handle: Callable[[Any], None],
         fail: Callable[[BaseException], None],
     ) -> None:
-        """`handle` takes a request, `fail` what that breaks."""
+        """`handle` handles a request; `fail` gets its bugs."""
         self._own, self._quotas, self._image, self._handle, self._fail = own, quotas, image, handle, fail
         self._is_closed = False
-        self._turn: Request | None = None  # whose turn it is, if that is charged
+        self._turn: Request | None = None  # the request whose handler runs, if its time is charged
         self._since_s = 0.0
         self._muted: dict[int, _Muted] = {}  # by session
-        self._waiting_bytes = 0  # of all that waits
+        self._waiting_bytes = 0  # of all waiting requests
 
     # --- requests ----------------------------------------------------------------------------------------
 
     def take(self, request: Request) -> None:
-        """One request of the node's own listener. Errors: KafkaError, its answer."""
+        """A request of the node's own listener. Errors: KafkaError, its response."""
         if self._muted and (muted := self._muted.get(request.peer.session)) is not None:
             self._keep(muted.queue, request)
         else:
             self._start(request)
 
     def _keep(self, queue: deque[Request], request: Request) -> None:
-        """Errors: ThrottlingQuotaExceededError. What waits, and maybe for long, counts as under way: it must
-        not take the room of those that need not wait."""
+        """Errors: ThrottlingQuotaExceededError. Waiting requests count as in flight and must leave room for
+        those that need not wait."""
         if self._waiting_bytes + request.queued_bytes > self._quotas.max_waiting_bytes:
             raise ThrottlingQuotaExceededError("ask again when the time that answers have told is over")
         self._waiting_bytes += request.queued_bytes
@@ -98,7 +98,8 @@ class OwnCharges:
             self._turn = None
 
     def _bounded(self, request: Request) -> Any:
-        """A fetch gets at most what the windows may hold: else one answer may cost minutes."""
+        """A Fetch returns at most what the windows hold: else one response could mute its client for
+        minutes."""
         held = self._quotas.meters.of_client(CONSUMER_RATE, ANONYMOUS_USER, request.peer.client_id)
         if held is None or request.body.replica_id >= 0:
             return request.body
@@ -106,7 +107,7 @@ class OwnCharges:
         return msgspec.structs.replace(request.body, max_bytes=min(request.body.max_bytes, most))
 
     def _is_node(self, peer: Peer) -> bool:
-        """Until connections say who they are, nodes are known by their names."""
+        """Without authentication, nodes are known by their client ids and addresses."""
         name, _, number = peer.client_id.partition(_NODE)
         return not name and number.isdecimal() and int(number) in self._image().brokers
 
@@ -144,7 +145,7 @@ class OwnCharges:
             self._mute(request.peer.session, wait_ms)
 
     def _charge_time(self, request: Request) -> int:
-        """What its turn has cost by now."""
+        """The request time so far."""
         if request is not self._turn:
             return 0
         before_s, self._since_s = self._since_s, time.perf_counter()
@@ -167,7 +168,7 @@ class OwnCharges:
         return asyncio.get_running_loop().call_later(wait_ms / 1000, self._unmute, session)
 
     def _unmute(self, session: int) -> None:
-        """What has come meanwhile runs, as far as it does not make its client wait again."""
+        """Run the waiting requests, until one mutes the connection again."""
         left_ms = self._muted[session].until_ms - monotonic_ms()
         if left_ms > 0:
             self._muted[session].timer = self._later(session, left_ms)
@@ -184,7 +185,7 @@ class OwnCharges:
         return request
 
     def _run(self, request: Request) -> None:
-        """One that has waited."""
+        """Run a request that waited."""
         try:
             self._start(request)
         except KafkaError as error:
@@ -193,7 +194,7 @@ class OwnCharges:
             self._fail(error)
 
     def peer_gone(self, peer: Peer) -> None:
-        """Its connection is broken. What it has written is written, as if it had not had to wait."""
+        """The connection is closed: its waiting produce requests run at once, the others are dropped."""
         muted = self._muted.pop(peer.session, None)
         if muted is None:
             return
@@ -206,7 +207,7 @@ class OwnCharges:
                 self._own.no_reply(request)
 
     def close(self) -> None:
-        """The node ends: what waits is not answered."""
+        """The node stops: waiting requests are dropped."""
         self._is_closed = True
         for muted in self._muted.values():
             muted.timer.cancel()

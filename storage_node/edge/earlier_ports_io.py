@@ -1,7 +1,7 @@
-"""The ports of a node whose disk is empty: those of its registration in the metadata.
+"""The ports of a node whose log dirs are empty: those of its registration in the metadata.
 
-Clients keep the addresses that they were given, so a node must come back on its ports, also when its disk was
-replaced. A node that has a disk finds them there (`log/listener_memory.py`) and asks no controller.
+Clients keep addresses, so that a node must use the same ports also after its disk was replaced. A node with
+log dirs has them there (`log/listener_memory.py`) and does not ask the controller.
 """
 
 from __future__ import annotations
@@ -34,11 +34,9 @@ log = logging.getLogger("headrace.storage_node")
 async def adopt_registered_ports(
     config: NodeConfig, files: Files, node_id: int, locators: ControllerLocators
 ) -> None:
-    """Write the registered ports of `node_id` into its first log dir, if that knows none of them.
-
-    Waits for a controller, without which the node cannot register either. Does nothing when all ports are
-    configured. A directory that cannot be written is left to the log manager.
-    """
+    """Write the registered ports of `node_id` into its first log dir, if that has none of them. Waits for a
+    controller, without which the node cannot register either. Does nothing if all ports are configured. A
+    directory that cannot be written is left to the log manager."""
     directory, wanted = config.log_dirs[0], _ports_to_keep(config)
     if node_id < 0 or not wanted or any(remembered_port(files, directory, name) for name in wanted.values()):
         return
@@ -56,8 +54,8 @@ async def adopt_registered_ports(
 
 
 def _ports_to_keep(config: NodeConfig) -> dict[str, str]:
-    """By listener ("" is the node's own) the file of each port that neither the configuration nor an
-    advertised address decides."""
+    """By listener ("" is the node's own) the file of each port that is neither configured nor given by an
+    advertised address."""
     wanted = {} if config.listener_port or config.advertised_port else {"": FILE_NAME}
     advertised = parse_listeners("advertised.listeners", config.advertised_listeners)
     for listener in parse_listeners("listeners", config.listeners).values():
@@ -69,7 +67,7 @@ def _ports_to_keep(config: NodeConfig) -> dict[str, str]:
 async def _registration(
     config: NodeConfig, node_id: int, locators: ControllerLocators
 ) -> BrokerRegistration | None:
-    """As the leading controller has it; None for a node that was never registered."""
+    """The registration in the metadata; None for a node that was never registered."""
     timeout_s = config.controller_request_timeout_ms / 1000
     search, wait_ms = LeaderSearch(locators, timeout_s), config.controller_backoff_ms
     has_logged = False
@@ -89,7 +87,7 @@ async def _registration(
 
 
 async def _read_metadata(connection: Connection, timeout_s: float) -> MetadataImage:
-    """All that the controller has published now. Errors: HeadraceError."""
+    """All committed metadata. Errors: HeadraceError."""
     image = MetadataImage()
     while True:
         request = FetchMetadataRequest(NO_NODE, image.offset, 0)

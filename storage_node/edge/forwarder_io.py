@@ -1,4 +1,4 @@
-"""Requests that a storage node does not answer itself: to the controller, and back to the client."""
+"""Forwards requests of clients to the controller, and its responses to the clients."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT_MS = 30_000
 MAX_TIMEOUT_MS = 300_000
-# Bound: how long an answer from the controller waits for this node's own image to show what was done.
+# Bound: how long the controller's response waits until this node's image has the change.
 MAX_METADATA_LAG_MS = 5_000
-# Without a controller, configs are described by what this node knows: after this long.
+# After this long without a controller, configs are described from the node's own image.
 DESCRIBE_TIMEOUT_S = 5.0
 _CHARGED = (CreateTopicsRequest, DeleteTopicsRequest, CreatePartitionsRequest)
 
 
 class Forwarder:
-    """One task per request under way; the link bounds how many."""
+    """One task per request; the link bounds their number."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Forwarder:
         self._loggers = ProcessLoggers()
 
     def start(self, request: Request) -> None:
-        """Send the request on; it is answered later."""
+        """Forward the request; it is answered later."""
         if self._tasks.is_stopping:
             self._replies.reply_error(request, NotControllerError("this node is stopping"))
             return
@@ -74,7 +74,7 @@ class Forwarder:
         self._tasks.spawn(work, f"forward {request.api.name}")
 
     async def _alter_configs(self, request: Request) -> None:
-        """Log levels are altered here, the other resources by the controller."""
+        """Log levels are altered here, other resources by the controller."""
         body = request.body
         others = tuple(each for each in body.resources if not is_logger(each.resource))
         try:
@@ -105,7 +105,7 @@ class Forwarder:
         return alter_loggers(node_id, alter, self._loggers, validate_only=validate_only)
 
     async def _forward(self, request: Request) -> None:
-        """Ask the controller, then wait until this node shows what was done there."""
+        """Send the response once this node's image has the change."""
         asked_ms = getattr(request.body, "timeout_ms", DEFAULT_TIMEOUT_MS)
         timeout_s = min(max(asked_ms, 1), MAX_TIMEOUT_MS) / 1000
         try:
@@ -122,7 +122,8 @@ class Forwarder:
         self._perform()
 
     async def _describe_configs(self, request: Request) -> None:
-        """Answered here, by an image as new as the controller's, and without one by what is known here."""
+        """Describe the configs with an image as new as the controller's; without a controller with the
+        present one."""
         core = self._core
         try:
             core.check_caught_up()
@@ -154,8 +155,8 @@ def _names_loggers(body: IncrementalAlterConfigsRequest) -> bool:
 
 
 def _body_of(request: Any) -> bytes:
-    """As it goes to the controller: with the name of who asks, where a quota may hold. What comes by the
-    gateway has it."""
+    """The request as the controller gets it: with the client's identity, for quotas. Requests of the gateway
+    have it."""
     raw: bytes
     if isinstance(request, OwnRequest) or not isinstance(request.body, _CHARGED):
         raw = request.raw_body

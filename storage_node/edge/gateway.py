@@ -1,7 +1,8 @@
-"""A listener for another protocol in the node's event loop: the contract between the node and its gateway.
+"""The contract between a node and its gateway, a listener for another protocol in the node's event loop.
+Pure.
 
-The gateway translates what its clients send into headrace's own requests, and the answers back; the handlers
-are the same as for requests that come over the node's own listener. Pure.
+The gateway translates its clients' requests into headrace's, and the responses back; the handlers are those
+of the node's own listener.
 """
 
 from __future__ import annotations
@@ -24,31 +25,33 @@ if TYPE_CHECKING:
     from ..configs.live_config import LiveConfig
     from .node_quotas import NodeQuotas
 
-Answered = Callable[[Any, "Sequence[Buffer]"], None]  # a body or the KafkaError, None for none; frames
+Answered = Callable[[Any, "Sequence[Buffer]"], None]  # body or KafkaError, None without a response; frames
 
 
 @dataclass(slots=True, eq=False)
 class OwnRequest:
-    """A request that was made inside this process; fulfils Incoming. `answered` is called exactly once, maybe
-    in the middle of something: it must not ask the node for anything before the event loop's next turn.
-    Frames may lie in a bytearray that is used again behind `handle`."""
+    """A request made inside this process; fulfils Incoming.
+
+    `answered` is called exactly once, possibly within another event: it must not send the node a request
+    before the event loop's next turn. Frames may lie in a bytearray that is reused after `handle`.
+    """
 
     peer: Sender
     api: Api
     body: Any
     frames: Sequence[Buffer]
     answered: Answered
-    takes_runs: bool = False  # frames of the answer may be LentRuns
+    takes_runs: bool = False  # frames of the response may be LentRuns
 
     @property
     def raw_body(self) -> bytes:
-        """As it travels, for whoever passes it on."""
+        """The encoded body, for forwarding."""
         raw: bytes = encode(self.body)
         return raw
 
 
 class BothPlanes:
-    """Answers requests of the node's own listener and of its gateway; fulfils Replies."""
+    """Sends responses to requests of the node's own listener and of its gateway; fulfils Replies."""
 
     def __init__(self, own: Replies) -> None:
         self._own = own
@@ -76,26 +79,26 @@ class BothPlanes:
 
 
 class GatewayHost(Protocol):
-    """What the gateway may use of the node, all of it on the loop's thread."""
+    """The interface of the node for its gateway, on the loop's thread."""
 
     @property
     def config(self) -> LiveConfig:
-        """The node's configuration while it runs."""
+        """The node's configuration."""
 
     @property
     def image(self) -> MetadataImage:
-        """The metadata that the node follows."""
+        """The metadata of the node."""
 
     @property
     def quotas(self) -> NodeQuotas:
-        """Of clients of both planes."""
+        """Shared by both listeners."""
 
     @property
     def node_id(self) -> int:
-        """Of this node."""
+        """The id of the node."""
 
     def handle(self, request: OwnRequest) -> None:
-        """As if it had come over the node's own listener. Only from the top of an event of the loop."""
+        """Handle a request as from the node's own listener. Only from the top of an event of the loop."""
 
     def ask(
         self, node_id: int, api: Api, body: Any, timeout_ms: int, answered: Callable[[Any], None]
@@ -103,39 +106,39 @@ class GatewayHost(Protocol):
         """Send a request to another node; `answered` gets the body or the KafkaError, once."""
 
     def connection_gone(self, session: int) -> None:
-        """A client of the gateway is gone."""
+        """A connection of the gateway is closed."""
 
     def remembered_port(self, name: str) -> int:
-        """Of a listener in the node's last run, 0 if there was none."""
+        """The port of a listener in the node's last run, 0 without one."""
 
     def remember_port(self, name: str, port: int) -> None:
-        """For the next run."""
+        """Remember the port for the next run."""
 
     def fail(self, error: BaseException) -> None:
-        """The gateway is broken: the node ends."""
+        """Fail the node: the gateway has a bug."""
 
 
 class Gateway(Protocol):
-    """What the node's shell calls."""
+    """The interface of a gateway for the node's server."""
 
     @property
     def pending_response_bytes(self) -> int:
-        """Of answers that clients have not taken yet."""
+        """Response bytes that clients have not taken."""
 
     def bind(self) -> tuple[ListenerEndpoint, ...]:
-        """Take the ports; what clients are to be told. Errors: OSError."""
+        """Bind the listeners; the addresses to advertise. Errors: OSError."""
 
     async def start(self) -> None:
-        """Accept connections. The node serves by now."""
+        """Accept connections; the node is unfenced."""
 
     async def stop(self) -> None:
-        """Take nothing new, finish what is under way for a moment, end all connections."""
+        """Accept no connections, complete requests for a moment, close all connections."""
 
     def close(self) -> None:
-        """End at once; nothing is called back any more."""
+        """Close all connections at once; no callback is called any more."""
 
     def status(self) -> dict[str, Any]:
-        """JSON-able facts."""
+        """JSON-able."""
 
 
 GatewayFactory = Callable[[GatewayHost], Gateway]

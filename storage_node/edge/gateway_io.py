@@ -1,4 +1,4 @@
-"""The node's end of its gateway: what the gateway may use of the node, and the ports of its last run."""
+"""The node's side of its gateway: the interface for the gateway, quotas, and the ports of its last run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class GatewaySeat:
-    """Where a gateway sits, if the node has one; fulfils GatewayHost. Without one nothing happens."""
+    """The gateway of a node, if it has one; fulfils GatewayHost. Without one its methods do nothing."""
 
     def __init__(
         self,
@@ -57,22 +57,22 @@ class GatewaySeat:
     # --- what the node's shell calls ---------------------------------------------------------------------
 
     def replies(self, own: Replies) -> Replies:
-        """Where the core's answers go, given those of the node's own listener."""
+        """The target of the core's responses, around that of the node's own listener."""
         charges = self._charges = OwnCharges(own, self.quotas, lambda: self.image, self._handle, self._fail)
         return charges if self._gateway is None else BothPlanes(charges)
 
     def take(self, request: Request) -> None:
-        """A request of the node's own listener. Errors: KafkaError, its answer."""
+        """A request of the node's own listener. Errors: KafkaError, its response."""
         assert self._charges is not None, "bound"
         self._charges.take(request)
 
     def peer_gone(self, peer: Peer) -> None:
-        """A client of the node's own listener is gone."""
+        """A connection of the node's own listener is closed."""
         if self._charges is not None:
             self._charges.peer_gone(peer)
 
     def bind(self, core: StorageNode) -> tuple[ListenerEndpoint, ...]:
-        """Take the ports; what to register of them. Errors: OSError, which names node and address."""
+        """Bind the listeners; the addresses to register. Errors: OSError, which names node and address."""
         self._core = core
         if self._gateway is not None:
             try:
@@ -82,20 +82,20 @@ class GatewaySeat:
         return self.endpoints
 
     async def start(self, replication: Replication, perform: Callable[[], None]) -> None:
-        """Let clients in."""
+        """Accept clients."""
         self._replication, self._perform = replication, perform
         if self._gateway is not None:
             await self._gateway.start()
 
     async def stop(self) -> None:
-        """Finish what is under way, and end all connections."""
+        """Complete requests in flight and close all connections."""
         if self._charges is not None:
             self._charges.close()
         if self._gateway is not None:
             await self._gateway.stop()
 
     def close(self) -> None:
-        """End all connections now."""
+        """Close all connections now."""
         if self._charges is not None:
             self._charges.close()
         if self._gateway is not None:
@@ -103,11 +103,11 @@ class GatewaySeat:
 
     @property
     def pending_response_bytes(self) -> int:
-        """Of answers that clients have not taken yet."""
+        """Response bytes that clients have not taken."""
         return 0 if self._gateway is None else self._gateway.pending_response_bytes
 
     def status(self) -> dict[str, Any]:
-        """JSON-able facts."""
+        """JSON-able."""
         return {} if self._gateway is None else {"kafka": self._gateway.status()}
 
     # --- what the gateway uses ---------------------------------------------------------------------------
@@ -119,21 +119,21 @@ class GatewaySeat:
 
     @property
     def config(self) -> LiveConfig:
-        """The node's configuration while it runs."""
+        """Part of GatewayHost."""
         return self._node.config
 
     @property
     def image(self) -> MetadataImage:
-        """The metadata that the node follows."""
+        """Part of GatewayHost."""
         return self._node.image
 
     @property
     def node_id(self) -> int:
-        """Of this node."""
+        """Part of GatewayHost."""
         return self._node.table.node_id
 
     def handle(self, request: OwnRequest) -> None:
-        """As if it had come over the node's own listener."""
+        """Part of GatewayHost."""
         try:
             self._handle(request)
         except KafkaError as error:
@@ -144,27 +144,27 @@ class GatewaySeat:
     def ask(
         self, node_id: int, api: Api, body: Any, timeout_ms: int, answered: Callable[[Any], None]
     ) -> None:
-        """Send a request to another node."""
+        """Part of GatewayHost."""
         assert self._replication is not None, "started"
         effect = AskPeer(node_id, api, body, timeout_ms, lambda outcome, _now, _wall: answered(outcome))
         self._replication.ask_peer(effect)
 
     def connection_gone(self, session: int) -> None:
-        """A client of the gateway is gone."""
+        """Part of GatewayHost."""
         self._node.connection_gone(session, monotonic_ms())
         self._perform()
 
     def remembered_port(self, name: str) -> int:
-        """Of a listener in the node's last run, 0 if there was none."""
+        """Part of GatewayHost."""
         return remembered_port(self._files, self._directory, file_of_listener(name))
 
     def remember_port(self, name: str, port: int) -> None:
-        """For the next run."""
-        with contextlib.suppress(KafkaStorageError):  # the log manager judges disks, not this
+        """Part of GatewayHost."""
+        with contextlib.suppress(KafkaStorageError):  # the log manager reports disk failures
             remember_port(self._files, self._directory, port, file_of_listener(name))
 
     def fail(self, error: BaseException) -> None:
-        """The gateway is broken: the node ends."""
+        """Part of GatewayHost."""
         self._fail(error)
 
 

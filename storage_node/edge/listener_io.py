@@ -1,5 +1,4 @@
-"""A node's listener: its port, and what it takes from its peers by the node's configuration and the machine's
-bounds."""
+"""A node's own listener: its port, and its limits by configuration and machine."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ LIVE_KEYS = (
 
 
 def router_limits(config: NodeConfig) -> RouterLimits:
-    """The limits as the configuration has them; those of LIVE_KEYS may be changed while it listens."""
+    """The limits of the configuration; those of LIVE_KEYS may change while it listens."""
     return RouterLimits(
         max_request_bytes=config.socket_request_max_bytes,
         max_in_flight=config.max_in_flight_requests,
@@ -43,8 +42,8 @@ def router_limits(config: NodeConfig) -> RouterLimits:
 
 
 def bind(config: NodeConfig, files: Files, new_router: Callable[[int], Router]) -> tuple[Router, int]:
-    """A started router and its port: the configured one, or with port 0 that of the last run if it is still
-    free. Errors: OSError, which names node and address."""
+    """A started router and its port: the configured one, or with port 0 that of the last run if it is free.
+    Errors: OSError, which names node and address."""
     first_dir = config.log_dirs[0]
     port = config.listener_port or remembered_port(files, first_dir)
     router = new_router(port)
@@ -61,14 +60,14 @@ def bind(config: NodeConfig, files: Files, new_router: Callable[[int], Router]) 
         router = new_router(0)
         bound = router.start()
     if not config.listener_port:
-        with contextlib.suppress(KafkaStorageError):  # the log manager judges disks, not this
+        with contextlib.suppress(KafkaStorageError):  # the log manager reports disk failures
             remember_port(files, first_dir, bound)
     return router, bound
 
 
 def _connection_limit(wanted: int) -> int:
-    """As configured, but never so many that segments and checkpoints find no descriptor left: a log that
-    cannot open its next file takes its log dir offline."""
+    """The configured limit, bounded so that segments and checkpoints have descriptors left: a log that cannot
+    open its next file takes its log dir offline."""
     allowed = max(raise_descriptor_limit() // 2, 1)
     if wanted > allowed:
         log.warning("max.connections is %d instead of %d: raise the open files limit", allowed, wanted)

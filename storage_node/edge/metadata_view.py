@@ -1,6 +1,6 @@
-"""The cluster as clients and operators see it: MetadataResponse and DescribeClusterResponse from the image.
+"""Metadata and DescribeCluster responses from the node's image. Pure.
 
-Pure. The answer is as old as the image; `metadata_offset` says how old.
+`metadata_offset` in a response is the offset of the image.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ if TYPE_CHECKING:
 
 
 class MetadataView:
-    """Answers for one image; make a new one for the next image. Topics are worked out once each."""
+    """Responses of one image; make a new view for the next image. Topics are converted once each."""
 
     def __init__(self, image: MetadataImage, controller_id: int) -> None:
         self._image = image
         self._controller_id = controller_id
         self._topics: dict[str, TopicMetadata] = {}
         self._alive = frozenset(b.node_id for b in image.brokers.values() if not b.is_fenced)
-        self._broken: dict[tuple[bytes, int], set[int]] = {}  # nodes whose log dir of a replica failed
+        self._broken: dict[
+            tuple[bytes, int], set[int]
+        ] = {}  # nodes whose replica is in a log dir that failed
         for broker in image.brokers.values():
             for key in broker.offline_replicas:
                 self._broken.setdefault(key, set()).add(broker.node_id)
@@ -43,7 +45,7 @@ class MetadataView:
         )
 
     def answer(self, request: MetadataRequest) -> MetadataResponse:
-        """The live nodes and the asked topics, each asked name or id once, errors inside."""
+        """The unfenced nodes and the requested topics, each name or id once, with errors per topic."""
         if request.topics is None and not request.topic_ids:
             topics = [self._described(image) for _, image in sorted(self._image.topics.items())]
         else:
@@ -54,7 +56,7 @@ class MetadataView:
         )
 
     def cluster(self, request: DescribeClusterRequest) -> DescribeClusterResponse:
-        """The nodes and their states, by id; fenced ones if asked for."""
+        """The nodes and their states, ordered by id; fenced ones on request."""
         nodes = tuple(
             ClusterNode(
                 node.node_id,
@@ -108,6 +110,6 @@ class MetadataView:
         return known
 
     def _offline(self, topic_id: bytes, number: int, replicas: tuple[int, ...]) -> tuple[int, ...]:
-        """Those on nodes that are away, or in log dirs that failed."""
+        """Replicas on fenced nodes, or in log dirs that failed."""
         broken = self._broken.get((topic_id, number), ())
         return tuple(node for node in replicas if node not in self._alive or node in broken)

@@ -1,5 +1,5 @@
-"""The quotas of clients as one node holds both of its planes to them: who shares a quota shares its meter,
-whichever port they come to. Pure; the time is given."""
+"""The client quotas of a node, for both of its listeners: clients that share a quota share its meter.
+Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from ...runtime.client_quotas import ApplicableQuota
     from ..configs.node_config import NodeConfig
 
-# Of the memory for requests under way: what may wait in it for a quota, beside those that need not wait.
+# The share of the memory for requests that requests of muted connections may use.
 _WAITING_SHARE = 4
 
 
 class NodeQuotas:
-    """All meters of a node. `config` and `image` give what holds now."""
+    """All meters of a node. `config` and `image` return the current ones."""
 
     def __init__(self, config: Callable[[], NodeConfig], image: Callable[[], MetadataImage]) -> None:
         self.meters = ClientQuotas()
@@ -29,7 +29,7 @@ class NodeQuotas:
 
     @property
     def is_active(self) -> bool:
-        """Whether anybody has any quota. Asked once for every request: no more than that is done without."""
+        """Whether there is any quota. Read once per request: without quotas nothing more is done."""
         quotas = self._image().client_quotas
         if quotas is not self._seen:
             self._seen = quotas
@@ -38,31 +38,31 @@ class NodeQuotas:
 
     @property
     def windows(self) -> Windows:
-        """How rates are sampled."""
+        """The sample windows of rates."""
         config = self._config()
         return Windows(config.quota_window_num, config.quota_window_size_seconds * 1000)
 
     @property
     def max_waiting_bytes(self) -> int:
-        """Of requests, over all connections, that came before their time."""
+        """The bound of requests of muted connections, over all connections."""
         return self._config().queued_max_request_bytes // _WAITING_SHARE
 
     def record(self, key: str, user: str, client_id: str, value: float, now_ms: int) -> int:
-        """Count `value` for who has such a quota; how many ms it is to wait."""
+        """Count `value` for a client with such a quota; its throttle time in ms."""
         held = self.meters.of_client(key, user, client_id)
         return 0 if held is None else self.record_held(key, held, value, now_ms)
 
     def record_held(self, key: str, held: ApplicableQuota, value: float, now_ms: int) -> int:
-        """As `record`, with the quota that holds."""
+        """As `record`, for a known quota."""
         wait_ms = self.meters.record(held, value, now_ms, self.windows)
         if wait_ms:
             self.count(key)
         return wait_ms
 
     def count(self, key: str) -> None:
-        """Somebody has to wait for such a quota."""
+        """Count a client that was throttled by such a quota."""
         self._throttled[key] = self._throttled.get(key, 0) + 1
 
     def status(self) -> dict[str, Any]:
-        """JSON-able: how often each kind of quota made somebody wait."""
+        """JSON-able: how often each kind of quota throttled a client."""
         return {"meters": len(self.meters), "throttled": dict(self._throttled)}

@@ -1,4 +1,5 @@
-"""What a storage node's listener serves, and what of it the controller answers. Pure."""
+"""The apis that a storage node's own listener serves, and those of them that are forwarded to the controller.
+Pure."""
 
 from __future__ import annotations
 

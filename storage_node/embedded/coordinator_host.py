@@ -126,7 +126,7 @@ class NodeCoordinatorHost:
     def followed(self, delta: MetadataDelta | None, now_ms: int) -> None:
         """The node has settled the event of the new image."""
         self.now_ms = now_ms
-        self.lease.learned(self._table.image.offset)
+        self.lease.applied(self._table.image.offset)
         if self._coordinators is not None and self.is_caught_up:
             self._was_called = True
             self._coordinators.followed(self._table.image, delta)

@@ -1,8 +1,7 @@
-"""The node's connection to the controller: performs what `membership` decides, follows the metadata,
-forwards requests.
+"""The node's connection to the active controller: heartbeats, metadata, ISR proposals, forwarded requests.
 
-One connection at a time. Every request on it has a timeout; whatever goes wrong closes it, and the
-membership decides when the next one is opened.
+Performs the effects of `membership`. One connection at a time; every request on it has a timeout. An error
+closes the connection, and the membership decides when the next one is opened.
 """
 
 from __future__ import annotations
@@ -56,19 +55,19 @@ __all__ = ["ControllerLink", "ControllerLocators", "LinkEvents", "NodeIdentity",
 
 log = logging.getLogger("headrace.storage_node")
 
-# How long a forwarded request waits for a controller that leads: several elections, and less than its time.
+# How long a forwarded request waits for an active controller: several elections, and less than its timeout.
 MAX_SEARCH_S = 5.0
 SEARCH_SHARE = 0.8
-# Bound: forwarded requests under way; each holds a task and its request.
+# Bound: forwarded requests in flight; each holds a task and its request.
 MAX_FORWARDS = 500
-# Heartbeats, registration, ISR changes and the metadata poll share the connection with forwarded requests.
+# Heartbeats, registration, ISR proposals and the metadata fetch share the connection with forwarded requests.
 _RESERVED_IN_FLIGHT = 3 + m.MAX_HEARTBEATS
-LOOK_INTERVAL_MS = 100  # at the clock, to notice that the loop stood still
+STALL_CHECK_MS = 100  # to detect stalls of the event loop
 
 
 @dataclass(slots=True)
 class NodeIdentity:
-    """Who this node is: what the disks say, completed by the controller."""
+    """The identity of this node, from its log dirs and completed by the controller."""
 
     node_id: int
     cluster_id: str
@@ -83,11 +82,11 @@ class NodeIdentity:
 
 @dataclass(frozen=True, slots=True)
 class LinkEvents:
-    """What the owner of the link does when the controller speaks.
+    """Callbacks of the link's owner.
 
-    `adopted` gets node id, cluster id and controller id before any metadata. `metadata` applies records
-    and returns the offset of the image then; `metadata_offset` is the image's offset now. `disks` tells how
-    the node's disks are.
+    `adopted` gets node id, cluster id and controller id, before any metadata. `metadata` applies records and
+    returns the image's offset afterwards; `metadata_offset` is the image's offset. `disks` returns the report
+    of the node's disks for heartbeats.
     """
 
     adopted: Callable[[int, str, int], None]
@@ -97,7 +96,7 @@ class LinkEvents:
 
 
 class ControllerLink:
-    """The shell around one Membership."""
+    """The shell of one Membership."""
 
     def __init__(
         self,
@@ -130,47 +129,49 @@ class ControllerLink:
         self._is_closed = False
         now_ms = monotonic_ms()
         self._heartbeats = HeartbeatTimes()
-        self._stalls = StallMeter(LOOK_INTERVAL_MS, now_ms)
-        self._answered_ms = now_ms  # when any request on the connection was answered
-        self.is_active = asyncio.Event()  # set for good the first time that the node may lead
-        self.has_left = asyncio.Event()
+        self._stalls = StallMeter(STALL_CHECK_MS, now_ms)
+        self._answered_ms = now_ms  # of the last response to any request
+        self.is_active = asyncio.Event()  # set once, when the node is unfenced first
+        self.may_stop = asyncio.Event()
         self._is_connected = asyncio.Event()
         self._performer = EffectPerformer(
             m.Effect,
             on(m.FindController, lambda _: tasks.spawn(self._find(), "find the controller")),
             on(m.SendRegistration, lambda _: tasks.spawn(self._register(), "register")),
             on(m.AdoptIdentity, self._adopt),
-            on(m.SendHeartbeat, lambda effect: tasks.spawn(self._beat(effect), "heartbeat")),
+            on(m.SendHeartbeat, lambda effect: tasks.spawn(self._heartbeat(effect), "heartbeat")),
             on(m.FollowMetadata, self._start_following),
             on(m.SetTimer, self._set_timer),
-            on(m.Left, lambda _: self.has_left.set()),
+            on(m.ShutdownAllowed, lambda _: self.may_stop.set()),
             on(m.Failed, self._fail),
         )
 
     @property
     def broker_epoch(self) -> int:
-        """Of the current registration, -1 before the first."""
+        """The broker epoch of the registration, -1 before the first."""
         return self.membership.broker_epoch
 
     def start(self) -> None:
-        """Begin to look for the controller."""
+        """Begin to search for the controller."""
         lost = self._identity.previous_end.lost
         if lost:
             names = ", ".join(map(str, lost[:10]))
-            log.warning("cut, removed or exchanged while the node was down: %d logs: %s", len(lost), names)
-        self._tasks.every(LOOK_INTERVAL_MS / 1000, self._look_at_clock, "stalls of the loop")
+            log.warning(
+                "%d logs were truncated, removed or replaced since the last shutdown: %s", len(lost), names
+            )
+        self._tasks.every(STALL_CHECK_MS / 1000, self._check_for_stall, "stalls of the loop")
         self._performer.perform_all(self.membership.start())
 
-    def ask_to_leave(self) -> None:
-        """Begin the controlled shutdown; `has_left` is set when it is done or has no use."""
-        self._submit(m.StopAsked())
+    def request_shutdown(self) -> None:
+        """Begin the controlled shutdown; `may_stop` is set when it is complete or impossible."""
+        self._submit(m.ShutdownRequested())
 
-    def beat_now(self) -> None:
-        """Send a heartbeat without waiting for its time: there is news that it brings."""
-        self._submit(m.NewsCame())
+    def heartbeat_now(self) -> None:
+        """Send a heartbeat at once, because its report has changed."""
+        self._submit(m.ReportChanged())
 
     def close(self) -> None:
-        """Drop the connection and all timers; nothing is sent any more."""
+        """Close the connection and cancel all timers; nothing is sent any more."""
         self._is_closed = True
         for timer in self._timers.values():
             timer.cancel()
@@ -180,18 +181,18 @@ class ControllerLink:
             connection.close()
 
     async def forward(self, api: Api, body: bytes, timeout_s: float) -> Response:
-        """Send a client's request on to the active controller; its answer, or the error it gave. One that did
-        not run because its controller leads no more goes to the next one, as long as there is time.
+        """Forward a client's request to the active controller and return its response. A request that was not
+        executed because its controller is not active any more is sent to the next one, until the timeout.
 
-        Errors: NotControllerError when no controller leads in time; RequestTimedOutError when it may have
-        run; ThrottlingQuotaExceededError; what else the controller answers.
+        Errors: NotControllerError without an active controller in time; RequestTimedOutError when the request
+        may have been executed; ThrottlingQuotaExceededError; the controller's errors.
         """
         connection = self._connection
         allowed = MAX_FORWARDS
         if connection is not None:
             allowed = min(allowed, connection.hello.max_in_flight - _RESERVED_IN_FLIGHT)
         if self._forwards >= allowed:
-            raise ThrottlingQuotaExceededError(f"{self._forwards} requests wait for the controller already")
+            raise ThrottlingQuotaExceededError(f"{self._forwards} requests to the controller are in flight")
         self._forwards += 1
         try:
             return await self._forward(api, body, timeout_s)
@@ -199,23 +200,23 @@ class ControllerLink:
             self._forwards -= 1
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse | None:
-        """Ask for changes of ISRs; None if nobody knows whether they were done."""
-        response = await self._ask(registry.ALTER_PARTITION, request, self._timeout_s, waits_for_log=True)
+        """Propose ISRs to the controller; None if the outcome is unknown."""
+        response = await self._request(registry.ALTER_PARTITION, request, self._timeout_s, waits_for_log=True)
         return None if response is None else response.body
 
     async def _forward(self, api: Api, body: bytes, timeout_s: float) -> Response:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
-        # Order: the client hears why before it gives up by itself, and may try again.
+        # Order: the client gets the error before its own timeout, and may retry.
         search_end_s = loop.time() + min(MAX_SEARCH_S, SEARCH_SHARE * timeout_s)
         while True:
             connection = await self._connected(search_end_s)
             try:
                 return await connection.request(api, body, timeout_s=max(deadline_s - loop.time(), 0.001))
             except NotControllerError:
-                self._lost(connection)  # the next is found at once, or waited for
+                self._lost(connection)  # wait for the next active controller
             except NetworkError as error:
-                # Another error: for the client, a network error is one of its connection to this node.
+                # Not NetworkError: for the client that would be an error of its connection to this node.
                 raise RequestTimedOutError(f"no answer from the controller: {error}") from error
 
     async def _connected(self, deadline_s: float) -> Connection:
@@ -224,12 +225,12 @@ class ControllerLink:
             async with asyncio.timeout_at(deadline_s):
                 await self._is_connected.wait()
         except TimeoutError:
-            raise NotControllerError("no controller leads, or it cannot be reached now") from None
+            raise NotControllerError("no active controller can be reached") from None
         if self._connection is None:
             raise NotControllerError("this node is stopping")
         return self._connection
 
-    # --- feeding the membership ------------------------------------------------------------------------
+    # --- events and effects ---------------------------------------------------------------------------
 
     def _submit(self, event: m.Event) -> None:
         if self._is_closed or self._tasks.is_stopping:
@@ -253,11 +254,11 @@ class ControllerLink:
 
     def _fail(self, failed: m.Failed) -> None:
         self._tasks.fail(failed.error)
-        self.has_left.set()
+        self.may_stop.set()
 
     def _on_timer(self, key: str) -> None:
         self._timers.pop(key, None)
-        self._submit(m.TimeCame(key))
+        self._submit(m.TimerFired(key))
 
     def _adopt(self, adopted: m.AdoptIdentity) -> None:
         node_id, cluster_id = adopted.node_id, adopted.cluster_id
@@ -270,7 +271,7 @@ class ControllerLink:
             return
         identity.node_id, identity.cluster_id = node_id, cluster_id
 
-    # --- talking to the controller ---------------------------------------------------------------------
+    # --- requests to the controller --------------------------------------------------------------------
 
     async def _find(self) -> None:
         try:
@@ -279,7 +280,7 @@ class ControllerLink:
             self._submit(m.Disconnected(is_electing=True))
             return
         except HeadraceError as error:
-            self._log.warning("no controller found", "no controller is found: %r", error)
+            self._log.warning("no controller found", "cannot find an active controller: %r", error)
             self._submit(m.Disconnected())
             return
         if self._is_closed:
@@ -292,7 +293,7 @@ class ControllerLink:
         self._submit(m.Connected())
 
     def _lost(self, connection: Connection) -> None:
-        """Give the connection up, once; late failures of requests on it change nothing."""
+        """Close the connection, once; later failures of its requests change nothing."""
         if self._connection is not connection:
             return
         self._connection = None
@@ -300,13 +301,13 @@ class ControllerLink:
         connection.close()
         self._submit(m.Disconnected())
 
-    async def _ask(
+    async def _request(
         self, api: Api, body: msgspec.Struct, timeout_s: float, *, waits_for_log: bool = False
     ) -> Response | None:
-        """A request on the present connection; None if it failed, which gives the connection up.
+        """Send a request on the current connection; None if it failed, which closes the connection.
 
-        `waits_for_log`: its answer comes after a flush of the metadata log. Such a request that times out
-        while others are answered says that the controllers' disks are slow: the connection is kept.
+        `waits_for_log`: the response comes after a flush of the metadata log. If such a request times out
+        while others are answered, the controllers' disks are slow, and the connection is kept.
         """
         connection = self._connection
         if connection is None:
@@ -337,22 +338,22 @@ class ControllerLink:
     def _warn_of_slow_log(self, api: Api) -> None:
         self._log.warning(
             "no answer from the metadata log",
-            "no answer to %s within %g s, but to other requests: the controllers' disks are slow, or "
-            "most of the controllers are away",
+            "no response to %s within %g s, but to other requests: the controllers' disks are slow, or "
+            "a majority of the controllers is unreachable",
             api.name,
             self._timeout_s,
         )
 
-    def _look_at_clock(self) -> None:
+    def _check_for_stall(self) -> None:
         if stall_ms := self._stalls.look(monotonic_ms()):
             log.warning(
-                "node %d stood still for %d ms: no heartbeat was sent and no request answered meanwhile",
+                "node %d was stalled for %d ms: no heartbeat was sent and no request was handled",
                 self._identity.node_id,
                 stall_ms,
             )
 
-    def _note_own(self, response: FetchMetadataResponse) -> None:
-        """Log what the controller decided on this very process."""
+    def _log_fencing(self, response: FetchMetadataResponse) -> None:
+        """Log that the controller fenced or unfenced this process."""
         if response.is_snapshot:
             return
         node_id, broker_epoch = self._identity.node_id, self.broker_epoch
@@ -360,9 +361,9 @@ class ControllerLink:
             is_fence = isinstance(record, FenceBrokerRecord)
             now_ms = monotonic_ms()
             log.log(
-                logging.WARNING if is_fence and not self._is_leaving else logging.INFO,
-                "this node (node %d, broker epoch %d) was %s at metadata offset %d: %s; its event loop stood "
-                "still for up to %d ms",
+                logging.WARNING if is_fence and not self._is_shutting_down else logging.INFO,
+                "this node (node %d, broker epoch %d) was %s at metadata offset %d: %s; its event loop was "
+                "stalled for up to %d ms",
                 node_id,
                 broker_epoch,
                 "fenced" if is_fence else "unfenced",
@@ -372,12 +373,12 @@ class ControllerLink:
             )
 
     @property
-    def _is_leaving(self) -> bool:
-        return self.membership.state in (m.MembershipState.LEAVING, m.MembershipState.LEFT)
+    def _is_shutting_down(self) -> bool:
+        return self.membership.state in (m.MembershipState.SHUTTING_DOWN, m.MembershipState.SHUT_DOWN)
 
     async def _register(self) -> None:
         me = self._identity
-        # this process has lost nothing since it was registered before
+        # a process that registers again has lost nothing since
         end = PreviousEnd(self.broker_epoch) if self.broker_epoch >= 0 else me.previous_end
         request = BrokerRegistrationRequest(
             me.node_id,
@@ -391,18 +392,18 @@ class ControllerLink:
             end.lost,
             me.listeners,
         )
-        response = await self._ask(registry.BROKER_REGISTRATION, request, self._timeout_s)
+        response = await self._request(registry.BROKER_REGISTRATION, request, self._timeout_s)
         if response is not None:
             if response.body.error_code:
                 self._log.warning(
                     "registration refused",
-                    "the controller refused node %d: %r",
+                    "the controller refused the registration of node %d: %r",
                     me.node_id,
                     error_from_code(response.body.error_code, response.body.error_detail),
                 )
             self._submit(m.RegistrationAnswered(response.body))
 
-    async def _beat(self, heartbeat: m.SendHeartbeat) -> None:
+    async def _heartbeat(self, heartbeat: m.SendHeartbeat) -> None:
         news = self._events.disks()
         request = BrokerHeartbeatRequest(
             self._identity.node_id,
@@ -416,7 +417,9 @@ class ControllerLink:
         )
         connection = self._connection
         self._heartbeats.sent(monotonic_ms())
-        response = await self._ask(registry.BROKER_HEARTBEAT, request, self._timeout_s, waits_for_log=True)
+        response = await self._request(
+            registry.BROKER_HEARTBEAT, request, self._timeout_s, waits_for_log=True
+        )
         if response is not None:
             self._heartbeats.answered(heartbeat.sent_ms, monotonic_ms())
             self._submit(m.HeartbeatAnswered(response.body, heartbeat.sent_ms))
@@ -424,21 +427,24 @@ class ControllerLink:
             self._submit(m.HeartbeatFailed())
 
     async def _follow(self) -> None:
-        """Apply metadata as it comes, until this connection is given up."""
+        """Apply metadata until this connection is closed."""
         connection = self._connection
         wait_ms = self._config.metadata_max_wait_ms
         while connection is not None and self._connection is connection:
             request = FetchMetadataRequest(self._identity.node_id, self._events.metadata_offset(), wait_ms)
-            response = await self._ask(registry.FETCH_METADATA, request, wait_ms / 1000 + self._timeout_s)
+            response = await self._request(registry.FETCH_METADATA, request, wait_ms / 1000 + self._timeout_s)
             if response is None:
                 return
             if response.body.error_code:
                 answer = response.body
                 self._log.warning(
-                    "FetchMetadata refused", "metadata: error %d %s", answer.error_code, answer.error_detail
+                    "FetchMetadata refused",
+                    "cannot fetch metadata: error %d %s",
+                    answer.error_code,
+                    answer.error_detail,
                 )
                 self._lost(connection)
                 return
-            self._note_own(response.body)
+            self._log_fencing(response.body)
             offset = await self._events.metadata(response.body)
             self._submit(m.MetadataApplied(offset))

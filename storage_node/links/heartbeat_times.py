@@ -1,4 +1,4 @@
-"""How a node's heartbeats went, for the line in its log that an operator reads after it was fenced. Pure."""
+"""Statistics of a node's heartbeats, for the log line of its fencing. Pure."""
 
 from __future__ import annotations
 
@@ -21,23 +21,22 @@ class HeartbeatTimes:
 
     def __init__(self) -> None:
         self._sent_ms: int | None = None
-        self._heard_ms: int | None = None  # when the newest one that was answered had been sent
+        self._heard_ms: int | None = None  # of the newest heartbeat that was answered
         self._pauses = RecentMaximum(WINDOW_MS)
         self._round_trips = RecentMaximum(WINDOW_MS)
 
     def sent(self, now_ms: int) -> None:
-        """A heartbeat goes out."""
         if self._sent_ms is not None:
             self._pauses.add(now_ms - self._sent_ms, now_ms)
         self._sent_ms = now_ms
 
     def answered(self, sent_ms: int, now_ms: int) -> None:
-        """The one that was sent then is answered."""
+        """The response to the heartbeat of `sent_ms` was received."""
         self._heard_ms = sent_ms
         self._round_trips.add(now_ms - sent_ms, now_ms)
 
     def describe(self, now_ms: int) -> str:
-        """In words; the figures of the last minute are the largest."""
+        """The statistics as text, with the largest values of the last minute."""
         return (
             f"last heartbeat sent {_ago(self._sent_ms, now_ms)}, last answered one sent "
             f"{_ago(self._heard_ms, now_ms)}; in the last minute up to {self._pauses.at(now_ms)} ms between "
@@ -48,7 +47,7 @@ class HeartbeatTimes:
 def own_records(
     base_offset: int, records: Sequence[MetadataRecord], node_id: int, broker_epoch: int
 ) -> Iterator[tuple[int, OwnRecord]]:
-    """The records that fence or unfence this registration of this node, each with its offset."""
+    """The records that fence or unfence this registration, each with its offset."""
     for offset, record in enumerate(records, base_offset):
         if isinstance(record, OwnRecord) and (record.node_id, record.broker_epoch) == (node_id, broker_epoch):
             yield offset, record

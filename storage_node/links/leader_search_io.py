@@ -1,7 +1,7 @@
-"""Finding the active controller among several: all that are known are asked who leads, at once.
+"""Finds the active controller: asks all known controllers for the leader at once.
 
-The first that says "I do" is it. One that knows another names it, and that one is asked as well. Addresses
-that a leader names are remembered, so a node finds the quorum when those it was given have changed.
+The first that leads is used; one that is named by another is asked as well. Addresses that a leader names are
+remembered, so that a node finds the quorum after the configured addresses have changed.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ Endpoint = tuple[str, int]
 log = logging.getLogger("headrace.storage_node")
 
 MAX_PORT = 65_535
-# Bound: well above the time limits that a locator has of its own, so that it can fall back on what it knows.
+# Bound: above the timeouts of locators, so that they can fall back to a known address.
 LOCATE_TIMEOUT_S = 10.0
-# How long those that have not answered yet may take once one has said that it knows no leader.
+# How long the other controllers may take after one has answered that it knows no leader.
 GRACE_S = 0.1
-# Bound: addresses that are remembered and asked besides those of the locators.
+# Bound: addresses that are remembered besides those of the locators.
 MAX_KNOWN = 16
 
 
 class ElectingError(NotControllerError):
-    """Controllers answer, and none of them leads: soon one will."""
+    """Controllers answer, but none of them leads yet."""
 
 
 class LeaderSearch:
-    """Remembers where controllers were between searches."""
+    """Remembers the controllers' addresses between searches."""
 
     def __init__(self, locators: ControllerLocators, timeout_s: float) -> None:
         self._locators = locators if isinstance(locators, tuple) else (locators,)
@@ -50,10 +50,8 @@ class LeaderSearch:
         self._known: tuple[Endpoint, ...] = ()
 
     async def find(self, client_id: str) -> Connection:
-        """A connection to the controller that leads.
-
-        Errors: ElectingError; NotControllerError when no controller answers at all.
-        """
+        """A connection to the active controller. Errors: ElectingError; NotControllerError when no controller
+        answers."""
         search = _Search(client_id, self._timeout_s)
         try:
             async with asyncio.timeout(LOCATE_TIMEOUT_S):
@@ -68,7 +66,7 @@ class LeaderSearch:
 
 
 class _Search:
-    """One search: a task for each address, and those that are named on the way."""
+    """One search: a task for each address, also for addresses learned meanwhile."""
 
     def __init__(self, client_id: str, timeout_s: float) -> None:
         self._client_id = client_id
@@ -101,7 +99,7 @@ class _Search:
         raise NotControllerError(f"the controller cannot be reached: {'; '.join(self._troubles[:3])}")
 
     async def close(self) -> None:
-        """End what is left of the search."""
+        """Cancel the tasks that are left."""
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
@@ -122,7 +120,7 @@ class _Search:
         return await self._ask(endpoint)
 
     async def _ask(self, endpoint: Endpoint) -> Connection | None:
-        """The connection if this controller leads, else None; whom it names is asked next."""
+        """The connection if this controller leads, else None; the leader that it names is asked next."""
         host, port = endpoint
         if endpoint in self._asked:
             return None
@@ -165,7 +163,7 @@ class _Search:
 
 
 def fixed_locator(host: str, port: int) -> ControllerLocator:
-    """A locator for a controller whose address never changes. Errors: ConfigError for an impossible port."""
+    """A locator of a controller with a fixed address. Errors: ConfigError for an invalid port."""
     if not 0 < port <= MAX_PORT:
         raise ConfigError(f"a controller's port lies between 1 and 65535, not at {port}")
 

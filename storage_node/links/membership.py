@@ -1,13 +1,13 @@
-"""A storage node's standing with the controller: find it, register, stay alive, leave. Step shape, pure.
+"""A storage node's membership in the cluster: registration, heartbeats, fencing, controlled shutdown. Pure.
 
-Events come from the shell, which talks to the controller; effects tell it what to say next. One registration
-at a time; heartbeats go out every interval, whether the ones before are answered or not: the answer waits for
-the metadata log's disk, and a slow disk must not make a live node silent. The broker epoch outlives
-connections: after a lost one the node goes on with heartbeats, and registers again only when the controller
-no longer knows it. Source: Kafka BrokerLifecycleManager.
+The shell talks to the controller and reports events; effects are the requests to send. One registration at a
+time. Heartbeats are sent at their interval, whether earlier ones are answered or not: a response waits for
+the disk of the metadata log, and a slow disk must not fence live nodes. The broker epoch outlives
+connections: after a reconnect the node sends heartbeats, and registers again only if the controller does not
+know it. Source: Kafka BrokerLifecycleManager.
 
-Invariant: heartbeats and metadata fetches are asked for only while registered and connected.
-Invariant: `lease` is granted by nothing but answered heartbeats, from when they were sent.
+Invariant: heartbeats and metadata fetches are sent only while registered and connected.
+Invariant: `lease` is granted by answered heartbeats alone, from the time they were sent.
 """
 
 from __future__ import annotations
@@ -33,26 +33,30 @@ if TYPE_CHECKING:
 
 
 class MembershipState(Enum):
-    """Where the node stands."""
+    """States of a node."""
 
-    SEARCHING = "searching"  # for the controller; may hold a broker epoch from before
+    SEARCHING = "searching"  # for the active controller; may hold a broker epoch
     REGISTERING = "registering"
     FENCED = "fenced"  # registered, but may not lead
     ACTIVE = "active"
-    LEAVING = "leaving"
-    LEFT = "left"
+    SHUTTING_DOWN = "shutting_down"
+    SHUT_DOWN = "shut_down"
     FAILED = "failed"
 
 
 _S = MembershipState
 TRANSITIONS: Mapping[MembershipState, frozenset[MembershipState]] = MappingProxyType(
     {
-        _S.SEARCHING: frozenset((_S.REGISTERING, _S.FENCED, _S.LEAVING, _S.LEFT, _S.FAILED)),
-        _S.REGISTERING: frozenset((_S.SEARCHING, _S.FENCED, _S.LEFT, _S.FAILED)),
-        _S.FENCED: frozenset((_S.SEARCHING, _S.REGISTERING, _S.ACTIVE, _S.LEAVING, _S.LEFT, _S.FAILED)),
-        _S.ACTIVE: frozenset((_S.SEARCHING, _S.REGISTERING, _S.FENCED, _S.LEAVING, _S.LEFT, _S.FAILED)),
-        _S.LEAVING: frozenset((_S.LEFT, _S.FAILED)),
-        _S.LEFT: frozenset(),
+        _S.SEARCHING: frozenset((_S.REGISTERING, _S.FENCED, _S.SHUTTING_DOWN, _S.SHUT_DOWN, _S.FAILED)),
+        _S.REGISTERING: frozenset((_S.SEARCHING, _S.FENCED, _S.SHUT_DOWN, _S.FAILED)),
+        _S.FENCED: frozenset(
+            (_S.SEARCHING, _S.REGISTERING, _S.ACTIVE, _S.SHUTTING_DOWN, _S.SHUT_DOWN, _S.FAILED)
+        ),
+        _S.ACTIVE: frozenset(
+            (_S.SEARCHING, _S.REGISTERING, _S.FENCED, _S.SHUTTING_DOWN, _S.SHUT_DOWN, _S.FAILED)
+        ),
+        _S.SHUTTING_DOWN: frozenset((_S.SHUT_DOWN, _S.FAILED)),
+        _S.SHUT_DOWN: frozenset(),
         _S.FAILED: frozenset(),
     }
 )
@@ -62,26 +66,26 @@ TRANSITIONS: Mapping[MembershipState, frozenset[MembershipState]] = MappingProxy
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """The controller was found and the handshake is done."""
+    """Connected to the active controller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """No controller, or the connection to it broke. `is_electing`: controllers answer, but none leads yet."""
+    """There is no connection. `is_electing`: controllers answer, but none leads yet."""
 
     is_electing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RegistrationAnswered:
-    """The controller answered a registration."""
+    """The response to a registration."""
 
     response: BrokerRegistrationResponse
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswered:
-    """The controller answered the heartbeat that was sent at `sent_ms`."""
+    """The response to the heartbeat that was sent at `sent_ms`."""
 
     response: BrokerHeartbeatResponse
     sent_ms: int
@@ -89,28 +93,28 @@ class HeartbeatAnswered:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatFailed:
-    """There is no answer to a heartbeat in time; the connection is kept, because other answers come on it."""
+    """A heartbeat timed out on a connection that is kept, because it delivers other responses."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataApplied:
-    """The node's image now contains this offset."""
+    """The node's image contains this offset."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class StopAsked:
-    """The node wants to shut down."""
+class ShutdownRequested:
+    """The node is to shut down."""
 
 
 @dataclass(frozen=True, slots=True)
-class NewsCame:
-    """The next heartbeat has something to tell that must not wait."""
+class ReportChanged:
+    """The report of the next heartbeat has changed and must be sent at once."""
 
 
 @dataclass(frozen=True, slots=True)
-class TimeCame:
+class TimerFired:
     """A SetTimer effect is due."""
 
     key: str
@@ -123,9 +127,9 @@ Event = (
     | HeartbeatAnswered
     | HeartbeatFailed
     | MetadataApplied
-    | StopAsked
-    | NewsCame
-    | TimeCame
+    | ShutdownRequested
+    | ReportChanged
+    | TimerFired
 )
 
 # --- effects -----------------------------------------------------------------------------------------
@@ -133,17 +137,17 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class FindController:
-    """Locate the controller and connect; answer with Connected or Disconnected."""
+    """Find the active controller and connect; then Connected or Disconnected."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendRegistration:
-    """Ask to join with the node's identity; `node_id` -1 asks for a generated one."""
+    """Register with the node's identity; node id -1 asks for a generated one."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdoptIdentity:
-    """Write node id and cluster id into every log dir before anything else is done under them."""
+    """Write node id and cluster id into every log dir, before anything else is done under them."""
 
     node_id: int
     cluster_id: str
@@ -151,7 +155,7 @@ class AdoptIdentity:
 
 @dataclass(frozen=True, slots=True)
 class SendHeartbeat:
-    """Say that the node lives; `sent_ms` is for the answer."""
+    """Send a heartbeat; `sent_ms` comes back with the response."""
 
     broker_epoch: int
     want_shutdown: bool
@@ -165,15 +169,15 @@ class FollowMetadata:
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """Come back with TimeCame(key) at this time; replaces the timer of the same key."""
+    """Report TimerFired(key) at this time; replaces the timer of the same key."""
 
     key: str
     deadline_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """The node may shut down now: nothing depends on it, or waiting has no use."""
+class ShutdownAllowed:
+    """The node may stop: its controlled shutdown is complete, or impossible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,28 +194,28 @@ Effect = (
     | SendHeartbeat
     | FollowMetadata
     | SetTimer
-    | Left
+    | ShutdownAllowed
     | Failed
 )
 
 SEARCH_TIMER = "search"
 REGISTER_TIMER = "register"
 HEARTBEAT_TIMER = "heartbeat"
-LEAVE_TIMER = "leave"
+SHUTDOWN_TIMER = "shutdown"
 
 _LOST_REGISTRATION = frozenset((StaleBrokerEpochError.code, BrokerIdNotRegisteredError.code))
 _FATAL = frozenset((InconsistentClusterIdError.code,))
-_DUPLICATE_RETRY_MS = 100  # a restarted node waits for its own old session to run out
-# Of the session that begins at the controller when it hears a heartbeat, which is after it was sent. The rest
-# is for clocks that do not run alike, and for a controller that does not know yet that another one leads.
+_DUPLICATE_RETRY_MS = 100  # a restarted node waits until its own old session expires
+# The share of the session timeout that a lease lasts. The controller's session begins later, when it receives
+# the heartbeat; the rest allows for clock drift, and for a controller that does not know its successor yet.
 LEASE_SHARE = 1 / 3
-MAX_HEARTBEATS = 20  # Bound: heartbeats without an answer; later ones wait
-_LEAVE_RETRY_MS = 20  # a stopping node asks often: each question is small and the wait is the user's
+MAX_HEARTBEATS = 20  # Bound: heartbeats without a response; later ones wait
+_SHUTDOWN_RETRY_MS = 20  # the user waits for the shutdown, and each heartbeat is cheap
 
 
 @dataclass(frozen=True, slots=True)
 class MembershipTimes:
-    """All in ms. `heartbeat_ms` 0 takes the controller's wish."""
+    """All in ms. `heartbeat_ms` 0: the interval that the controller asks for."""
 
     heartbeat_ms: int
     backoff_ms: int
@@ -221,11 +225,8 @@ class MembershipTimes:
 
 
 class Membership:
-    """See the module's docstring. `check` asserts the laws.
-
-    Invariant: the state changes only along TRANSITIONS.
-    Invariant: `broker_epoch` is -1 until the first registration, and grows with each later one.
-    """
+    """Invariant: the state changes only along TRANSITIONS. Invariant: `broker_epoch` is -1 until the first
+    registration, and grows with each later one."""
 
     def __init__(self, times: MembershipTimes) -> None:
         self.state = MembershipState.SEARCHING
@@ -237,16 +238,16 @@ class Membership:
         self.lease = Lease()
         self._failures = 0
         self._refused_since_ms: int | None = None
-        self._unanswered = 0  # heartbeats
-        self._has_news = False  # since the last heartbeat
+        self._unanswered = 0  # heartbeats without a response
+        self._has_new_report = False  # the report has changed since the last heartbeat
 
     def start(self) -> tuple[Effect, ...]:
-        """The first thing to do."""
+        """The first effects."""
         return (FindController(),)
 
     def step(self, event: Event, now_ms: int) -> tuple[Effect, ...]:
-        """One event; the effects are performed in their order."""
-        if self.state in (MembershipState.LEFT, MembershipState.FAILED):
+        """Handle one event; the effects are to be performed in order."""
+        if self.state in (MembershipState.SHUT_DOWN, MembershipState.FAILED):
             return ()
         effects: tuple[Effect, ...]
         match event:
@@ -263,41 +264,41 @@ class Membership:
                 effects = self._on_heartbeat(response, sent_ms, now_ms)
             case MetadataApplied(offset):
                 effects = self._on_metadata(offset, now_ms)
-            case StopAsked():
+            case ShutdownRequested():
                 effects = self._on_stop(now_ms)
-            case NewsCame():
-                effects = self._on_news(now_ms)
-            case TimeCame(key):
+            case ReportChanged():
+                effects = self._on_report(now_ms)
+            case TimerFired(key):
                 effects = self._on_timer(key, now_ms)
         return effects
 
     def check(self) -> None:
-        """Assert the laws of this object."""
+        """Assert the invariants."""
         if self.state in (MembershipState.FENCED, MembershipState.ACTIVE):
             assert self.broker_epoch >= 0, "registered without a broker epoch"
             assert self.is_connected, "registered and in touch, but not connected"
 
-    # --- the controller comes and goes -----------------------------------------------------------------
+    # --- connections ---------------------------------------------------------------------------------
 
     def _on_connected(self, now_ms: int) -> tuple[Effect, ...]:
         self.is_connected = True
         self._failures = 0
         self._unanswered = 0
-        if self.state is MembershipState.LEAVING:
+        if self.state is MembershipState.SHUTTING_DOWN:
             return self._heartbeat(now_ms)
         if self.broker_epoch < 0:
             self._become(MembershipState.REGISTERING)
             return (SendRegistration(),)
-        self._become(MembershipState.FENCED)  # until a heartbeat says better
+        self._become(MembershipState.FENCED)  # until a heartbeat is answered otherwise
         return (FollowMetadata(), *self._heartbeat(now_ms))
 
     def _on_disconnected(self, now_ms: int, *, is_electing: bool) -> tuple[Effect, ...]:
         self.is_connected = False
         self._unanswered = 0
-        if self.state not in (MembershipState.SEARCHING, MembershipState.LEAVING):
+        if self.state not in (MembershipState.SEARCHING, MembershipState.SHUTTING_DOWN):
             self._become(MembershipState.SEARCHING)
         if is_electing:
-            self._failures = 0  # an election is short: whoever waits longer and longer is late for the leader
+            self._failures = 0  # Elections are short: a longer backoff would only find the leader later.
         wait_ms = min(self._times.backoff_ms << min(self._failures, 16), self._times.backoff_max_ms)
         self._failures += 1
         return (SetTimer(SEARCH_TIMER, now_ms + wait_ms),)
@@ -317,11 +318,12 @@ class Membership:
         identity = AdoptIdentity(response.node_id, response.cluster_id)
         if self.metadata_offset >= self.broker_epoch:
             return (identity, FollowMetadata(), *self._heartbeat(now_ms))
-        # the first heartbeat follows the metadata that makes it useful; the timer is for when that is late
+        # The first heartbeat follows the metadata, so that it can unfence the node; the timer is for late
+        # metadata.
         return (identity, FollowMetadata(), SetTimer(HEARTBEAT_TIMER, now_ms + self._heartbeat_ms))
 
     def _on_refused(self, error: KafkaError, now_ms: int) -> tuple[Effect, ...]:
-        """Another live process under our id may be ourselves before a crash: its session runs out soon."""
+        """The live process with this node id may be this node before a crash: its session expires soon."""
         if error.code in _FATAL:
             return self._fail(error)
         if self._refused_since_ms is None:
@@ -337,32 +339,33 @@ class Membership:
         self, response: BrokerHeartbeatResponse, sent_ms: int, now_ms: int
     ) -> tuple[Effect, ...]:
         self._unanswered = max(0, self._unanswered - 1)
-        if self.state is MembershipState.LEAVING:
-            # a refusal means that we are not registered any more: there is nothing left to leave
+        if self.state is MembershipState.SHUTTING_DOWN:
+            # A refused heartbeat means that the node is not registered any more: there is nothing to shut
+            # down.
             if response.error_code or response.should_shutdown:
-                return self._leave()
-            return (SetTimer(HEARTBEAT_TIMER, now_ms + _LEAVE_RETRY_MS),)
+                return self._allow_shutdown()
+            return (SetTimer(HEARTBEAT_TIMER, now_ms + _SHUTDOWN_RETRY_MS),)
         if self.state not in (MembershipState.FENCED, MembershipState.ACTIVE):
             return ()
         if response.error_code in _LOST_REGISTRATION | _FATAL:
             return self._on_unknown(response)
         if not response.error_code:
-            wanted = MembershipState.FENCED if response.is_fenced else MembershipState.ACTIVE
-            if wanted is not self.state:
-                self._become(wanted)
+            state = MembershipState.FENCED if response.is_fenced else MembershipState.ACTIVE
+            if state is not self.state:
+                self._become(state)
             if not response.is_fenced and response.metadata_offset >= 0:
                 self.lease.granted(sent_ms, response.metadata_offset)
-        return self._heartbeat(now_ms) if self._has_news and not self._unanswered else ()
+        return self._heartbeat(now_ms) if self._has_new_report and not self._unanswered else ()
 
     def _on_unknown(self, response: BrokerHeartbeatResponse) -> tuple[Effect, ...]:
-        """The controller does not know this registration any more, or is of another cluster."""
+        """The controller does not know this registration, or belongs to another cluster."""
         if response.error_code in _FATAL:
             return self._fail(error_from_code(response.error_code, response.error_detail))
         self._become(MembershipState.REGISTERING)
         return (SendRegistration(),)
 
     def _on_metadata(self, offset: int, now_ms: int) -> tuple[Effect, ...]:
-        """A fenced node is let in once it has caught up: say so at once instead of at the next beat."""
+        """A fenced node is unfenced once it has caught up: send a heartbeat at once."""
         had_own_registration = self.metadata_offset >= self.broker_epoch
         self.metadata_offset = max(self.metadata_offset, offset)
         has_own_registration = self.metadata_offset >= self.broker_epoch
@@ -371,48 +374,51 @@ class Membership:
         return ()
 
     def _heartbeat(self, now_ms: int) -> tuple[Effect, ...]:
-        """One heartbeat, and the time of the next."""
+        """A heartbeat, and the timer of the next."""
         if not self.is_connected:
             return ()
         next_one = SetTimer(HEARTBEAT_TIMER, now_ms + self._heartbeat_ms)
         if self._unanswered >= MAX_HEARTBEATS:
             return (next_one,)
-        self._unanswered, self._has_news = self._unanswered + 1, False
-        return (SendHeartbeat(self.broker_epoch, self.state is MembershipState.LEAVING, now_ms), next_one)
+        self._unanswered, self._has_new_report = self._unanswered + 1, False
+        return (
+            SendHeartbeat(self.broker_epoch, self.state is MembershipState.SHUTTING_DOWN, now_ms),
+            next_one,
+        )
 
-    def _on_news(self, now_ms: int) -> tuple[Effect, ...]:
-        """What is not told now, every later heartbeat tells."""
+    def _on_report(self, now_ms: int) -> tuple[Effect, ...]:
+        """A report that is not sent now is part of every later heartbeat."""
         if self.state not in (_S.FENCED, _S.ACTIVE):
             return ()
         if self._unanswered:
-            self._has_news = True  # the next answer, or the next heartbeat, brings it
+            self._has_new_report = True  # sent after the next response, or with the next heartbeat
             return ()
         return self._heartbeat(now_ms)
 
-    # --- leaving and timers ----------------------------------------------------------------------------
+    # --- shutdown and timers ----------------------------------------------------------------------------
 
     def _on_stop(self, now_ms: int) -> tuple[Effect, ...]:
-        if self.state is MembershipState.LEAVING:
+        if self.state is MembershipState.SHUTTING_DOWN:
             return ()
         if self.broker_epoch < 0 or self.state is MembershipState.REGISTERING or not self.is_connected:
-            return self._leave()
-        self._become(MembershipState.LEAVING)
-        return (SetTimer(LEAVE_TIMER, now_ms + self._times.shutdown_timeout_ms), *self._heartbeat(now_ms))
+            return self._allow_shutdown()
+        self._become(MembershipState.SHUTTING_DOWN)
+        return (SetTimer(SHUTDOWN_TIMER, now_ms + self._times.shutdown_timeout_ms), *self._heartbeat(now_ms))
 
     def _on_timer(self, key: str, now_ms: int) -> tuple[Effect, ...]:
-        if key == LEAVE_TIMER:
-            return self._leave()
+        if key == SHUTDOWN_TIMER:
+            return self._allow_shutdown()
         if key == SEARCH_TIMER and not self.is_connected:
             return (FindController(),)
         if key == REGISTER_TIMER and self.state is MembershipState.REGISTERING:
             return (SendRegistration(),)
-        if key == HEARTBEAT_TIMER and self.state in (_S.FENCED, _S.ACTIVE, _S.LEAVING):
+        if key == HEARTBEAT_TIMER and self.state in (_S.FENCED, _S.ACTIVE, _S.SHUTTING_DOWN):
             return self._heartbeat(now_ms)
         return ()
 
-    def _leave(self) -> tuple[Effect, ...]:
-        self._become(MembershipState.LEFT)
-        return (Left(),)
+    def _allow_shutdown(self) -> tuple[Effect, ...]:
+        self._become(MembershipState.SHUT_DOWN)
+        return (ShutdownAllowed(),)
 
     def _fail(self, error: KafkaError) -> tuple[Effect, ...]:
         self._become(MembershipState.FAILED)

@@ -1,4 +1,4 @@
-"""From one image of the metadata to the next, and who waits for a later one."""
+"""Steps between metadata images, and responses that wait for an image."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class AwaitingMetadata:
-    """An answer that is held back until this node's image contains what it tells of."""
+    """A response that waits until the node's image contains the change that it confirms."""
 
     table: PartitionTable
     offset: int
     answer: Callable[[], None]
 
     def try_complete(self, _now_ms: int) -> bool:
-        """Answer once the image is there."""
+        """Send the response once the image has the offset."""
         if self.table.image.offset < self.offset:
             return False
         self.answer()
         return True
 
     def on_expire(self, _now_ms: int) -> None:
-        """The image is late; what the answer tells of has happened all the same."""
+        """Send the response without the image: the change is made all the same."""
         self.answer()
 
 
 class MetadataStep(NamedTuple):
-    """From one image to the next; without a delta they may lie far apart."""
+    """The change from one image to the next; without a delta they may differ in everything."""
 
     old: MetadataImage
     image: MetadataImage

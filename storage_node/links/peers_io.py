@@ -1,8 +1,8 @@
-"""Requests of the embedded coordinators to other servers: one connection to each node, made when it is
-needed; what is for the controller goes over the node's own link to it.
+"""Requests of the embedded coordinators to other servers: one connection to each node, opened when it is
+needed; requests to the controller use the node's own link.
 
-A connection that breaks fails everything under way there with NetworkError; the next request opens another.
-Whether the right node answers, the handshake says: a port may have a new owner.
+A connection that breaks fails all its requests in flight with NetworkError; the next request opens another.
+The handshake checks that the right node answers: a port may have been reused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OPEN_TIMEOUT_S = 5.0
 
 
 class Peers:
-    """Performs AskPeer effects; after `close` nothing comes back any more."""
+    """Performs AskPeer effects; after `close` no response is reported."""
 
     def __init__(
         self,
@@ -36,21 +36,21 @@ class Peers:
         tasks: TaskOwner,
         perform: Callable[[], None],
     ) -> None:
-        """`perform` does what the core asks for after each answer."""
+        """`perform` performs the core's new effects after each response."""
         self._endpoint_of = endpoint_of
         self._link = link
         self._tasks = tasks
         self._perform = perform
-        self._opening: dict[int, asyncio.Task[Connection]] = {}  # done ones too: the connection itself
+        self._opening: dict[int, asyncio.Task[Connection]] = {}  # also completed ones, with their connections
         self._is_closed = False
 
     def ask(self, effect: AskPeer, client_id: str) -> None:
-        """Send it; `answered` is called later, once."""
+        """Send the request; `answered` is called later, once."""
         if not (self._is_closed or self._tasks.is_stopping):
             self._tasks.spawn(self._ask(effect, client_id), f"ask node {effect.node_id} {effect.api.name}")
 
     def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         self._is_closed = True
         opening, self._opening = self._opening, {}
         for task in opening.values():
@@ -72,7 +72,7 @@ class Peers:
             self._perform()
 
     async def _answer(self, effect: AskPeer, client_id: str) -> Any:
-        """The body of the answer. Errors: KafkaError, OSError."""
+        """The body of the response. Errors: KafkaError, OSError."""
         timeout_s = effect.timeout_ms / 1000
         if effect.node_id == NO_NODE:
             return (await self._link.forward(effect.api, encode(effect.body), timeout_s)).body
@@ -89,7 +89,7 @@ class Peers:
         opening = self._opening.get(node_id)
         if opening is None or (opening.done() and not _is_usable(opening)):
             opening = self._opening[node_id] = asyncio.ensure_future(self._open(node_id, client_id))
-            opening.add_done_callback(_see)  # also if all who waited for it have given up
+            opening.add_done_callback(_see)  # mark it as retrieved, also if all its callers were cancelled
         # Shielded: other requests may wait for the same connection.
         return await asyncio.shield(opening)
 

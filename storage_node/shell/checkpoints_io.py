@@ -1,4 +1,5 @@
-"""When a node writes its checkpoints: all now and then, and soon where logs start when that is to move."""
+"""Writes the checkpoints of a node: all of them periodically, those of log start offsets soon after a
+change."""
 
 from __future__ import annotations
 
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
 
 
 class Checkpoints:
-    """Writes on threads, one checkpoint at a time. `one_at_a_time` is also held while metadata is followed,
-    which takes partitions out of the checkpoints; `perform` does what the core asks for."""
+    """Writes on threads, one checkpoint at a time.
+
+    `one_at_a_time` is also held while metadata is applied, which removes partitions from the checkpoints;
+    `perform` performs the core's new effects.
+    """
 
     def __init__(
         self,
@@ -35,15 +39,15 @@ class Checkpoints:
         self._perform = perform
 
     async def write_all(self) -> None:
-        """Write all, and begin the flushes that let the next ones say more."""
+        """Write all checkpoints, and start the flushes that advance the recovery points of the next ones."""
         await self._write(only_starts=False)
-        # Order: a stop that came meanwhile waits for running jobs only; no flush may begin after it.
+        # Order: a stop waits for running jobs only, so that no flush may start after it.
         if not self._is_ending():
             self._core.flush_all()
             self._perform()
 
     def start_writing_starts(self, tasks: TaskOwner) -> None:
-        """Write soon where logs start; what is asked for until then goes with it."""
+        """Write the log start offsets soon; changes until then are included."""
         if not (self._is_ending() or tasks.is_stopping):
             tasks.spawn(self._write(only_starts=True), "where logs start")
 

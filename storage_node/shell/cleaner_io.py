@@ -1,5 +1,7 @@
-"""The threads that compact logs: they take jobs of the cleaner, pause where the throttle says so, and
-end with the node. What a log serves changes on the loop alone, between two steps of a job."""
+"""Threads that compact logs: they run the cleaner's jobs, under its throttle, and end with the node.
+
+The segments that a log serves are replaced on the event loop alone, between two steps of a job.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class _Pace:
-    """What all threads together may read and write; see log.cleaner.work.Pace."""
+    """The throttle of all cleaner threads together; see log.cleaner.work.Pace."""
 
     def __init__(self) -> None:
         self._throttle = Throttle()
@@ -30,7 +32,7 @@ class _Pace:
         self._ended = threading.Event()
 
     def limit(self, bytes_per_second: float) -> None:
-        """Another rate, from now on."""
+        """Set the rate."""
         with self._lock:
             self._throttle.limit(MAX_LONG if bytes_per_second >= MAX_LONG else int(bytes_per_second))
 
@@ -47,12 +49,12 @@ class _Pace:
             self._ended.wait((until_ms - now_ms) / 1000)
 
     def end(self) -> None:
-        """Nobody waits any more."""
+        """Stop throttling."""
         self._ended.set()
 
 
 class CleanerThreads:
-    """See the module's docstring."""
+    """Starts jobs while there are any, up to log.cleaner.threads."""
 
     def __init__(
         self, core: StorageNode, workers: Workers, tasks: TaskOwner, perform: Callable[[], None]
@@ -68,13 +70,13 @@ class CleanerThreads:
         tasks.spawn(self._look(), "log cleaner")
 
     async def _look(self) -> None:
-        """Look for work again and again, log.cleaner.backoff.ms after there was none."""
+        """Look for jobs periodically, log.cleaner.backoff.ms after there was none."""
         while not self._is_stopping:
             self._start()
             await asyncio.sleep(max(self._cleaner.config.log_cleaner_backoff_ms, 1) / 1000)
 
     async def stop(self) -> None:
-        """End all jobs soon, and wait for that: no thread is in a log afterwards."""
+        """Abort all jobs and wait until no thread uses a log."""
         self._is_stopping = True
         self._cleaner.stop()
         self._pace.end()
@@ -82,7 +84,7 @@ class CleanerThreads:
             await asyncio.wait(self._running)
 
     def _start(self) -> None:
-        """Start as many jobs as there are, and as there may be at a time."""
+        """Start the jobs that may run now."""
         if self._is_stopping or self._tasks.is_stopping:
             return
         self._pace.limit(self._cleaner.config.log_cleaner_io_max_bytes_per_second)

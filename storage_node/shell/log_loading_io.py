@@ -1,5 +1,4 @@
-"""The start of a storage node's disks: lock the log dirs, learn or write who they belong to, recover their
-logs."""
+"""Starts the log dirs of a storage node: lock them, read their identity, recover their logs."""
 
 from __future__ import annotations
 
@@ -18,10 +17,10 @@ log = logging.getLogger("headrace.storage_node")
 
 
 async def load_logs(manager: LogManager, workers: Workers, wanted_node_id: int) -> tuple[int, str]:
-    """Recover all logs, in parallel; (node id, cluster id) as the dirs or else the config have them: -1 and
-    empty while the controller has not given them.
+    """Recover all logs in parallel; (node id, cluster id) of the log dirs or the config: -1 and empty until
+    the controller has assigned them.
 
-    Errors: ConfigError if the dirs belong to another node than `wanted_node_id`, KafkaStorageError.
+    Errors: ConfigError if the log dirs belong to another node than `wanted_node_id`, KafkaStorageError.
     """
     found = await workers.run(manager.open_dirs)
     if wanted_node_id >= 0 and found.node_id not in (None, wanted_node_id):
@@ -36,7 +35,7 @@ async def load_logs(manager: LogManager, workers: Workers, wanted_node_id: int) 
 
 
 def write_identity(manager: LogManager, node_id: int, cluster_id: str) -> None:
-    """Into every log dir; one whose disk fails on it is offline then, which the others survive. Errors:
+    """Write the ids into every log dir. A log dir whose disk fails goes offline; others go on. Errors:
     KafkaStorageError, InconsistentClusterIdError."""
     while True:
         dirs_before = len(manager.dirs.online)

@@ -66,7 +66,7 @@ class NodeEffects:
             on(e.ProposeIsr, self.replication.propose_isr),
             on(e.AskPeer, self.replication.ask_peer),
             on(e.EndTurn, lambda _: self.replication.end_turn_soon()),
-            on(e.TellController, lambda _: link.beat_now()),
+            on(e.TellController, lambda _: link.heartbeat_now()),
             on(e.WakeAt, lambda effect: self._set_timer(effect.deadline_ms)),
             on(e.Note, log),
             on(e.EndNode, lambda effect: tasks.fail(effect.error)),
@@ -87,7 +87,8 @@ class NodeEffects:
     # --- work on threads ---------------------------------------------------------------------------------
 
     def _start_flush(self, effect: e.FlushLog) -> None:
-        """Begin here, sync on a thread, finish here: appends go on meanwhile and share the next flush."""
+        """Start here, sync on a thread, finish here: appends go on meanwhile and are flushed by the next
+        one."""
         partition, core = effect.partition, self._core
         log = partition.log
         assert log is not None, "only an online partition is flushed"
@@ -107,8 +108,8 @@ class NodeEffects:
         self._workers.start(flush.sync, done, is_awaited=effect.is_awaited)
 
     def start_purge(self, remove: Callable[[], None]) -> None:
-        """Free space on a thread. What has not begun when the node stops is left to the next start, so that a
-        stop right after the deletion of thousands of partitions does not wait for all of them."""
+        """Remove files on a thread. A removal that has not started when the node stops is left to the next
+        start, so that a stop after the deletion of thousands of partitions is fast."""
 
         def unless_stopping() -> None:
             if not self._is_ending():
@@ -151,7 +152,7 @@ class NodeEffects:
         self._workers.start(move.run, self._then(lambda now_ms: self._core.copied(key, move, now_ms)))
 
     def _then(self, report: Callable[[int], None]) -> Callable[[KafkaStorageError | None], None]:
-        """For the end of work on a thread that keeps its own error: `report` it to the core."""
+        """The callback for work that keeps its own error: call `report` and perform the new effects."""
 
         def done(_error: KafkaStorageError | None) -> None:
             report(monotonic_ms())

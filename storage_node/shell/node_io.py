@@ -1,7 +1,7 @@
-"""The storage node as it runs: one event loop around the node core, its sockets, its timer and its threads.
+"""The server of a storage node: one event loop around the node core, its sockets, timer and threads.
 
-Ownership: only the loop's thread touches the core and the logs, but for recovery at the start. Slow work
-leaves as effects, runs on worker threads and comes back as a call on the loop.
+Only the loop's thread uses the core and the logs, except for recovery at the start. Slow work runs on worker
+threads and reports back by a call on the loop.
 """
 
 from __future__ import annotations
@@ -43,12 +43,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.storage_node")
 
-FLUSH_CHECK_S = 1.0  # how exact flush.ms is
-READER_ROOM_BYTES = 64 * 1024  # of one answer, when those who do not read hold all there is
+FLUSH_CHECK_S = 1.0  # precision of flush.ms
+READER_ROOM_BYTES = (
+    64 * 1024
+)  # per response, when the pending responses of clients that do not read use all of the limit
 
 
 class NodeServer:
-    """One storage node. `start` it, await `run`, `stop` it; or `kill` it to act out a crash."""
+    """One storage node: `start`, then `run`; `stop` ends `run`, `kill` simulates a crash."""
 
     def __init__(
         self,
@@ -58,13 +60,13 @@ class NodeServer:
         coordinators: CoordinatorFactory | None = None,
         gateway: GatewayFactory | None = None,
     ) -> None:
-        """Without `coordinators` groups and transactions are not served, without a `gateway` Kafka
+        """Without `coordinators` there are no coordinators, without `gateway` no listeners for Kafka
         clients."""
         self.host = config.host
         self.port = config.listener_port
         self.node_id = config.node_id
         self.cluster_id = ""
-        self.incarnation_id = _new_uuid()  # of this process; the host may give its own before the start
+        self.incarnation_id = _new_uuid()  # of this process; the host may set its own before the start
         self._config = config
         self._locate = locate_controller
         self._coordinators = coordinators
@@ -103,11 +105,11 @@ class NodeServer:
     # --- life ------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Recover the logs, bind, register, follow the metadata; return once the node may lead.
+        """Recover the logs, bind, register and apply the metadata; returns once the node is unfenced.
 
-        Errors: what went wrong, with everything released again: KafkaStorageError when no log dir is
-        usable or one is in use, ConfigError, InconsistentClusterIdError, DuplicateBrokerRegistrationError;
-        ClosedError when it was stopped meanwhile.
+        Errors, after which everything is released: KafkaStorageError when no log dir is usable or one is
+        locked, ConfigError, InconsistentClusterIdError, DuplicateBrokerRegistrationError; ClosedError after a
+        stop meanwhile.
         """
         require_assertions()
         try:
@@ -129,7 +131,7 @@ class NodeServer:
             raise
 
     def _open(self) -> ControllerLink:
-        """Bind, and put the parts together. Order: no await, so no request comes in between."""
+        """Bind and create the parts. Order: no await, so that no request is handled in between."""
         config, tasks = self._config, self._tasks
         self._identity.cluster_id, self._identity.node_id = self.cluster_id, self.node_id
         router, self.port = bind(config, self._files, self._new_router)
@@ -177,12 +179,12 @@ class NodeServer:
         tasks.spawn(router.run(), "listener")
         tasks.every(config.checkpoint_interval_ms / 1000, effects.checkpoints.write_all, "checkpoint")
         tasks.every(FLUSH_CHECK_S, self._tick, "flush.ms, lagging followers and retention")
-        for purge in self._manager.loader.purge_tasks():  # what a crash left half deleted
+        for purge in self._manager.loader.purge_tasks():  # deletions that a crash interrupted
             effects.start_purge(purge)
         return link
 
     async def _until_active(self, link: ControllerLink) -> None:
-        """Wait for leave to lead, or for the end that comes instead."""
+        """Wait until the node is unfenced, stopped or has failed."""
         await self._tasks.unless_stopping(link.is_active.wait())
         self._raise_if_stopped(not link.is_active.is_set())
 
@@ -194,27 +196,27 @@ class NodeServer:
 
     @property
     def endpoints(self) -> tuple[ListenerEndpoint, ...]:
-        """Where Kafka's clients reach this node."""
+        """The addresses for Kafka clients."""
         return self._gateway.endpoints
 
     async def run(self) -> None:
-        """Serve until `stop` (returns) or until something fails (raises); then everything is released."""
+        """Serve until `stop` (returns) or a failure (raises); then everything is released."""
         try:
             await self._tasks.run()
         finally:
             await self._release()
 
     async def stop(self) -> None:
-        """Controlled shutdown: give leadership away, stop serving, flush, write checkpoints and the clean
-        marker. When the node has ended or is ending already, only waits for that."""
+        """Controlled shutdown: move the leaderships, stop serving, flush, write checkpoints and the marker of
+        a clean shutdown. A second call waits for the end of the first."""
         if self._is_ending():
             await self._released.wait()
             return
         self._is_stopping = True
         link = self._link
         if link is not None and not self._tasks.is_stopping:
-            link.ask_to_leave()
-            await self._tasks.unless_stopping(link.has_left.wait())
+            link.request_shutdown()
+            await self._tasks.unless_stopping(link.may_stop.wait())
         try:
             await self._close_sockets()
             await self._end_jobs()
@@ -225,7 +227,7 @@ class NodeServer:
             await self._release()
 
     async def kill(self) -> None:
-        """End as if the process had died: no farewell, no flush, no clean marker; locks are released."""
+        """End without a farewell to clients, a flush or a clean shutdown marker; locks are released."""
         self._tasks.stop()
         self._gateway.close()
         if self._router is not None:
@@ -233,11 +235,11 @@ class NodeServer:
         await self._release()
 
     def _is_ending(self) -> bool:
-        """Whether a stop or an end has begun; ask again after each await."""
+        """Whether a stop or release has begun; to be checked after each await."""
         return self._is_stopping or self._is_closed
 
     async def _release(self) -> None:
-        """Let go of everything, once; later callers wait for the first."""
+        """Release everything, once; later callers wait for the first."""
         if self._is_closed:
             await self._released.wait()
             return
@@ -276,8 +278,8 @@ class NodeServer:
         return router
 
     def _response_room(self) -> int:
-        """Response bytes that one more answer may have. Never nothing: the router refuses those who leave
-        theirs unread, and a few of them must not keep everybody else from reading."""
+        """The response bytes that one more response may have. At least READER_ROOM_BYTES: the router refuses
+        clients that do not read their responses, and they must not block the others."""
         assert self._router is not None, "bound"
         pending = self._router.pending_response_bytes + self._gateway.pending_response_bytes
         left = self._running_core().config.now.queued_max_response_bytes - pending
@@ -320,7 +322,7 @@ class NodeServer:
         self._perform()
 
     def _on_offline(self, path: str, reason: str) -> None:
-        """A log dir failed; called on whatever thread met the error."""
+        """A log dir failed; called on the thread that met the error."""
         if self._loop is not None and not self._is_closed:
             lost_dir = self._tasks.guarded(self._lost_dir)
             self._loop.call_soon_threadsafe(lost_dir, KafkaStorageError(f"{path}: {reason}"))
@@ -339,7 +341,8 @@ class NodeServer:
         self._running_core().joined(node_id, controller_id)
 
     async def _apply_metadata(self, response: FetchMetadataResponse) -> int:
-        """One step at a time: a new connection may bring the next while logs are made for the last."""
+        """One step at a time: a new connection may deliver the next one while logs are created for the
+        last."""
         core = self._running_core()
         async with self._running_effects.metadata_or_checkpoint:
             step = core.read_metadata(response)
@@ -357,7 +360,7 @@ class NodeServer:
     # --- for people ------------------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        """JSON-able facts for people and the CLI."""
+        """JSON-able, for the command line."""
         facts: dict[str, Any] = {
             "node_id": self.node_id,
             "cluster_id": self.cluster_id,

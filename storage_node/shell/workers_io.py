@@ -1,4 +1,7 @@
-"""Threads for slow work, and the way back to the loop. A log handed to a job is not closed under it."""
+"""Threads for slow work, whose results are reported on the event loop.
+
+A log is not closed while a job uses it.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +21,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Searches decompress and decode, which mostly takes turns with the loop: more threads would slow it down.
+# Lookups decompress and decode under the GIL: more threads would slow the loop down.
 SEARCH_THREADS = 1
-# Bound: threads that compact logs; log.cleaner.threads says how many are used.
+# Bound: cleaner threads; log.cleaner.threads limits how many are used.
 CLEANER_THREADS = 64
 
 
 class Workers:
-    """Runs jobs on threads and their ends on the loop.
+    """Runs jobs on threads and their callbacks on the loop.
 
-    fsyncs that producers wait for have threads of their own, and so have searches and deletions: thousands of
-    files to be removed delay neither an answer nor the logs of new partitions. A disk's error is a result;
-    any other is a bug and ends the node through `tasks`.
+    Flushes that producers wait for have threads of their own, and so have lookups and removals of files: the
+    removal of thousands of files delays neither responses nor the creation of logs. A disk error is a result;
+    any other exception is a bug and ends the node through `tasks`.
     """
 
     def __init__(
@@ -53,27 +56,28 @@ class Workers:
         *,
         is_awaited: bool = False,
     ) -> None:
-        """Run `work` on a thread, then `done` on the loop, unless everything was closed meanwhile."""
+        """Run `work` on a thread, then `done` on the loop, unless the threads are closed meanwhile."""
         self._start(self._sync if is_awaited else self._spare, work, done)
 
     def look_up(self, work: Callable[[], None], done: Done) -> None:
-        """As `start`, for a search that a client waits for; it raises nothing."""
+        """As `start`, for a lookup that a client waits for; `work` raises nothing."""
         self._start(self._search, work, done)
 
     def read_cold(self, work: Callable[[], None], done: Done | None = None) -> None:
-        """As `start`, for a read from a disk that a client waits for, or advice on one; it raises nothing."""
+        """As `start`, for a read from a disk that a client waits for, or for page advice; `work` raises
+        nothing."""
         self._start(self._cold, work, done)
 
     def recompress(self, work: Callable[[], None], done: Done) -> None:
-        """As `start`, for a batch that a producer waits for; it raises nothing."""
+        """As `start`, for a batch that a producer waits for; `work` raises nothing."""
         self._start(self._recompress, work, done)
 
     def purge(self, work: Callable[[], None]) -> None:
-        """Free space that nobody waits for."""
+        """Remove files, with low priority."""
         self._start(self._purge, work, None)
 
     def resize(self, sync_threads: int) -> None:
-        """Another number of threads for fsyncs; what has been handed in is still done by those before."""
+        """Replace the flush threads; jobs that were submitted are still run by the old ones."""
         before, self._sync = self._sync, ThreadPoolExecutor(sync_threads, thread_name_prefix="headrace-sync")
         before.shutdown(wait=False)
 
@@ -97,11 +101,12 @@ class Workers:
         job.add_done_callback(self._tasks.guarded(finished))
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run `work` on a thread and wait for it; also who gives up waiting leaves it to `finish`."""
+        """Run `work` on a thread and return its result. After a cancellation `work` goes on, and `finish`
+        waits for it."""
         return await self._run(self._spare, work)
 
     async def clean(self, work: Callable[[], T]) -> T:
-        """As `run`, for a step of compaction."""
+        """As `run`, on the cleaner's threads."""
         return await self._run(self._clean, work)
 
     async def _run(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
@@ -113,15 +118,15 @@ class Workers:
     def _ended(self, job: asyncio.Future[Any]) -> None:
         self._jobs.discard(job)
         if not job.cancelled():
-            job.exception()  # seen: whoever gave up waiting does not want it
+            job.exception()  # mark it as retrieved: the caller was cancelled
 
     async def finish(self) -> None:
-        """Wait until no job runs any more."""
+        """Wait until no job is running."""
         while self._jobs:
             await asyncio.wait(self._jobs)
 
     def close(self) -> None:
-        """Let the threads go; results that are still to come are dropped."""
+        """Shut the threads down; results that are still to come are dropped."""
         self._is_closed = True
         for threads in (
             self._sync,

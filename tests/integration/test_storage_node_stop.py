@@ -42,7 +42,7 @@ def test_a_stop_during_a_checkpoint_is_clean(tmp_path: Path) -> None:
             await asyncio.to_thread(held.has_begun.wait, 30)
             node._manager.checkpoints.tasks = make_tasks
             stop = asyncio.create_task(node.stop())
-            await node._link.has_left.wait()  # the farewell is said, the shutdown has begun
+            await node._link.may_stop.wait()  # the farewell is said, the shutdown has begun
             held.may_go_on.set()
             await stop
             await asyncio.gather(checkpoint, return_exceptions=True)

@@ -244,7 +244,7 @@ class DetectionSim:
                         node.timers[key].cancel()
                     wait_ms = max(0, deadline_ms - self.world.now_ms)
                     node.timers[key] = self.world.after(
-                        wait_ms, f"timer {key}", lambda k=key: self._feed(node, m.TimeCame(k))
+                        wait_ms, f"timer {key}", lambda k=key: self._feed(node, m.TimerFired(k))
                     )
 
     @staticmethod

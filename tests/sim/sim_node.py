@@ -223,7 +223,7 @@ class SimNode(NodeEffects, NodeControl):
     def stop(self) -> None:
         """Controlled shutdown: give leadership away, then end in order."""
         if self.is_alive:
-            self._submit(m.StopAsked())
+            self._submit(m.ShutdownRequested())
 
     def _shut_down(self) -> None:
         """Nothing depends on this node any more: serve nobody, let threads finish, close."""

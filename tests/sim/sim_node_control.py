@@ -45,8 +45,8 @@ class NodeControl:
                         self._is_following = True
                         self._follow()
                 case m.SetTimer(key, deadline_ms):
-                    self._set_timer(key, deadline_ms, lambda k=key: self._submit(m.TimeCame(k)))  # type: ignore[misc]
-                case m.Left():
+                    self._set_timer(key, deadline_ms, lambda k=key: self._submit(m.TimerFired(k)))  # type: ignore[misc]
+                case m.ShutdownAllowed():
                     self.later(0, "shut down", self._shut_down)
                 case m.Failed(error):
                     raise AssertionError(f"{self.name} is no part of the cluster any more: {error}")

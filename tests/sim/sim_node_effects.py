@@ -57,7 +57,7 @@ class NodeEffects:
             case CheckpointStarts():
                 self.later(0, "write starts", lambda: self._checkpoint(only_starts=True))
             case TellController():
-                self._submit(m.NewsCame())
+                self._submit(m.ReportChanged())
             case WakeAt(deadline_ms):
                 self._set_timer("core", deadline_ms, lambda: core.expire(self.world.now_ms))
             case Note(_, text):

@@ -1,4 +1,4 @@
-"""What a node says of configs: its own file, sensitive values, resources that are elsewhere or nowhere."""
+"""DescribeConfigs of a node: its own file, sensitive values, resources of other nodes or none."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def by_name(described: Any) -> dict[str, Any]:
     return {entry.name: entry for entry in described.entries}
 
 
-def test_kafkas_order_of_synonyms() -> None:
-    """Topic, this node, all nodes, this node's file, built in; under the names of each level."""
+def test_synonyms_have_kafkas_order() -> None:
+    """Topic, this node, all nodes, this node's file, built-in default; under the names of each level."""
     entry = by_name(told(TOPIC, log_retention_ms=4)[0])["retention.ms"]
     assert levels(entry) == [
         ("retention.ms", "1", 1),
@@ -84,15 +84,15 @@ def test_kafkas_order_of_synonyms() -> None:
 
 
 def test_a_key_without_a_broker_config_has_no_default_synonym() -> None:
-    """As Kafka: only the topic's own value is a synonym of such a key."""
+    """As in Kafka, only the topic's own value is a synonym of such a key."""
     name = "leader.replication.throttled.replicas"
     assert levels(by_name(told(TOPIC)[0])[name]) == []
     entry = by_name(told(TOPIC, configs={(2, "t"): {name: "*"}})[0])[name]
     assert (levels(entry), entry.value, entry.source) == ([(name, "*", 1)], "*", 1)
 
 
-def test_the_nodes_file_holds_where_nothing_else_does() -> None:
-    """For its topics and in its own description, of read-only keys too."""
+def test_values_of_the_nodes_file_are_described() -> None:
+    """For its topics and for itself, read-only keys included."""
     topic, node = map(by_name, told(TOPIC, HERE, configs={}, log_retention_ms=4, broker_rack="r"))
     assert (topic["retention.ms"].value, topic["retention.ms"].source) == ("4", 4)
     assert (node["log.retention.ms"].value, node["log.retention.ms"].source) == ("4", 4)
@@ -101,11 +101,11 @@ def test_the_nodes_file_holds_where_nothing_else_does() -> None:
     assert (dirs.value, dirs.config_type) == ("/d", 7)
     assert node.keys() == NodeConfig.keys().keys()
     assert not node["background.threads"].is_read_only
-    assert not node["min.insync.replicas"].is_read_only  # as Kafka, which refuses to set it on a broker, too
+    assert not node["min.insync.replicas"].is_read_only  # as in Kafka, which refuses to set it on a broker
 
 
-def test_minutes_and_hours_stand_in_for_milliseconds() -> None:
-    """Named as they are in the file, after the milliseconds; what holds is told in milliseconds."""
+def test_minutes_and_hours_are_synonyms_of_milliseconds() -> None:
+    """Under their names in the file, after the milliseconds; the effective value is in milliseconds."""
     own = {"log_retention_hours": 2, "log_retention_minutes": 3, "log_roll_hours": 4}
     topic, node = map(by_name, told(TOPIC, HERE, configs={}, **own))
     for entry, name in (
@@ -129,8 +129,8 @@ def test_minutes_and_hours_stand_in_for_milliseconds() -> None:
     )
 
 
-def test_what_the_node_had_to_leave_out_is_not_told_as_if_it_held() -> None:
-    """Neither of the node nor of a topic: the controller could not know that they contradict its file."""
+def test_values_that_the_node_rejected_are_not_described() -> None:
+    """Neither of the node nor of a topic: they contradict its file, which the controller does not know."""
     configs = {
         CLUSTER_DEFAULT: {"log.roll.jitter.ms": "2000", "max.connections": "8"},
         (2, "t"): {"min.compaction.lag.ms": "50", "retention.ms": "5"},
@@ -145,7 +145,7 @@ def test_what_the_node_had_to_leave_out_is_not_told_as_if_it_held() -> None:
 
 
 def test_types_and_docs_on_demand() -> None:
-    """Kafka's numbers; documentation only for those who ask."""
+    """Kafka's type numbers; documentation if the request asks for it."""
     entries = by_name(told(HERE)[0])
     names = (
         "log.preallocate",
@@ -159,8 +159,8 @@ def test_types_and_docs_on_demand() -> None:
     assert all(entry.doc for entry in told(HERE, docs=True)[0].entries)
 
 
-def test_of_another_node_only_what_is_set_is_known() -> None:
-    """Its own file is not here, so nothing is said of it."""
+def test_another_node_is_described_by_its_dynamic_configs() -> None:
+    """Its file is unknown here."""
     found = {entry.name: levels(entry) for entry in told(THERE, max_connections=5)[0].entries}
     assert found == {
         "log.roll.ms": [("log.roll.ms", "7", 2)],
@@ -169,8 +169,8 @@ def test_of_another_node_only_what_is_set_is_known() -> None:
     }
 
 
-def test_the_whole_cluster_is_told_by_the_controller() -> None:
-    """And put where it was asked for; it is asked for that part alone."""
+def test_cluster_wide_configs_come_from_the_controller() -> None:
+    """They are requested alone, and inserted at their position."""
     of_cluster = DescribedConfigs(CLUSTER)
     results = told(TOPIC, CLUSTER, HERE, of_cluster=(of_cluster,))
     assert [each.resource for each in results] == [TOPIC, CLUSTER, HERE]
@@ -190,8 +190,8 @@ def test_the_whole_cluster_is_told_by_the_controller() -> None:
         (ConfigResource(77, ""), InvalidRequestError),
     ],
 )
-def test_what_does_not_exist(resource: ConfigResource, error: type[Any]) -> None:
-    """Each with its error, the others beside it are answered."""
+def test_unknown_resources_have_errors(resource: ConfigResource, error: type[Any]) -> None:
+    """The other resources are described."""
     wrong, right = told(resource, TOPIC)
     assert wrong.error_code == error.code
     assert not wrong.entries
@@ -199,7 +199,7 @@ def test_what_does_not_exist(resource: ConfigResource, error: type[Any]) -> None
 
 
 def test_sensitive_values_are_masked_on_every_level(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the value and in all synonyms; of a key that nobody here knows, who could say?"""
+    """In the value and in all synonyms; unknown keys are taken for sensitive."""
 
     @dataclass(frozen=True, kw_only=True)
     class WithSecret(NodeConfig):
@@ -225,8 +225,8 @@ def test_sensitive_values_are_masked_on_every_level(monkeypatch: pytest.MonkeyPa
     assert "hush" not in repr(node)
 
 
-def test_a_refused_sensitive_value_is_not_told_back() -> None:
-    """The answer goes to whoever asked, and into logs on the way."""
+def test_an_error_does_not_contain_a_sensitive_value() -> None:
+    """Responses go to clients and into logs."""
 
     @dataclass(frozen=True, kw_only=True)
     class Secretive(Config):

@@ -1,4 +1,4 @@
-"""Kafka's `listeners` and `advertised.listeners`: what is bound, what is told, what is refused."""
+"""`listeners` and `advertised.listeners`: bound, advertised and refused addresses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from headrace.protocol.errors import ConfigError
-from headrace.storage_node.configs.gateway_config import advertised, wanted_listeners
+from headrace.storage_node.configs.gateway_config import advertised, configured_listeners
 from headrace.storage_node.configs.node_config import NodeConfig
 
 
@@ -17,16 +17,16 @@ def config(**values: Any) -> NodeConfig:
 
 def test_without_them_there_is_no_listener() -> None:
     """The default."""
-    assert wanted_listeners(config(), "own") == []
+    assert configured_listeners(config(), "own") == []
 
 
-def test_what_is_bound_and_what_is_told() -> None:
-    """Names in capitals, hosts and ports that are not named filled in, IPv6 in brackets."""
+def test_bound_and_advertised_addresses() -> None:
+    """Names in capitals, missing hosts and ports filled in, IPv6 in brackets."""
     made = config(
         listeners="plaintext://:9092,INNER://[::1]:0,OUTER://0.0.0.0:9094",
         advertised_listeners="OUTER://outside.example:19094",
     )
-    wanted = wanted_listeners(made, "own")
+    wanted = configured_listeners(made, "own")
     assert wanted == [("PLAINTEXT", "own", 9092), ("INNER", "::1", 0), ("OUTER", "0.0.0.0", 9094)]
     assert advertised(made, "PLAINTEXT", 9092, "me") == ("PLAINTEXT", "me", 9092)
     assert advertised(made, "INNER", 40_000, "me") == ("INNER", "::1", 40_000)
@@ -46,7 +46,7 @@ def test_what_is_bound_and_what_is_told() -> None:
         (",".join(f"L{number}://h:{number}" for number in range(1, 18)), "", "16"),
     ],
 )
-def test_what_makes_no_sense_is_refused(listeners: str, told: str, words: str) -> None:
-    """Before anything is started."""
+def test_invalid_listeners_are_refused(listeners: str, told: str, words: str) -> None:
+    """Before the node starts."""
     with pytest.raises(ConfigError, match=words):
         config(listeners=listeners, advertised_listeners=told)

@@ -1,4 +1,4 @@
-"""A node's configuration while it runs: whose value holds, who is told, and what each part does then."""
+"""Dynamic configs of a running node: precedence, listeners, and their effects."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def live(**own: object) -> LiveConfig:
     return LiveConfig(NodeConfig.of({"log.dirs": "/d", **{k.replace("_", "."): v for k, v in own.items()}}))
 
 
-def test_the_nodes_value_is_over_the_clusters_and_that_over_its_own_file() -> None:
-    """Each level that is taken back lets the one below show."""
+def test_precedence_of_node_cluster_and_file() -> None:
+    """A removed value uncovers the next level."""
     config = live(background_threads=2)
     cluster, node = {CLUSTER_DEFAULT: {"background.threads": "5"}}, {NODE_7: {"background.threads": "9"}}
     seen = []
@@ -36,8 +36,8 @@ def test_the_nodes_value_is_over_the_clusters_and_that_over_its_own_file() -> No
     assert config.now == config.own
 
 
-def test_listeners_hear_of_their_keys_alone() -> None:
-    """Once per change, with the whole configuration; not when a value is set to what it is."""
+def test_listeners_are_called_for_their_keys() -> None:
+    """Once per change, with the whole configuration; not for an equal value."""
     config, told = live(), []
     config.on_change(("max.connections", "background.threads"), lambda now: told.append(now.max_connections))
     config.follow({CLUSTER_DEFAULT: {"log.roll.ms": "5000"}}, 7)
@@ -50,8 +50,8 @@ def test_listeners_hear_of_their_keys_alone() -> None:
     assert told == [5, 10_000]
 
 
-def test_looking_ahead_tells_nobody() -> None:
-    """The logs of the next image are made with its configs, before it is followed."""
+def test_defaults_of_the_next_image_call_no_listener() -> None:
+    """The logs of the next image are created with its configs, before it is applied."""
     config, told = live(), []
     config.on_change(("log.roll.ms",), lambda now: told.append(now.log_roll_ms))
     ahead = {CLUSTER_DEFAULT: {"log.roll.ms": "5000"}}
@@ -62,8 +62,8 @@ def test_looking_ahead_tells_nobody() -> None:
     assert told == [5_000]
 
 
-def test_what_cannot_be_applied_is_said_once_and_the_rest_holds() -> None:
-    """A newer controller may allow what this node does not know; keys that are not live stay as they are."""
+def test_an_unknown_value_is_reported_once() -> None:
+    """A newer controller may allow it; the other values apply, and keys that are not live stay."""
     config = live()
     dynamic = {
         "background.threads": "many",
@@ -79,16 +79,16 @@ def test_what_cannot_be_applied_is_said_once_and_the_rest_holds() -> None:
     assert (config.now.node_id, config.now.log_dirs) == (-1, ("/d",))
 
 
-def test_values_that_go_together_only_as_a_whole_are_taken() -> None:
-    """One by one the first would be refused: the jitter above the time, which comes later."""
+def test_values_are_checked_together() -> None:
+    """One by one the first would be refused: the jitter is above the old time."""
     dynamic = {"log.roll.ms": str(90 * 24 * 3_600_000), "log.roll.jitter.ms": str(30 * 24 * 3_600_000)}
     config = live()
     assert config.follow({CLUSTER_DEFAULT: dynamic}, 7) == ()
     assert config.now.log_roll_jitter_ms == 30 * 24 * 3_600_000
 
 
-def test_under_a_value_that_cannot_be_the_clusters_holds() -> None:
-    """And what does not hold is not told as if it did."""
+def test_an_invalid_node_value_uncovers_the_cluster_value() -> None:
+    """And it is not described as effective."""
     config = live(background_threads=2)
     configs = {
         CLUSTER_DEFAULT: {"background.threads": "5", "max.connections": "6"},
@@ -103,8 +103,8 @@ def test_under_a_value_that_cannot_be_the_clusters_holds() -> None:
     }
 
 
-def test_values_that_do_not_fit_the_nodes_own_are_left_out() -> None:
-    """The controller does not know a node's file."""
+def test_values_that_contradict_the_nodes_file_are_ignored() -> None:
+    """The controller does not know the file."""
     config = live(log_roll_ms=1_000)
     (fault,) = config.follow({CLUSTER_DEFAULT: {"log.roll.jitter.ms": "2000"}}, 7)
     assert "log.roll.jitter.ms" in fault
@@ -112,7 +112,7 @@ def test_values_that_do_not_fit_the_nodes_own_are_left_out() -> None:
 
 
 def test_every_default_of_a_topic_key_is_live() -> None:
-    """As in Kafka. Those of the cluster as a whole are live too: nodes follow them."""
+    """As in Kafka; cluster-wide keys are live, too."""
     assert set(TOPIC_KEY_SYNONYMS) <= LIVE_KEYS
     assert CLUSTER_WIDE_KEYS <= LIVE_KEYS
 
@@ -125,7 +125,7 @@ def cluster_wide(name: str, value: str | None) -> ConfigRecord:
 
 
 def test_topics_without_own_values_follow_the_cluster() -> None:
-    """At once, with the logs that are there and those that come; the topic's own value stays."""
+    """At once, existing and new logs; a topic's own value stays."""
     rig = CoreRig()
     free, own = rig.topic("free"), rig.topic("own", segment_ms="7777")
     rig.metadata(cluster_wide("log.roll.ms", "5000"))
@@ -145,8 +145,8 @@ def test_topics_without_own_values_follow_the_cluster() -> None:
     assert times() == [7 * 24 * 3_600_000, 7_777, 7 * 24 * 3_600_000]
 
 
-def test_the_size_of_messages_is_another_at_once() -> None:
-    """MESSAGE_TOO_LARGE from the next produce on, and not any more when it is taken back."""
+def test_message_max_bytes_applies_at_once() -> None:
+    """MESSAGE_TOO_LARGE from the next produce on, until it is reset."""
     rig = CoreRig()
     topic = rig.topic()
     for value, code in (("100", 10), (None, 0)):
@@ -154,8 +154,8 @@ def test_the_size_of_messages_is_another_at_once() -> None:
         assert rig.produce(topic, batch(b"v" * 200), acks=1).first.error_code == code
 
 
-def test_the_memory_for_tails_is_another_at_once() -> None:
-    """With none, what was read from memory is read from the file; with some, it fills again."""
+def test_tail_cache_bytes_apply_at_once() -> None:
+    """With 0 reads come from files; afterwards the cache fills again."""
     rig = CoreRig()
     topic = rig.topic()
     rig.produce(topic, batch(b"v" * 1_000), acks=1)
@@ -171,8 +171,8 @@ def test_the_memory_for_tails_is_another_at_once() -> None:
     assert len(tail) == 0
 
 
-def test_retention_looks_at_the_new_interval() -> None:
-    """Not at the end of the old one, an hour later; and back."""
+def test_the_retention_check_interval_applies_at_once() -> None:
+    """Not at the end of the old one, an hour later."""
     rig = CoreRig(log_retention_check_interval_ms=3_600_000)
     topic = rig.topic(segment_bytes=str(1 << 20), retention_bytes="1000")
     for _ in range(5):
@@ -195,8 +195,8 @@ def test_retention_looks_at_the_new_interval() -> None:
     assert starts_after(8) > before
 
 
-def test_partitions_go_to_another_number_of_fetchers_and_lose_nothing() -> None:
-    """With fetches under way, and back again; the followers have everything and are in sync."""
+def test_num_replica_fetchers_applies_without_loss() -> None:
+    """With fetches in flight, up and down; the followers have everything and are in sync."""
     cluster = Replicas()
     cluster.produce(b"0")
     cluster.settle()

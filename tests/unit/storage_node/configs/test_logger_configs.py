@@ -12,7 +12,7 @@ SET, DELETE, APPEND = 0, 1, 2
 
 
 class FakeLoggers:
-    """A root logger and one below it; fulfils Loggers."""
+    """A root logger and a child; fulfils Loggers."""
 
     def __init__(self) -> None:
         self.set: dict[str, str | None] = {}
@@ -33,7 +33,7 @@ def altered(*changes: ConfigChange, name: str = "1", validate_only: bool = False
 
 
 def test_each_logger_is_a_config_of_its_node() -> None:
-    """With its effective level, from Kafka's source 6; another node does not know them."""
+    """With its effective level, from Kafka's source 6; another node does not have them."""
     described = describe_loggers(1, HERE, FakeLoggers())
     assert [(each.name, each.value, each.source) for each in described.entries] == [
         ("root", "INFO", 6),
@@ -61,8 +61,8 @@ def test_levels_are_set_and_deleted() -> None:
         (ConfigChange("root", SET, "INFO"), InvalidRequestError),
     ],
 )
-def test_one_illegal_change_refuses_all(change: ConfigChange, error: type) -> None:
-    """The last one names a logger twice."""
+def test_one_invalid_change_refuses_all(change: ConfigChange, error: type) -> None:
+    """Also a logger that is named twice."""
     assert altered(ConfigChange("root", SET, "DEBUG"), change) == (error.code, {})
 
 

@@ -1,4 +1,4 @@
-"""Levels of Python's loggers by Kafka's names."""
+"""Levels of Python's loggers under Kafka's names."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def _levels_are_restored() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("level", ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"])
-def test_a_level_is_shown_as_it_was_set(level: str) -> None:
-    """Of a logger and of the root; a logger without a level of its own shows that of its parent."""
+def test_levels_round_trip(level: str) -> None:
+    """Of a logger and of the root; a logger without a level shows its parent's."""
     loggers = ProcessLoggers()
     loggers.set_level(NAME, level)
     assert loggers.levels()[NAME] == level
@@ -34,8 +34,8 @@ def test_a_level_is_shown_as_it_was_set(level: str) -> None:
     assert loggers.levels()[NAME] == loggers.levels().get("headrace", "FATAL")
 
 
-def test_loggers_that_other_threads_make_meanwhile_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new logger changes the table of loggers while their names are looked at."""
+def test_listing_while_other_threads_create_loggers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new logger changes the table of loggers while it is read."""
 
     class Name(str):
         __slots__ = ()
@@ -58,7 +58,7 @@ def test_only_the_root_and_headraces_loggers_are_listed() -> None:
 
 
 @pytest.mark.parametrize(("number", "level"), [(1, "TRACE"), (15, "DEBUG"), (25, "INFO"), (60, "FATAL")])
-def test_a_level_between_is_shown_as_the_one_below(number: int, level: str) -> None:
+def test_other_levels_are_shown_as_the_next_lower(number: int, level: str) -> None:
     """Python's levels are any numbers."""
     logging.getLogger(NAME).setLevel(number)
     assert ProcessLoggers().levels()[NAME] == level

@@ -1,4 +1,4 @@
-"""NodeConfig: what is refused, and how topic keys come together."""
+"""NodeConfig: refused values, and the defaults of topic keys."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ def node_config(**values: Any) -> NodeConfig:
     )
 
 
-def test_log_dirs_are_needed_and_named_once() -> None:
-    """Without a directory, or with one twice, there is nothing sensible to start."""
+def test_log_dirs_are_required_and_distinct() -> None:
+    """Without a directory, or with one twice, the node does not start."""
     with pytest.raises(ConfigError, match="at least one"):
         NodeConfig()
     with pytest.raises(ConfigError, match="twice"):
         NodeConfig.of({"log.dirs": "/a,/b,/a"})
 
 
-def test_the_longest_pause_is_not_below_the_first() -> None:
-    """A cross-check of two keys."""
+def test_the_maximum_backoff_is_not_below_the_first() -> None:
+    """A check across two keys."""
     with pytest.raises(ConfigError, match=r"controller\.backoff\.max\.ms"):
         node_config(controller_backoff_ms=100, controller_backoff_max_ms=50)
 
 
-def test_defaults_of_topic_keys_that_contradict_each_other_are_refused() -> None:
-    """The node says so at its start, and does not wait for a topic."""
+def test_contradicting_defaults_of_topic_keys_are_refused() -> None:
+    """At the node's start, not when a topic is created."""
     with pytest.raises(ConfigError, match="jitter"):
         node_config(log_roll_ms=10, log_roll_jitter_ms=11)
 
@@ -58,10 +58,8 @@ def test_broker_keys_become_topic_defaults() -> None:
         ("compression.zstd.level", ("-131072", "-1", "0", "3", "22"), ("-131073", "23")),
     ],
 )
-def test_compression_keys_take_what_kafka_takes(
-    name: str, values: tuple[str, ...], wrong: tuple[str, ...]
-) -> None:
-    """As the key of a topic and, under the same name, as the default of a node."""
+def test_values_of_compression_type(name: str, values: tuple[str, ...], wrong: tuple[str, ...]) -> None:
+    """As a topic key and, under the same name, as a node's default."""
     for value in values:
         assert str(LogConfig.of({name: value}).to_mapping()[name]) == value
         assert str(node_config(**{name: value}).log_defaults().to_mapping()[name]) == value
@@ -72,7 +70,7 @@ def test_compression_keys_take_what_kafka_takes(
             node_config(**{name: value})
 
 
-def test_level_of_the_target_codec() -> None:
+def test_compression_levels() -> None:
     """Each codec has a key of its own; snappy has no levels."""
     levels = {"compression_gzip_level": 2, "compression_lz4_level": 4, "compression_zstd_level": 6}
     found = {
@@ -103,19 +101,19 @@ def test_level_of_the_target_codec() -> None:
     ],
 )
 def test_milliseconds_come_before_minutes_before_hours(keys: dict[str, Any], retention_ms: int) -> None:
-    """Kafka's precedence; the empty text is not set."""
+    """Kafka's precedence; the empty string is not set."""
     assert node_config(**keys).log_defaults().retention_ms == retention_ms
 
 
 @pytest.mark.parametrize("key", ["log_retention_hours", "log_retention_minutes", "log_retention_ms"])
-def test_nothing_is_kept_for_no_time_at_all(key: str) -> None:
-    """As in Kafka a node's default is -1, or at least a millisecond."""
+def test_retention_of_0_ms_is_refused(key: str) -> None:
+    """As in Kafka a node's default is -1 or at least 1 ms."""
     with pytest.raises(ConfigError, match="at least 1"):
         node_config(**{key: 0})
 
 
-def test_hours_of_rolling_stand_in_for_milliseconds() -> None:
-    """Both keys have them."""
+def test_log_roll_hours_are_converted() -> None:
+    """For the time and its jitter."""
     defaults = node_config(log_roll_hours=3, log_roll_jitter_hours=2).log_defaults()
     assert (defaults.segment_ms, defaults.segment_jitter_ms) == (3 * 3_600_000, 2 * 3_600_000)
     keys = {"log_roll_hours": 3, "log_roll_jitter_hours": 2, "log_roll_ms": 9, "log_roll_jitter_ms": 0}
@@ -123,14 +121,14 @@ def test_hours_of_rolling_stand_in_for_milliseconds() -> None:
     assert (defaults.segment_ms, defaults.segment_jitter_ms) == (9, 0)
 
 
-def test_the_defaults_of_both_configurations_agree() -> None:
-    """A node with no keys set gives topics exactly the documented topic defaults."""
+def test_default_node_configs_give_the_default_topic_configs() -> None:
+    """A node without any key gives topics the documented defaults."""
     assert node_config().log_defaults() == LogConfig()
 
 
 def test_every_topic_key_has_a_broker_wide_default() -> None:
-    """A new topic key without a synonym could not be set for a whole node. The throttled replicas are a
-    topic's own; unclean elections are the controller's, where the default is the cluster's."""
+    """A new topic key without a synonym could not be set for a whole node. Exceptions: throttled replicas,
+    and unclean elections, whose default is the cluster's."""
     without = {
         "unclean.leader.election.enable",
         "leader.replication.throttled.replicas",
@@ -140,8 +138,8 @@ def test_every_topic_key_has_a_broker_wide_default() -> None:
     assert set(TOPIC_KEY_SYNONYMS) <= set(NodeConfig.keys())
 
 
-def test_a_default_that_no_topic_can_have_is_refused_by_its_own_name() -> None:
-    """Where the node's key had no upper bound, the error named the topic key."""
+def test_an_out_of_range_default_is_refused_under_the_nodes_key() -> None:
+    """Not under the topic's."""
     for name, topic_key in TOPIC_KEY_SYNONYMS.items():
         high = LogConfig.keys()[topic_key].high
         if high is not None:
@@ -149,8 +147,8 @@ def test_a_default_that_no_topic_can_have_is_refused_by_its_own_name() -> None:
                 NodeConfig.of({"log.dirs": "/d", name: int(high) + 1})
 
 
-def test_what_this_node_does_not_know_is_left_out() -> None:
-    """A newer controller may have allowed keys and values that this node cannot use."""
+def test_unknown_keys_and_values_are_ignored() -> None:
+    """A newer controller may have allowed them."""
     values = {"remote.storage.enable": "true", "durability": "paranoid", "segment.ms": "1234"}
     config, faults = effective_log_config(LogConfig(), values)
     assert config == LogConfig(segment_ms=1_234)
@@ -158,7 +156,7 @@ def test_what_this_node_does_not_know_is_left_out() -> None:
     assert "paranoid" in faults[0]
 
 
-def test_a_topics_values_count_together() -> None:
+def test_a_topics_values_are_checked_together() -> None:
     """Each alone would contradict the default of the other."""
     days = 24 * 3_600_000
     values = {"segment.jitter.ms": str(30 * days), "segment.ms": str(90 * days)}
@@ -168,8 +166,8 @@ def test_a_topics_values_count_together() -> None:
     )
 
 
-def test_a_node_tells_others_an_address_that_they_can_use() -> None:
-    """The listener's by default; all addresses at once are none, and need another name beside them."""
+def test_the_advertised_address_is_specific() -> None:
+    """By default the listener's; with a wildcard listener another host is required."""
     assert NodeConfig.of({"log.dirs": "/d"}).host == "127.0.0.1"
     both = {"log.dirs": "/d", "listener.host": "0.0.0.0", "advertised.host": "node-1.example"}
     assert NodeConfig.of(both).host == "node-1.example"
@@ -179,8 +177,8 @@ def test_a_node_tells_others_an_address_that_they_can_use() -> None:
 
 
 @pytest.mark.parametrize("key", ["offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"])
-def test_a_segment_size_that_no_topic_can_have_is_refused_at_once(key: str) -> None:
-    """Not when the internal topic is first wanted."""
+def test_an_invalid_segment_size_of_an_internal_topic_is_refused(key: str) -> None:
+    """At the start, not when the topic is created."""
     smallest = LogConfig.of({"segment.bytes": 1 << 20}).segment_bytes
     NodeConfig.of({"log.dirs": "/d", key: smallest})
     with pytest.raises(ConfigError, match=r"at least"):

@@ -1,4 +1,4 @@
-"""Clients of the node's own listener under quotas: what they are charged, and that they wait."""
+"""Client quotas on the node's own listener: throttle times and muted connections."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONFIG = NodeConfig.of({"log.dirs": "/d", "quota.window.num": 2, "queued.max.req
 
 
 class Own(FakeReplies):
-    """The listener: what was answered, in order."""
+    """The listener; records the responses in order."""
 
     def __init__(self) -> None:
         self.answered: list[Any] = []
@@ -43,7 +43,7 @@ class Own(FakeReplies):
 
 
 class Rig:
-    """A node that answers at once, unless it is told not to."""
+    """A node that answers at once, by default."""
 
     def __init__(self, **quotas: float) -> None:
         broker = BrokerRegistration(7, 1, b"i" * 16, "h", 1, None, (), False)
@@ -87,15 +87,15 @@ class Rig:
 
 
 def test_without_quotas_nothing_is_counted() -> None:
-    """Nor does anybody wait."""
+    """And no client is throttled."""
     rig = Rig()
     assert rig.produce(1 << 20).throttle_ms == 0
     assert len(rig.quotas.meters) == 0
 
 
 @pytest.mark.parametrize("acks", [1, 0])
-def test_who_writes_too_much_waits(acks: int) -> None:
-    """It is told, if it hears; what it sends meanwhile runs when its time has come, in order."""
+def test_a_producer_above_its_quota_is_muted(acks: int) -> None:
+    """Its response has the throttle time; its next requests run in order after the wait."""
 
     async def main() -> None:
         rig = Rig(producer_byte_rate=100_000.0)
@@ -111,8 +111,8 @@ def test_who_writes_too_much_waits(acks: int) -> None:
     run(main)
 
 
-def test_who_reads_too_much_waits() -> None:
-    """It has what it got; the next answer is no larger than what the windows may hold. Followers are free."""
+def test_a_consumer_above_its_quota_is_muted() -> None:
+    """It gets the records; the next response is bounded by the windows. Followers are not throttled."""
 
     async def main() -> None:
         rig = Rig(consumer_byte_rate=50_000.0)
@@ -127,7 +127,7 @@ def test_who_reads_too_much_waits() -> None:
 
 
 def test_nodes_are_not_charged() -> None:
-    """By the name of a node that is registered; who takes another's name is."""
+    """By the client id of a registered node; a client that uses it from another address is charged."""
 
     async def main() -> None:
         rig = Rig(producer_byte_rate=1.0)
@@ -138,8 +138,8 @@ def test_nodes_are_not_charged() -> None:
     run(main)
 
 
-def test_changes_cost_what_the_controller_says() -> None:
-    """The answer that it gave tells for how long to wait."""
+def test_mutations_are_throttled_by_the_controller() -> None:
+    """The throttle time is in its response."""
 
     async def main() -> None:
         rig = Rig(controller_mutation_rate=1.0)
@@ -152,8 +152,8 @@ def test_changes_cost_what_the_controller_says() -> None:
     run(main)
 
 
-def test_time_is_charged() -> None:
-    """Of the handler's own turn."""
+def test_request_time_is_charged() -> None:
+    """The time of the handler's own turn."""
 
     async def main() -> None:
         rig = Rig(request_percentage=1e-9)
@@ -164,8 +164,8 @@ def test_time_is_charged() -> None:
     run(main)
 
 
-def test_what_waited_and_goes_wrong_is_told() -> None:
-    """An error is its answer; a bug ends the node."""
+def test_a_delayed_request_can_fail() -> None:
+    """An error is its response; a bug ends the node."""
 
     async def main() -> None:
         for refusal in (InvalidRequestError("no"), ValueError("a bug")):
@@ -179,8 +179,8 @@ def test_what_waited_and_goes_wrong_is_told() -> None:
     run(main)
 
 
-def test_nothing_runs_once_the_node_ends() -> None:
-    """What waited is dropped: the listener has said farewell."""
+def test_delayed_requests_are_dropped_when_the_node_stops() -> None:
+    """The listener has said farewell."""
 
     async def main() -> None:
         rig = Rig(producer_byte_rate=100_000.0)
@@ -195,8 +195,9 @@ def test_nothing_runs_once_the_node_ends() -> None:
     run(main)
 
 
-def test_what_waits_has_a_bound() -> None:
-    """A quarter of the memory for requests, over all connections: others need the rest, nodes among them."""
+def test_delayed_requests_are_bounded() -> None:
+    """To a quarter of the memory for requests, over all connections: others, nodes among them, need the
+    rest."""
 
     async def main() -> None:
         rig = Rig(producer_byte_rate=100_000.0)
@@ -214,8 +215,8 @@ def test_what_waits_has_a_bound() -> None:
     run(main)
 
 
-def test_who_is_gone_does_not_wait() -> None:
-    """What it has written is written; what it asked nobody wants to know. It holds no memory any more."""
+def test_a_closed_connection_is_not_delayed() -> None:
+    """Its produce requests run, others are dropped; its memory is released."""
 
     async def main() -> None:
         rig = Rig(producer_byte_rate=1.0)
@@ -233,8 +234,8 @@ def test_who_is_gone_does_not_wait() -> None:
     run(main)
 
 
-def test_the_longest_wait_counts() -> None:
-    """Of several answers: each tells a time of its own."""
+def test_the_longest_throttle_time_counts() -> None:
+    """Several responses have times of their own."""
 
     async def main() -> None:
         rig = Rig(controller_mutation_rate=1.0)

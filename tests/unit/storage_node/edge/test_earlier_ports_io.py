@@ -1,4 +1,4 @@
-"""The ports of a node whose disk is empty."""
+"""The ports of a node whose log dirs are empty."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LISTENERS = (ListenerEndpoint("PLAINTEXT", "127.0.0.1", 2001), ListenerEndpoint(
 
 
 def ports_of(node_id: int = 1, remembered: int = 0, **config: object) -> list[int]:
-    """Of the node's own listener and both others, as they are written down afterwards."""
+    """The remembered ports of the node's own listener and of two others."""
     pairs = {"listeners": "PLAINTEXT://127.0.0.1:0,B://127.0.0.1:0", "log.dirs": "/d", **config}
     config_ = NodeConfig.of({name.replace("_", "."): value for name, value in pairs.items()})
     files = FakeFiles()
@@ -57,5 +57,5 @@ def ports_of(node_id: int = 1, remembered: int = 0, **config: object) -> list[in
 def test_registered_ports_are_written_into_an_empty_log_dir(
     config: dict[str, object], ports: list[int]
 ) -> None:
-    """Only those that neither the disk nor the configuration names."""
+    """Only those that neither the log dir nor the configuration has."""
     assert ports_of(**config) == ports  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""MetadataView: the answer clients get from an image."""
+"""MetadataView: Metadata and DescribeCluster responses of an image."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def view() -> MetadataView:
 
 
 def test_all_topics_with_leaders_and_offline_replicas(view: MetadataView) -> None:
-    """Fenced nodes are not told as endpoints, and their replicas are offline."""
+    """Fenced nodes have no endpoint, and their replicas are offline."""
     answer = view.answer(MetadataRequest())
     assert (answer.cluster_id, answer.controller_id, answer.metadata_offset) == ("c", 7, 11)
     assert answer.nodes == (NodeEndpoint(1, "h", 9_001, None),)
@@ -75,14 +75,14 @@ def test_all_topics_with_leaders_and_offline_replicas(view: MetadataView) -> Non
 
 
 def test_a_replica_in_a_log_dir_that_failed_is_offline() -> None:
-    """Its node is alive, and so are the other replicas there."""
+    """Its node is alive, and so are its other replicas."""
     before = image()
     alive = replace(before.brokers[2], is_fenced=False, offline_replicas=((ID, 1),))
     told = MetadataView(replace(before, brokers={**before.brokers, 2: alive}), 7).answer(MetadataRequest())
     assert [each.offline_replicas for each in told.topics[1].partitions] == [(), (2,)]
 
 
-def test_the_cluster_with_its_fenced_nodes_only_if_asked_for(view: MetadataView) -> None:
+def test_fenced_nodes_are_described_on_request(view: MetadataView) -> None:
     """Node 2 is fenced."""
     answer = view.cluster(DescribeClusterRequest())
     assert (answer.cluster_id, answer.controller_id, answer.metadata_offset) == ("c", 7, 11)
@@ -92,8 +92,8 @@ def test_the_cluster_with_its_fenced_nodes_only_if_asked_for(view: MetadataView)
     assert view.cluster(DescribeClusterRequest(include_fenced_brokers=True)).nodes == (up, down)
 
 
-def test_no_topics_asked_gives_nodes_only(view: MetadataView) -> None:
-    """An empty tuple is not the same as None."""
+def test_an_empty_list_of_topics_gives_nodes_only(view: MetadataView) -> None:
+    """Unlike None, which asks for all."""
     answer = view.answer(MetadataRequest(topics=()))
     assert answer.topics == ()
     assert answer.nodes
@@ -105,8 +105,8 @@ def test_topics_by_id_alone(view: MetadataView) -> None:
     assert topic.name == "t"
 
 
-def test_unknown_and_illegal_names_and_ids_carry_their_errors(view: MetadataView) -> None:
-    """Each asked item is answered, once, in the order of the request."""
+def test_unknown_and_invalid_topics_have_errors(view: MetadataView) -> None:
+    """Each requested topic once, in the order of the request."""
     request = MetadataRequest(topics=("no", "a/b", "", "t", "no"), topic_ids=(b"x" * 16, ID))
     answer = view.answer(request)
     assert [(topic.error_code, topic.name) for topic in answer.topics] == [

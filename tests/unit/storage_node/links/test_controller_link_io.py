@@ -51,7 +51,7 @@ TIMEOUT_S = 60
 
 
 class Node:
-    """What the link calls, remembered."""
+    """Records the callbacks of the link."""
 
     def __init__(self) -> None:
         self.adopted: list[tuple[int, str, int]] = []
@@ -102,8 +102,8 @@ async def rig(node_id: int = 1) -> AsyncIterator[Rig]:
             parts.controller.close()
 
 
-def test_a_node_joins_and_follows() -> None:
-    """Registration, generated id, metadata, heartbeat, unfenced; later records arrive by the long poll."""
+def test_a_node_registers_and_follows_the_metadata() -> None:
+    """Registration, generated id, metadata, heartbeat, unfenced; later records arrive by long polling."""
 
     async def scenario() -> None:
         async with rig(node_id=-1) as parts:
@@ -116,7 +116,7 @@ def test_a_node_joins_and_follows() -> None:
 
 
 def test_a_restarted_controller_is_found_again() -> None:
-    """The connection breaks; the node reconnects, keeps its epoch and goes on following."""
+    """The node reconnects, keeps its broker epoch and goes on following the metadata."""
 
     async def scenario() -> None:
         async with rig() as parts:
@@ -128,8 +128,8 @@ def test_a_restarted_controller_is_found_again() -> None:
     run(scenario)
 
 
-def test_a_silent_controller_is_given_up() -> None:
-    """It accepts but does not answer: after the request timeout the node looks again."""
+def test_the_connection_to_a_silent_controller_is_closed() -> None:
+    """It accepts connections but does not answer: after the request timeout the node searches again."""
 
     async def scenario() -> None:
         async with rig() as parts:
@@ -142,8 +142,8 @@ def test_a_silent_controller_is_given_up() -> None:
     run(scenario)
 
 
-def test_a_controller_that_is_not_there_yet_is_waited_for() -> None:
-    """The locator has no port, no answer or no controller to name: none of these ends the node."""
+def test_an_unreachable_controller_is_searched_again() -> None:
+    """The locator has no port, no response or no leader: none of these ends the node."""
 
     async def scenario() -> None:
         answers: list[Any] = [("127.0.0.1", 0), OSError("no file"), NetworkError("not known"), None]
@@ -167,8 +167,8 @@ def test_a_controller_that_is_not_there_yet_is_waited_for() -> None:
 
 
 def test_a_forgotten_node_registers_again() -> None:
-    """The controller does not know the epoch: a new registration, the same incarnation. The first one tells
-    of the end before; since then this process has lost nothing."""
+    """The controller does not know the broker epoch: a new registration of the same incarnation. The first
+    one reports the losses since the last shutdown; the second has none."""
 
     async def scenario() -> None:
         async with rig() as parts:
@@ -185,7 +185,7 @@ def test_a_forgotten_node_registers_again() -> None:
 
 
 def test_the_wrong_cluster_ends_the_node() -> None:
-    """The owner of the tasks hears why."""
+    """The task owner fails with the error."""
 
     async def scenario() -> None:
         parts = Rig(1)
@@ -203,13 +203,13 @@ def test_the_wrong_cluster_ends_the_node() -> None:
     run(scenario)
 
 
-def test_requests_are_forwarded_and_errors_come_back() -> None:
-    """The raw body goes on as it came; an error in the answer's header is raised."""
+def test_requests_are_forwarded() -> None:
+    """The raw body is unchanged; an error in the response header is raised."""
 
     async def scenario() -> None:
         async with rig() as parts:
             body = encode(CreateTopicsRequest((NewTopicSpec("t"),)))
-            # also before the connection stands: the request waits for it
+            # also without a connection: the request waits for it
             response = await parts.link.forward(registry.CREATE_TOPICS, body, TIMEOUT_S)
             assert response.body.topics[0].name == "t"
             error = TopicAlreadyExistsError("t is there")
@@ -220,8 +220,8 @@ def test_requests_are_forwarded_and_errors_come_back() -> None:
     run(scenario)
 
 
-def test_without_a_controller_forwarding_ends_in_time() -> None:
-    """A retriable error, not a hang."""
+def test_forwarding_without_a_controller_fails_in_time() -> None:
+    """With a retriable error."""
 
     async def scenario() -> None:
         async with rig() as parts:
@@ -235,24 +235,24 @@ def test_without_a_controller_forwarding_ends_in_time() -> None:
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_leaving_ends_with_and_without_a_controller(is_there: bool) -> None:
-    """Controlled shutdown asks the controller; without one it does not wait."""
+def test_shutdown_with_and_without_a_controller(is_there: bool) -> None:
+    """With one it is a controlled shutdown; without one the node does not wait."""
 
     async def scenario() -> None:
         async with rig() as parts:
             await parts.link.is_active.wait()
             if not is_there:
                 parts.controller.close()
-            parts.link.ask_to_leave()
-            await parts.link.has_left.wait()
+            parts.link.request_shutdown()
+            await parts.link.may_stop.wait()
             if is_there:
                 assert parts.controller.heartbeats[-1].want_shutdown
 
     run(scenario)
 
 
-def test_a_fixed_address_locates_itself() -> None:
-    """The simplest locator; a port outside the range is refused."""
+def test_fixed_locators() -> None:
+    """A port outside the range is refused."""
 
     async def scenario() -> None:
         assert await fixed_locator("h", 5)() == ("h", 5)
@@ -263,8 +263,8 @@ def test_a_fixed_address_locates_itself() -> None:
 
 
 def test_heartbeats_go_on_while_the_metadata_log_is_slow(caplog: pytest.LogCaptureFixture) -> None:
-    """Answers to heartbeats wait for the controllers' disks. The node sends the next ones all the same, keeps
-    the connection on which other requests are answered, and says what is slow."""
+    """Their responses wait for the controllers' disks. The node sends further heartbeats, keeps the
+    connection on which other requests are answered, and logs what is slow."""
 
     async def scenario() -> None:
         async with rig() as parts:
@@ -273,7 +273,7 @@ def test_heartbeats_go_on_while_the_metadata_log_is_slow(caplog: pytest.LogCaptu
             count = len(parts.controller.heartbeats)
             await until(lambda: len(parts.controller.heartbeats) >= count + 10)
             await until(
-                lambda: "no answer to BrokerHeartbeat within 2 s, but to other requests" in caplog.text
+                lambda: "no response to BrokerHeartbeat within 2 s, but to other requests" in caplog.text
             )
             parts.controller.has_slow_log = False
             count = len(parts.controller.heartbeats)
@@ -282,8 +282,8 @@ def test_heartbeats_go_on_while_the_metadata_log_is_slow(caplog: pytest.LogCaptu
     run(scenario)
 
 
-def test_a_node_logs_that_it_was_fenced_and_how_its_heartbeats_went(caplog: pytest.LogCaptureFixture) -> None:
-    """Which node, at which offset of the metadata, and what it measured itself; not of another process."""
+def test_a_node_logs_its_own_fencing(caplog: pytest.LogCaptureFixture) -> None:
+    """With node, metadata offset and its own heartbeat statistics; not the fencing of another process."""
     caplog.set_level("INFO", "headrace.storage_node")
 
     async def scenario() -> None:
@@ -296,7 +296,7 @@ def test_a_node_logs_that_it_was_fenced_and_how_its_heartbeats_went(caplog: pyte
             line = f"{name} was fenced at metadata offset {offset}: last heartbeat sent "
             await until(lambda: line in caplog.text)
             await until(lambda: f"{name} was unfenced at metadata offset " in caplog.text)
-            assert "ms until the answer; its event loop stood still for up to " in caplog.text
+            assert "ms until the answer; its event loop was stalled for up to " in caplog.text
             assert f"epoch {epoch - 1})" not in caplog.text
 
     run(scenario)

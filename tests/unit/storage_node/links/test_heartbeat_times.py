@@ -1,4 +1,4 @@
-"""What a node says of its own heartbeats."""
+"""The heartbeat statistics of a node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from headrace.storage_node.links.heartbeat_times import HeartbeatTimes, own_reco
 
 
 def test_the_largest_pause_and_round_trip_are_named() -> None:
-    """Heartbeats at 0, 300 and 2,000; the first answered after 40 ms, the second after 1,900."""
+    """Heartbeats at 0, 300 and 2,000 ms; the first answered after 40 ms, the second after 1,900."""
     times = HeartbeatTimes()
     assert times.describe(0).startswith("last heartbeat sent never, last answered one sent never;")
     for at_ms in (0, 300, 2_000):
@@ -20,8 +20,8 @@ def test_the_largest_pause_and_round_trip_are_named() -> None:
     )
 
 
-def test_only_records_of_this_registration_are_its_own() -> None:
-    """Neither another node's nor those of the process before."""
+def test_records_of_other_registrations_are_ignored() -> None:
+    """Of another node, and of a previous process."""
     mine = (FenceBrokerRecord(2, 7), UnfenceBrokerRecord(2, 7))
     records = (NoOpRecord(), FenceBrokerRecord(1, 7), mine[0], FenceBrokerRecord(2, 6), mine[1])
     assert list(own_records(100, records, 2, 7)) == [(102, mine[0]), (104, mine[1])]

@@ -1,4 +1,4 @@
-"""Finding the leader among scripted controllers, over real sockets."""
+"""The search for the active controller, with scripted controllers over real sockets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMEOUT_S = 60.0
 
 @asynccontextmanager
 async def controllers(count: int) -> AsyncIterator[list[FakeController]]:
-    """So many, of which the last one leads and the others know nobody."""
+    """The last one leads and the others know no leader."""
     found = [FakeController() for _ in range(count)]
     for each in found:
         each.start()
@@ -36,13 +36,13 @@ async def controllers(count: int) -> AsyncIterator[list[FakeController]]:
 
 
 def points_to(controller: FakeController) -> DescribeQuorumResponse:
-    """What a follower says of the leader."""
+    """A follower's response that names the leader."""
     endpoint = QuorumEndpoint("127.0.0.1", controller.router.port)
     return DescribeQuorumResponse(NotLeaderOrFollowerError.code, leader_id=9, endpoint=endpoint)
 
 
-def test_the_one_that_leads_is_found_among_all() -> None:
-    """Whatever the order in which they are named."""
+def test_the_leader_is_found_among_all_addresses() -> None:
+    """In any order of the addresses."""
 
     async def scenario() -> None:
         async with controllers(3) as three:
@@ -67,8 +67,8 @@ def test_a_follower_names_the_leader() -> None:
     run(scenario)
 
 
-def test_those_that_a_leader_names_are_remembered() -> None:
-    """The address that was given is gone; the quorum is found all the same."""
+def test_addresses_named_by_a_leader_are_remembered() -> None:
+    """The configured address is gone, and the quorum is found all the same."""
 
     async def scenario() -> None:
         async with controllers(2) as (first, second):
@@ -89,8 +89,9 @@ def test_those_that_a_leader_names_are_remembered() -> None:
     run(scenario)
 
 
-def test_an_election_is_told_from_nobody_there() -> None:
-    """One answers that it knows no leader while another is silent: said soon. Nobody answers: other news."""
+def test_an_election_differs_from_unreachable_controllers() -> None:
+    """One controller knows no leader while another is silent: ElectingError, soon. No controller answers:
+    NotControllerError."""
 
     async def scenario() -> None:
         async with controllers(2) as (undecided, silent):
@@ -108,8 +109,8 @@ def test_an_election_is_told_from_nobody_there() -> None:
     run(scenario)
 
 
-def test_a_locator_that_knows_nothing_holds_up_nobody() -> None:
-    """It raises, or names no port, or never answers: the others are asked."""
+def test_a_failing_locator_does_not_delay_the_search() -> None:
+    """It raises, has no port, or never returns: the other addresses are asked."""
 
     async def scenario() -> None:
         async def unknown() -> tuple[str, int]:
@@ -133,8 +134,8 @@ def test_a_locator_that_knows_nothing_holds_up_nobody() -> None:
     run(scenario)
 
 
-def test_two_that_claim_to_lead_end_in_one_connection() -> None:
-    """An old leader may not know yet; the connection that is not taken is closed."""
+def test_two_leaders_give_one_connection() -> None:
+    """An old leader may not know its successor; the unused connection is closed."""
 
     async def scenario() -> None:
         async with controllers(2) as pair:

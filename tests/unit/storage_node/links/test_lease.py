@@ -1,4 +1,4 @@
-"""A lease holds from a heartbeat that was heard, once the metadata of then is applied."""
+"""A lease holds from an answered heartbeat on, once the metadata of the response is applied."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from headrace.storage_node.links.lease import Lease
 def new(learned: int) -> Lease:
     lease = Lease()
     lease.length_ms = 500
-    lease.learned(learned)
+    lease.applied(learned)
     return lease
 
 
-def test_nothing_holds_before_a_heartbeat_was_heard() -> None:
-    """However early it is."""
+def test_no_lease_before_the_first_heartbeat() -> None:
+    """At any time."""
     lease = new(learned=100)
     assert not lease.holds(0)
 
 
-def test_it_holds_until_its_time() -> None:
-    """That is no part of it; a later answer to an earlier heartbeat takes nothing away."""
+def test_a_lease_expires() -> None:
+    """The end is exclusive; a later response to an earlier heartbeat does not shorten the lease."""
     lease = new(learned=70)
     lease.granted(1_000, 70)
     assert lease.holds(1_499)
@@ -28,25 +28,25 @@ def test_it_holds_until_its_time() -> None:
     assert lease.holds(1_499)
 
 
-def test_it_waits_for_the_metadata() -> None:
-    """Of each heartbeat: what was decided before it may have taken the leadership away."""
+def test_a_lease_waits_for_the_metadata() -> None:
+    """Of each heartbeat: a decision before it may have moved the leadership."""
     lease = new(learned=70)
     for number in range(3):
         lease.granted(1_000 + 100 * number, 71 + number)
     assert not lease.holds(0)
-    lease.learned(72)
+    lease.applied(72)
     assert lease.holds(1_599)
     assert not lease.holds(1_600)
-    lease.learned(80)
+    lease.applied(80)
     assert lease.holds(1_699)
 
 
-def test_it_keeps_no_more_than_it_may() -> None:
-    """A node that never gets on with its metadata forgets the oldest."""
+def test_waiting_grants_are_bounded() -> None:
+    """A node that does not apply metadata drops the oldest."""
     lease = new(learned=-1)
     for number in range(1_000):
         lease.granted(number, number)
-    lease.learned(899)
+    lease.applied(899)
     assert not lease.holds(0)
-    lease.learned(900)
+    lease.applied(900)
     assert lease.holds(1_399)

@@ -1,4 +1,4 @@
-"""Questions to other servers: over one connection each, answered once, whatever becomes of it."""
+"""Requests to other servers: over one connection each, answered once in all cases."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NODE = 3  # as transport_kit's servers call themselves
 
 
 class Link:
-    """The link to the controller: it gives what it was told to."""
+    """A link to the controller with a scripted response."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, bytes, float]] = []
@@ -35,7 +35,7 @@ class Link:
 
 
 class Asker:
-    """Peers, and what came of each question."""
+    """Peers, and the outcomes of requests."""
 
     def __init__(self, endpoints: dict[int, tuple[str, int]]) -> None:
         self.link = Link()
@@ -48,7 +48,7 @@ class Asker:
         self.performed += 1
 
     def ask(self, node_id: int = NODE, timeout_ms: int = 20_000) -> None:
-        """The outcome is appended, with what was performed before it."""
+        """The outcome is appended, with the number of `perform` calls before it."""
 
         def answered(outcome: Any, now_ms: int, wall_ms: int) -> None:
             assert now_ms < wall_ms
@@ -56,14 +56,14 @@ class Asker:
 
         self.peers.ask(AskPeer(node_id, METADATA, ASK, timeout_ms, answered), "node-1")
 
-    async def heard(self, count: int) -> list[Any]:
-        """That many outcomes."""
+    async def outcomes_of(self, count: int) -> list[Any]:
+        """Wait for that many outcomes."""
         await until(lambda: len(self.outcomes) >= count and self.performed >= count)
         return self.outcomes
 
 
 def scene(play: Callable[[Served, Asker], Awaitable[None]]) -> None:
-    """A node that answers, and one that asks."""
+    """A node that answers, and a client."""
 
     async def scenario() -> None:
         async with serving() as served:
@@ -78,38 +78,38 @@ def scene(play: Callable[[Served, Asker], Awaitable[None]]) -> None:
     run(scenario())
 
 
-def test_questions_to_one_node_share_a_connection() -> None:
-    """Also those that wait for it to open; after each answer the core's wishes are performed."""
+def test_requests_to_one_node_share_a_connection() -> None:
+    """Also while it is being opened; the core's effects are performed after each response."""
 
     async def play(served: Served, asker: Asker) -> None:
         for _ in range(5):
             asker.ask()
-        assert await asker.heard(5) == [METADATA_BODY] * 5
+        assert await asker.outcomes_of(5) == [METADATA_BODY] * 5
         asker.ask()
-        await asker.heard(6)
+        await asker.outcomes_of(6)
         assert served.router.connections == 1
         assert {request.peer.client_id for request in served.requests} == {"node-1"}
 
     scene(play)
 
 
-def test_the_controller_is_asked_over_the_link() -> None:
-    """Its refusals are outcomes."""
+def test_requests_to_the_controller_use_the_link() -> None:
+    """Its errors are outcomes."""
 
     async def play(served: Served, asker: Asker) -> None:
         asker.ask(NO_NODE, 1_500)
-        assert await asker.heard(1) == [METADATA_BODY]
+        assert await asker.outcomes_of(1) == [METADATA_BODY]
         assert asker.link.asked == [(METADATA, encode(ASK), 1.5)]
         asker.link.outcome = NotControllerError("nobody")
         asker.ask(NO_NODE)
-        assert isinstance((await asker.heard(2))[1], NotControllerError)
+        assert isinstance((await asker.outcomes_of(2))[1], NotControllerError)
         assert served.requests == []
 
     scene(play)
 
 
-def test_a_broken_connection_fails_what_is_under_way() -> None:
-    """The next question opens another one."""
+def test_a_broken_connection_fails_its_requests() -> None:
+    """The next request opens another one."""
 
     async def play(served: Served, asker: Asker) -> None:
         served.is_holding = True
@@ -121,44 +121,44 @@ def test_a_broken_connection_fails_what_is_under_way() -> None:
             served.router.no_reply(request)
         served.held = []
         served.router.close()
-        outcomes = await asker.heard(2)
+        outcomes = await asker.outcomes_of(2)
         assert [type(outcome) for outcome in outcomes] == [NetworkError] * 2
-        asker.ask()  # nobody listens
-        assert isinstance((await asker.heard(3))[2], NetworkError)
+        asker.ask()  # no server listens
+        assert isinstance((await asker.outcomes_of(3))[2], NetworkError)
         async with serving() as other:
             assert other.router.port != port
             asker.peers._endpoint_of = {NODE: ("127.0.0.1", other.router.port)}.get  # type: ignore[assignment]
             asker.ask()
-            assert (await asker.heard(4))[3] == METADATA_BODY
+            assert (await asker.outcomes_of(4))[3] == METADATA_BODY
 
     scene(play)
 
 
-def test_a_silent_node_is_not_waited_for() -> None:
-    """Other questions to it go on."""
+def test_a_silent_node_times_out() -> None:
+    """Other requests to it go on."""
 
     async def play(served: Served, asker: Asker) -> None:
         asker.ask()
-        await asker.heard(1)  # connected: the next request is sent before its timeout
+        await asker.outcomes_of(1)  # connected: the next request is sent before its timeout
         served.is_holding = True
         asker.ask(timeout_ms=30)
-        assert isinstance((await asker.heard(2))[1], RequestTimedOutError)
+        assert isinstance((await asker.outcomes_of(2))[1], RequestTimedOutError)
         asker.ask()
         await until(lambda: len(served.held) == 2)
         served.answer_held()
-        assert (await asker.heard(3))[2] == METADATA_BODY
+        assert (await asker.outcomes_of(3))[2] == METADATA_BODY
         assert served.router.connections == 1
 
     scene(play)
 
 
-def test_who_is_not_there_or_is_another_is_not_asked() -> None:
-    """Ports may have new owners."""
+def test_an_absent_or_wrong_node_gets_no_request() -> None:
+    """Ports may have been reused."""
 
     async def play(served: Served, asker: Asker) -> None:
         asker.ask(9)
         asker.ask(4)
-        outcomes = await asker.heard(2)
+        outcomes = await asker.outcomes_of(2)
         assert [type(outcome) for outcome in outcomes] == [NetworkError] * 2
         assert any("node 3 listens where node 4 did" in str(outcome) for outcome in outcomes)
         assert served.requests == []
@@ -166,8 +166,8 @@ def test_who_is_not_there_or_is_another_is_not_asked() -> None:
     scene(play)
 
 
-def test_after_the_end_nothing_comes_back() -> None:
-    """Neither an answer nor a new question."""
+def test_a_closed_peers_reports_nothing() -> None:
+    """Neither responses nor new requests."""
 
     async def play(served: Served, asker: Asker) -> None:
         served.is_holding = True

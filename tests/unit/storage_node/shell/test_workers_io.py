@@ -1,4 +1,4 @@
-"""Workers: jobs on threads, their ends on the loop."""
+"""Workers: jobs on threads, results on the loop."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def fail_with(error: Exception) -> None:
     raise error
 
 
-def test_the_end_of_a_job_comes_back_to_the_loop() -> None:
-    """The work runs elsewhere, `done` here; a disk's error is a result."""
+def test_results_are_reported_on_the_loop() -> None:
+    """The work runs on a thread; a disk error is a result."""
 
     async def scenario() -> None:
         pool = workers()
@@ -41,7 +41,7 @@ def test_the_end_of_a_job_comes_back_to_the_loop() -> None:
 
 
 def test_a_bug_in_a_job_ends_the_node() -> None:
-    """An error that is not the disk's must not pass unseen."""
+    """Any exception that is not a disk error."""
 
     async def scenario() -> None:
         tasks = TaskOwner()
@@ -55,7 +55,7 @@ def test_a_bug_in_a_job_ends_the_node() -> None:
 
 
 def test_awaited_jobs_do_not_queue_behind_others() -> None:
-    """The spare thread is busy with a long deletion: an fsync that producers wait for runs all the same."""
+    """The spare thread is busy with a long deletion: a flush that producers wait for runs all the same."""
 
     async def scenario() -> None:
         pool = workers()
@@ -71,8 +71,8 @@ def test_awaited_jobs_do_not_queue_behind_others() -> None:
     run(scenario)
 
 
-def test_after_close_no_end_is_told() -> None:
-    """The node is gone; a job that ends late must not touch it."""
+def test_a_closed_workers_reports_nothing() -> None:
+    """A job that ends late must not touch the node."""
 
     async def scenario() -> None:
         pool = workers()
@@ -87,8 +87,8 @@ def test_after_close_no_end_is_told() -> None:
     run(scenario)
 
 
-def test_run_gives_the_result_or_the_error() -> None:
-    """For work at start and stop that the loop waits for."""
+def test_run_returns_the_result_or_raises() -> None:
+    """For work at start and stop."""
 
     async def scenario() -> None:
         pool = workers()
@@ -100,8 +100,8 @@ def test_run_gives_the_result_or_the_error() -> None:
     run(scenario)
 
 
-def test_deletions_hold_nothing_up() -> None:
-    """A removal that takes for ever; searches, syncs and other jobs go on beside it."""
+def test_removals_delay_no_other_work() -> None:
+    """Lookups, flushes and other jobs run beside a removal that does not end."""
 
     async def scenario() -> None:
         pool = workers()
@@ -124,8 +124,8 @@ def test_deletions_hold_nothing_up() -> None:
     run(scenario)
 
 
-def test_another_number_of_threads_takes_over_and_nothing_is_lost() -> None:
-    """What waits behind a busy thread is still done, and what comes later is not held up by it."""
+def test_resizing_loses_no_job() -> None:
+    """Jobs behind a busy thread are still run, and later jobs do not wait for it."""
 
     async def scenario() -> None:
         pool, gate, later = workers(), threading.Event(), threading.Event()
