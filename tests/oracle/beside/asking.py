@@ -1,4 +1,4 @@
-"""Raw requests inside a scenario: asked, and their answers noted."""
+"""Raw requests of a scenario, whose responses are noted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def batch(
     key: bytes | None = b"key",
     **more: Any,
 ) -> bytes:
-    """Records with values v-0, v-1, ...; `more`: who produces them."""
+    """A batch of records with values v-0, v-1, ...; `more`: the producer's fields."""
     builder = active_codec().builder(max_bytes=1 << 20, compression=compression, **more)
     for number in range(count):
         builder.append(timestamp + number, key, b"v-%d" % number, [("h", b"x")])
@@ -43,19 +43,19 @@ def batch(
 
 
 def _opened(value: Any) -> Any:
-    """An answer whose batches are told by what they say; bytes behind the last whole one by their number."""
+    """A response with decoded batches."""
     if isinstance(value, list):
         return [_opened(each) for each in value]
     if not isinstance(value, dict):
         return value
-    told = {name: _opened(each) for name, each in value.items()}
+    decoded = {name: _opened(each) for name, each in value.items()}
     if isinstance(value.get("records"), bytes):
-        told["records"] = batches(value["records"])
-    return told
+        decoded["records"] = batches(value["records"])
+    return decoded
 
 
 def batches(data: bytes) -> list[Any]:
-    """What each batch says, and its records."""
+    """The header and records of each batch, and the number of bytes after the last complete one."""
     found: list[Any] = []
     view = memoryview(data)
     while len(view) >= HEADER_BYTES and len(view) >= read_batch_header(view).size_bytes:
@@ -80,7 +80,7 @@ def batches(data: bytes) -> list[Any]:
 
 
 class Asking:
-    """A connection of a scenario to one of its nodes. A version that is not advertised is noted as that."""
+    """A scenario's connection to one node. A version that is not advertised is noted as such."""
 
     def __init__(self, scene: Scene, node: int = 1) -> None:
         self.scene, self.node = scene, node
@@ -97,7 +97,7 @@ class Asking:
         self.wire.__exit__()
 
     def ask(self, label: str, api: str, version: int, **fields: Any) -> dict[str, Any]:
-        """The answer, noted under `label` if that is not empty; {} when there is none."""
+        """The response, noted under `label` if that is not empty; {} without a response."""
         answer: dict[str, Any] = {}
         if version not in self.ranges.get(KEYS[api], ()):
             noted: Any = NOT_SERVED
@@ -115,7 +115,7 @@ class Asking:
         return answer
 
     def settled(self, label: str, api: str, version: int, **fields: Any) -> dict[str, Any]:
-        """As `ask`, again and again while a coordinator is still busy with what was asked before."""
+        """As `ask`, repeated while a coordinator is loading or busy with earlier requests."""
         found: dict[str, Any] = {}
 
         def is_settled() -> bool:
@@ -130,8 +130,8 @@ class Asking:
         return found
 
     def create(self, topic: str = "", partitions: int = 1, **configs: str) -> str:
-        """A topic of this scenario, by default its only one; its id as text."""
-        made = self.ask(
+        """Create a topic, by default the scenario's own; its id as text."""
+        created = self.ask(
             "",
             "create_topics",
             7,
@@ -147,13 +147,13 @@ class Asking:
                 }
             ],
         )
-        assert made["topics"][0]["error_code"] == "none", made
+        assert created["topics"][0]["error_code"] == "none", created
         name = topic or self.scene.topic
         assert until(lambda: self._is_led(name, partitions), BUSY_S), name
         return str(self.wire.ask("metadata", 12, topics=[{"name": name}])["topics"][0]["topic_id"])
 
     def _is_led(self, topic: str, partitions: int) -> bool:
-        """Whether the node answers for each partition: it learns of them a little after its controller."""
+        """Whether the node leads each partition: it applies metadata later than its controller."""
         numbers = range(partitions)
         parts = [{"partition_index": each, "current_leader_epoch": -1, "timestamp": -1} for each in numbers]
         wanted = [{"name": topic, "partitions": parts}]
@@ -161,7 +161,7 @@ class Asking:
         return all(part["error_code"] == "none" for part in found["partitions"])
 
     def until_stable(self) -> None:
-        """Until the markers of all transactions are in partition 0 of the scenario's topic."""
+        """Until partition 0 of the scenario's topic has the markers of all transactions."""
 
         def end(isolation: int) -> int:
             part = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
@@ -185,9 +185,9 @@ class Asking:
         self.settled(label, "produce", 12, acks=-1, timeout=10_000, topic_data=topics)
 
     def all_committed(self, label: str) -> None:
-        """What a reader of committed records sees of partition 0, and which transactions it is told to skip.
+        """Note what a read_committed reader gets of partition 0, and the aborted transactions.
 
-        Read from batch to batch: Kafka gives out a single one while it has to look up where they end.
+        Batch by batch: Kafka returns a single one while it has to look up the end of a transaction.
         """
         found: list[Any] = []
         aborted: list[Any] = []

@@ -1,4 +1,4 @@
-"""Two lists of notes against each other, and each difference against those that are known and explained."""
+"""Compares the notes of both systems, and each difference with the known ones in differences.toml."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_SHOWN = 300
 
 @dataclass(frozen=True)
 class Difference:
-    """What the systems did not have in common, at `place`: scenario, label, and the way into the value."""
+    """Different values at `place`: scenario/label/path within the value."""
 
     place: str
     kafka: Any
@@ -25,8 +25,7 @@ class Difference:
 
 @dataclass
 class Known:
-    """A difference with its reason. `place` is a pattern of fnmatch; `kafka` and `headrace`, where they are
-    given, are patterns of the values."""
+    """A known difference with its reason. `place`, `kafka` and `headrace` are fnmatch patterns."""
 
     place: str
     reason: str
@@ -35,7 +34,7 @@ class Known:
     matched: list[Difference] = field(default_factory=list)
 
     def explains(self, found: Difference) -> bool:
-        """Whether this is the difference that was meant."""
+        """Whether the patterns match a difference."""
         return (
             fnmatch.fnmatchcase(found.place, self.place)
             and fnmatch.fnmatchcase(shown(found.kafka), self.kafka)
@@ -44,19 +43,19 @@ class Known:
 
 
 def read_known(text: str) -> list[Known]:
-    """From TOML: tables `difference`. Errors: TypeError for an entry without place or reason."""
+    """The tables `difference` of a TOML text. Errors: TypeError for an entry without place or reason."""
     return [Known(**entry) for entry in tomllib.loads(text).get("difference", [])]
 
 
 def shown(value: Any) -> str:
-    """A value on one line, cut when it is long."""
+    """A value on one line, truncated when it is long."""
     text = value if isinstance(value, str) else repr(value)
     text = text.replace("\n", "\\n")
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
 def differences(place: str, kafka: Any, headrace: Any) -> Iterator[Difference]:
-    """Where two values differ, as deep inside as they can be told apart."""
+    """The innermost differences of two values."""
     if isinstance(kafka, dict) and isinstance(headrace, dict):
         for key in [*kafka, *(key for key in headrace if key not in kafka)]:
             yield from differences(f"{place}/{key}", kafka.get(key, ABSENT), headrace.get(key, ABSENT))
@@ -68,19 +67,19 @@ def differences(place: str, kafka: Any, headrace: Any) -> Iterator[Difference]:
 
 
 def count(value: Any) -> int:
-    """How many values there are to compare."""
+    """The number of leaf values."""
     if isinstance(value, dict):
         return sum(map(count, value.values()))
     return sum(map(count, value)) if isinstance(value, list) else 1
 
 
 def unexplained(found: list[Difference], known: list[Known]) -> list[Difference]:
-    """Those with no reason; each known one remembers what it explained."""
-    left = []
+    """The differences that no known one matches; `matched` of the known ones is updated."""
+    rest = []
     for difference in found:
-        reasons = [each for each in known if each.explains(difference)]
-        for reason in reasons[:1]:
+        reason = next((each for each in known if each.explains(difference)), None)
+        if reason is None:
+            rest.append(difference)
+        else:
             reason.matched.append(difference)
-        if not reasons:
-            left.append(difference)
-    return left
+    return rest

@@ -1,4 +1,4 @@
-"""Kafka's Java tools, many of them in one JVM."""
+"""Kafka's Java tools, consecutively in one JVM."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMEOUT_S = 60
 
 
 class Printed(NamedTuple):
-    """What a tool left: its exit status, -1 when it did not end in time, and what it printed."""
+    """A tool's exit status, -1 after a timeout, and its output."""
 
     status: int
     out: str
@@ -27,14 +27,14 @@ class Printed(NamedTuple):
 
 
 def compiled(folder: Path) -> Path:
-    """Our Java programs, compiled into `folder`."""
+    """Compile our Java programs into `folder`."""
     command = ["javac", "-cp", kafka_io.classpath(), "-d", str(folder), *map(str, SOURCES)]
     subprocess.run(command, check=True, timeout=120)
     return folder
 
 
 class JavaTools:
-    """Runs tools one at a time; `close` it. A JVM that a tool did not give back in time is replaced."""
+    """Runs one tool at a time. After a timeout the JVM is replaced."""
 
     def __init__(self, classes: Path) -> None:
         self._classes = classes
@@ -42,7 +42,7 @@ class JavaTools:
         self._lock = threading.Lock()
 
     def run(self, main_class: str, *arguments: str, given: str = "", timeout_s: int = TIMEOUT_S) -> Printed:
-        """`given` is its standard input. Errors: KafkaError when the JVM ended meanwhile."""
+        """`given`: standard input. Errors: KafkaError when the JVM ended."""
         command = " ".join([str(timeout_s), *map(_encoded, (main_class, given, *arguments))])
         with self._lock:
             process = self._running()
@@ -50,11 +50,11 @@ class JavaTools:
             assert process.stdout is not None
             process.stdin.write(command + "\n")
             process.stdin.flush()
-            answer = process.stdout.readline()
-            if not answer:
+            response = process.stdout.readline()
+            if not response:
                 self._end()
-                raise kafka_io.KafkaError(f"the JVM that ran {main_class} is gone")
-            status, out, err = answer.split(" ")
+                raise kafka_io.KafkaError(f"the JVM ended during {main_class}")
+            status, out, err = response.split(" ")
             if int(status) == -1:
                 self._end()
         return Printed(int(status), _decoded(out), _decoded(err))

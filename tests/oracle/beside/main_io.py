@@ -1,4 +1,4 @@
-"""The command behind `make oracle`: start both systems, play the scenarios, compare, write the page."""
+"""The command of `make oracle`: start both systems, run the scenarios, compare, write the page."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Seen = dict[tuple[int, int], set[str]]
 ROOT = Path(__file__).parents[3]
 KNOWN = ROOT / "tests" / "oracle" / "differences.toml"
 PAGE = ROOT / "docs" / "COMPATIBILITY.md"
-# left out of a short run: scenarios that take long and cover the least that others do not
+# not in a short run: slow scenarios with little coverage of their own
 SLOW = (
     "kafka streams/*",
     "*/goes on over a restart",
@@ -49,13 +49,12 @@ SLOW = (
     "raw/a node is unregistered",
     "raw/three nodes described*",
 )
-# the configuration of a second Kafka, in which the harness must find differences
+# the configuration of a second Kafka, with which the harness must find differences
 PLANTED = {"auto.create.topics.enable": "false", "message.max.bytes": "100000"}
 
 
 def main() -> int:
-    """The exit code: 0 if every scenario worked on Kafka, every difference is listed and every entry of the
-    list matches one."""
+    """The exit code: 0 if all scenarios work on Kafka, all differences are listed, and all entries match."""
     options = _options()
     for module in pkgutil.iter_modules(scenarios.__path__):
         importlib.import_module(f"{scenarios.__name__}.{module.name}")
@@ -67,19 +66,19 @@ def main() -> int:
         return 0
     reason = kafka_io.absent()
     if reason is not None or not chosen:
-        print(f"oracle: nothing compared: {reason or 'no scenario has such a name'}")
+        print(f"oracle: nothing compared: {reason or 'no scenario matches'}")
         return 2
     known = [] if options.against != "headrace" else read_known(KNOWN.read_text())
     with tempfile.TemporaryDirectory(prefix="headrace-oracle-") as folder:
-        outcomes, apis, seen = _all_played(Path(folder), options, chosen, known)
-    result, status = _judged(outcomes, known, is_whole=len(chosen) == len(ALL))
+        outcomes, apis, seen = _run_all(Path(folder), options, chosen, known)
+    result, status = _verdict(outcomes, known, is_whole=len(chosen) == len(ALL))
     if options.quick and options.against == "headrace":
         wrong = outdated(PAGE.read_text(), apis, outcomes, known, [each.name for each in ALL])
         print(*(f"{PAGE.name} is out of date: {each}" for each in wrong), sep="\n")
         if wrong:
             result, status = f"{result}; {PAGE.name} is out of date, run `make oracle`", 1
     if not shutil.which("kcat"):
-        result += "; kcat is not installed, so not played"
+        result += "; kcat is not installed: its scenarios did not run"
     if options.write and options.against == "headrace":
         PAGE.write_text(page(kafka_io.VERSION, result, apis, seen, outcomes, known))
     print(result)
@@ -92,11 +91,11 @@ def _is_one_of(name: str, patterns: Iterable[str]) -> bool:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--only", action="append", help="scenarios of these names, with * and ?")
-    parser.add_argument("--quick", action="store_true", help=f"a part, held against {PAGE.name}, too: for CI")
-    parser.add_argument("--list", action="store_true", help="the names of the scenarios")
-    parser.add_argument("--show", action="store_true", help="print what was seen of Kafka")
-    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}, if it is about headrace")
+    parser.add_argument("--only", action="append", help="scenarios whose names match, with * and ?")
+    parser.add_argument("--quick", action="store_true", help=f"a part, compared with {PAGE.name}: for CI")
+    parser.add_argument("--list", action="store_true", help="print the names of the scenarios")
+    parser.add_argument("--show", action="store_true", help="print Kafka's notes")
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}, with --against headrace")
     against = ("headrace", "kafka", "planted")
     parser.add_argument("--against", choices=against, default="headrace", help="the second system")
     options = parser.parse_args()
@@ -104,7 +103,7 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _all_played(
+def _run_all(
     scratch: Path, options: argparse.Namespace, chosen: list[Scenario], known: list[Known]
 ) -> tuple[list[Outcome], list[Api], Seen]:
     """The scenarios of one node, then those of three."""
@@ -120,8 +119,8 @@ def _all_played(
             of_these = [each for each in chosen if each.nodes == nodes]
             outcomes += _play(kafka, other, of_these, classes, known, is_shown=options.show)
             apis = apis or _apis(kafka, other)
-            for head, who in other.seen.items():
-                seen[head] = seen.get(head, set()) | who
+            for head, clients in other.seen.items():
+                seen[head] = seen.get(head, set()) | clients
     return outcomes, apis, seen
 
 
@@ -140,13 +139,13 @@ def _play(
         for scenario in chosen:
             outcome = player.play(scenario)
             outcomes.append(outcome)
-            _tell(outcome, known)
+            _print_outcome(outcome, known)
             if is_shown:
                 print(json.dumps(outcome.noted, indent=1))
     return outcomes
 
 
-def _tell(outcome: Outcome, known: list[Known]) -> None:
+def _print_outcome(outcome: Outcome, known: list[Known]) -> None:
     left = unexplained(list(outcome.differences), known)
     word = "BROKEN" if outcome.broken else "DIFFERS" if left else "listed" if outcome.differences else "same"
     print(f"{word:8} {outcome.scenario.name} ({outcome.values} values, {outcome.seconds:.1f} s)", flush=True)
@@ -158,18 +157,18 @@ def _tell(outcome: Outcome, known: list[Known]) -> None:
         print(f"        headrace: {shown(each.headrace)}")
 
 
-def _judged(outcomes: list[Outcome], known: list[Known], *, is_whole: bool) -> tuple[str, int]:
+def _verdict(outcomes: list[Outcome], known: list[Known], *, is_whole: bool) -> tuple[str, int]:
     broken = sum(bool(outcome.broken) for outcome in outcomes)
     found = sum(len(outcome.differences) for outcome in outcomes)
     left = sum(len(outcome.unexplained) for outcome in outcomes)
-    vain = [each.place for each in known if not each.matched] if is_whole else []
-    for place in vain:
+    unused = [each.place for each in known if not each.matched] if is_whole else []
+    for place in unused:
         print(f"listed without a match: {place}")
-    is_good = not (broken or left or vain)
+    is_good = not (broken or left or unused)
     values = sum(outcome.values for outcome in outcomes)
     return (
         f"oracle: {'ok' if is_good else 'FAILED'}: {len(outcomes)} scenarios, {values:,} values compared, "
-        f"{found} differ, {left} of them not listed, {len(vain)} entries unused, {broken} scenarios broken",
+        f"{found} differ, {left} of them not listed, {len(unused)} entries unused, {broken} scenarios broken",
         0 if is_good else 1,
     )
 
@@ -178,9 +177,9 @@ def _apis(kafka: System, other: System) -> list[Api]:
     ranges = []
     for system in (kafka, other):
         with Wire(system.address(1)) as wire:
-            answer = wire.ask("api_versions", 0)
+            response = wire.ask("api_versions", 0)
         ranges.append(
-            {each["api_key"]: (each["min_version"], each["max_version"]) for each in answer["api_keys"]}
+            {each["api_key"]: (each["min_version"], each["max_version"]) for each in response["api_keys"]}
         )
     names = {key: name for name, key in KEYS.items()}
     keys = sorted({*ranges[0], *ranges[1]})

@@ -1,7 +1,7 @@
-"""What may differ from run to run gets a name: ids, times, ports, paths. All else stays as it is.
+"""Replaces values that differ in each run by names: ids, times, ports, paths.
 
-Ids are numbered as they come, so that two values that should be the same id, or should not, still tell. Lists
-whose items have names are compared in the order of these.
+Ids are numbered by their first occurrence, so that equal and different ids can be compared. Lists whose items
+have names are sorted by them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-# fields of raw answers whose numbers are drawn or measured
+# fields of raw responses with random or measured numbers
 _DRAWN = {
     "producer_id": "producer",
     "session_id": "session",
@@ -19,14 +19,14 @@ _DRAWN = {
     "usable_bytes": "disk",
     "throttle_time": "throttle",
 }
-# of these two values tell nothing by being the same
+# of these, equal values do not matter
 _MEASURED = {"disk", "throttle", "broker epoch", "metadata offset"}
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-# 22 characters of Base64, unless they are words joined like these
+# 22 characters of Base64, but not words-joined-by-dashes or CamelCase
 _ID = re.compile(
     r"(?<![\w-])(?=[a-z0-9_-]*[A-Z])(?![A-Za-z][a-z]+(?:[A-Z][a-z]+)*(?![\w-]))[\w-]{22}(?![\w-])"
 )
-# what tells the items of a list apart, where their order in an answer means nothing
+# the keys of list items whose order in a response has no meaning
 _NAMES = (
     "name",
     "topic",
@@ -44,12 +44,12 @@ _DAY_MS = 86_400_000
 
 
 def _by_name(item: Any) -> tuple[str, ...]:
-    """What dicts with names are sorted by; the same for all others, which stay in their order."""
+    """The sort key of a dict with names; equal for all other items, which keep their order."""
     return tuple(str(item[name]) for name in _NAMES if name in item) if isinstance(item, dict) else ()
 
 
 class Normal:
-    """Names what one system drew in one scenario."""
+    """Names the random values of one system in one scenario."""
 
     def __init__(self, *, ports: dict[int, str], paths: dict[str, str], now_ms: int) -> None:
         self._ports, self._paths, self._now_ms = ports, paths, now_ms
@@ -58,12 +58,12 @@ class Normal:
         self._port = re.compile(rf"(?:localhost|127\.0\.0\.1)?(:?)\b({many})\b")
 
     def of(self, value: Any, field: str = "") -> Any:
-        """Plain values again: dicts, lists, numbers, texts, bools, None."""
+        """A value of dicts, lists, numbers, strings, booleans and None, normalized."""
         if isinstance(value, dict):
             return {self._text(str(key)): self.of(each, str(key)) for key, each in value.items()}
         if isinstance(value, (list, tuple)):
             return [self.of(each, field) for each in sorted(value, key=_by_name)]
-        if field.endswith("error_message"):  # for people
+        if field.endswith("error_message"):  # human-readable
             return "<text>"
         if isinstance(value, (int, float)):
             return value if isinstance(value, bool) else self._number(value, field)

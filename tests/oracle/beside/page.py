@@ -121,8 +121,8 @@ def _apis(
             cells.append(
                 spans(
                     version
-                    for (key, version), who in seen.items()
-                    if key == api.key and version in served and client in who
+                    for (key, version), senders in seen.items()
+                    if key == api.key and version in served and client in senders
                 )
             )
         rows.append(f"{_versions_of(api)} {' | '.join(cells)} |\n")

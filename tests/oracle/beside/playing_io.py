@@ -1,4 +1,4 @@
-"""Plays a scenario on both systems at once and compares what they noted."""
+"""Runs a scenario on both systems in parallel, and compares their notes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ RAISED = "raised"
 
 @dataclass
 class Outcome:
-    """One scenario, played. `broken`: why it says nothing, since it did not work on Kafka itself; `noted`:
-    what was seen of Kafka."""
+    """The result of a scenario. `broken`: how it failed on Kafka itself; `noted`: Kafka's notes."""
 
     scenario: Scenario
     values: int = 0
@@ -38,21 +37,21 @@ class Outcome:
 
 
 class Player:
-    """Two systems, each with a JVM for Kafka's tools."""
+    """Both systems, each with a JVM for Kafka's tools."""
 
     def __init__(self, kafka: System, other: System, tools: tuple[JavaTools, JavaTools]) -> None:
         self.systems, self._tools = (kafka, other), tools
 
     def play(self, scenario: Scenario) -> Outcome:
-        """Both at once; neither hangs it for longer than TIMEOUT_S."""
+        """Run on both in parallel, for TIMEOUT_S at most."""
         began = time.monotonic()
         scenes = [
             Scene(system, tools, scenario) for system, tools in zip(self.systems, self._tools, strict=True)
         ]
-        raised = ["it did not end in time"] * 2
+        raised = [f"it did not end within {TIMEOUT_S:.0f} s"] * 2
         for system in self.systems:
             for tap in system.taps.values():
-                tap.who = scenario.client
+                tap.client = scenario.client
 
         def one(number: int) -> None:
             raised[number] = _raised(lambda: scenario.play(scenes[number]))
@@ -71,10 +70,10 @@ class Player:
 
 
 def _raised(call: Callable[[], None]) -> str:
-    """What a scenario ended with, and where; nothing if it came to its end."""
+    """The exception of a scenario and its line; "" if there was none."""
     try:
         call()
-    except BaseException as error:  # noqa: BLE001 - whatever a client raises is what it saw
+    except BaseException as error:  # noqa: BLE001 - any exception is compared
         last = traceback.extract_tb(error.__traceback__)
         place = next(each for each in reversed(last) if "scenarios" in each.filename)
         return f"{type(error).__name__}: {error} at {place.line}"
@@ -83,17 +82,17 @@ def _raised(call: Callable[[], None]) -> str:
 
 def _compared(scenes: list[Scene], raised: list[str], seconds: float) -> Outcome:
     scenario = scenes[0].scenario
-    kafka, other = map(_named, scenes)
+    kafka, other = map(_normalized, scenes)
     if raised[0] or not kafka:
-        return Outcome(scenario, broken=raised[0] or "it noted nothing", seconds=seconds)
-    if raised[1]:  # what it did not come to is not absent for a reason of its own
+        return Outcome(scenario, broken=raised[0] or "it has no notes", seconds=seconds)
+    if raised[1]:  # notes after the exception are not differences of their own
         kafka, other = {**kafka, RAISED: "nothing"}, {**kafka, **other, RAISED: raised[1]}
     found = tuple(differences(scenario.name, kafka, other))
     return Outcome(scenario, count(kafka), found, noted=kafka, seconds=seconds)
 
 
-def _named(scene: Scene) -> dict[str, Any]:
-    """What was noted, with names for what was drawn."""
+def _normalized(scene: Scene) -> dict[str, Any]:
+    """The notes of a scene, normalized."""
     system = scene.system
     normal = Normal(
         ports=_names_of_ports(system),

@@ -1,4 +1,4 @@
-"""What a scenario is, and what it is given."""
+"""A scenario, and its run on one system."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ SETTLE_S = 5.0
 
 @dataclass(frozen=True)
 class Scenario:
-    """`client` is whose requests it sends. Both systems run `play`, each with a scene of its own; what needs
-    both at once is `play_pair`, and gets Kafka's scene first. `nodes`: of each system, 1 or 3."""
+    """Requests of one `client`. Both systems run `play`, each with its own scene; `play_pair` gets both
+    scenes, Kafka's first. `nodes`: of each system, 1 or 3."""
 
     client: str
     title: str
@@ -34,7 +34,7 @@ class Scenario:
 
     @property
     def name(self) -> str:
-        """Unique among all."""
+        """Unique."""
         return f"{self.client}/{self.title}"
 
 
@@ -49,7 +49,7 @@ class Scene:
 
     @property
     def bootstrap(self) -> str:
-        """Where clients go."""
+        """The address for clients."""
         return self.system.bootstrap
 
     @property
@@ -58,21 +58,21 @@ class Scene:
         return re.sub(r"[^a-z0-9]+", "-", self.scenario.name.lower())
 
     def note(self, label: str, value: Any) -> None:
-        """Something that was seen, and that both systems should have in common; labels are unique."""
+        """Record a value that both systems should have in common; labels are unique."""
         assert label not in self.notes, label
         self.notes[label] = value
 
-    def until(self, ask: Callable[[], Any], text: str, times: int = 1) -> Any:
-        """The first answer in which `text` occurs `times` times, or the last one: a broker applies the
-        controller's records a little later than the controller acknowledges them."""
-        found: list[Any] = []
+    def until(self, request: Callable[[], Any], text: str, times: int = 1) -> Any:
+        """The first response in which `text` occurs `times` times, or the last one: a broker applies the
+        controller's records later than the controller acknowledges them."""
+        responses: list[Any] = []
 
-        def is_there() -> bool:
-            found[:] = [ask()]
-            return str(found).count(text) >= times
+        def has_text() -> bool:
+            responses[:] = [request()]
+            return str(responses).count(text) >= times
 
-        until(is_there, SETTLE_S)
-        return found[0]
+        until(has_text, SETTLE_S)
+        return responses[0]
 
     def tool(self, main_class: str, *arguments: str, given: str = "", timeout_s: int = 60) -> Printed:
         """Run one of Kafka's Java tools; see `java_io`."""
@@ -93,7 +93,7 @@ class Scene:
             yield str(path)
 
     def restart(self) -> None:
-        """Stop the system cleanly and start it again."""
+        """Stop the system cleanly and start it."""
         self.system.stop()
         self.system.start()
 
@@ -104,7 +104,7 @@ ALL: list[Scenario] = []
 def pair(
     client: str, title: str
 ) -> Callable[[Callable[[tuple[Scene, Scene]], None]], Callable[[tuple[Scene, Scene]], None]]:
-    """As `scenario`, of a function that needs both systems at once."""
+    """As `scenario`, for a function that uses both systems."""
 
     def add(play: Callable[[tuple[Scene, Scene]], None]) -> Callable[[tuple[Scene, Scene]], None]:
         _add(Scenario(client, title, play_pair=play))
@@ -113,15 +113,15 @@ def pair(
     return add
 
 
-def _add(made: Scenario) -> None:
-    assert made.name not in {each.name for each in ALL}, made.name
-    ALL.append(made)
+def _add(new: Scenario) -> None:
+    assert new.name not in {each.name for each in ALL}, new.name
+    ALL.append(new)
 
 
 def scenario(
     client: str, title: str, *, nodes: int = 1
 ) -> Callable[[Callable[[Scene], None]], Callable[[Scene], None]]:
-    """Make a scenario of a function, and add it to `ALL`."""
+    """Add a function to `ALL` as a scenario."""
 
     def add(play: Callable[[Scene], None]) -> Callable[[Scene], None]:
         _add(Scenario(client, title, play, nodes=nodes))

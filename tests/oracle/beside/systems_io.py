@@ -1,4 +1,4 @@
-"""The two systems behind one face: addresses, log dirs, nodes that stop and come back."""
+"""Both systems through one interface: addresses, log dirs, nodes that stop and restart."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-# Both systems get these; all else is as they come.
+# settings of both systems; all others are defaults
 SETTINGS = {
     "offsets.topic.num.partitions": "4",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.num.partitions": "4",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
-    "log.retention.ms": "-1",  # records of scenarios are as old as their timestamps say
+    "log.retention.ms": "-1",  # timestamps of scenarios are in the past
     "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.backoff.ms": "500",
 }
-# and these, where there are three nodes
+# in addition, for three nodes
 OF_THREE = {
     "offsets.topic.replication.factor": "3",
     "transaction.state.log.replication.factor": "3",
@@ -37,7 +37,7 @@ OF_THREE = {
 CONTROLLERS_OF_THREE = {
     "broker.heartbeat.interval.ms": "300",
     "broker.session.timeout.ms": "3000",
-    "auto.leader.rebalance.enable": "false",  # leaders change when a scenario says so
+    "auto.leader.rebalance.enable": "false",  # leaders change by scenarios only
 }
 SELECTOR = "RackAwareReplicaSelector"
 STOP_TIMEOUT_S = 30.0
@@ -45,7 +45,7 @@ JVM = ("-Xms256m", "-Xmx512m", "-Djava.awt.headless=true")
 
 
 class System(ABC):
-    """Nodes 1, 2, ... on loopback, each behind a tap, so that its address stays the same over restarts."""
+    """Nodes 1, 2, ... on loopback, each behind a tap, so that addresses survive restarts."""
 
     def __init__(self, name: str, nodes: int) -> None:
         self.name = name
@@ -55,22 +55,22 @@ class System(ABC):
 
     @property
     def bootstrap(self) -> str:
-        """Where clients go: all nodes."""
+        """The addresses of all nodes."""
         return ",".join(map(self.address, self.taps))
 
     @property
     def log_dir(self) -> Path:
-        """That of the first node."""
+        """Of the first node."""
         return self.log_dirs[1]
 
     @property
     def seen(self) -> dict[tuple[int, int], set[str]]:
-        """Who sent which (API, version) to any node."""
+        """The clients that sent each (API key, version) to any node."""
         heads = {head for tap in self.taps.values() for head in tap.seen}
         return {head: set().union(*(tap.seen.get(head, ()) for tap in self.taps.values())) for head in heads}
 
     def _place(self, folder: Path) -> None:
-        """Give every node its log dir, and the last of several a second one."""
+        """Assign log dirs; the last of several nodes has a second one."""
         self.log_dirs = {number: folder / f"node-{number}" for number in self.taps}
         if len(self.taps) > 1:
             number = max(self.taps)
@@ -78,46 +78,46 @@ class System(ABC):
             self.second_dirs[number].mkdir(parents=True)
 
     def log_of(self, number: int, partition: str) -> Path:
-        """The folder of a partition's log on a node, in whichever dir it is."""
+        """The folder of a partition's log on a node, in either log dir."""
         dirs = [self.log_dirs[number], *filter(None, [self.second_dirs.get(number)])]
         return next((each / partition for each in dirs if (each / partition).is_dir()), dirs[0] / partition)
 
     def address(self, number: int) -> str:
-        """Of one node, host:port."""
+        """host:port of one node."""
         return f"127.0.0.1:{self.taps[number].port}"
 
     def settings_of(self, number: int) -> dict[str, str]:
-        """What a node has of its own: its address; its rack, where it is not alone."""
+        """A node's own settings: its address, and its rack in a cluster."""
         own = {"advertised.listeners": f"PLAINTEXT://{self.address(number)}"}
         if number in self.second_dirs:
             own["log.dirs"] = f"{self.log_dirs[number]},{self.second_dirs[number]}"
         return own | ({"broker.rack": f"rack-{number}"} if len(self.taps) > 1 else {})
 
     def close(self) -> None:
-        """Stop it for good."""
+        """Stop the system and its taps."""
         self.stop()
         for tap in self.taps.values():
             tap.close()
 
     @abstractmethod
     def start(self) -> None:
-        """Every node takes connections on return."""
+        """Every node accepts connections on return."""
 
     @abstractmethod
     def stop(self) -> None:
-        """All nodes, cleanly if there is one only; safe to call again."""
+        """All nodes; a single one by a controlled shutdown. May be called again."""
 
     @abstractmethod
     def end(self, number: int) -> None:
-        """One node, cleanly."""
+        """A controlled shutdown of one node."""
 
     @abstractmethod
     def kill(self, number: int) -> None:
-        """One node, which has no time to say so."""
+        """SIGKILL one node."""
 
     @abstractmethod
-    def bring_back(self, number: int) -> None:
-        """A node that was ended or killed; it takes connections on return."""
+    def restart(self, number: int) -> None:
+        """Start a stopped or killed node; it accepts connections on return."""
 
 
 class Kafka(System):
@@ -162,7 +162,7 @@ class Kafka(System):
     def kill(self, number: int) -> None:
         self._started.kill(number)
 
-    def bring_back(self, number: int) -> None:
+    def restart(self, number: int) -> None:
         self._started.start(number)
 
     @property
@@ -172,7 +172,7 @@ class Kafka(System):
 
 
 class Headrace(System):
-    """As many controllers as storage nodes, these with a listener for Kafka's clients; a process each."""
+    """Storage nodes with a listener for Kafka clients, and as many controllers, each in its own process."""
 
     def __init__(self, scratch: Path, settings: Mapping[str, str], *, nodes: int = 1) -> None:
         super().__init__("headrace", nodes)
@@ -190,7 +190,7 @@ class Headrace(System):
         self._ports: list[str] = []
 
     def start(self) -> None:
-        """The first controller begins the quorum, the others join it."""
+        """The first controller starts the quorum, the others join it."""
         self._ports = []
         for number in self.taps:
             pairs = {"controller.id": str(number), **self._of_controllers}
@@ -204,23 +204,23 @@ class Headrace(System):
             self._controllers.append(process)
             self._ports.append(port)
         for number in self.taps:
-            self.bring_back(number)
+            self.restart(number)
 
     def stop(self) -> None:
         for number in list(self._nodes):
             self.end(number)
         while self._controllers:
-            _gone(self._controllers.pop())
+            _terminate(self._controllers.pop())
 
     def end(self, number: int) -> None:
-        _gone(self._nodes.pop(number))
+        _terminate(self._nodes.pop(number))
 
     def kill(self, number: int) -> None:
         process = self._nodes.pop(number)
         process.kill()
-        _gone(process)
+        _terminate(process)
 
-    def bring_back(self, number: int) -> None:
+    def restart(self, number: int) -> None:
         pairs = {
             "node.id": str(number),
             "listeners": f"PLAINTEXT://127.0.0.1:{self.taps[number].target}",
@@ -232,7 +232,7 @@ class Headrace(System):
     def _start(
         self, kind: str, number: int, ports: str, pairs: Mapping[str, str]
     ) -> tuple[subprocess.Popen[str], str]:
-        """The process and its port, once it serves."""
+        """The process and its port, when it serves."""
         folder = self._folder / f"{kind}-{number}"
         command = [
             sys.executable,
@@ -244,19 +244,19 @@ class Headrace(System):
             "",
         ]
         command += [f"{name}={value}" for name, value in pairs.items()]
-        told = self._folder / f"{kind}-{number}.txt"
-        with told.open("a") as errors:
+        log = self._folder / f"{kind}-{number}.txt"
+        with log.open("a") as errors:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line.startswith("ready "):
-            _gone(process)
-            raise RuntimeError(f"{kind} {number} did not start: {told.read_text()[-3000:]}")
+            _terminate(process)
+            raise RuntimeError(f"{kind} {number} did not start: {log.read_text()[-3000:]}")
         return process, line.split()[1]
 
 
-def _gone(process: subprocess.Popen[str]) -> None:
-    """Terminated, if it still runs, and waited for."""
+def _terminate(process: subprocess.Popen[str]) -> None:
+    """SIGTERM, and wait for the end."""
     process.terminate()
     try:
         process.wait(STOP_TIMEOUT_S)
@@ -271,7 +271,7 @@ def _gone(process: subprocess.Popen[str]) -> None:
 
 @contextlib.contextmanager
 def running(*systems: System) -> Iterator[None]:
-    """Started, and stopped in the end."""
+    """Start the systems, and stop them at the end."""
     try:
         for system in systems:
             system.start()

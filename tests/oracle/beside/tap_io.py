@@ -1,4 +1,4 @@
-"""The address that clients are given: it passes all on and notes which APIs they ask in which version."""
+"""A proxy in front of a node, which records the API keys and versions of the requests."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ CHUNK = 1 << 18
 
 
 class Requests:
-    """Finds the API key and version of each request in a stream of bytes, however it is cut."""
+    """Parses the API key and version of each request in a stream of bytes."""
 
     def __init__(self) -> None:
         self._head = b""
         self._skip = 0
 
     def found(self, data: bytes) -> list[tuple[int, int]]:
-        """The (key, version) of each request whose head is complete with `data`."""
+        """(key, version) of each request whose header is complete with `data`, in any chunks."""
         heads, position = [], 0
         while position < len(data):
             if self._skip:
@@ -38,11 +38,11 @@ class Requests:
 
 
 class Tap:
-    """A proxy on a port of loopback. `target`: the port behind it; `who`: whose requests these are now."""
+    """A proxy on a loopback port. `target`: the node's port; `client`: who sends the requests now."""
 
     def __init__(self) -> None:
         self.target = 0
-        self.who = ""
+        self.client = ""
         self.seen: dict[tuple[int, int], set[str]] = defaultdict(set)
         self._loop = asyncio.new_event_loop()
         self._server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
@@ -55,10 +55,10 @@ class Tap:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._server.close()
-        self._loop.run_until_complete(self._ended())
+        self._loop.run_until_complete(self._cancel_all())
         self._loop.close()
 
-    async def _ended(self) -> None:
+    async def _cancel_all(self) -> None:
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
@@ -70,24 +70,24 @@ class Tap:
         except OSError:
             writer.close()
             return
-        ways = [
-            asyncio.ensure_future(self._pass_on(reader, behind[1], Requests())),
-            asyncio.ensure_future(self._pass_on(behind[0], writer, None)),
+        directions = [
+            asyncio.ensure_future(self._copy(reader, behind[1], Requests())),
+            asyncio.ensure_future(self._copy(behind[0], writer, None)),
         ]
         try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in ways:
+            for each in directions:
                 each.cancel()
             for end in (writer, behind[1]):
                 end.close()
 
-    async def _pass_on(
+    async def _copy(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, requests: Requests | None
     ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(CHUNK):
                 for head in requests.found(data) if requests else ():
-                    self.seen[head].add(self.who)
+                    self.seen[head].add(self.client)
                 writer.write(data)
                 await writer.drain()

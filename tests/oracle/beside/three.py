@@ -96,7 +96,7 @@ class Nodes:
     def back(self) -> None:
         """Start those that do not run, and wait until each node sees all three."""
         for number in set(NODES) - set(self.by_number):
-            self.scene.system.bring_back(number)
+            self.scene.system.restart(number)
             self.by_number[number] = Asking(self.scene, number)
 
         def all_there() -> bool:

@@ -1,7 +1,7 @@
-"""Raw requests: any API in any version from plain values, and its answer as plain values.
+"""Raw requests and responses of any API and version as plain values.
 
-The shapes come from `kio`, which is made from Kafka's own message files. A field that a version does not have
-is left out; one that is not given gets its default, or zero, or nothing.
+The schemas come from `kio`, which is generated from Kafka's message files. Fields that a version does not
+have are left out; missing fields have their default, zero or an empty value.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NOTHING = (
 
 
 class Closed(Exception):
-    """The other side closed the connection instead of answering."""
+    """The server closed the connection without a response."""
 
 
 def versions_of(api: str) -> list[int]:
@@ -55,19 +55,19 @@ def versions_of(api: str) -> list[int]:
 def frame(
     api: str, version: int, fields: dict[str, Any], correlation: int = 1, client_id: str = CLIENT_ID
 ) -> bytes:
-    """A whole request with its size in front."""
+    """An encoded request after its size."""
     body = _entity(load_request_schema(KEYS[api], version), fields)
     return framed(request_frame(KEYS[api], version, body, correlation, client_id))
 
 
 def parsed(api: str, version: int, answer: bytes) -> dict[str, Any]:
-    """The body of an answer, without its size, as dicts, lists, numbers and texts."""
+    """The body of a response, without its size, as dicts, lists, numbers and strings."""
     body, behind = body_of(KEYS[api], version, answer)
     return ({"bytes behind the answer": behind} if behind else {}) | _plain(body)
 
 
 class Wire:
-    """One connection that asks and waits for each answer. `client_id` is what it says that it is."""
+    """One connection with one request in flight."""
 
     def __init__(self, bootstrap: str, timeout_s: float = TIMEOUT_S) -> None:
         host, port = bootstrap.rsplit(":", 1)
@@ -87,11 +87,11 @@ class Wire:
         return parsed(api, version, self.answer())
 
     def send(self, data: bytes) -> None:
-        """Bytes as they are."""
+        """Raw bytes."""
         self._socket.sendall(data)
 
     def answer(self) -> bytes:
-        """One answer without its size. Errors: Closed, TimeoutError."""
+        """One response without its size. Errors: Closed, TimeoutError."""
         return self._exactly(struct.unpack(">i", self._exactly(4))[0])
 
     def _exactly(self, size: int) -> bytes:
@@ -118,7 +118,7 @@ def _entity(made: Any, fields: dict[str, Any]) -> Any:
 
 
 def _value(kind: Any, value: Any) -> Any:
-    """What a field of this type takes, from a plain value."""
+    """The value of a field of this type, from a plain value."""
     kind = _not_none(kind)
     if value is None:
         made = None
@@ -136,7 +136,7 @@ def _value(kind: Any, value: Any) -> Any:
 
 
 def _nothing(kind: Any) -> Any:
-    """What a field of this type holds when nothing is said: null where it may be."""
+    """The empty value of a field of this type: null if it is nullable."""
     if isinstance(kind, types.UnionType):
         return None
     if dataclasses.is_dataclass(kind):

@@ -209,7 +209,7 @@ def unclean(scene: Scene) -> None:
         nodes.until_placed(scene.topic, (2, (2,)))
         nodes[2].settled_produce("one")
         nodes.end(2)
-        nodes.scene.system.bring_back(1)
+        nodes.scene.system.restart(1)
         nodes.by_number[1] = Asking(scene, 1)
         nodes.until_led(scene.topic, -1)
         described(nodes[3], "none leads", scene.topic)

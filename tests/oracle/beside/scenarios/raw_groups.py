@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from headrace.runtime.pending_requests_io import until
+from headrace.runtime.waiting_io import until
 
 from ..asking import Asking, batch
 from ..scene import Scene, scenario
