@@ -1,4 +1,4 @@
-"""Records out of a collector, without an engine and its lock."""
+"""Takes records from a collector, without an engine and its lock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def taken(collector: FetchCollector, most: int) -> list[Any]:
-    """Up to `most` records in the user's hands; an error behind some is left for the next call."""
+    """Up to `most` returned records; an error after some is left for the next call."""
     records: list[Any] = []
     while (batch := collector.take(records, most)) is not None:
         try:

@@ -71,6 +71,7 @@ class Core:
         )
         self.effects: tuple[Any, ...] = ()
         self.sent: dict[int, events.Send] = {}
+        self.timer_ms = 0  # the deadline of the timer
         self._requests = 0
         self.step(events.TimerFired())
 
@@ -78,6 +79,7 @@ class Core:
         """Process one event, and check the invariants."""
         self.effects = self.raft.step(event, self.now_ms)
         self.raft.check()
+        self.timer_ms = next((timer.deadline_ms for timer in self.of(events.SetTimer)), self.timer_ms)
         self.sent.update({send.correlation_id: send for send in self.of(events.Send)})
         return self.effects
 

@@ -1,4 +1,4 @@
-"""The consumer's settings, checked at construction."""
+"""Arguments of a consumer, checked and converted."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from headrace.protocol.errors import ConfigError, SerializationError
 from headrace.protocol.model import TopicPartition
 
 
-def test_plain_bytes_need_no_call() -> None:
-    """None for bytes_, a function for everything else."""
+def test_plain_bytes_have_no_deserializer() -> None:
+    """None for bytes_, a function for any other serde."""
     key, value = deserializers_of(bytes_, utf8)
     assert key is None
     assert value is not None
     assert value("t", b"x", ()) == "x"
 
 
-def test_what_to_do_with_bad_records() -> None:
-    """raise, skip with a warning, a callable; anything else is refused."""
+def test_bad_record_action() -> None:
+    """raise, skip with a warning, or a callable; anything else is rejected."""
     warned: list[tuple[str, str]] = []
 
     def warn(kind: str, text: str) -> None:
@@ -41,15 +41,16 @@ def test_what_to_do_with_bad_records() -> None:
         bad_record_action("ignore", warn)
 
 
-def test_topics_are_names_each_once() -> None:
+def test_topic_names_are_unique() -> None:
     """A list as one argument is a likely mistake."""
     assert checked_topics(["a", "b", "a"]) == ("a", "b")
     with pytest.raises(ConfigError, match="by name"):
         checked_topics([["a"]])
 
 
-def test_partitions_are_names_with_numbers_each_once() -> None:
-    """A plain pair is as good; one that is none would break the reading of all others."""
+def test_partitions_are_unique() -> None:
+    """A plain pair is accepted; anything else is rejected, because it would break the reading of all
+    partitions."""
     places = checked_partitions([TopicPartition("t", 0), ("t", 1), ("t", 0)])
     assert places == (TopicPartition("t", 0), TopicPartition("t", 1))
     assert [place.topic for place in places] == ["t", "t"]
@@ -61,8 +62,8 @@ def test_partitions_are_names_with_numbers_each_once() -> None:
 @pytest.mark.parametrize(
     ("offset", "error"), [(-1, ValueError), (1.0, TypeError), (True, TypeError), ("1", TypeError)]
 )
-def test_offsets_are_whole_numbers_from_0(offset: Any, error: type[Exception]) -> None:
-    """-1 and -2 mean something elsewhere; here they would be a mistake."""
+def test_negative_offset_is_rejected(offset: Any, error: type[Exception]) -> None:
+    """Elsewhere -1 and -2 mean the end and the start of the log."""
     with pytest.raises(error):
         checked_offset(offset)
     assert checked_offset(5) == 5

@@ -28,15 +28,15 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 async def drain(consumer: Any, quiet_s: float = 2.0) -> list[Any]:
-    """The values of everything until nothing comes for `quiet_s`."""
+    """The values of all records until none comes for `quiet_s`."""
     found: list[Any] = []
     while batch := await consumer.poll(quiet_s):
         found += [record.value for record in batch]
     return found
 
 
-def test_earliest_reads_everything_latest_only_what_is_new(play: Play) -> None:
-    """Three records are there, one comes later."""
+def test_auto_offset_reset(play: Play) -> None:
+    """`earliest` reads all records, `latest` only those written later."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -51,7 +51,7 @@ def test_earliest_reads_everything_latest_only_what_is_new(play: Play) -> None:
     play(scenario)
 
 
-def test_a_waiting_poll_gets_a_record_when_it_comes(play: Play) -> None:
+def test_waiting_poll_returns_a_new_record_at_once(play: Play) -> None:
     """Not at the end of its timeout, nor of fetch.max.wait.ms."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
@@ -69,7 +69,7 @@ def test_a_waiting_poll_gets_a_record_when_it_comes(play: Play) -> None:
 
 
 def test_max_records_and_max_poll_records(play: Play) -> None:
-    """One poll returns no more."""
+    """A poll returns at most so many records."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -83,8 +83,9 @@ def test_max_records_and_max_poll_records(play: Play) -> None:
     play(scenario)
 
 
-def test_reading_goes_on_through_leader_changes_restarts_and_faults(play: Play) -> None:
-    """Fetches fail in every retriable way, the leader moves, a node restarts: each record once, in order."""
+def test_reading_continues_through_faults(play: Play) -> None:
+    """Fetches fail in every retriable way, the leader moves, a node restarts: each record is read once, in
+    order."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 2)
@@ -111,8 +112,8 @@ def test_reading_goes_on_through_leader_changes_restarts_and_faults(play: Play) 
     play(scenario, nodes=2)
 
 
-def test_iteration_stops_by_timeout_wakeup_or_break(play: Play) -> None:
-    """And goes on where it stopped."""
+def test_iteration_ends_by_timeout_wakeup_or_break(play: Play) -> None:
+    """The next one continues there."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -135,7 +136,7 @@ def test_iteration_stops_by_timeout_wakeup_or_break(play: Play) -> None:
     play(scenario)
 
 
-def test_wakeup_waits_for_no_lock() -> None:
+def test_wakeup_takes_no_lock() -> None:
     """A signal handler calls it in the thread that it interrupted, which may hold the consumer's lock."""
     fake = FakeCluster(latency_ms=0)
     fake.create("t")
@@ -151,8 +152,8 @@ def test_wakeup_waits_for_no_lock() -> None:
         assert consumer.poll(0) == []
 
 
-def test_the_position_is_right_inside_a_loop(play: Play) -> None:
-    """After the record in hand, not after what was fetched."""
+def test_position_inside_an_iteration(play: Play) -> None:
+    """It is the offset after the record that the application has."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -164,8 +165,8 @@ def test_the_position_is_right_inside_a_loop(play: Play) -> None:
     play(scenario)
 
 
-def test_a_seek_inside_a_loop_takes_effect_at_once(play: Play) -> None:
-    """Back to the start once; the rest of the batch is not shown first."""
+def test_seek_inside_an_iteration_takes_effect_at_once(play: Play) -> None:
+    """The rest of the batch is not returned."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -182,7 +183,7 @@ def test_a_seek_inside_a_loop_takes_effect_at_once(play: Play) -> None:
 
 
 def test_seeks(play: Play) -> None:
-    """Offset, beginning, end, time; wrong offsets and partitions are refused."""
+    """To an offset, the beginning, the end, a time; invalid offsets and partitions are rejected."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -208,8 +209,8 @@ def test_seeks(play: Play) -> None:
     play(scenario)
 
 
-def test_batches_fill_up_or_time_out(play: Play) -> None:
-    """25 records in lists of 10; the last list is not held back."""
+def test_batches_are_full_or_time_out(play: Play) -> None:
+    """25 records in lists of 10, and the last one after the timeout."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -221,8 +222,8 @@ def test_batches_fill_up_or_time_out(play: Play) -> None:
     play(scenario)
 
 
-def test_pause_waits_for_the_topic_as_seek_does(play: Play) -> None:
-    """Right after it was made, a consumer knows no partition of its topic yet."""
+def test_pause_waits_for_the_topics_partitions(play: Play) -> None:
+    """A new consumer does not know them yet."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 2)
@@ -237,7 +238,7 @@ def test_pause_waits_for_the_topic_as_seek_does(play: Play) -> None:
 
 
 def test_pause_and_resume(play: Play) -> None:
-    """One of two partitions; what was fetched of it is not lost."""
+    """Of one of two partitions; its buffered records are kept."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 2)
@@ -263,7 +264,7 @@ def test_pause_and_resume(play: Play) -> None:
 
 
 def test_added_partitions_are_read_from_their_start(play: Play) -> None:
-    """Even with `latest`: their first records came before the consumer knew of them."""
+    """Even with `latest`: they may have records from before the metadata refresh."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -277,7 +278,7 @@ def test_added_partitions_are_read_from_their_start(play: Play) -> None:
     play(scenario, metadata_max_age_ms=3000)
 
 
-def test_a_topic_that_does_not_exist_yet_is_waited_for(play: Play, caplog: pytest.LogCaptureFixture) -> None:
+def test_consumer_waits_for_a_missing_topic(play: Play, caplog: pytest.LogCaptureFixture) -> None:
     """With one warning; calls that need its partitions raise."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
@@ -294,8 +295,8 @@ def test_a_topic_that_does_not_exist_yet_is_waited_for(play: Play, caplog: pytes
     play(scenario, metadata_max_age_ms=1000)
 
 
-def test_a_topic_created_again_is_read_from_its_start(play: Play) -> None:
-    """Deleted under the consumer and made anew: no record of the new one is missed."""
+def test_recreated_topic_is_read_from_its_start(play: Play) -> None:
+    """It was deleted and created again under the consumer."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -310,8 +311,8 @@ def test_a_topic_created_again_is_read_from_its_start(play: Play) -> None:
     play(scenario)
 
 
-def test_retention_under_a_slow_consumer(play: Play) -> None:
-    """The position was deleted: `earliest` goes on at the new start, `none` raises and obeys a seek."""
+def test_retention_deletes_the_position(play: Play) -> None:
+    """`earliest` continues at the new log start, `none` raises until a seek."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -333,8 +334,8 @@ def test_retention_under_a_slow_consumer(play: Play) -> None:
     play(scenario)
 
 
-def test_by_duration_starts_in_the_past(play: Play) -> None:
-    """The wall clock is at 1,700,000,000,000 ms: an hour back is the second record."""
+def test_reset_by_duration(play: Play) -> None:
+    """The wall clock is at 1,700,000,000,000 ms: the second record is less than an hour old."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -345,8 +346,8 @@ def test_by_duration_starts_in_the_past(play: Play) -> None:
     play(scenario)
 
 
-def test_assign_reads_what_it_says(play: Play) -> None:
-    """One partition, then another; those that stay keep their position; topics exclude assign."""
+def test_assign_replaces_the_assignment(play: Play) -> None:
+    """Partitions that stay assigned keep their position; a consumer with topics cannot assign."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 2)
@@ -369,8 +370,8 @@ def test_assign_reads_what_it_says(play: Play) -> None:
     play(scenario)
 
 
-def test_a_new_consumer_loses_no_time(play: Play) -> None:
-    """Assigned before the metadata has come: the first fetch follows it, without the wait for a retry."""
+def test_first_fetch_waits_for_no_backoff(play: Play) -> None:
+    """It follows the metadata at once, though the partition was assigned before."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -383,7 +384,7 @@ def test_a_new_consumer_loses_no_time(play: Play) -> None:
 
 
 def test_offsets_and_lag(play: Play) -> None:
-    """Beginning, end, by time, and how far behind."""
+    """Beginning, end, offset by time, lag."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 2)
@@ -405,8 +406,8 @@ def test_offsets_and_lag(play: Play) -> None:
     play(scenario)
 
 
-def test_a_position_that_cannot_be_found_times_out(play: Play) -> None:
-    """The only node is away."""
+def test_position_times_out_without_a_leader(play: Play) -> None:
+    """The only node is stopped."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -422,8 +423,8 @@ def test_a_position_that_cannot_be_found_times_out(play: Play) -> None:
     play(scenario)
 
 
-def test_a_closed_consumer_says_so(play: Play) -> None:
-    """Whoever waits is released, later calls raise, closing again is fine."""
+def test_closed_consumer_raises_closed_error(play: Play) -> None:
+    """In waiting and later calls; closing twice is allowed."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -440,8 +441,8 @@ def test_a_closed_consumer_says_so(play: Play) -> None:
     play(scenario)
 
 
-def test_memory_of_what_is_fetched_ahead_is_bounded(play: Play) -> None:
-    """1 MB waits in the log, the user reads nothing: about fetch.max.bytes is held."""
+def test_buffered_bytes_stay_within_fetch_max_bytes(play: Play) -> None:
+    """The log has 1 MB, and the application reads nothing."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 4)

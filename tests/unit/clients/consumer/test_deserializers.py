@@ -1,4 +1,4 @@
-"""Deserialisers that call the consumer they work for: they run without its lock."""
+"""Deserializers that call their consumer: they run without its lock."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Play = Callable[..., Any]
 T0 = TopicPartition("t", 0)
 
 
-class Curious:
-    """A deserializer that does something to its consumer whenever it sees the value `when`."""
+class CallingDeserializer:
+    """A deserializer that calls its consumer for the value `when`."""
 
     def __init__(self, act: Callable[[Any], Any], when: bytes = b"2") -> None:
         self._act, self._when = act, when
@@ -30,34 +30,34 @@ class Curious:
 
 
 def reading(act: Callable[[Any], Any], read: Callable[[Any], Any]) -> tuple[Any, Any]:
-    """What `read` gives and `act` found, over four records in two batches."""
+    """The results of `read` and of the deserializer's `act`, over four records in two batches."""
     fake = FakeCluster(latency_ms=0)
     fake.create("t")
     fake.put("t", 0, b"0", b"1")
     fake.put("t", 0, b"2", b"3")
-    curious = Curious(act)
+    deserializer = CallingDeserializer(act)
     with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
-        consumer = cluster.consumer("t", auto_offset_reset="earliest", value=curious)
-        curious.consumer = consumer
-        return read(consumer), curious.found
+        consumer = cluster.consumer("t", auto_offset_reset="earliest", value=deserializer)
+        deserializer.consumer = consumer
+        return read(consumer), deserializer.found
 
 
 def read_on(consumer: Any, values: list[bytes]) -> None:
-    """Until an error."""
+    """Poll until an error."""
     while True:
         values += [record.value for record in consumer.poll(10)]
 
 
 def polled(consumer: Any) -> list[bytes]:
-    """Four records."""
+    """Poll four records."""
     values: list[bytes] = []
     while len(values) < 4:
         values += [record.value for record in consumer.poll(10)]
     return values
 
 
-def test_a_deserializer_may_ask_its_consumer() -> None:
-    """What waits for the loop too: the loop is not held up meanwhile."""
+def test_deserializer_may_call_its_consumer() -> None:
+    """Also methods that wait for the event loop, which is not blocked."""
 
     def ask(consumer: Any) -> Any:
         consumer.wakeup()
@@ -68,7 +68,7 @@ def test_a_deserializer_may_ask_its_consumer() -> None:
     assert found == [(2, {T0: 4}, (), (T0,))], "the position is that of the record in hand"
 
 
-def test_an_iteration_has_the_same_freedom() -> None:
+def test_deserializer_may_call_its_consumer_in_an_iteration() -> None:
     """Record by record."""
 
     def iterated(consumer: Any) -> list[bytes]:
@@ -77,8 +77,8 @@ def test_an_iteration_has_the_same_freedom() -> None:
     assert reading(lambda consumer: consumer.position(T0), iterated) == ([b"0", b"1", b"2", b"3"], [2])
 
 
-def test_a_seek_from_a_deserializer_counts() -> None:
-    """To the end, while the third record is made: it and the fourth are not handed out any more."""
+def test_seek_by_a_deserializer_takes_effect() -> None:
+    """At the third record: it and the fourth one are not returned."""
 
     def all_there(consumer: Any) -> list[bytes]:
         values: list[bytes] = []
@@ -90,7 +90,7 @@ def test_a_seek_from_a_deserializer_counts() -> None:
 
 
 def test_a_deserializer_cannot_take_records() -> None:
-    """It would wait for itself: an error that says so; without the call nothing is lost."""
+    """It would wait for itself: an error, and no record is lost."""
 
     def refused(consumer: Any) -> list[bytes]:
         values: list[bytes] = []
@@ -116,8 +116,8 @@ def next_of_tables(consumer: Any) -> Any:
     return next(consumer.arrow_batches())
 
 
-def test_a_close_from_a_deserializer_leaves_what_was_there() -> None:
-    """The records before it are handed out, then the consumer says that it is closed."""
+def test_close_by_a_deserializer_returns_the_records_before() -> None:
+    """The next call raises ClosedError."""
 
     def closed(consumer: Any) -> list[bytes]:
         values: list[bytes] = []
@@ -128,8 +128,8 @@ def test_a_close_from_a_deserializer_leaves_what_was_there() -> None:
     assert reading(lambda consumer: consumer.close(), closed)[0] == [b"0", b"1"]
 
 
-def test_the_asyncio_twin(play: Play) -> None:
-    """Everything of it that needs no await."""
+def test_deserializer_of_the_asyncio_consumer(play: Play) -> None:
+    """It may call the methods that need no await."""
 
     def ask(consumer: Any) -> Any:
         consumer.wakeup()
@@ -138,9 +138,11 @@ def test_the_asyncio_twin(play: Play) -> None:
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
         fake.put("t", 0, b"1", b"2")
-        curious = Curious(ask)
-        curious.consumer = cluster.consumer("t", auto_offset_reset="earliest", value=curious, iter_timeout=1)
-        assert [record.value async for record in curious.consumer] == [b"1", b"2"]
-        assert curious.found == [({T0: 2}, (), 1)]
+        deserializer = CallingDeserializer(ask)
+        deserializer.consumer = cluster.consumer(
+            "t", auto_offset_reset="earliest", value=deserializer, iter_timeout=1
+        )
+        assert [record.value async for record in deserializer.consumer] == [b"1", b"2"]
+        assert deserializer.found == [({T0: 2}, (), 1)]
 
     play(scenario)

@@ -1,4 +1,4 @@
-"""From fetched bytes to the user's records."""
+"""From fetched batches to returned records."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def batch(base: int, *values: bytes | None, **facts: Any) -> bytes:
 
 
 class Rig:
-    """A collector over a fetcher that is fed by hand."""
+    """A collector over a fetcher that the test feeds."""
 
     def __init__(self, *, value: Any = None, on_bad: Any = None, offset: int = 0) -> None:
         limits = FetchLimits(500, 1, 1 << 24, 1 << 20)
@@ -48,7 +48,7 @@ class Rig:
             self.fetcher.seek(tp, offset)
 
     def feed(self, tp: TopicPartition, *batches: bytes, code: int = 0) -> None:
-        """One fetch, answered with this for `tp` and nothing for the other."""
+        """One fetch, answered with these batches for `tp` and none for the other partition."""
         view = view_of(0, 0)
         (sent,) = (effect for effect in self.fetcher.poll(view, 10**6) if isinstance(effect, SendFetch))
         frames = [memoryview(b"".join(batches))] if batches else []
@@ -68,8 +68,8 @@ class Rig:
         return self.fetcher.states[tp].next_position()
 
 
-def test_records_come_in_order_and_positions_follow() -> None:
-    """Two batches, taken in three bites."""
+def test_records_are_in_order_and_positions_follow() -> None:
+    """Two batches, taken in three calls."""
     rig = Rig()
     rig.feed(T0, batch(0, b"a", b"b"), batch(2, b"c"))
     assert rig.values(1) == [b"a"]
@@ -81,15 +81,15 @@ def test_records_come_in_order_and_positions_follow() -> None:
     assert rig.collector.records_total == 3
 
 
-def test_a_position_inside_a_batch_skips_its_head() -> None:
-    """Fetched from offset 2 of a batch that begins at 0."""
+def test_position_inside_a_batch_skips_earlier_records() -> None:
+    """Fetched from offset 2 of a batch with base offset 0."""
     rig = Rig(offset=2)
     rig.feed(T0, batch(0, b"a", b"b", b"c"))
     assert rig.values() == [b"c"]
 
 
-def test_control_batches_are_passed_over() -> None:
-    """Markers are never shown; the position moves behind them even when nothing follows."""
+def test_control_batches_are_skipped() -> None:
+    """The position moves past them even if no record follows."""
     rig = Rig()
     builder = active_codec().builder(
         max_bytes=1000, is_control=True, producer_id=1, producer_epoch=0, is_transactional=True
@@ -103,14 +103,14 @@ def test_control_batches_are_passed_over() -> None:
 
 
 def test_partitions_take_turns_by_batch() -> None:
-    """Neither starves, and a batch that was begun is finished first."""
+    """A started batch is finished first."""
     rig = Rig()
     rig.feed(T0, batch(0, b"a1", b"a2"), batch(2, b"a3"))
     rig.feed(T1, batch(0, b"b1"), batch(1, b"b2"))
     assert [rig.values(1)[0] for _ in range(5)] == [b"a1", b"a2", b"b1", b"a3", b"b2"]
 
 
-def test_a_paused_partition_hands_out_nothing_and_loses_nothing() -> None:
+def test_paused_partition_keeps_its_records() -> None:
     """Paused in the middle of a batch, then resumed."""
     rig = Rig()
     rig.feed(T0, batch(0, b"a", b"b"))
@@ -121,15 +121,15 @@ def test_a_paused_partition_hands_out_nothing_and_loses_nothing() -> None:
     assert rig.values() == [b"b"]
 
 
-def test_values_are_deserialized_and_null_stays_null() -> None:
+def test_null_is_not_deserialized() -> None:
     """int64 values, one of them a tombstone."""
     rig = Rig(value=int64)
     rig.feed(T0, batch(0, b"\0" * 7 + b"\5", None))
     assert rig.values() == [5, None]
 
 
-def test_a_bad_record_is_raised_after_the_good_ones_and_stays() -> None:
-    """The position is at the bad record; every poll raises again until the user seeks past it."""
+def test_bad_record_is_raised_after_the_records_before_it() -> None:
+    """At every poll until the application seeks past it."""
     rig = Rig(value=int64)
     good = b"\0" * 7 + b"\1"
     rig.feed(T0, batch(0, good, b"bad", good))
@@ -143,8 +143,8 @@ def test_a_bad_record_is_raised_after_the_good_ones_and_stays() -> None:
     assert rig.values() == [1]
 
 
-def test_bad_records_may_be_skipped_or_replaced() -> None:
-    """A callable gets the raw record and the error."""
+def test_bad_record_is_skipped_or_replaced() -> None:
+    """A handler gets the raw record and the error."""
     good, seen = b"\0" * 7 + b"\1", []
 
     def keep_or_skip(record: Any, error: SerializationError) -> Any:
@@ -158,9 +158,9 @@ def test_bad_records_may_be_skipped_or_replaced() -> None:
     assert seen[0] == (0, b"skip", "t-0 at offset 0: c")
 
 
-def test_what_the_users_action_raises_loses_no_record() -> None:
-    """`on_deserialize_error` raises KeyError for the fourth record: the three before it come first, in the
-    same batch and in the one before, and none of them is deserialized twice."""
+def test_exception_of_a_bad_record_handler_loses_no_record() -> None:
+    """It raises KeyError for the fourth record: the three before it, of two batches, are returned first, and
+    none is deserialized twice."""
     calls: list[bytes] = []
 
     def refuse(record: Any, _error: SerializationError) -> Any:
@@ -181,8 +181,8 @@ def test_what_the_users_action_raises_loses_no_record() -> None:
     assert rig.values() == []
 
 
-def test_a_corrupt_batch_is_raised_where_it_lies() -> None:
-    """A flipped bit in the second batch: the first is handed out, then the error, at each poll."""
+def test_corrupt_batch_is_raised_after_the_batches_before_it() -> None:
+    """At every poll, with its partition and offset."""
     rig = Rig()
     damaged = bytearray(batch(1, b"hello"))
     damaged[-3] ^= 1
@@ -195,8 +195,8 @@ def test_a_corrupt_batch_is_raised_where_it_lies() -> None:
     assert rig.values() == []
 
 
-def test_a_partitions_error_is_raised_once_after_its_records() -> None:
-    """OffsetOutOfRange without a policy: told, then fetched again."""
+def test_partition_error_is_raised_once() -> None:
+    """OffsetOutOfRange without a reset policy; then the partition is fetched again."""
     rig = Rig(offset=7)
     rig.feed(T0, code=1)
     with pytest.raises(errors.OffsetOutOfRangeError):
@@ -205,8 +205,8 @@ def test_a_partitions_error_is_raised_once_after_its_records() -> None:
     assert rig.fetcher.needs_poll
 
 
-def test_iteration_and_polls_share_one_position() -> None:
-    """A loop over a batch is left in the middle; take goes on where it stopped."""
+def test_take_continues_after_an_iteration() -> None:
+    """The iteration stopped inside a batch."""
     rig = Rig()
     rig.feed(T0, batch(0, b"a", b"b", b"c"))
     head = rig.collector.head()
@@ -220,7 +220,7 @@ def test_iteration_and_polls_share_one_position() -> None:
 
 
 def compacted() -> list[bytes]:
-    """What a cleaner may leave: gaps in and between batches, batches without records, a delete horizon."""
+    """What compaction may leave: gaps in and between batches, batches without records, a delete horizon."""
     tombstone = by_hand.record(7, 5 - 9000, b"a", None)
     return [
         by_hand.batch(b"", 0, last_delta=3, base_offset=0, base_timestamp=-1),
@@ -231,8 +231,8 @@ def compacted() -> list[bytes]:
     ]
 
 
-def test_what_the_cleaner_left() -> None:
-    """The rest comes once and in order with the times it had; the position passes what is gone."""
+def test_compacted_log() -> None:
+    """The remaining records are in order and have their timestamps; the position moves past the gaps."""
     rig = Rig()
     rig.feed(T0, *compacted())
     found = taken(rig.collector, 2)
@@ -249,8 +249,8 @@ def test_what_the_cleaner_left() -> None:
 @pytest.mark.parametrize(
     ("position", "offsets"), [(3, [6, 9, 27]), (7, [9, 27]), (10, [27]), (28, []), (40, [])]
 )
-def test_a_position_among_what_is_gone(position: int, offsets: list[int]) -> None:
-    """Nothing below it is delivered, by record or by column; it ends behind the last batch either way."""
+def test_position_in_a_gap_of_a_compacted_log(position: int, offsets: list[int]) -> None:
+    """No earlier record is returned, by record or by column, and the position ends after the last batch."""
     rig = Rig(offset=position)
     rig.feed(T0, *compacted())
     assert [record.offset for record in taken(rig.collector, 100)] == offsets
@@ -267,8 +267,8 @@ def test_a_position_among_what_is_gone(position: int, offsets: list[int]) -> Non
     assert by_column.position() == 41
 
 
-def test_the_middle_of_a_compacted_batch_is_kept() -> None:
-    """A record at a time; what is not handed out goes back to the record and not to the batch."""
+def test_rewind_inside_a_compacted_batch() -> None:
+    """To the next record, not to the start of the batch."""
     rig = Rig()
     rig.feed(T0, *compacted())
     assert [record.offset for record in taken(rig.collector, 1)] == [6]

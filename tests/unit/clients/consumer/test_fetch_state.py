@@ -8,8 +8,8 @@ from headrace.clients.consumer.fetch_state import FetchedBatch, PartitionState
 from headrace.protocol.model import TopicPartition
 
 
-def test_the_next_position_is_that_of_the_next_record() -> None:
-    """Undecoded batch: where it was; decoded: the next record, maybe behind a gap; done: behind it."""
+def test_next_position() -> None:
+    """Of an encoded batch the position, of a decoded one the next record, perhaps after a gap, or the end."""
     state = PartitionState(TopicPartition("t", 0), position=5)
     assert state.next_position() == 5
     batch = FetchedBatch(state, b"bytes", 12, False)
@@ -23,8 +23,8 @@ def test_the_next_position_is_that_of_the_next_record() -> None:
     assert state.next_position() == 12
 
 
-def test_a_move_forgets_what_was_fetched() -> None:
-    """And whoever iterates over it sees that it is not active any more."""
+def test_move_drops_the_batches() -> None:
+    """They become inactive, which ends an iteration."""
     state = PartitionState(TopicPartition("t", 0), position=5, failures=3, retry_at_ms=99)
     batch = FetchedBatch(state, b"bytes", 12, False)
     state.batches.append(batch)

@@ -1,4 +1,4 @@
-"""What a consumer fetches, and how it takes answers in."""
+"""What a consumer requests, and how it processes responses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 
 
 def batch(base: int, count: int = 1, size: int = 1, **facts: Any) -> bytes:
-    """`count` records of `size` bytes at `base`."""
+    """`count` records of `size` bytes from offset `base` on."""
     builder = active_codec().builder(max_bytes=1 << 24, **facts)
     for number in range(count):
         builder.append(0, None, b"%d" % (base + number) + b"x" * size, ())
@@ -46,7 +46,7 @@ def batch(base: int, count: int = 1, size: int = 1, **facts: Any) -> bytes:
 
 
 class Rig:
-    """A fetcher with the view and the time of the test."""
+    """A fetcher with the test's metadata and time."""
 
     def __init__(self, *leaders: int, reset: int | None = LATEST_TIMESTAMP, **limits: int) -> None:
         wanted = {
@@ -62,19 +62,19 @@ class Rig:
         self.other: list[Any] = []
 
     def start(self, *tps: TopicPartition, offset: int = 0) -> Rig:
-        """Read these from an offset."""
+        """Assign these partitions from an offset."""
         for tp in tps:
             self.fetcher.add(tp, LATEST_TIMESTAMP)
             self.fetcher.seek(tp, offset)
         return self
 
     def step(self, advance_ms: int = 0) -> list[Any]:
-        """The requests that are made now."""
+        """The requests of one poll."""
         self.now_ms += advance_ms
         return self._sends(self.fetcher.poll(self.view, self.now_ms))
 
     def fetched(self, sent: SendFetch, *answers: Any) -> None:
-        """Per partition: bytes of batches, an error code, or a response."""
+        """By partition: bytes of batches, an error code, or a response."""
         built, frames = [], []
         for answer in answers:
             if isinstance(answer, bytes):
@@ -85,7 +85,7 @@ class Rig:
         self._sends(self.fetcher.on_fetched(sent, FetchResponse(tuple(built)), frames, self.now_ms))
 
     def looked_up(self, sent: SendListOffsets, *answers: int | ListOffsetsPartitionResponse) -> None:
-        """Per partition: an offset or a response."""
+        """By partition: an offset or a response."""
         built = tuple(
             ListOffsetsPartitionResponse(0, -1, answer, 0) if isinstance(answer, int) else answer
             for answer in answers
@@ -106,7 +106,7 @@ class Rig:
 
 
 def test_positions_are_looked_up_before_the_first_fetch() -> None:
-    """Two partitions on one node: one lookup, then one fetch from there."""
+    """Two partitions on one node: one ListOffsets request, then one fetch."""
     rig = Rig(0, 0, reset=EARLIEST_TIMESTAMP)
     rig.fetcher.add(T0, EARLIEST_TIMESTAMP)
     rig.fetcher.add(T1, EARLIEST_TIMESTAMP)
@@ -125,8 +125,8 @@ def test_one_request_per_leader() -> None:
     assert sorted((sent.node_id, sorted(rig.offsets(sent))) for sent in rig.step()) == [(0, [0, 2]), (1, [1])]
 
 
-def test_the_next_fetch_starts_behind_what_came() -> None:
-    """Two batches of 3 and 2 records: offset 5 is next, while they are not consumed yet."""
+def test_next_fetch_starts_after_the_buffered_batches() -> None:
+    """Batches of 3 and 2 records: offset 5, though none is consumed."""
     rig = Rig(0).start(T0)
     (first,) = rig.step()
     rig.fetched(first, batch(0, 3) + batch(3, 2))
@@ -136,8 +136,8 @@ def test_the_next_fetch_starts_behind_what_came() -> None:
     assert rig.fetcher.states[T0].high_watermark == 100
 
 
-def test_fetching_ahead_is_bounded_per_partition() -> None:
-    """More than half of max.partition.fetch.bytes waits: nothing is fetched until some is consumed."""
+def test_partition_is_fetched_below_half_of_its_limit() -> None:
+    """Above half of max.partition.fetch.bytes nothing is fetched until a batch is consumed."""
     rig = Rig(0).start(T0)
     (first,) = rig.step()
     rig.fetched(first, batch(0, 1, 300) + batch(1, 1, 300))
@@ -148,8 +148,8 @@ def test_fetching_ahead_is_bounded_per_partition() -> None:
     assert rig.offsets(second) == {0: 2}
 
 
-def test_fetching_ahead_is_bounded_in_all() -> None:
-    """fetch.max.bytes of 1500: when 1200 bytes wait, the next request asks for no more than the rest."""
+def test_fetch_max_bytes_bounds_all_partitions() -> None:
+    """With 1200 of 1500 bytes buffered, the next request is limited to the rest."""
     rig = Rig(0, 1, 2, max_bytes=1500).start(T0, T1, T2)
     sends = rig.step()
     assert sum(sent.request.max_bytes for sent in sends) <= 1500
@@ -159,8 +159,8 @@ def test_fetching_ahead_is_bounded_in_all() -> None:
     assert sum(sent.request.max_bytes for sent in rig.step()) <= max(1500 - before, 0)
 
 
-def test_idle_partitions_do_not_hold_up_busy_ones() -> None:
-    """T1 is in a long poll; when T0 has been consumed it is fetched by a request of its own at once."""
+def test_busy_partition_does_not_wait_for_a_long_poll() -> None:
+    """T1 is in a long poll; once T0 is consumed it is fetched by a second request."""
     rig = Rig(0, 0).start(T0)
     (busy,) = rig.step()
     rig.start(T1)
@@ -172,7 +172,7 @@ def test_idle_partitions_do_not_hold_up_busy_ones() -> None:
 
 
 def test_requests_per_node_are_bounded() -> None:
-    """Partitions become fetchable one by one, and none of the long polls is answered."""
+    """Partitions become fetchable one by one while all requests are in flight."""
     rig = Rig(*[0] * 20)
     sends = []
     for number in range(20):
@@ -184,8 +184,8 @@ def test_requests_per_node_are_bounded() -> None:
     assert len(more.partitions) == 20 - MAX_REQUESTS_PER_NODE + 1
 
 
-def test_a_seek_makes_answers_under_way_void() -> None:
-    """The answer to the old position comes after the seek: its records must not be shown."""
+def test_seek_discards_the_fetch_in_flight() -> None:
+    """Its response comes after the seek."""
     rig = Rig(0).start(T0)
     (old,) = rig.step()
     rig.fetcher.seek(T0, 50)
@@ -198,8 +198,8 @@ def test_a_seek_makes_answers_under_way_void() -> None:
     assert rig.fetcher.states[T0].fetch_offset == 51
 
 
-def test_a_paused_partition_keeps_what_was_fetched_and_fetches_no_more() -> None:
-    """Resumed, it goes on behind that."""
+def test_paused_partition_keeps_its_batches_and_is_not_fetched() -> None:
+    """After `resume` it is fetched from their end."""
     rig = Rig(0).start(T0)
     (first,) = rig.step()
     rig.fetcher.pause([T0])
@@ -214,8 +214,8 @@ def test_a_paused_partition_keeps_what_was_fetched_and_fetches_no_more() -> None
 
 
 @pytest.mark.parametrize("code", [3, 5, 6, 56, 74, 75, 100, 7, 78, 89])
-def test_retriable_errors_back_off_and_repeat(code: int) -> None:
-    """The user sees nothing; stale metadata is refreshed."""
+def test_retriable_error_is_retried_after_the_backoff(code: int) -> None:
+    """The application gets no error; the metadata is refreshed where the error calls for it."""
     rig = Rig(0).start(T0)
     (sent,) = rig.step()
     rig.fetched(sent, code)
@@ -228,7 +228,7 @@ def test_retriable_errors_back_off_and_repeat(code: int) -> None:
     assert rig.offsets(again) == {0: 0}
 
 
-def test_a_leader_hint_is_taken() -> None:
+def test_leader_in_an_error_response_is_used() -> None:
     """KIP-951."""
     rig = Rig(0).start(T0)
     (sent,) = rig.step()
@@ -236,8 +236,8 @@ def test_a_leader_hint_is_taken() -> None:
     assert UpdateLeader("t", 0, 2, 9) in rig.other
 
 
-def test_a_broken_connection_repeats_every_partition() -> None:
-    """No answer for the whole request."""
+def test_failed_request_is_retried_for_every_partition() -> None:
+    """The connection broke."""
     rig = Rig(0, 0).start(T0, T1)
     (sent,) = rig.step()
     rig._sends(rig.fetcher.on_failure(sent, errors.NetworkError("broken"), 0))
@@ -246,7 +246,7 @@ def test_a_broken_connection_repeats_every_partition() -> None:
 
 
 def test_a_partition_without_a_leader_waits_for_metadata() -> None:
-    """RequestedPartition for again and again, not in a hot loop."""
+    """Each retry waits for the backoff."""
     rig = Rig(-1).start(T0)
     assert rig.step() == []
     assert RefreshMetadata() in rig.other
@@ -258,8 +258,8 @@ def test_a_partition_without_a_leader_waits_for_metadata() -> None:
     assert sent.node_id == 1
 
 
-def test_out_of_range_starts_over_by_policy() -> None:
-    """Retention passed the position: `earliest` looks the start up."""
+def test_out_of_range_resets_the_position() -> None:
+    """By ListOffsets, as auto.offset.reset says."""
     rig = Rig(0, reset=EARLIEST_TIMESTAMP).start(T0, offset=5)
     (sent,) = rig.step()
     rig.fetched(sent, 1)
@@ -269,8 +269,8 @@ def test_out_of_range_starts_over_by_policy() -> None:
     assert rig.offsets(rig.step()[0]) == {0: 30}
 
 
-def test_out_of_range_without_a_policy_is_the_users() -> None:
-    """Where and why, and nothing is fetched until it was told."""
+def test_out_of_range_without_a_policy_is_raised() -> None:
+    """With partition and offset; the partition is not fetched before that."""
     rig = Rig(0, reset=None).start(T0, offset=5)
     (sent,) = rig.step()
     rig.fetched(sent, 1)
@@ -280,8 +280,8 @@ def test_out_of_range_without_a_policy_is_the_users() -> None:
     assert rig.step(1000) == []
 
 
-def test_out_of_range_ahead_of_unread_records_waits_for_them() -> None:
-    """What was fetched before is handed out first; the fetch is repeated meanwhile, slowly."""
+def test_out_of_range_waits_for_the_buffered_batches() -> None:
+    """They are returned first; the fetch is retried meanwhile, after each backoff."""
     rig = Rig(0, reset=EARLIEST_TIMESTAMP).start(T0)
     (first,) = rig.step()
     rig.fetched(first, batch(0, 2))
@@ -295,8 +295,8 @@ def test_out_of_range_ahead_of_unread_records_waits_for_them() -> None:
     assert isinstance(rig.step()[0], SendListOffsets)
 
 
-def test_other_errors_are_the_users() -> None:
-    """Corrupt data on the server's disk is not retried silently for ever."""
+def test_fatal_error_is_raised() -> None:
+    """Corrupt data on the node's disk is not retried without end."""
     rig = Rig(0).start(T0)
     (sent,) = rig.step()
     rig.fetched(sent, errors.CorruptMessageError.code)
@@ -305,8 +305,8 @@ def test_other_errors_are_the_users() -> None:
 
 
 @pytest.mark.parametrize("data", [b"garbage", batch(0, 3)[:-1], batch(0)[:60], b"\0" * 61])
-def test_malformed_frames_are_an_error_of_that_partition(data: bytes) -> None:
-    """The other partition of the same answer is fine."""
+def test_malformed_frame_fails_its_partition_only(data: bytes) -> None:
+    """The other partition of the response is read."""
     rig = Rig(0, 0).start(T0, T1)
     (sent,) = rig.step()
     order = [entry.partition for entry in sent.request.partitions]
@@ -315,8 +315,8 @@ def test_malformed_frames_are_an_error_of_that_partition(data: bytes) -> None:
     assert rig.fetcher.states[T1].batches
 
 
-def test_an_answer_with_the_wrong_number_of_frames_is_not_used() -> None:
-    """Frames could go to the wrong partition: nothing of it may be shown."""
+def test_response_with_a_wrong_number_of_frames_is_rejected() -> None:
+    """Its frames could belong to another partition."""
     rig = Rig(0, 0).start(T0, T1)
     (sent,) = rig.step()
     answers = tuple(FetchPartitionResponse(0, 1, 1, 0, 1) for _ in range(2))
@@ -326,16 +326,16 @@ def test_an_answer_with_the_wrong_number_of_frames_is_not_used() -> None:
     assert rig.fetcher.states[T0].error is not None
 
 
-def test_a_batch_that_was_seen_is_not_shown_again() -> None:
-    """A node answers with the batch that contains the offset: only later ones count when it is all old."""
+def test_batch_before_the_fetch_offset_is_dropped() -> None:
+    """A node responds with the batch that has the offset, so earlier batches do not count."""
     rig = Rig(0).start(T0, offset=3)
     (sent,) = rig.step()
     rig.fetched(sent, batch(0, 3) + batch(3, 2))
     assert [batch.next_offset for batch in rig.fetcher.states[T0].batches] == [5]
 
 
-def test_a_time_beyond_the_end_means_the_end() -> None:
-    """No record is that new: what comes next is."""
+def test_timestamp_after_the_last_record_means_the_end() -> None:
+    """The position is that of the next new record."""
     rig = Rig(0).start(T0)
     rig.fetcher.seek(T0, None, 123_456)
     (lookup,) = rig.step()
@@ -345,8 +345,8 @@ def test_a_time_beyond_the_end_means_the_end() -> None:
     assert again.request.partitions[0].timestamp == LATEST_TIMESTAMP
 
 
-def test_a_topic_created_again_is_read_from_its_start() -> None:
-    """New id: offsets of the old one mean nothing (KAFKA-12257)."""
+def test_recreated_topic_is_read_from_its_start() -> None:
+    """The topic id changed, so the old offsets mean nothing (KAFKA-12257)."""
     rig = Rig(0).start(T0, offset=500)
     (sent,) = rig.step()
     rig.fetched(sent, 100)
@@ -358,7 +358,7 @@ def test_a_topic_created_again_is_read_from_its_start() -> None:
     assert lookup.request.partitions[0].topic_id == b"n" * 16
 
 
-def test_no_policy_and_no_position_is_the_users() -> None:
+def test_no_position_without_a_policy_is_raised() -> None:
     """NoOffsetError until a seek."""
     rig = Rig(0, reset=None)
     rig.fetcher.add(T0, None)
@@ -369,7 +369,7 @@ def test_no_policy_and_no_position_is_the_users() -> None:
 
 
 def test_partitions_take_turns_in_requests() -> None:
-    """With room for a part of them, those that were not served come first next time."""
+    """If fetch.max.bytes allows some only, the others come first next time."""
     rig = Rig(0, 0, 0).start(T0, T1, T2)
     (first,) = rig.step()
     assert [entry.partition for entry in first.request.partitions] == [0, 1, 2]
@@ -382,9 +382,9 @@ def test_partitions_take_turns_in_requests() -> None:
     assert third.request.partitions[0].partition == 0
 
 
-def test_a_partition_that_found_no_room_comes_before_those_that_were_served() -> None:
-    """The long poll of an idle partition takes all of fetch.max.bytes: the one on the other node, which has
-    records, gets its turn after it. It never did: both counted as served."""
+def test_partition_left_out_of_a_poll_comes_first() -> None:
+    """The long poll of an idle partition reserves all of fetch.max.bytes: the partition on the other node is
+    fetched after it."""
     rig = Rig(0, 1, max_bytes=800).start(T0, T1)
     (first,) = rig.step()
     assert rig.offsets(first) == {0: 0}
@@ -393,8 +393,8 @@ def test_a_partition_that_found_no_room_comes_before_those_that_were_served() ->
     assert rig.offsets(second) == {1: 0}
 
 
-def test_a_removed_partition_is_forgotten() -> None:
-    """Its bytes are free and its answer is ignored."""
+def test_removed_partition_frees_its_bytes() -> None:
+    """The response to its fetch is ignored."""
     rig = Rig(0, 0).start(T0, T1)
     (sent,) = rig.step()
     rig.fetched(sent, batch(0), batch(0))
@@ -405,8 +405,8 @@ def test_a_removed_partition_is_forgotten() -> None:
     rig.fetcher.check()
 
 
-def test_a_partition_goes_on_as_soon_as_its_leader_is_known() -> None:
-    """Assigned before the metadata came: no backoff is waited out, and none is skipped while it has none."""
+def test_partition_is_fetched_once_its_leader_is_known() -> None:
+    """Without waiting for the backoff, which applies only while the metadata names no leader."""
     rig = Rig(-1).start(T0)
     assert rig.step() == []
     assert RefreshMetadata() in rig.other
@@ -417,8 +417,8 @@ def test_a_partition_goes_on_as_soon_as_its_leader_is_known() -> None:
     assert rig.step(1) == [], "an error of the leader is waited out"
 
 
-def test_nothing_of_the_wait_for_a_leader_is_left_when_it_is_known() -> None:
-    """The lookup of the position is answered at once; the fetch behind it follows at once, too."""
+def test_wait_for_a_leader_ends_with_the_first_request() -> None:
+    """The fetch after the ListOffsets lookup does not wait for the backoff either."""
     rig = Rig(-1)
     rig.fetcher.add(T0, EARLIEST_TIMESTAMP)
     assert rig.step() == []
@@ -433,7 +433,7 @@ def test_nothing_of_the_wait_for_a_leader_is_left_when_it_is_known() -> None:
 
 
 def test_paused_partitions_do_not_starve_the_others() -> None:
-    """Two paused partitions hold all of fetch.max.bytes: the third is fetched nevertheless."""
+    """Two paused partitions buffer all of fetch.max.bytes: the third is fetched nevertheless."""
     rig = Rig(0, 0, 0, max_bytes=1700).start(T0, T1)
     while sends := rig.step():
         for sent in sends:
@@ -451,8 +451,8 @@ def test_paused_partitions_do_not_starve_the_others() -> None:
     assert rig.step()
 
 
-def test_a_topic_created_again_is_not_read_before_the_old_one_is_handed_out() -> None:
-    """Its offsets are others: a fetch at the old position would mix two logs."""
+def test_batches_of_a_deleted_topic_are_returned_before_the_recreated_one_is_read() -> None:
+    """A fetch at the old position would mix two logs."""
     rig = Rig(0).start(T0)
     (fetch,) = rig.step()
     rig.fetched(fetch, batch(0))
@@ -465,8 +465,8 @@ def test_a_topic_created_again_is_not_read_before_the_old_one_is_handed_out() ->
     assert lookup.request.partitions[0].timestamp == EARLIEST_TIMESTAMP
 
 
-def test_an_answer_that_diverges_leads_back() -> None:
-    """As an answer to where epochs end does; what was fetched is handed out first."""
+def test_diverging_fetch_response_rewinds() -> None:
+    """As an OffsetForLeaderEpoch response does; buffered batches are returned first."""
     rig = Rig(0, reset=EARLIEST_TIMESTAMP).start(T0)
     (fetch,) = rig.step()
     rig.fetched(fetch, batch(0, 2) + batch(2, 2))
@@ -479,8 +479,8 @@ def test_an_answer_that_diverges_leads_back() -> None:
     assert Truncated(T0, 4, 3) in rig.other
 
 
-def test_what_is_put_back_after_a_truncation_is_of_one_log() -> None:
-    """The user had 0..3 in no hand when 2 and 3 were lost: reading goes on at 0; from 3 on it would be 2."""
+def test_rewind_after_a_truncation_stays_in_one_log() -> None:
+    """Records 0 to 3 were taken but not returned when 2 and 3 were truncated: reading continues at 0."""
     for start, expected in ((0, 0), (3, 2)):
         rig = Rig(0, reset=EARLIEST_TIMESTAMP).start(T0)
         (fetch,) = rig.step()

@@ -1,4 +1,4 @@
-"""What a consumer's interceptors see, change and cannot break."""
+"""Interceptors of a consumer: what they see and change."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def records(*offsets: int) -> list[Any]:
     return [SimpleNamespace(offset=offset) for offset in offsets]
 
 
-def test_records_go_through_all_in_their_order() -> None:
-    """None leaves them, a generator will do, and nobody is called for nothing."""
+def test_interceptors_are_called_in_order() -> None:
+    """None keeps the records, a generator is accepted, and an empty list is not passed on."""
     calls: list[int] = []
 
     def counting(found: list[Any]) -> None:
@@ -58,8 +58,8 @@ def test_records_go_through_all_in_their_order() -> None:
         lambda found: 1 / 0 if found else None,
     ],
 )
-def test_what_makes_no_sense_is_logged_and_not_used(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Positions are told by the offsets of what is handed out."""
+def test_invalid_answer_is_logged_and_ignored(answer: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Positions follow from the offsets of the returned records."""
     given = records(0, 1)
     assert Interceptors([seeing(answer)]).consumed(given) == given
     assert "the client goes on" in caplog.text
@@ -98,9 +98,8 @@ each_way = pytest.mark.parametrize("way", sorted(READS))
 
 
 @each_way
-def test_every_way_of_reading_passes_them(fake: FakeCluster, way: str) -> None:
-    """Each record once, behind the deserializer; they leave some out and change others; what is left out
-    counts as finished."""
+def test_interceptors_see_records_of_every_way_of_reading(fake: FakeCluster, way: str) -> None:
+    """Each record once, deserialized. Records that they drop count as processed."""
     seen: list[bytes] = []
 
     def even(found: list[Any]) -> list[Any]:
@@ -115,16 +114,16 @@ def test_every_way_of_reading_passes_them(fake: FakeCluster, way: str) -> None:
 
 
 @each_way
-def test_one_may_leave_out_everything(fake: FakeCluster, way: str) -> None:
-    """Nothing is handed out, and the position is at the end."""
+def test_interceptor_may_drop_all_records(fake: FakeCluster, way: str) -> None:
+    """The position moves to the end."""
     consumer, cluster = reading(fake, only())
     with cluster:
         assert READS[way](consumer) == []
         assert consumer.position(T0) == 6
 
 
-def test_records_before_one_that_cannot_be_read(fake: FakeCluster) -> None:
-    """Are seen once; the error comes at its place, also when all before it are left out."""
+def test_interceptors_see_the_records_before_a_bad_one(fake: FakeCluster) -> None:
+    """Once; the error is raised in its place, also if they drop all records before it."""
 
     def loads(data: bytes) -> bytes:
         if data == b"2":
@@ -144,8 +143,8 @@ def test_records_before_one_that_cannot_be_read(fake: FakeCluster) -> None:
         assert seen == [b"0", b"1", b"3", b"4", b"5"]
 
 
-def test_an_interrupt_in_one_loses_nothing(fake: FakeCluster) -> None:
-    """The records were not handed out: it sees them again."""
+def test_interrupt_in_an_interceptor_loses_no_record(fake: FakeCluster) -> None:
+    """It sees the records again."""
     calls: list[int] = []
 
     def interrupted(found: list[Any]) -> None:
@@ -161,8 +160,8 @@ def test_an_interrupt_in_one_loses_nothing(fake: FakeCluster) -> None:
         assert calls == [3, 3, 3]
 
 
-def test_tables_have_no_records_to_see(fake: FakeCluster) -> None:
-    """Said clearly; who wants to hear of commits only may have tables."""
+def test_arrow_batches_exclude_on_consume(fake: FakeCluster) -> None:
+    """ConfigError; an interceptor with `on_commit` only is allowed."""
     consumer, cluster = reading(fake, only())
     with cluster, pytest.raises(ConfigError, match="interceptors see records"):
         next(consumer.arrow_batches())
@@ -177,8 +176,8 @@ def test_tables_have_no_records_to_see(fake: FakeCluster) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_commits_are_told(play: Play, protocol: str) -> None:
-    """Those of the user, of auto-commit and of close, none that failed; what one raises breaks nothing."""
+def test_interceptors_see_commits(play: Play, protocol: str) -> None:
+    """Of the application, of auto-commit and of close, no failed ones; an exception is logged."""
     told: list[dict[TopicPartition, OffsetAndMetadata]] = []
 
     class Telling:
@@ -216,8 +215,8 @@ def test_commits_are_told(play: Play, protocol: str) -> None:
     play(scenario)
 
 
-def test_the_log_names_whose_fault_it_was(caplog: pytest.LogCaptureFixture) -> None:
-    """Not a function of ours."""
+def test_log_names_the_interceptor(caplog: pytest.LogCaptureFixture) -> None:
+    """Not the calling function."""
 
     class Faulty:
         def on_consume(self, found: list[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Ctrl-C and cancelled tasks: what the user did not get comes again, and nothing else does."""
+"""Ctrl-C and cancelled tasks: every record is returned once."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def arrow_batches(consumer: Consumer[Any, Any], seen: Seen) -> None:
 
 
 def fetched(consumer: Consumer[Any, Any], count: int) -> None:
-    """Wait until so many batches are there."""
+    """Wait until so many batches are buffered."""
     engine = consumer._engine
     while sum(len(state.batches) for state in engine.buffer.fetcher.states.values()) < count:
         engine.buffer.wait_for_change(0.001)
 
 
 @pytest.mark.parametrize("way", [poll, iterate, batches, arrow_batches])
-def test_an_interrupt_anywhere_loses_nothing(way: Way) -> None:
-    """One run for each place where Python may raise KeyboardInterrupt; then reading goes on."""
+def test_interrupt_at_any_place_loses_no_record(way: Way) -> None:
+    """One run for each place where Python may raise KeyboardInterrupt; then reading continues."""
     fake = FakeCluster(latency_ms=0)
     fake.create("t", 2)
     for partition in (0, 1):
@@ -88,8 +88,8 @@ def test_an_interrupt_anywhere_loses_nothing(way: Way) -> None:
 
 
 @pytest.mark.parametrize("kind", ["batches", "arrow_batches"])
-def test_an_interrupt_while_a_batch_fills_up(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One record is there and nine are waited for."""
+def test_interrupt_while_a_list_fills_up_loses_no_record(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One record was taken, and nine are waited for."""
     fake = FakeCluster(latency_ms=0)
     fake.create("t")
     fake.put("t", 0, b"x")
@@ -110,8 +110,8 @@ def test_an_interrupt_while_a_batch_fills_up(kind: str, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("kind", ["batches", "arrow_batches"])
-def test_a_cancelled_task_loses_nothing(play: Play, kind: str) -> None:
-    """It waits for more records; what it has comes again, but not what it handed out before."""
+def test_cancelled_task_loses_no_record(play: Play, kind: str) -> None:
+    """It waits for more records; those that it took are returned again, those that it returned are not."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")

@@ -1,4 +1,4 @@
-"""Offsets by time through faults."""
+"""ListOffsets through faults."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def look_up(cluster: Any, wanted: dict[TopicPartition, int], timeout_ms: i
     ],
 )
 def test_faults_are_retried(play: Play, fault: Fault) -> None:
-    """Once each way, over two leaders."""
+    """Each kind once, over two leaders."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 2)
@@ -50,8 +50,8 @@ def test_faults_are_retried(play: Play, fault: Fault) -> None:
     play(scenario, nodes=2)
 
 
-def test_each_partition_has_its_own_outcome(play: Play) -> None:
-    """One that exists, one that does not, an unknown topic, a negative number; order of the question."""
+def test_each_partition_has_its_own_result(play: Play) -> None:
+    """An offset, an unknown partition, an unknown topic, a negative number; in the order of the call."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -70,8 +70,8 @@ def test_each_partition_has_its_own_outcome(play: Play) -> None:
     play(scenario)
 
 
-def test_what_stays_unreachable_times_out_alone(play: Play) -> None:
-    """Node 1 is away: its partition gets ApiTimeoutError with the cause, the other its offset."""
+def test_unreachable_partition_times_out_alone(play: Play) -> None:
+    """Node 1 is stopped: its partition gets ApiTimeoutError with the cause, the other its offset."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 2)

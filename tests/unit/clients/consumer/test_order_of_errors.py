@@ -1,4 +1,4 @@
-"""What was fetched before a fault is handed out first, and partitions take turns in requests."""
+"""Records that were fetched before a fault are returned first."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def asked(fetcher: Fetcher) -> SendFetch:
     return sent
 
 
-def test_good_records_come_before_the_damage_behind_them() -> None:
-    """One frame: two sound batches, then one that is cut short."""
+def test_records_before_a_damaged_batch_are_returned_first() -> None:
+    """One frame: two valid batches, then a truncated one."""
     fetcher = fetcher_of(T0)
     collector = FetchCollector(fetcher, active_codec(), None, None, None, check_crcs=True)
     frame = batch(0, b"a") + batch(1, b"b") + batch(2, b"c")[:-1]
@@ -56,8 +56,8 @@ def test_good_records_come_before_the_damage_behind_them() -> None:
         taken(collector, 10)
 
 
-def test_a_partition_that_was_left_out_comes_first_next_time() -> None:
-    """T1 was paused while T0 was asked for; resumed, it stands before T0, which has had its turn."""
+def test_partition_left_out_of_a_fetch_comes_first_next_time() -> None:
+    """T1 was paused while T0 was fetched."""
     fetcher = fetcher_of(T0, T1)
     fetcher.pause([T1])
     sent = asked(fetcher)
@@ -77,16 +77,16 @@ def cut_short_behind_a_record() -> tuple[Fetcher, FetchCollector]:
     return fetcher, collector
 
 
-def test_an_error_behind_records_is_raised_by_the_next_call() -> None:
-    """One call that asks for more than there is: it gives the records, and the error is not forgotten."""
+def test_error_after_records_is_raised_by_the_next_call() -> None:
+    """The first call asks for more records than there are before the error."""
     _, collector = cut_short_behind_a_record()
     assert [record.value for record in taken(collector, 10)] == [b"a"]
     with pytest.raises(CorruptMessageError):
         taken(collector, 10)
 
 
-def test_an_error_behind_paused_records_is_no_news() -> None:
-    """A paused partition with records and an error behind gives nothing: a reader waits, it does not spin."""
+def test_error_after_paused_records_wakes_no_reader() -> None:
+    """The records come first: the reader waits for `resume`."""
     fetcher, collector = cut_short_behind_a_record()
     fetcher.pause([T0])
     buffer = FetchBuffer(fetcher, lambda _: None, lambda: None)

@@ -1,4 +1,4 @@
-"""read_committed: records of aborted transactions and markers are passed over, in every way of reading."""
+"""read_committed: aborted transactions and control batches are skipped, in every way of reading."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ T0 = TopicPartition("t", 0)
 
 
 def put(fake: Any, producer: int, sequence: int, *values: bytes) -> None:
-    """Records of a transaction; the sequence goes on over transactions."""
+    """Append records of a transaction; sequence numbers continue over transactions."""
     facts = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence}
     fake.put("t", 0, *values, is_transactional=True, **facts)
 
 
 def mark(fake: Any, producer: int, *, is_commit: bool) -> None:
-    """The end of one."""
+    """Append the marker that ends a transaction."""
     key, value = encode_control(EndTransaction(is_commit, 0))
     builder = active_codec().builder(
         max_bytes=1000, producer_id=producer, producer_epoch=0, is_transactional=True, is_control=True
@@ -39,7 +39,8 @@ def mark(fake: Any, producer: int, *, is_commit: bool) -> None:
 
 
 def mixed(fake: Any) -> None:
-    """Two producers in turns: the first aborts, then commits; the second commits, then is not done yet."""
+    """Two producers in turns: the first aborts, then commits; the second commits, then has an open
+    transaction."""
     fake.create("t")
     fake.put("t", 0, b"plain")
     put(fake, 1, 0, b"aborted 1")
@@ -58,8 +59,8 @@ GOOD = [b"plain", b"committed 1", b"committed 2"]
 
 
 @pytest.mark.parametrize("way", ["poll", "iterate", "arrow"])
-def test_only_committed_records_are_handed_out(play: Play, way: str) -> None:
-    """And the position is behind the last marker; the others come with read_uncommitted."""
+def test_only_committed_records_are_returned(play: Play, way: str) -> None:
+    """The position moves past the last marker; read_uncommitted returns all records."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         mixed(fake)
@@ -86,8 +87,8 @@ def test_only_committed_records_are_handed_out(play: Play, way: str) -> None:
     play(scenario)
 
 
-def test_a_fetch_may_begin_in_the_middle_of_an_aborted_transaction(play: Play) -> None:
-    """The answer names it although its first record lies before."""
+def test_fetch_from_the_middle_of_an_aborted_transaction(play: Play) -> None:
+    """The response names the transaction although its first record is before the fetch offset."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         mixed(fake)
@@ -98,8 +99,8 @@ def test_a_fetch_may_begin_in_the_middle_of_an_aborted_transaction(play: Play) -
     play(scenario)
 
 
-def test_a_marker_ends_the_transaction_of_its_producer_only() -> None:
-    """Batch by batch; batches without a transaction are never covered."""
+def test_marker_ends_the_transaction_of_its_producer() -> None:
+    """Batch by batch; batches without a transaction are never skipped."""
     state = PartitionState(T0)
 
     def batch(base: int, producer: int, *, is_control: bool = False, is_transactional: bool = True) -> bytes:
@@ -134,7 +135,7 @@ def test_a_marker_ends_the_transaction_of_its_producer_only() -> None:
     assert hidden == [1, 3, 4, 6]
 
 
-def test_unknown_isolation_levels_are_refused(play: Play) -> None:
+def test_unknown_isolation_level_is_rejected(play: Play) -> None:
     """By name."""
 
     async def scenario(_fake: Any, cluster: Any) -> None:

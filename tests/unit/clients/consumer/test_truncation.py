@@ -1,4 +1,4 @@
-"""Consumers whose log loses its tail, and consumers that read from replicas near them."""
+"""Consumers of a log that is truncated, and consumers that fetch from followers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T0 = TopicPartition("t", 0)
 
 
 async def drain(consumer: Any, quiet_s: float = 2.0) -> list[Any]:
-    """The values of everything until nothing comes for `quiet_s`."""
+    """The values of all records until none comes for `quiet_s`."""
     found: list[Any] = []
     while batch := await consumer.poll(quiet_s):
         found += [record.value for record in batch]
@@ -24,7 +24,7 @@ async def drain(consumer: Any, quiet_s: float = 2.0) -> list[Any]:
 
 
 def lose_the_tail(fake: Any) -> None:
-    """Of five records two are lost, and four others come."""
+    """Of five records two are truncated, and four others are appended."""
     fake.elect_uncleanly("t", 0, 1, 3)
     fake.put("t", 0, b"x", b"y", b"z", b"w")
 
@@ -37,8 +37,8 @@ def five(fake: Any) -> None:
 
 
 @pytest.mark.parametrize("policy", ["earliest", "latest"])
-def test_a_policy_leads_to_where_the_logs_part(play: Play, policy: str) -> None:
-    """Not to the log's start or end: what is new from there on is read, once."""
+def test_reset_policy_rewinds_to_the_divergence(play: Play, policy: str) -> None:
+    """Not to the log's start or end: the records from there on are read once."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         five(fake)
@@ -52,7 +52,7 @@ def test_a_policy_leads_to_where_the_logs_part(play: Play, policy: str) -> None:
     play(scenario, nodes=2)
 
 
-def test_without_a_policy_the_user_hears_where(play: Play) -> None:
+def test_truncation_without_a_policy_is_raised(play: Play) -> None:
     """At every poll until a seek."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
@@ -72,8 +72,8 @@ def test_without_a_policy_the_user_hears_where(play: Play) -> None:
     play(scenario, nodes=2)
 
 
-def test_every_fetch_names_both_epochs(play: Play) -> None:
-    """And a leader that changed cleanly is asked once where the last epoch ends."""
+def test_fetch_has_leader_epoch_and_last_epoch(play: Play) -> None:
+    """After a leader change without truncation the position is validated once."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         five(fake)
@@ -89,8 +89,8 @@ def test_every_fetch_names_both_epochs(play: Play) -> None:
     play(scenario, nodes=2)
 
 
-def test_a_position_at_the_end_is_validated_too(play: Play) -> None:
-    """Nothing was read, but the records after the truncation are new: none is missed."""
+def test_position_at_the_end_is_validated(play: Play) -> None:
+    """No record was read, and none that is appended after the truncation is missed."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         five(fake)
@@ -102,8 +102,8 @@ def test_a_position_at_the_end_is_validated_too(play: Play) -> None:
     play(scenario, nodes=2)
 
 
-def test_a_replica_in_the_rack_is_read_and_errors_lead_back(play: Play) -> None:
-    """The leader says whom; a follower that fails is left at once, without losing its place."""
+def test_preferred_replica_is_read_and_left_after_an_error(play: Play) -> None:
+    """The leader names it; after an error the leader is read from the same position."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.racks[1] = "east"
@@ -130,8 +130,8 @@ def test_a_replica_in_the_rack_is_read_and_errors_lead_back(play: Play) -> None:
     play(scenario, nodes=2)
 
 
-def test_the_leader_is_asked_again_when_its_word_is_old(play: Play) -> None:
-    """After metadata.max.age.ms."""
+def test_preferred_replica_expires(play: Play) -> None:
+    """After metadata.max.age.ms the leader is asked again."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.racks[1] = "east"
@@ -145,8 +145,8 @@ def test_the_leader_is_asked_again_when_its_word_is_old(play: Play) -> None:
     play(scenario, nodes=2, metadata_max_age_ms=5000)
 
 
-def test_a_clean_change_after_reading_from_the_start_is_no_truncation(play: Play) -> None:
-    """The lookup of the start names the leader's epoch, which is above that of the records there."""
+def test_leader_change_after_reading_from_the_start_is_no_truncation(play: Play) -> None:
+    """The lookup of the start gives the leader's epoch, which is above that of the records."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         five(fake)

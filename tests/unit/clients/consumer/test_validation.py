@@ -1,4 +1,4 @@
-"""Whether what was read is still in the log, rule by rule."""
+"""Position validation, rule by rule."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.protocol.model import NO_EPOCH, TopicPartition
 
 
 def state_of(position: int, *epochs: tuple[int, int]) -> PartitionState:
-    """It has read these epochs from these offsets on."""
+    """A partition whose records were read with these epochs, from these offsets on."""
     state = PartitionState(TopicPartition("t", 0))
     state.move(position, None)
     for epoch, start in epochs:
@@ -20,13 +20,13 @@ def state_of(position: int, *epochs: tuple[int, int]) -> PartitionState:
 
 
 class Leader:
-    """Answers by (epoch, start) of its log and where that ends."""
+    """Responds by the (epoch, start offset) entries of its log and its end offset."""
 
     def __init__(self, end_offset: int, *epochs: tuple[int, int]) -> None:
         self.epochs, self.end_offset = epochs, end_offset
 
     def validate(self, state: PartitionState, leader_epoch: int) -> Any:
-        """Ask until nothing is left to ask; what was found."""
+        """Send requests until none is left; the divergence."""
         for _ in range(100):
             asked = epoch_to_validate(state, leader_epoch)
             if asked == NO_EPOCH:
@@ -39,8 +39,8 @@ class Leader:
         raise AssertionError("it never ends")
 
 
-def test_a_log_that_only_grew_is_valid() -> None:
-    """Once per leader epoch."""
+def test_log_without_truncation_is_valid() -> None:
+    """Validated once per leader epoch."""
     state = state_of(15, (3, 0), (5, 10))
     assert Leader(40, (3, 0), (5, 10), (6, 20)).validate(state, 6) is None
     assert state.validated_epoch == 6
@@ -48,44 +48,44 @@ def test_a_log_that_only_grew_is_valid() -> None:
     assert epoch_to_validate(state, 7) == 5
 
 
-def test_a_shorter_epoch_is_a_truncation() -> None:
-    """Epoch 5 ends at 12 now; the position is 15."""
+def test_epoch_end_before_the_position_is_a_truncation() -> None:
+    """Epoch 5 ends at 12; the position is 15."""
     state = state_of(15, (3, 0), (5, 10))
     assert Leader(40, (3, 0), (5, 10), (6, 12)).validate(state, 6).offset == 12
 
 
-def test_an_older_epoch_that_ends_behind_the_position_is_one_too() -> None:
-    """Epoch 4 reaches to 20 there, but what we read from 10 on is of epoch 5."""
+def test_older_epoch_that_ends_after_the_position_is_a_truncation() -> None:
+    """Epoch 4 ends at 20, but the records from 10 on were read with epoch 5."""
     state = state_of(15, (3, 0), (5, 10))
     assert Leader(40, (3, 0), (4, 10), (6, 20)).validate(state, 6).offset == 10
 
 
-def test_the_leader_is_asked_until_both_agree() -> None:
-    """Epoch 4 begins at 8 there: of ours only what is before that is left."""
+def test_leader_is_asked_until_both_logs_agree() -> None:
+    """Epoch 4 begins at 8 in the leader's log: the records before 8 are left."""
     state = state_of(15, (3, 0), (5, 10))
     assert Leader(40, (3, 0), (4, 8), (6, 20)).validate(state, 6).offset == 8
     state = state_of(30, (1, 0), (3, 10), (5, 20))
     assert Leader(40, (1, 0), (2, 5), (6, 20)).validate(state, 6).offset == 5
 
 
-def test_another_leader_is_asked_anew() -> None:
-    """What one leader's log has lost, the next may have."""
+def test_new_leader_restarts_the_validation() -> None:
+    """Its log may have records that the previous leader's log had lost."""
     state = state_of(15, (3, 0), (5, 10))
     assert Leader(40, (3, 0), (6, 12)).validate(state, 6).offset == 10
     assert Leader(40, (3, 0), (5, 10), (7, 20)).validate(state, 7) is None
     assert state.validated_epoch == 7
 
 
-def test_an_epoch_newer_than_any_says_nothing() -> None:
-    """The offset of the divergence is not known."""
+def test_response_without_an_epoch_leaves_the_offset_unknown() -> None:
+    """The leader has no epoch up to the requested one."""
     state = state_of(15, (5, 10))
     on_epoch_end(state, 6, -1, -1)
     assert state.divergence is not None
     assert state.divergence.offset == -1
 
 
-def test_old_epochs_are_merged_to_the_cautious_side() -> None:
-    """The oldest start stays."""
+def test_oldest_epochs_are_merged() -> None:
+    """The oldest start offset stays."""
     epochs = ReadEpochs()
     for number in range(MAX_EPOCHS + 10):
         epochs.note(number, number * 10)
@@ -94,15 +94,15 @@ def test_old_epochs_are_merged_to_the_cautious_side() -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 10, 11])
-def test_going_back_forgets_what_comes_behind(offset: int) -> None:
-    """The epoch of the record before the position is left."""
+def test_move_back_drops_later_epochs(offset: int) -> None:
+    """The epoch of the record before the position stays."""
     state = state_of(15, (3, 0), (5, 10))
     state.move_back(offset, None)
     assert state.epochs.last() == {0: NO_EPOCH, 10: 3, 11: 5}[offset]
 
 
-def test_the_epoch_of_a_lookup_gives_way_to_that_of_the_records() -> None:
-    """The end that the leader of epoch 7 names may be followed by records of epoch 3."""
+def test_epoch_of_a_lookup_is_replaced_by_that_of_the_records() -> None:
+    """Leader epoch 7 gives the log end, and records of epoch 3 follow there."""
     state = state_of(10, (7, 10), (3, 10), (7, 14))
     assert state.epochs.common_end(3, 100) == 14
     assert state.epochs.last_before(14, 7) == 3

@@ -274,7 +274,7 @@ def test_follower_that_is_always_late_still_campaigns() -> None:
     core = follower()
     core.fetched(ok())
     for _ in range(100):
-        core.now_ms = max(core.raft._timer_ms, core.now_ms) + 150
+        core.now_ms = max(core.timer_ms, core.now_ms) + 150
         core.step(events.TimerFired())
         if core.raft.role is not Role.FOLLOWER:
             break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fake_files import FakeFiles
+from headrace.controller.quorum.metadata_log import METADATA_PARTITION
 from headrace.protocol.metadata.records import FormatRecord, NoOpRecord
 from headrace.storage_node.log import names
 from headrace.storage_node.log.log import Log
@@ -27,7 +28,7 @@ def test_offsets_continue_after_the_snapshot(lost: int) -> None:
         files,
         DIRECTORY,
         a_config(2**20),
-        topic_partition=voter.log._log.topic_partition,
+        topic_partition=METADATA_PARTITION,
         recovery_point=0,
         was_clean=False,
         wall_ms=NOW,

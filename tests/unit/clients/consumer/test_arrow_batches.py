@@ -1,4 +1,4 @@
-"""arrow_batches over a fake cluster: positions move with what was handed out, and nothing else."""
+"""`arrow_batches` over a fake cluster: positions move with the rows that were returned."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def joined(parts: list[list[bytes]]) -> list[bytes]:
 
 
 def numbered(fake: Any, *counts: int, partition: int = 0) -> list[bytes]:
-    """Batches of so many records; their values."""
+    """Batches with these numbers of records; their values."""
     made = []
     for count in counts:
         batch = [b"%d" % (len(made) + number) for number in range(count)]
@@ -52,8 +52,8 @@ def numbered(fake: Any, *counts: int, partition: int = 0) -> list[bytes]:
     return made
 
 
-def test_batches_have_the_rows_asked_for(play: Play) -> None:
-    """Cut inside batches of records; the last one comes after its time; then the iteration ends."""
+def test_arrow_batches_have_max_rows(play: Play) -> None:
+    """Record batches are split; the last rows are returned after the timeout, and then the iteration ends."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -65,8 +65,8 @@ def test_batches_have_the_rows_asked_for(play: Play) -> None:
     play(scenario)
 
 
-def test_the_position_follows_each_batch(play: Play) -> None:
-    """And a poll goes on right behind it, a table right behind the poll, a loop right behind the table."""
+def test_position_follows_each_arrow_batch(play: Play) -> None:
+    """Polls, tables and iterations continue where the previous one stopped."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -95,8 +95,8 @@ def test_the_position_follows_each_batch(play: Play) -> None:
     play(scenario)
 
 
-def test_seeks_and_pauses_inside_the_loop(play: Play) -> None:
-    """They hold from the next batch on."""
+def test_seek_and_pause_between_arrow_batches(play: Play) -> None:
+    """They take effect with the next one."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 2)
@@ -117,8 +117,8 @@ def test_seeks_and_pauses_inside_the_loop(play: Play) -> None:
     play(scenario)
 
 
-def test_partitions_topics_and_columns(play: Play) -> None:
-    """All of the layout, in one batch; a projection in its own order."""
+def test_layout_and_projection(play: Play) -> None:
+    """Several topics and partitions in one table; a projection in its own order."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 2)
@@ -144,7 +144,7 @@ def test_partitions_topics_and_columns(play: Play) -> None:
 
 
 def _plain(batch: Any) -> list[dict[str, Any]]:
-    """Rows with the time as a number: Python's dates end in the year 9999."""
+    """Rows with the timestamp as a number: Python's dates end in the year 9999."""
     import pyarrow as pa
 
     times = batch.column("timestamp").cast(pa.int64()).to_pylist()
@@ -152,8 +152,8 @@ def _plain(batch: Any) -> list[dict[str, Any]]:
     return [{**row, "us": time} for row, time in zip(rows, times, strict=True)]
 
 
-def test_control_batches_are_passed_over(play: Play) -> None:
-    """The position moves behind them even when nothing follows."""
+def test_control_batches_are_skipped(play: Play) -> None:
+    """The position moves past them even if no record follows."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -166,8 +166,8 @@ def test_control_batches_are_passed_over(play: Play) -> None:
     play(scenario)
 
 
-def test_a_bad_batch_comes_after_what_was_before_it(play: Play) -> None:
-    """Raised again until the user seeks past it; other lists of records are not lost to it either."""
+def test_corrupt_batch_is_raised_after_the_rows_before_it(play: Play) -> None:
+    """At every call until a seek past it."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -190,8 +190,8 @@ def test_a_bad_batch_comes_after_what_was_before_it(play: Play) -> None:
     play(scenario)
 
 
-def test_an_error_of_a_partition_comes_after_the_rows(play: Play) -> None:
-    """Told by the next call, not lost while a batch fills up."""
+def test_partition_error_is_raised_after_the_rows(play: Play) -> None:
+    """By the next call; it is not lost while a table fills up."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 2)
@@ -213,8 +213,8 @@ def test_an_error_of_a_partition_comes_after_the_rows(play: Play) -> None:
     play(scenario)
 
 
-def test_wakeup_hands_out_what_is_there_and_ends(play: Play) -> None:
-    """At once, also while records keep coming; and with nothing there."""
+def test_wakeup_returns_the_rows_and_ends_the_iteration(play: Play) -> None:
+    """At once, with and without rows, also while records keep arriving."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -239,8 +239,8 @@ def test_wakeup_hands_out_what_is_there_and_ends(play: Play) -> None:
     play(scenario)
 
 
-def test_rows_that_nobody_got_are_read_again(play: Play) -> None:
-    """A cancelled task, a closed consumer."""
+def test_rows_of_a_cancelled_task_are_read_again(play: Play) -> None:
+    """Closing the consumer ends the wait with ClosedError."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 2)
@@ -270,15 +270,16 @@ def test_rows_that_nobody_got_are_read_again(play: Play) -> None:
     play(scenario)
 
 
-def test_many_bytes_end_a_batch_early(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever max_rows says, one column stays below a bound."""
-    monkeypatch.setattr("headrace.clients.consumer.record_reader_io.MAX_COLUMN_BYTES", 1000)
+def test_full_column_ends_an_arrow_batch(play: Play) -> None:
+    """Below max_rows, when one column reaches its limit in bytes."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
         made = [b"%d" % number * 300 for number in range(9)]
         fake.put("t", 0, *made, b"x" * 5000, b"y")
-        found = await values(reader(cluster).arrow_batches(timeout=0.5))
+        consumer = reader(cluster)
+        consumer._engine.reader.max_column_bytes = 1000
+        found = await values(consumer.arrow_batches(timeout=0.5))
         assert [len(part) for part in found] == [3, 3, 3, 1, 1]
         assert joined(found)[:9] == made
 
@@ -296,8 +297,10 @@ def test_many_bytes_end_a_batch_early(play: Play, monkeypatch: pytest.MonkeyPatc
         ({"columns": ["key", "key"]}, ValueError, "twice"),
     ],
 )
-def test_bad_arguments(play: Play, arguments: dict[str, Any], error: type[Exception], text: str) -> None:
-    """Raised by the call, not by the first batch."""
+def test_bad_arguments_are_rejected_by_the_call(
+    play: Play, arguments: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    """Not by the first batch."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
