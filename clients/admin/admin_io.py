@@ -1,10 +1,11 @@
 """The admin client's engine: builds requests, asks any node, turns answers into values or errors.
 
 Mutating calls are retried after errors that say that they did not run, or may not have. A node that does not
-answer is not waited for alone: the same request goes to another one (`MetadataService.ask_any`). So a request
-may be executed twice, and the later execution then meets the success of the earlier, such as a topic that
-exists already: when what is there is what was asked for, the call has succeeded. All other requests name the
-state to reach (a number of partitions, a value, an element of a list): a second execution changes nothing.
+answer is not waited for alone: the same request goes to another one (`MetadataService.request_any`). So a
+request may be executed twice, and the later execution then meets the success of the earlier, such as a topic
+that exists already: when what is there is what was asked for, the call has succeeded. All other requests name
+the state to reach (a number of partitions, a value, an element of a list): a second execution changes
+nothing.
 """
 
 from __future__ import annotations
@@ -226,14 +227,16 @@ class AdminEngine:
         give_up_ms = min(call.deadline_ms, self._hub.now_ms() + MAX_LAG_MS)
         metadata, failures = self._hub.metadata, 0
         while True:
-            known_offset = metadata.told_offset
+            known_offset = metadata.newest_offset
             response: MetadataResponse = await self._asking.ask(apis.METADATA, MetadataRequest(topics), call)
             failures += 1
             wait_ms = self._asking.backoff.wait_ms(failures)
             if response.metadata_offset >= known_offset:
                 return response
             if self._hub.now_ms() + wait_ms >= give_up_ms:
-                metadata.told_offset = response.metadata_offset  # the cluster is another one, or was set back
+                metadata.newest_offset = (
+                    response.metadata_offset
+                )  # the cluster is another one, or was set back
                 return response
             await asyncio.sleep(wait_ms / 1000)
 

@@ -75,9 +75,9 @@ class Asking:
         return max(min(call.deadline_ms - self.hub.now_ms(), self.config.request_timeout_ms), 1)
 
     async def ask(self, api: Api, request: Any, call: Call) -> Any:
-        """One answer. Errors: as `Metadata.ask_any`."""
+        """One answer. Errors: as `Metadata.request_any`."""
         attempt_ms = self.config.request_timeout_ms
-        reply = await self.hub.metadata.ask_any(
+        reply = await self.hub.metadata.request_any(
             api, request, deadline_ms=call.deadline_ms, attempt_ms=attempt_ms, on_lost=call.lost
         )
         return reply.body

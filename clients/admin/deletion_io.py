@@ -12,7 +12,7 @@ from ...protocol.messages.data import (
     DeleteRecordsRequest,
 )
 from ...protocol.messages.registry import DELETE_RECORDS
-from ..cluster.leaders_io import Question, ask_leaders
+from ..cluster.leaders_io import LeaderQuery, query_leaders
 from .admin_types import LATEST, DeletedRecords, OffsetSpec, Results
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def _found(answer: DeleteRecordsPartitionResponse) -> DeletedRecords:
     return DeletedRecords(answer.low_watermark)
 
 
-_DELETION: Question[int, DeletedRecords] = Question(
+_DELETION: LeaderQuery[int, DeletedRecords] = LeaderQuery(
     DELETE_RECORDS,
     DeleteRecordsPartition,
     _body,
@@ -44,7 +44,7 @@ async def delete_records(
 ) -> Results[TopicPartition, DeletedRecords]:
     """Per partition where its records start now, or why not. Errors: ConfigError for what is no offset."""
     wanted = {tp: _offset_of(offset) for tp, offset in offsets.items()}
-    found = await ask_leaders(
+    found = await query_leaders(
         asking.hub,
         _DELETION,
         wanted,

@@ -14,7 +14,7 @@ from ...protocol.messages import registry as apis
 from ...protocol.messages import transactions
 from ...protocol.messages.groups import TRANSACTION_KEY, PartitionResult, TopicNamePartitions
 from ...protocol.model import TopicPartition
-from ..cluster.leaders_io import Question, ask_leaders
+from ..cluster.leaders_io import LeaderQuery, query_leaders
 from .admin_types import Results
 from .asking_io import error_of
 from .coordinating_io import Coordinating
@@ -69,7 +69,7 @@ def _producers(answer: transactions.PartitionProducers) -> Producers:
     )
 
 
-_PRODUCERS: Question[TopicPartition, Producers] = Question(
+_PRODUCERS: LeaderQuery[TopicPartition, Producers] = LeaderQuery(
     apis.DESCRIBE_PRODUCERS, _place, _producers_body, _producers, failure="its producers are not known"
 )
 
@@ -167,7 +167,7 @@ class TransactionEngine:
             facts = (producer_id, producer_epoch, False, entries, epoch, _ADMIN_VERSION)
             return transactions.WriteTxnMarkersRequest((transactions.TransactionMarker(*facts),))
 
-        question: Question[TopicPartition, None] = Question(
+        question: LeaderQuery[TopicPartition, None] = LeaderQuery(
             apis.WRITE_TXN_MARKERS,
             _place,
             body,
@@ -254,9 +254,9 @@ class TransactionEngine:
         }
 
     async def _ask_leaders(
-        self, question: Question[Any, Any], wanted: Mapping[TopicPartition, Any], call: Call
+        self, question: LeaderQuery[Any, Any], wanted: Mapping[TopicPartition, Any], call: Call
     ) -> dict[TopicPartition, Any]:
-        return await ask_leaders(
+        return await query_leaders(
             self._asking.hub,
             question,
             wanted,

@@ -52,8 +52,8 @@ class Lines:
         self._tasks: dict[str, asyncio.Task[Any] | None] = {}
         self._ended_by: HeadraceError = ClosedError("the client was closed")
         self._waiting_bytes = 0
-        self._room = asyncio.Event()
-        engine.add_memory_listener(self._room.set)
+        self._memory_freed = asyncio.Event()
+        engine.add_memory_listener(self._memory_freed.set)
         lines = self._lines  # Order: without a reference to this object, which `Unfinished` must not keep
         self._unfinished = Unfinished(lambda: _counts(lines))
 
@@ -97,8 +97,8 @@ class Lines:
             if self._lines:
                 await self.until_one_ended()
             else:
-                self._room.clear()
-                await self._room.wait()
+                self._memory_freed.clear()
+                await self._memory_freed.wait()
 
     async def until_one_ended(self) -> None:
         """Wait until the records that are in a line now are buffered. Not gather, which would cancel them."""
@@ -114,9 +114,9 @@ class Lines:
             raise self.buffer_exhausted()
         self._engine.start_waiting()
         try:
-            self._room.clear()
+            self._memory_freed.clear()
             async with asyncio.timeout(left_ms / 1000):
-                await self._room.wait()
+                await self._memory_freed.wait()
         except TimeoutError:
             raise self.buffer_exhausted() from None
         finally:
@@ -176,7 +176,7 @@ class Lines:
             self._waiting_bytes -= waiting.size_bytes
             if not waiting.future.done():
                 waiting.future.set_exception(self._ended_by)
-        self._room.set()
+        self._memory_freed.set()
 
     async def _append_when_possible(self, topic: str, waiting: _Waiting) -> tuple[Delivery, int]:
         key, value, headers, timestamp_ms = waiting.prepared

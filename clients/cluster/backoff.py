@@ -1,4 +1,4 @@
-"""Exponential backoff with jitter, so that many clients do not come back at the same instant."""
+"""Exponential backoff with jitter, so that many clients do not retry at the same time."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Backoff:
         self._base_ms, self._max_ms, self._random = base_ms, max(base_ms, max_ms), random
 
     def wait_ms(self, failures: int) -> int:
-        """How long to wait after the `failures`-th failure in a row (1 is the first)."""
+        """The wait after the `failures`-th failure in a row (1 is the first)."""
         assert failures > 0, failures
-        # Bound: 2**32 times any base is past any maximum; larger exponents only cost time.
+        # Bound: 2**32 times any base exceeds any maximum; larger exponents only cost time.
         wait = min(self._base_ms << min(failures - 1, 32), self._max_ms)
         return min(round(wait * self._random.uniform(1 - JITTER, 1 + JITTER)), self._max_ms)

@@ -1,4 +1,4 @@
-"""The process environment, read in one place."""
+"""The environment of the process, which clients read here only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What all clients of one cluster share on one event loop: connections, metadata, tasks, clocks."""
+"""The hub: connections, metadata, tasks and clocks that all clients of one cluster share on one event
+loop."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ..config import ConnectionConfig
     from .metadata import ClusterView, NodeView
     from .network import Address, GiveUp, Network, OnDone, Reply
-    from .silence import Stake
+    from .silence import ExpectedLeader
 
 log = logging.getLogger("headrace.client")
 
@@ -31,11 +32,11 @@ class Engine(Protocol):
     """The part of a client that lives on the loop."""
 
     def fail(self, reason: HeadraceError) -> None:
-        """Nothing works any more: tell everyone who waits."""
+        """Fail all pending calls with `reason`, and every further one."""
 
 
 class Hub:
-    """Made inside the running loop that it serves; everything in it is used on that loop only."""
+    """Made on a running loop, and used on that loop only."""
 
     def __init__(
         self,
@@ -63,20 +64,20 @@ class Hub:
         self.failure: HeadraceError | None = None
         self._engines: dict[Engine, None] = {}
         self._silence = Silence()
-        self._ticker: asyncio.TimerHandle | None = None  # there is one while something is under way
+        self._ticker: asyncio.TimerHandle | None = None  # while requests are in flight
         self._addresses: set[Address] = set()  # of the nodes in the view
-        self._gone: set[Address] = set()  # were in a view before, and may still have a connection
+        self._gone: set[Address] = set()  # of nodes of earlier views, which may still have connections
         self.metadata.add_listener(self._on_view)
         self.metadata.start()
 
     def join(self, engine: Engine) -> None:
-        """Register a client's engine, to be told when everything ends."""
+        """Register the engine of a client: `fail` is called when the hub ends."""
         if self.failure is not None:
             raise self.failure
         self._engines[engine] = None
 
     def leave(self, engine: Engine) -> None:
-        """Forget it."""
+        """Undo `join`."""
         self._engines.pop(engine, None)
 
     def submit(
@@ -90,16 +91,16 @@ class Hub:
         expect_reply: bool = True,
         on_done: OnDone,
         wait_ms: int = 0,
-        stakes: Callable[[], Iterable[Stake]] = tuple,
+        leaders: Callable[[], Iterable[ExpectedLeader]] = tuple,
     ) -> None:
-        """`Network.request` to a node of the cluster, its outcome told by a call: for what is asked often.
+        """`Network.request` to a node of the cluster, with a callback, for frequent requests.
 
-        `on_done` is called on the loop, never from inside `submit`, and not after the hub's end. Errors, as
-        its second argument: NetworkError for a node that left the cluster; those of `Network.request`.
+        `on_done` is called on the loop, never from inside `submit`, and not after the end of the hub. Errors,
+        as its second argument: NetworkError for a node that left the cluster; those of `Network.request`.
 
-        When an answer is missing for long, not counting the `wait_ms` that the request itself allows, the
-        metadata is asked of other nodes; once that says that the node left or leads none of the `stakes` any
-        more, the request is given up with NetworkError.
+        When a response is overdue, not counting the `wait_ms` for which the node may hold the request, the
+        metadata is refreshed from other nodes. Once the node has left, or leads no partition of `leaders` any
+        more under its leader epoch, the request fails with NetworkError.
         """
         node = self.metadata.view.nodes.get(node_id)
         if node is None:
@@ -113,7 +114,7 @@ class Hub:
                     self.loop.call_soon(self._drop_gone)
                 self._tell(on_done, reply, error)
 
-        ask = _Ask(self.network, node, stakes, told)
+        ask = _Ask(self.network, node, leaders, told)
         self._silence.started(ask.pending, wait_ms)
         if self._ticker is None:
             self._ticker = self.loop.call_later(TICK_MS / 1000, self._tick)
@@ -131,10 +132,9 @@ class Hub:
         *,
         timeout_ms: int,
         wait_ms: int = 0,
-        stakes: Callable[[], Iterable[Stake]] = tuple,
+        leaders: Callable[[], Iterable[ExpectedLeader]] = tuple,
     ) -> Any:
-        """`submit`, and the body of its answer: ends early when the node is silent and left the cluster, or
-        leads none of the `stakes` any more. Errors: as `submit`."""
+        """`submit`; gives the body of the response. Errors: as `submit`."""
         answered: asyncio.Future[Any] = self.loop.create_future()
 
         def on_done(reply: Reply | None, error: KafkaError | None) -> None:
@@ -147,35 +147,39 @@ class Hub:
                 answered.set_result(reply.body)
 
         self.submit(
-            *(node_id, api, body), timeout_ms=timeout_ms, on_done=on_done, wait_ms=wait_ms, stakes=stakes
+            *(node_id, api, body),
+            timeout_ms=timeout_ms,
+            on_done=on_done,
+            wait_ms=wait_ms,
+            leaders=leaders,
         )
         return await answered
 
     async def close(self) -> None:
-        """End the tasks and the connections; engines that are still there fail with ClosedError."""
+        """End the tasks and the connections; registered engines fail with ClosedError."""
         self._fail(ClosedError("the client was closed"))
         await self.tasks.close()
         await self.network.close()
 
     def _tell(self, on_done: OnDone, reply: Reply | None, error: KafkaError | None) -> None:
         if self.failure is not None:
-            return  # every engine was told
+            return  # every engine has failed
         try:
             on_done(reply, error)
-        except Exception as bug:  # noqa: BLE001 - the shell ends here: nobody else would hear of it
+        except Exception as bug:  # noqa: BLE001 - a bug in a callback ends the client
             self.tasks.report(bug)
 
-    # --- nodes that do not answer -----------------------------------------------------------------------
+    # --- nodes that do not respond ----------------------------------------------------------------------
 
     def _tick(self) -> None:
         self._ticker = None
         if self.failure is not None:
             return
         silent = self._silence.tick()
-        self.metadata.ask_last = silent
+        self.metadata.silent_nodes = silent
         if silent:
             self.metadata.refresh_soon()
-            self._lose_hopeless()
+            self._fail_obsolete()
         if self._silence:
             self._ticker = self.loop.call_later(TICK_MS / 1000, self._tick)
 
@@ -183,26 +187,26 @@ class Hub:
         addresses = {node.address for node in view.nodes.values()}
         self._gone = (self._gone | self._addresses) - addresses
         self._addresses = addresses
-        # Order: soon, not here, because a hint is taken in the midst of other work.
-        self.loop.call_soon(self._lose_hopeless)
+        # Order: later, not here, because a hint may change the view inside another call.
+        self.loop.call_soon(self._fail_obsolete)
 
-    def _lose_hopeless(self) -> None:
+    def _fail_obsolete(self) -> None:
         if self.failure is not None:
             return
-        for pending in self._silence.hopeless(self.metadata.view):
-            log.info("node %d does not answer, and others lead now: its request is given up", pending.node_id)
-            pending.tell(NetworkError(f"node {pending.node_id} did not answer, and others lead now"))
+        for pending in self._silence.obsolete(self.metadata.view):
+            log.info("node %d does not respond and leads none of the partitions any more", pending.node_id)
+            pending.tell(NetworkError(f"node {pending.node_id} did not respond, and leadership has moved"))
         self._drop_gone()
 
     def _drop_gone(self) -> None:
-        """Close what leads to nodes that left, or moved, once nobody waits for an answer from there."""
+        """Close connections to addresses that left the view, once no request to them is in flight."""
         for address in [address for address in self._gone if not self._silence.is_waiting_for(address)]:
             self._gone.discard(address)
             self.network.drop(address)
 
     def _task_failed(self, error: BaseException) -> None:
         log.critical("a background task of the client failed: %r", error, exc_info=error)
-        failure = ClosedError(f"the client ended itself after an internal error: {error!r}")
+        failure = ClosedError(f"the client was closed after an internal error: {error!r}")
         failure.__cause__ = error
         self._fail(failure)
 
@@ -223,11 +227,15 @@ class _Ask:
     __slots__ = ("_give_up", "_network", "_node", "_told", "pending")
 
     def __init__(
-        self, network: Network, node: NodeView, stakes: Callable[[], Iterable[Stake]], told: OnDone
+        self,
+        network: Network,
+        node: NodeView,
+        leaders: Callable[[], Iterable[ExpectedLeader]],
+        told: OnDone,
     ) -> None:
         self._network, self._node, self._told = network, node, told
         self._give_up: GiveUp | None = None
-        self.pending = Pending(node.node_id, node.address, stakes, self._lose)
+        self.pending = Pending(node.node_id, node.address, leaders, self._lose)
 
     def begin(
         self,
@@ -239,7 +247,7 @@ class _Ask:
         timeout_ms: int,
         expect_reply: bool,
     ) -> None:
-        """By the short way if a connection is open."""
+        """Without a task if a connection is open."""
         address = self._node.address
         if expect_reply:
             self._give_up = self._network.submit(

@@ -1,4 +1,4 @@
-"""Questions about partitions that only their leaders answer, asked again while that may help."""
+"""Requests about partitions that only their leaders handle, with retries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...protocol.errors import (
     UnknownTopicOrPartitionError,
     error_from_code,
 )
-from .silence import Stake
+from .silence import ExpectedLeader
 from .tasks_io import owned_task
 
 if TYPE_CHECKING:
@@ -31,11 +31,13 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Question(Generic[V, R]):
-    """`entry` makes one partition's part of a request out of topic id, partition, what is wanted and leader
-    epoch, `body` the request out of its entries and the ms that it may take, `found` the result out of the
-    answer to an entry without an error, `answers` the answers to the entries, in their order, out of the
-    response. `failure` says what did not happen in time."""
+class LeaderQuery(Generic[V, R]):
+    """How to make a request from partitions, and results from its response.
+
+    `entry` makes the part of one partition from topic id, partition, argument and leader epoch; `body` the
+    request from these parts and its timeout in ms. `answers` gives the parts of the response in the same
+    order; `found` the result of a part without an error. `failure` is the text of a timeout.
+    """
 
     api: Api
     entry: Callable[[bytes, int, V, int], Any]
@@ -45,17 +47,17 @@ class Question(Generic[V, R]):
     answers: Callable[[Any], Sequence[Any]] = attrgetter("partitions")
 
 
-async def ask_leaders(
+async def query_leaders(
     hub: Hub,
-    question: Question[V, R],
+    question: LeaderQuery[V, R],
     wanted: Mapping[TopicPartition, V],
     *,
     deadline_ms: int,
     request_timeout_ms: int,
     backoff: Backoff,
 ) -> dict[TopicPartition, R | HeadraceError]:
-    """For each partition the result, or the error. Retries what is retriable until the deadline; what is
-    left then has ApiTimeoutError."""
+    """For each partition the result, or the error. Retriable errors are retried until the deadline;
+    partitions without a result have ApiTimeoutError then."""
     topics = sorted({tp.topic for tp in wanted})
     hub.metadata.watch(topics)
     try:
@@ -68,7 +70,7 @@ class _Asking(Generic[V, R]):
     def __init__(
         self,
         hub: Hub,
-        question: Question[V, R],
+        question: LeaderQuery[V, R],
         wanted: Mapping[TopicPartition, V],
         deadline_ms: int,
         request_timeout_ms: int,
@@ -98,7 +100,7 @@ class _Asking(Generic[V, R]):
         return {tp: self._found[tp] for tp in self._wanted}
 
     async def _check_topics(self) -> None:
-        """Partitions that do not exist have their outcome at once."""
+        """Fail partitions that do not exist."""
         most: dict[str, int] = {}
         for tp in self._wanted:
             most[tp.topic] = max(most.get(tp.topic, 0), tp.partition + 1)
@@ -120,22 +122,24 @@ class _Asking(Generic[V, R]):
             self._found[tp] = error
             del self._left[tp]
 
-    def _groups(self) -> dict[int, list[tuple[TopicPartition, Stake]]]:
-        """What is left, by the node that leads it now."""
+    def _groups(self) -> dict[int, list[tuple[TopicPartition, ExpectedLeader]]]:
+        """The partitions without a result, by leader."""
         view = self._hub.metadata.view
-        groups: dict[int, list[tuple[TopicPartition, Stake]]] = {}
+        groups: dict[int, list[tuple[TopicPartition, ExpectedLeader]]] = {}
         for tp in self._left:
             leader = view.leader_of(tp.topic, tp.partition)
             if leader is None:
                 self._last[tp] = LeaderNotAvailableError(f"{tp} has no leader now")
                 continue
             topic_id, node_id, epoch = leader
-            groups.setdefault(node_id, []).append((tp, Stake(tp.topic, topic_id, tp.partition, epoch)))
+            groups.setdefault(node_id, []).append(
+                (tp, ExpectedLeader(tp.topic, topic_id, tp.partition, epoch))
+            )
         return groups
 
-    async def _ask(self, node_id: int, group: list[tuple[TopicPartition, Stake]]) -> None:
+    async def _ask(self, node_id: int, group: list[tuple[TopicPartition, ExpectedLeader]]) -> None:
         timeout_ms = min(self._request_timeout_ms, max(self._deadline_ms - self._hub.now_ms(), 1))
-        stakes = [stake for _, stake in group]
+        leaders = [stake for _, stake in group]
         entries = tuple(
             self._question.entry(stake.topic_id, tp.partition, self._left[tp], stake.leader_epoch)
             for tp, stake in group
@@ -143,7 +147,9 @@ class _Asking(Generic[V, R]):
         body = self._question.body(entries, timeout_ms)
         try:
             response = await self._hub.request(
-                *(node_id, self._question.api, body), timeout_ms=timeout_ms, stakes=lambda: stakes
+                *(node_id, self._question.api, body),
+                timeout_ms=timeout_ms,
+                leaders=lambda: leaders,
             )
         except KafkaError as error:
             for tp, _ in group:

@@ -1,6 +1,6 @@
-"""The client's picture of the cluster: an immutable view, and the rules by which answers change it.
+"""The client's view of the cluster: immutable, with the rules by which Metadata responses change it.
 
-Invariant: within one topic id, a partition's leader epoch never goes back, whichever node answered.
+Invariant: within one topic id, a partition's leader epoch never decreases, whichever node responded.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What is known. `missing` are topics that were asked for and do not exist, with the error code."""
+    """Nodes and topics. `missing` are watched topics that do not exist, with the error code."""
 
     cluster_id: str = ""
     controller_id: int = -1
@@ -89,11 +89,11 @@ class ClusterView:
         return now.leader_epoch > leader_epoch and now.leader != node_id
 
     def merged(self, response: MetadataResponse, watched: Iterable[str] | None = None) -> ClusterView:
-        """This view with an answer taken in. An answer of another cluster replaces everything.
+        """This view updated by a response. A response of another cluster replaces it.
 
-        Of an answer older than this view (another node, behind) only what is new is taken: topics not
-        known yet, and partitions with a higher leader epoch. With `watched` it was asked for all topics:
-        those that it does not name are not there, and of them the watched ones are missed.
+        A response that is older than this view (of a node whose metadata lags) adds only unknown topics and
+        partitions with a higher leader epoch. With `watched` the request was for all topics: topics that are
+        not in the response do not exist, and watched ones of these become `missing`.
         """
         same = response.cluster_id == self.cluster_id
         base = self if same else ClusterView(cluster_id=response.cluster_id)
@@ -126,7 +126,7 @@ class ClusterView:
         )
 
     def with_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> ClusterView:
-        """This view with a hint from a node about a newer leader (KIP-951); self when it is not newer."""
+        """This view with a newer leader that a response has named (KIP-951); self when it is not newer."""
         found = self.topics.get(topic)
         if found is None or partition >= len(found.partitions):
             return self
@@ -139,7 +139,7 @@ class ClusterView:
         return replace(self, topics={**self.topics, topic: changed})
 
     def without_topics(self, names: tuple[str, ...]) -> ClusterView:
-        """This view without topics that nobody uses any more."""
+        """This view without topics that are no longer watched."""
         return replace(
             self,
             topics={name: topic for name, topic in self.topics.items() if name not in names},

@@ -1,4 +1,4 @@
-"""Keeps the client's view of the cluster fresh: one refresh at a time, on demand and by age."""
+"""Refreshes the client's view of the cluster: one request at a time, on demand and by age."""
 
 from __future__ import annotations
 
@@ -46,25 +46,25 @@ R = TypeVar("R")
 log = logging.getLogger("headrace.client.metadata")
 
 REFRESH_TIMEOUT_MS = 5_000  # one attempt
-# A node that hangs must not hide those that answer: another is asked as well after this, and so on.
+# The delay after which another node gets the Metadata request as well, so that one that hangs costs little.
 HEDGE_MS = 500
-# The same for other requests, which may take longer: the controller writes and replicates what they change.
+# The same for other requests, which may take longer: the controller replicates their changes.
 REQUEST_HEDGE_MS = 2_000
 # Bound: addresses of earlier nodes that are remembered, the newest.
 MAX_EARLIER_NODES = 32
-# Names of all topics are asked for to suggest one: a slow answer must not hold up the error, and many errors
-# cause one request.
+# The names of all topics are requested for suggestions in errors: a slow response must not delay the error,
+# and many errors cause one request.
 NAMES_TIMEOUT_MS = 500
 NAMES_MAX_AGE_MS = 10_000
 # After a refresh the next one waits this long, so that many stale partitions cause one request.
 MIN_REFRESH_INTERVAL_MS = 100
 MAX_BACKOFF_MS = 1_000
-# A topic that was just created may be unknown to the node that is asked: absence counts only after this.
+# The metadata of a node may lag behind a CreateTopics: a topic counts as missing only after this time.
 UNKNOWN_TOPIC_GRACE_MS = 2_000
 
 
 class MetadataService:
-    """The view, who wants which topics in it, and the task that refreshes it. Used on its loop only.
+    """The view, the topics that clients watch, and the task that refreshes it. Used on its loop only.
 
     `view` itself may be read from any thread: it is immutable and replaced as a whole.
     """
@@ -83,18 +83,18 @@ class MetadataService:
         self._network, self._bootstrap = network, bootstrap
         self.max_age_ms, self._now_ms, self._random, self._tasks = max_age_ms, now_ms, random, tasks
         self._backoff = Backoff(MIN_REFRESH_INTERVAL_MS, MAX_BACKOFF_MS, random)
-        self.ask_last: frozenset[Address] = frozenset()  # nodes that are known not to answer now
-        self._unanswered: set[Address] = set()  # nodes of the view that were late to answer the last request
+        self.silent_nodes: frozenset[Address] = frozenset()  # requests to these are overdue: they come last
+        self._unanswered: set[Address] = set()  # nodes that were late to respond to the last request
         self._earlier: dict[Address, None] = {}  # of nodes of earlier views, the newest last
         self._resolving: asyncio.Task[tuple[Address, ...]] | None = None
         self._names: tuple[int, frozenset[str]] = (
             0,
             frozenset(),
         )  # of all topics, and when they were asked for
-        self._met = asyncio.Event()  # some node has answered, if only that it knows nothing yet
-        self.told_offset = -1  # of the newest metadata that any answer of `ask_any` spoke of
-        self._topics: dict[str, int] = {}  # name -> how many clients want it
-        self._all_wanted = 0  # how many clients want to know all topics
+        self._has_answer = asyncio.Event()  # a node has responded, perhaps without metadata yet
+        self.newest_offset = -1  # of the newest metadata in any response of `request_any`
+        self._topics: dict[str, int] = {}  # name -> number of watches
+        self._all_wanted = 0  # number of watches of all topics
         self._listeners: dict[Listener, None] = {}
         self._waiters: list[asyncio.Future[None]] = []
         self._wanted = asyncio.Event()
@@ -108,7 +108,7 @@ class MetadataService:
         self._tasks.spawn(self._run())
 
     def close(self, reason: BaseException) -> None:
-        """Fail everyone who waits; the task is ended by its owner."""
+        """Fail all pending calls. The owner ends the task."""
         self._closed = reason
         if self._resolving is not None:
             self._resolving.cancel()
@@ -119,13 +119,13 @@ class MetadataService:
         self._listeners[listener] = None
 
     def remove_listener(self, listener: Listener) -> None:
-        """Stop calling it."""
+        """Undo `add_listener`."""
         self._listeners.pop(listener, None)
 
     def watch(self, topics: Iterable[str]) -> None:
-        """Keep these topics in the view, once per call, and look for new ones at once.
+        """Add a watch to each of these topics; new ones are requested at once.
 
-        Errors: as `plain_name`, before a name spoils the requests of all other topics.
+        Errors: as `plain_name`, before a bad name fails the request for all topics.
         """
         names = tuple(map(plain_name, topics))
         for topic in names:
@@ -135,7 +135,7 @@ class MetadataService:
                 self.refresh_soon(is_urgent=True)
 
     def unwatch(self, topics: Iterable[str]) -> None:
-        """Undo one `watch`; a topic that nobody watches leaves the view."""
+        """Undo one `watch`; topics without watches are removed from the view."""
         gone = []
         for topic in topics:
             count = self._topics.get(topic, 0) - 1
@@ -147,29 +147,29 @@ class MetadataService:
             self._publish(self.view.without_topics(tuple(gone)))
 
     def watch_all(self) -> None:
-        """Keep all topics in the view, once per call."""
+        """Add a watch to all topics."""
         self._all_wanted += 1
         self.refresh_soon(is_urgent=True)
 
     def unwatch_all(self) -> None:
-        """Undo one `watch_all`; topics that nobody watches by name leave the view."""
+        """Undo one `watch_all`; topics without watches are removed from the view."""
         self._all_wanted -= 1
         if not self._all_wanted:
             self._publish(self.view.without_topics(tuple(self.view.topics.keys() - self._topics.keys())))
 
     def refresh_soon(self, *, is_urgent: bool = False) -> None:
-        """Ask for a refresh; those that come close together become one, unless one `is_urgent`."""
+        """Request a refresh; calls within a short time cause one request, unless one `is_urgent`."""
         self._wanted.set()
         if is_urgent:
             self._urgent.set()
 
     def take_hint(self, topic: str, partition: int, leader: int, leader_epoch: int) -> None:
-        """A node said who leads now (KIP-951)."""
+        """A response has named a newer leader (KIP-951)."""
         self._publish(self.view.with_leader(topic, partition, leader, leader_epoch))
 
     async def refresh(self, deadline_ms: int) -> ClusterView:
-        """Wait for a refresh that starts from now on. Errors: ApiTimeoutError with the last cause,
-        ConfigError when there is no cluster to ask, ClosedError."""
+        """Wait for a refresh that begins after this call. Errors: ApiTimeoutError with the last cause,
+        ConfigError without an address, ClosedError."""
         if self._closed is not None:
             raise self._closed
         waiter = asyncio.get_running_loop().create_future()
@@ -180,33 +180,32 @@ class MetadataService:
                 await waiter
         except TimeoutError:
             cause = f": {self.last_error}" if self.last_error is not None else ""
-            raise ApiTimeoutError(f"no fresh metadata in time{cause}") from self.last_error
+            raise ApiTimeoutError(f"the metadata was not refreshed in time{cause}") from self.last_error
         finally:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
         return self.view
 
-    async def meet(self, timeout_ms: int) -> None:
-        """Back when some node has answered, at once if one ever did: then there is a cluster to wait for.
+    async def wait_for_cluster(self, timeout_ms: int) -> None:
+        """Wait until a node has responded; returns at once if one ever did.
 
-        Errors: NoClusterError when none did within `timeout_ms`; those of `refresh`.
+        Errors: NoClusterError when none does within `timeout_ms`; those of `refresh`.
         """
-        if self._met.is_set():
+        if self._has_answer.is_set():
             return
         try:
             await self.refresh(self._now_ms() + timeout_ms)
         except ApiTimeoutError:
-            if self._met.is_set():
+            if self._has_answer.is_set():
                 return
             tried = ", ".join(map(str, await self._bootstrap_addresses()))
             raise NoClusterError(
-                f"no cluster answers at {tried}, tried for {timeout_ms / 1000:g} s ({self.last_error}):"
-                " is it up? `headrace status` tells of one on Ray; bootstrap.servers names its addresses"
+                f"no cluster responds at {tried}, tried for {timeout_ms / 1000:g} s ({self.last_error}):"
+                " is it up? `headrace status` shows one on Ray; bootstrap.servers has its addresses"
             ) from self.last_error
 
     async def topic(self, name: str, deadline_ms: int, *, min_partitions: int = 0) -> TopicView:
-        """A topic with at least `min_partitions`; it must be watched. Waits a little for a topic that was
-        just created.
+        """A watched topic with at least `min_partitions`. Waits UNKNOWN_TOPIC_GRACE_MS for a new topic.
 
         Errors: UnknownTopicOrPartitionError, ApiTimeoutError.
         """
@@ -219,7 +218,7 @@ class MetadataService:
                 view = await self.refresh(deadline_ms)
             except ApiTimeoutError:
                 if found is None and name not in self.view.missing:
-                    raise  # nobody has said whether it exists
+                    raise  # no node has responded: the topic may exist
                 break
             found = view.topics.get(name)
             if self._now_ms() >= grace_ends_ms:
@@ -234,20 +233,20 @@ class MetadataService:
         return found
 
     async def unknown_topic(self, name: str, code: int = UNKNOWN_TOPIC) -> KafkaError:
-        """The error for a topic that does not exist, with the nearest one that this client may see.
+        """The error for a missing topic, with the most similar visible name.
 
-        Waits NAMES_TIMEOUT_MS at most for the names.
+        Waits at most NAMES_TIMEOUT_MS for the names.
         """
         is_legal = topic_name_fault(name) is None
         return error_from_code(code, no_topic(name, await self.topic_names() if is_legal else ()))
 
     async def topic_names(self) -> frozenset[str]:
-        """All topics that this client may see, as of NAMES_MAX_AGE_MS ago; none when no node answers."""
+        """All visible topics, at most NAMES_MAX_AGE_MS old; empty when no node responds."""
         now_ms = self._now_ms()
         names_ms, names = self._names
         if not names or now_ms - names_ms > NAMES_MAX_AGE_MS:
             try:
-                reply = await self.ask_any(
+                reply = await self.request_any(
                     *(METADATA, MetadataRequest(None)),
                     deadline_ms=now_ms + NAMES_TIMEOUT_MS,
                     attempt_ms=NAMES_TIMEOUT_MS,
@@ -258,7 +257,7 @@ class MetadataService:
             self._names = now_ms, names
         return names
 
-    async def ask_any(
+    async def request_any(
         self,
         api: Api,
         body: Any,
@@ -267,30 +266,30 @@ class MetadataService:
         attempt_ms: int,
         on_lost: Callable[[], None] | None = None,
     ) -> Reply:
-        """One request that any node can answer. A node that does not answer within REQUEST_HEDGE_MS is not
-        waited for alone: the next one is asked as well, and the first answer counts.
+        """Send a request that any node can handle. Without a response within REQUEST_HEDGE_MS the next node
+        gets it as well, and the first response counts.
 
         So a request may be executed twice. `on_lost` is called before that can happen, and after each attempt
-        that ended without an answer: the outcome of a later attempt may then be a trace of an earlier one,
-        such as TOPIC_ALREADY_EXISTS, and the caller has to look what is there.
+        without a response: the error of a later attempt, such as TOPIC_ALREADY_EXISTS, may then be caused by
+        an earlier one, and the caller has to check the state.
 
         Errors: ApiTimeoutError with the last cause; the error of the response's header when it is not
         retriable.
         """
 
         if not self.view.nodes:
-            self.refresh_soon()  # the next request may need more nodes than the bootstrap names
+            self.refresh_soon()  # the next request may need nodes that are no bootstrap addresses
         ask = partial(self._ask_once, api, body, deadline_ms, attempt_ms, on_lost)
         failures = 0
-        reply: Reply | HeadraceError = NetworkError("no node answered")
+        reply: Reply | HeadraceError = NetworkError("no node responded")
         while True:
             try:
                 async with asyncio.timeout(max(deadline_ms - self._now_ms(), 0) / 1000):
                     reply = await self._hedged(ask, REQUEST_HEDGE_MS, partial(self._late_request, on_lost))
             except TimeoutError:
-                raise ApiTimeoutError(f"{api.name}: no node answered in time: {reply}") from None
+                raise ApiTimeoutError(f"{api.name}: no node responded in time: {reply}") from None
             if not isinstance(reply, HeadraceError):
-                self.told_offset = max(self.told_offset, getattr(reply.body, "metadata_offset", -1))
+                self.newest_offset = max(self.newest_offset, getattr(reply.body, "metadata_offset", -1))
                 return reply
             if not isinstance(reply, KafkaError) and not self.view.nodes:
                 raise reply  # there is no address to ask
@@ -298,7 +297,7 @@ class MetadataService:
             self.refresh_soon()  # the nodes may have moved
             wait_ms = self._backoff.wait_ms(failures)
             if self._now_ms() + wait_ms >= deadline_ms:
-                raise ApiTimeoutError(f"{api.name}: no node answered in time: {reply}") from reply
+                raise ApiTimeoutError(f"{api.name}: no node responded in time: {reply}") from reply
             await asyncio.sleep(wait_ms / 1000)
 
     async def _ask_once(
@@ -334,18 +333,18 @@ class MetadataService:
         hedge_ms: int,
         hedged: Callable[[list[Address]], None],
     ) -> R | HeadraceError:
-        """`Hedged.first` over the known nodes in random order, those that did not answer lately last; then
-        the bootstrap addresses and the nodes of earlier views."""
+        """`Hedged.first` over the known nodes in random order, those without recent responses last; then the
+        bootstrap addresses and the nodes of earlier views."""
         known = [node.address for node in self.view.nodes.values()]
         self._random.shuffle(known)
-        known.sort(key=lambda address: address in self.ask_last or address in self._unanswered)
+        known.sort(key=lambda address: address in self.silent_nodes or address in self._unanswered)
         return await Hedged(known, ask, hedge_ms=hedge_ms, more=self._other_addresses, hedged=hedged).first()
 
     def _late(self, addresses: list[Address]) -> None:
         self._unanswered.update(addresses)
 
     async def _other_addresses(self) -> list[Address]:
-        """Where nodes may be that the view does not name: it may be stale, or they may have moved."""
+        """Further addresses, because the view may be stale, or nodes may have moved."""
         try:
             return [*await self._bootstrap_addresses(), *self._earlier]
         except HeadraceError:
@@ -356,7 +355,7 @@ class MetadataService:
     async def _bootstrap_addresses(self) -> list[Address]:
         if self._bootstrap is not None:
             return list(resolve_bootstrap(self._bootstrap))
-        # Bound: a resolver may block for long; one thread waits for it, however many questions do.
+        # Bound: a resolver may block for long; one thread waits for it, for any number of requests.
         if self._resolving is None or self._resolving.done():
             self._resolving = owned_task(asyncio.to_thread(resolve_bootstrap, None))
             self._resolving.add_done_callback(_mark_retrieved)
@@ -374,7 +373,7 @@ class MetadataService:
                 self._failures = 0
                 self._settle(serving, None)
             elif isinstance(error, (ConfigError, UnsupportedVersionError)):
-                # asking again would give the same answer; whoever waits must hear it
+                # A retry would give the same error: fail the pending calls.
                 self._failures += 1
                 self._settle(serving, error)
             else:
@@ -384,8 +383,8 @@ class MetadataService:
             await self._pause(self._backoff.wait_ms(max(self._failures, 1)))
 
     async def _until_wanted(self) -> None:
-        # Not wait_for, here and below: until Python 3.12 it swallows a cancellation that comes together with
-        # the event, and then this task would never end, nor the close that waits for it.
+        # Not wait_for, here and below: until Python 3.12 it ignores a cancellation that arrives together with
+        # the event, and this task and the close that waits for it would never end.
         try:
             async with asyncio.timeout(self.max_age_ms / 1000):
                 await self._wanted.wait()
@@ -393,7 +392,7 @@ class MetadataService:
             return
 
     async def _pause(self, wait_ms: int) -> None:
-        """Rate limit: only news cuts the pause after a success short."""
+        """Limit the rate of refreshes; after a success only an urgent one ends the pause early."""
         if self._failures:
             await asyncio.sleep(wait_ms / 1000)
             return
@@ -404,7 +403,7 @@ class MetadataService:
             return
 
     async def _refresh_once(self) -> HeadraceError | None:
-        """Ask the known nodes, and others; the last error when none answered."""
+        """Send Metadata to the known nodes, and others; the last error when none responded."""
         try:
             outcome = await self._hedged(self._ask, HEDGE_MS, self._late)
         except HeadraceError as error:
@@ -418,15 +417,15 @@ class MetadataService:
         except KafkaError as error:
             log.debug("no metadata from %s: %s", address, error)
             return error
-        self._met.set()
+        self._has_answer.set()
         self._unanswered.discard(address)
         response: MetadataResponse = reply.body
         if self._accept(response, is_of_all=request.topics is None):
             return response
-        return LeaderNotAvailableError(f"{address} does not know the cluster yet")
+        return LeaderNotAvailableError(f"{address} has no metadata yet")
 
     def _accept(self, response: MetadataResponse, *, is_of_all: bool) -> bool:
-        """Take an answer in; False when the node knows nothing yet (it is starting)."""
+        """Update the view by a response; False when the node has no metadata yet, because it is starting."""
         if not response.cluster_id or not response.nodes:
             return False
         if self.view.cluster_id and response.cluster_id != self.view.cluster_id:
@@ -464,7 +463,8 @@ class MetadataService:
 
 
 def _mark_retrieved(resolving: asyncio.Task[tuple[Address, ...]]) -> None:
-    """A failure that came after every question was answered is not one that nobody looked at."""
+    """Read the error of a search that ended after the requests that needed it, so that asyncio logs
+    nothing."""
     if not resolving.cancelled():
         resolving.exception()
 

@@ -1,4 +1,4 @@
-"""The seam between the clients' logic and sockets: ask one node one thing, get one answer or one error."""
+"""The interface between the clients and sockets: one request to one node, one response or error."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Reply(NamedTuple):
 
 # (reply, None) or (None, error)
 OnDone: TypeAlias = "Callable[[Reply | None, KafkaError | None], None]"
-# Nothing is told any more; an answer that still comes is dropped.
+# Cancels the request: `on_done` is not called any more, and a late response is dropped.
 GiveUp: TypeAlias = "Callable[[], object]"
 
 
 class Network(Protocol):
-    """Requests to nodes over connections that are opened, kept and replaced behind this face."""
+    """Requests to nodes, over connections that are opened, kept and replaced behind this interface."""
 
     async def request(
         self,
@@ -49,11 +49,11 @@ class Network(Protocol):
         timeout_ms: int,
         expect_reply: bool = True,
     ) -> Reply:
-        """One request to one node; without `expect_reply` it returns once the request was handed over.
+        """Send one request to one node; without `expect_reply` it returns once the request was sent.
 
-        Errors: NetworkError when the node cannot be reached or the connection broke before the answer;
-        RequestTimedOutError after `timeout_ms`, and then the connection is closed, so that an old request
-        is not executed after its retry; the error of the response's header.
+        Errors: NetworkError when the node cannot be reached or the connection breaks before the response;
+        RequestTimedOutError after `timeout_ms`, and then the connection is closed, so that the request is not
+        executed after its retry; the error in the response header.
         """
 
     def submit(
@@ -66,15 +66,14 @@ class Network(Protocol):
         timeout_ms: int,
         on_done: OnDone,
     ) -> GiveUp | None:
-        """`request` if it can be handed over without waiting, and how to give it up; None, and nothing is
-        done, if not.
+        """`request`, if it can be sent without waiting; gives the function that cancels it. Otherwise None,
+        and the request is not sent.
 
-        The outcome is told by a call on the loop, never from inside `submit`; errors as `request`.
+        `on_done` is called on the loop, never from inside `submit`. Errors as `request`.
         """
 
     def drop(self, address: Address) -> None:
-        """Close the connection to a node that is gone, if there is one; what is under way there fails with
-        NetworkError."""
+        """Close the connection to an address, if there is one; its requests fail with NetworkError."""
 
     async def close(self) -> None:
-        """Close every connection; requests under way fail with NetworkError."""
+        """Close every connection; requests in flight fail with NetworkError."""

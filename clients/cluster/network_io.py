@@ -1,7 +1,7 @@
 """The real network: one ZeroMQ connection per node, opened on demand, replaced when it breaks.
 
-A node that cannot be reached is left alone for a growing while: requests to it fail at once meanwhile, so
-that whoever asks can turn to another node.
+After a failed connection attempt requests to that node fail at once for a growing time, so that the caller
+can use another node.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from ..config import ConnectionConfig
     from .network import Address, GiveUp, OnDone
 
-# Bound: addresses of nodes that are gone are forgotten when there are more than this.
+# Bound: with more slots than this, those without a connection are removed.
 MAX_IDLE_SLOTS = 256
 
 
 class _Slot:
-    """What is known of one address."""
+    """The connection to one address, and the backoff of attempts to open it."""
 
     __slots__ = ("connection", "failures", "last_error", "opening", "retry_at_ms")
 
@@ -42,7 +42,7 @@ class _Slot:
 
 
 class _Call:
-    """One request under way that is told by a call: the connection's `Asker`, without a future or a task."""
+    """One request in flight with a callback: the `Asker` of the connection, without a future or a task."""
 
     __slots__ = ("_failed", "_on_done", "_timer")
 
@@ -71,13 +71,13 @@ class _Call:
             on_done(None, error)
 
     def give_up(self) -> OnDone | None:
-        """Nothing is told any more; whom to tell, unless it was told."""
+        """Cancel the request; gives its callback, unless that was called."""
         self._timer.cancel()
         on_done, self._on_done = self._on_done, None
         return on_done
 
     def _time_is_over(self) -> None:
-        self.set_exception(RequestTimedOutError("no answer in time"))
+        self.set_exception(RequestTimedOutError("no response in time"))
 
 
 class ZmqNetwork:
@@ -173,11 +173,11 @@ class ZmqNetwork:
             return slot.connection
         if slot.opening is None:
             if self._now_ms() < slot.retry_at_ms:
-                raise NetworkError(f"{address} is not tried again yet: {slot.last_error}")
+                raise NetworkError(f"{address} is in backoff: {slot.last_error}")
             slot.opening = owned_task(self._open(address, slot))
             slot.opening.add_done_callback(_mark_retrieved)
         try:
-            # shielded: several requests may wait for one connection, and one may give up earlier
+            # Shielded: several requests may wait for one connection, and one may time out earlier.
             async with asyncio.timeout(timeout_ms / 1000):
                 return await asyncio.shield(slot.opening)
         except TimeoutError:
@@ -215,14 +215,14 @@ class ZmqNetwork:
         timeout_ms: int,
         error: RequestTimedOutError | TimeoutError | NetworkError,
     ) -> KafkaError:
-        """A request was not answered in time, or its connection broke: drop that, and the error to tell.
+        """Close the connection after a timeout or a broken connection; gives the error of the request.
 
-        Order: closed before anyone retries, or the old request could be executed after its retry.
+        Order: before a retry, or the request could be executed after its retry.
         """
         self._drop(address, connection)
         if isinstance(error, NetworkError):
             return NetworkError(f"{address}: {error}")
-        return RequestTimedOutError(f"{address} did not answer {api.name} within {timeout_ms} ms")
+        return RequestTimedOutError(f"{address} did not respond to {api.name} within {timeout_ms} ms")
 
     def _drop(self, address: Address, connection: Connection) -> None:
         slot = self._slots.get(address)
@@ -242,6 +242,6 @@ class ZmqNetwork:
 
 
 def _mark_retrieved(opening: asyncio.Task[Connection]) -> None:
-    """A failure that came after all who waited gave up is not one that nobody looked at."""
+    """Read the error of an attempt that ended after its requests, so that asyncio logs nothing."""
     if not opening.cancelled():
         opening.exception()

@@ -1,7 +1,7 @@
-"""Notices requests that stay unanswered, and those of them that no answer can help any more. Pure.
+"""Finds overdue requests, and those that should fail because leadership has moved. Pure.
 
-It counts ticks of a timer, not milliseconds: a client that stood still itself sees a single tick when it goes
-on, and reads the answers that came meanwhile before it blames a node.
+It counts ticks of a timer, not milliseconds: a client that was stopped sees a single tick when it continues,
+and reads pending responses before it takes a node for silent.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from .network import Address
 
 TICK_MS = 500
-# Whole ticks beyond what the answer may take by the request's own wish. Below the session of a node, so that
-# the metadata is asked when the controller gives the node up; far above what a healthy node needs.
+# Whole ticks after the `wait_ms` of the request. Below broker.session.timeout.ms, so that the metadata is
+# refreshed when the controller fences the node; far above the response time of a healthy node.
 SILENT_TICKS = 2
 
 
-class Stake(NamedTuple):
-    """One partition of a request, under the leader epoch in which it was asked about."""
+class ExpectedLeader(NamedTuple):
+    """One partition of a request, with the leader epoch under which it was sent."""
 
     topic: str
     topic_id: bytes
@@ -32,23 +32,28 @@ class Stake(NamedTuple):
 
 
 class Pending:
-    """One request under way; `tell` is how its asker hears the error when it is given up."""
+    """One request in flight; `tell` is called with the error when it is cancelled."""
 
-    __slots__ = ("address", "node_id", "silent_at", "stakes", "tell")
+    __slots__ = ("address", "leaders", "node_id", "silent_at", "tell")
 
     def __init__(
         self,
         node_id: int,
         address: Address,
-        stakes: Callable[[], Iterable[Stake]],
+        leaders: Callable[[], Iterable[ExpectedLeader]],
         tell: Callable[[KafkaError], None],
     ) -> None:
-        self.node_id, self.address, self.stakes, self.tell = node_id, address, stakes, tell
-        self.silent_at = 0  # the tick from which on it counts as unanswered
+        self.node_id, self.address, self.leaders, self.tell = (
+            node_id,
+            address,
+            leaders,
+            tell,
+        )
+        self.silent_at = 0  # the tick from which it is overdue
 
 
 class Silence:
-    """The requests of one client that are under way."""
+    """The requests of one client in flight."""
 
     def __init__(self) -> None:
         self._pending: dict[Pending, None] = {}  # an ordered set
@@ -58,28 +63,28 @@ class Silence:
         return len(self._pending)
 
     def started(self, pending: Pending, wait_ms: int) -> None:
-        """A request whose answer may take `wait_ms` because it says so itself."""
-        # One more: the tick that is due may come at once.
+        """A request was sent that the node may hold for `wait_ms`."""
+        # One more tick, because the current one may end at once.
         pending.silent_at = self._ticks + 1 + SILENT_TICKS + math.ceil(wait_ms / TICK_MS)
         self._pending[pending] = None
 
     def ended(self, pending: Pending) -> bool:
-        """It has its outcome; False if it had one before."""
+        """The request has its outcome; False if it had one before."""
         if pending not in self._pending:
             return False
         del self._pending[pending]
         return True
 
     def tick(self) -> frozenset[Address]:
-        """TICK_MS have passed; the addresses that owe an answer for too long."""
+        """TICK_MS have passed. Gives the addresses with overdue requests."""
         self._ticks += 1
         return frozenset(pending.address for pending in self._pending if self._is_silent(pending))
 
-    def hopeless(self, view: ClusterView) -> list[Pending]:
-        """Unanswered ones to nodes that left the cluster, or that lead none of the partitions any more.
+    def obsolete(self, view: ClusterView) -> list[Pending]:
+        """Overdue requests to nodes that left the cluster, or that lead none of the partitions any more.
 
-        While one partition is still led there, the request stays: after its retry it could be executed for
-        that one a second time. For the others it cannot, because it names the leader epoch of the past.
+        While the node leads one partition, the request stays: the node could execute it for that partition
+        after the retry. For the others it cannot, because the request has an old leader epoch.
         """
         return [
             pending
@@ -88,7 +93,7 @@ class Silence:
         ]
 
     def is_waiting_for(self, address: Address) -> bool:
-        """Whether a request to this address is under way."""
+        """Whether a request to this address is in flight."""
         return any(pending.address == address for pending in self._pending)
 
     def _is_silent(self, pending: Pending) -> bool:
@@ -96,5 +101,5 @@ class Silence:
 
 
 def _is_past(pending: Pending, view: ClusterView) -> bool:
-    stakes = list(pending.stakes())
-    return bool(stakes) and all(view.has_moved_from(pending.node_id, *stake) for stake in stakes)
+    leaders = list(pending.leaders())
+    return bool(leaders) and all(view.has_moved_from(pending.node_id, *leader) for leader in leaders)

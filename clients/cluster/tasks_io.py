@@ -1,7 +1,7 @@
-"""Background tasks with an owner: their failure is never silent, and closing ends them.
+"""Background tasks with an owner: their failures are reported, and `close` ends them.
 
-`asyncio.run` cancels all tasks of its loop before it shuts the loop's generators down. A client has to flush
-after that, so its own tasks are not among those: only their owner cancels them.
+`asyncio.run` cancels all tasks of its loop before it closes the generators of the loop. A client flushes
+after that, so its own tasks are hidden from `asyncio.all_tasks`: only their owner cancels them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def owned_task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
 
 
 class Tasks:
-    """The tasks of one client. A task that fails is a bug: `on_failure` is told, and ends the client."""
+    """The tasks of one client. A failed task is a bug: `on_failure` is called, and ends the client."""
 
     def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
         self._on_failure = on_failure
@@ -35,7 +35,7 @@ class Tasks:
         self._is_closed = False
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any] | None:
-        """Run a coroutine on the running loop; None, and nothing runs, after `close`."""
+        """Run a coroutine on the running loop; None after `close`, without running it."""
         if self._is_closed:
             work.close()
             return None
@@ -45,7 +45,7 @@ class Tasks:
         return task
 
     def report(self, error: BaseException) -> None:
-        """Something outside a task failed that is as bad as a failed task."""
+        """Report a bug outside of a task."""
         if not self._is_closed:
             self._on_failure(error)
 

@@ -37,7 +37,7 @@ from .metrics import consumer_metrics
 from .offsets_io import list_offsets, offsets_or_raise
 from .positions import Positions, positions
 from .record_reader_io import RecordReader
-from .requests import READ_COMMITTED, READ_UNCOMMITTED, FetchLimits, stakes_of
+from .requests import READ_COMMITTED, READ_UNCOMMITTED, FetchLimits, leaders_of
 from .topic_discovery import TopicDiscovery
 
 if TYPE_CHECKING:
@@ -317,7 +317,7 @@ class ConsumerEngine:
             timeout_ms=self.config.request_timeout_ms + wait_ms,
             on_done=on_done,
             wait_ms=wait_ms,
-            stakes=lambda: stakes_of(sent),
+            leaders=lambda: leaders_of(sent),
         )
 
     def _reset_timestamp(self) -> int | None:

@@ -11,7 +11,7 @@ from ...protocol.messages.data import (
     ListOffsetsRequest,
 )
 from ...protocol.messages.registry import LIST_OFFSETS
-from ..cluster.leaders_io import Question, ask_leaders
+from ..cluster.leaders_io import LeaderQuery, query_leaders
 from ..records import OffsetAndTimestamp
 from .requests import READ_UNCOMMITTED
 
@@ -27,11 +27,11 @@ def _offset_of(response: ListOffsetsPartitionResponse) -> OffsetAndTimestamp:
     return OffsetAndTimestamp(response.offset, response.timestamp, response.leader_epoch)
 
 
-def _question(isolation: int) -> Question[int, OffsetAndTimestamp]:
+def _question(isolation: int) -> LeaderQuery[int, OffsetAndTimestamp]:
     def body(entries: tuple[ListOffsetsPartition, ...], _timeout_ms: int) -> ListOffsetsRequest:
         return ListOffsetsRequest(isolation, entries)
 
-    return Question(LIST_OFFSETS, ListOffsetsPartition, body, _offset_of, failure="no offset in time")
+    return LeaderQuery(LIST_OFFSETS, ListOffsetsPartition, body, _offset_of, failure="no offset in time")
 
 
 async def list_offsets(
@@ -45,9 +45,10 @@ async def list_offsets(
 ) -> dict[TopicPartition, OffsetAndTimestamp | HeadraceError]:
     """For each partition the first offset at or after its timestamp (-1: none), or the error.
 
-    Special timestamps: -2 earliest, -1 latest, -3 the record with the largest one. Retries as `ask_leaders`.
+    Special timestamps: -2 earliest, -1 latest, -3 the record with the largest one. Retries as
+    `query_leaders`.
     """
-    return await ask_leaders(
+    return await query_leaders(
         hub,
         _question(isolation),
         timestamps,

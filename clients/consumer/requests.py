@@ -12,7 +12,7 @@ from ...protocol.messages.data import (
     ListOffsetsRequest,
     OffsetForLeaderEpochRequest,
 )
-from ..cluster.silence import Stake
+from ..cluster.silence import ExpectedLeader
 from .effects import Request, RequestedPartition, SendFetch, SendListOffsets, SendOffsetForLeaderEpoch
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ MAX_REQUESTS_PER_NODE = 8
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 
-def stakes_of(sent: Request) -> list[Stake]:
+def leaders_of(sent: Request) -> list[ExpectedLeader]:
     """The partitions and leader epochs of a request, by which a silent leader is detected."""
     entries: Sequence[FetchPartition | ListOffsetsPartition | EpochQuestion] = sent.request.partitions
     return [
-        Stake(requested.state.tp.topic, entry.topic_id, entry.partition, requested.leader_epoch)
+        ExpectedLeader(requested.state.tp.topic, entry.topic_id, entry.partition, requested.leader_epoch)
         for requested, entry in zip(sent.partitions, entries, strict=True)
     ]
 

@@ -86,7 +86,7 @@ class CoordinatorLink:
         request = FindCoordinatorRequest(self._key_type, (self._key,))
         while True:
             error: KafkaError
-            reply = await self._hub.metadata.ask_any(
+            reply = await self._hub.metadata.request_any(
                 FIND_COORDINATOR, request, deadline_ms=deadline_ms, attempt_ms=self._request_timeout_ms
             )
             (found,) = reply.body.coordinators

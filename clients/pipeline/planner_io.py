@@ -270,7 +270,7 @@ class Planner:
 
             async def asked() -> T:
                 if not self._is_known:
-                    await io.hub.metadata.meet(self._connecting.connection_setup_timeout_ms)
+                    await io.hub.metadata.wait_for_cluster(self._connecting.connection_setup_timeout_ms)
                     self._is_known = True
                 left = options.fetch_retries
                 while True:

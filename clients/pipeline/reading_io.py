@@ -28,7 +28,7 @@ from ..arrow.layout import projection, to_record_batch
 from ..arrow.library import pa, pc
 from ..cluster.backoff import Backoff
 from ..cluster.environment_io import environment
-from ..cluster.leaders_io import Question, ask_leaders
+from ..cluster.leaders_io import LeaderQuery, query_leaders
 from ..config import ConsumerConfig, resolve
 from ..consumer.column_builder import ColumnSelection
 from ..consumer.consumer_io import ConsumerEngine
@@ -64,7 +64,7 @@ def _epoch_ends(entries: tuple[EpochQuestion, ...], _timeout_ms: int) -> OffsetF
     return OffsetForLeaderEpochRequest(entries)
 
 
-_EPOCH_ENDS: Question[int, int] = Question(
+_EPOCH_ENDS: LeaderQuery[int, int] = LeaderQuery(
     OFFSET_FOR_LEADER_EPOCH, EpochQuestion, _epoch_ends, attrgetter("end_offset"), "its epochs are not known"
 )
 
@@ -246,7 +246,7 @@ class _RangeReader:
             return
         config, hub = self._engine.config, self._io.hub
         backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, hub.random)
-        asked = ask_leaders(
+        asked = query_leaders(
             hub,
             _EPOCH_ENDS,
             {cut.tp: cut.leader_epoch},

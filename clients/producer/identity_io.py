@@ -23,7 +23,7 @@ async def new_identity(hub: Hub, config: ProducerConfig) -> Identity:
     timeout_ms = config.request_timeout_ms
     while True:
         try:
-            reply = await hub.metadata.ask_any(
+            reply = await hub.metadata.request_any(
                 INIT_PRODUCER_ID,
                 InitProducerIdRequest(),
                 deadline_ms=hub.now_ms() + timeout_ms,

@@ -55,7 +55,7 @@ from .memory_wait_io import MemoryWait
 from .metrics import producer_metrics
 from .outgoing_io import OVERHEAD_BYTES
 from .partitioner import Partitioner, choice_of, murmur2_sticky, partition_number
-from .requests import frames_of, request_of, stakes_of
+from .requests import frames_of, leaders_of, request_of
 from .transaction_manager_io import TransactionManager
 
 if TYPE_CHECKING:
@@ -397,7 +397,7 @@ class ProducerEngine:
     def _perform(self, effects: tuple[Effect, ...]) -> None:
         self._performer.perform_all(effects)
         if MemoryFreed() in effects:
-            self._tell_room()
+            self._notify_memory()
 
     def _resolve(self, effect: Resolve) -> None:
         delivery: Delivery = effect.batch.delivery
@@ -425,7 +425,7 @@ class ProducerEngine:
             self._sender.on_identity(identity, self._now_ms())
         self._pump()
 
-    def _tell_room(self) -> None:
+    def _notify_memory(self) -> None:
         with self._turn:
             self._memory_wait.notify(is_over=self._failure is not None)
         for listener in list(self._memory_listeners):
@@ -452,7 +452,7 @@ class ProducerEngine:
                 timeout_ms=timeout_ms,
                 expect_reply=self._acks != 0,
                 on_done=on_done,
-                stakes=lambda: stakes_of(send),
+                leaders=lambda: leaders_of(send),
             )
         except Exception as bug:  # noqa: BLE001 - a batch that cannot be sent must not hang
             self._hub.tasks.report(bug)

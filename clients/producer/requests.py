@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.messages.data import ProducePartition, ProduceRequest
 from ...protocol.records.header import restamped_batch
-from ..cluster.silence import Stake
+from ..cluster.silence import ExpectedLeader
 
 if TYPE_CHECKING:
     from ...protocol.records.header import Buffer
@@ -24,10 +24,10 @@ def request_of(
     return ProduceRequest(acks, timeout_ms, partitions, transactional_id)
 
 
-def stakes_of(send: SendProduce) -> list[Stake]:
+def leaders_of(send: SendProduce) -> list[ExpectedLeader]:
     """The leaderships on which the response depends; see `silence.py`."""
     return [
-        Stake(batch.queue.topic.name, *target)
+        ExpectedLeader(batch.queue.topic.name, *target)
         for batch, target in zip(send.batches, send.targets, strict=True)
     ]
 

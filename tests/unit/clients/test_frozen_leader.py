@@ -133,7 +133,7 @@ def test_a_lost_request_is_as_uncertain_as_a_timeout(play: Play) -> None:
         future = producer.send("t", b"after")
         await asyncio.sleep(SESSION_S)
         fail_over(fake)
-        with pytest.raises(errors.NetworkError, match="did not answer"):
+        with pytest.raises(errors.NetworkError, match="did not respond"):
             await future
 
     play(scenario, nodes=2)

@@ -10,7 +10,7 @@ import pytest
 import virtual_loop
 from fake_cluster import FakeCluster, Fault
 from headrace.clients.aio.cluster_io import AsyncCluster
-from headrace.clients.cluster.hedging_io import MAX_ASKED_AT_ONCE
+from headrace.clients.cluster.hedging_io import MAX_IN_FLIGHT
 from headrace.clients.cluster.metadata_io import HEDGE_MS, REQUEST_HEDGE_MS
 from headrace.protocol import errors
 from headrace.protocol.errors import (
@@ -106,7 +106,7 @@ def test_a_hanging_cluster_is_asked_a_few_at_a_time(play: Play) -> None:
             fake.freeze_node(node_id)
         with pytest.raises(ApiTimeoutError):
             await metadata.refresh(now_ms() + 4_000)
-        assert sum(fake.in_flight.values()) == MAX_ASKED_AT_ONCE
+        assert sum(fake.in_flight.values()) == MAX_IN_FLIGHT
 
     play(scenario, nodes=10)
 
@@ -165,7 +165,7 @@ def test_a_cluster_that_never_answered_is_not_waited_for_long() -> None:
             with pytest.raises(
                 NoClusterError, match=r"at node0:9000, node1:9001, tried for 10 s .*nobody listens"
             ):
-                await cluster.io.hub.metadata.meet(10_000)
+                await cluster.io.hub.metadata.wait_for_cluster(10_000)
 
     virtual_loop.run(scenario())
     assert not fake.requests("Metadata")
@@ -176,7 +176,7 @@ def test_a_node_that_comes_up_meanwhile_is_met(play: Play) -> None:
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.stop_node(0)
-        meeting = asyncio.create_task(cluster.io.hub.metadata.meet(10_000))
+        meeting = asyncio.create_task(cluster.io.hub.metadata.wait_for_cluster(10_000))
         await asyncio.sleep(8)
         assert not meeting.done()
         fake.start_node(0)
@@ -191,10 +191,10 @@ def test_a_node_that_knows_nothing_yet_is_somebody(play: Play) -> None:
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.cluster_id = ""
-        await cluster.io.hub.metadata.meet(1000)
+        await cluster.io.hub.metadata.wait_for_cluster(1000)
         fake.stop_node(0)
         asked = len(fake.requests("Metadata"))
-        await cluster.io.hub.metadata.meet(1000)
+        await cluster.io.hub.metadata.wait_for_cluster(1000)
         assert asked == len(fake.requests("Metadata")) > 0
 
     play(scenario)
@@ -279,14 +279,14 @@ def test_ask_any_tries_node_after_node(play: Play) -> None:
         fake.fail_next("Metadata", Fault(lost_reply=True))
         fake.fail_next("Metadata", Fault(error=errors.ThrottlingQuotaExceededError("busy")))
         request = MetadataRequest(None)
-        reply = await metadata.ask_any(METADATA, request, deadline_ms=now_ms() + 5000, attempt_ms=1000)
+        reply = await metadata.request_any(METADATA, request, deadline_ms=now_ms() + 5000, attempt_ms=1000)
         assert [topic.name for topic in reply.body.topics] == ["t"]
         fake.rules.append(lambda ask: Fault(error=errors.InvalidRequestError("no")))
         with pytest.raises(errors.InvalidRequestError):
-            await metadata.ask_any(METADATA, request, deadline_ms=now_ms() + 5000, attempt_ms=1000)
+            await metadata.request_any(METADATA, request, deadline_ms=now_ms() + 5000, attempt_ms=1000)
         fake.rules[-1] = lambda ask: Fault(lost_request=True)
-        with pytest.raises(ApiTimeoutError, match="Metadata: no node answered"):
-            await metadata.ask_any(METADATA, request, deadline_ms=now_ms() + 5000, attempt_ms=1000)
+        with pytest.raises(ApiTimeoutError, match="Metadata: no node responded"):
+            await metadata.request_any(METADATA, request, deadline_ms=now_ms() + 5000, attempt_ms=1000)
 
     play(scenario, nodes=2)
 
@@ -387,7 +387,7 @@ def test_request_to_any_node_moves_on_from_a_silent_one(play: Play) -> None:
         lost: list[int] = []
         began = now_ms()
         for _ in range(8):
-            await metadata.ask_any(
+            await metadata.request_any(
                 *(METADATA, MetadataRequest(None)),
                 deadline_ms=now_ms() + 60_000,
                 attempt_ms=30_000,
@@ -411,8 +411,8 @@ def test_request_ends_at_its_deadline_while_a_resolver_blocks(play: Play) -> Non
         found: asyncio.Future[tuple[Any, ...]] = asyncio.get_running_loop().create_future()
         metadata._bootstrap, metadata._resolving = None, found
         began = now_ms()
-        with pytest.raises(ApiTimeoutError, match="Metadata: no node answered"):
-            await metadata.ask_any(
+        with pytest.raises(ApiTimeoutError, match="Metadata: no node responded"):
+            await metadata.request_any(
                 METADATA, MetadataRequest(None), deadline_ms=now_ms() + 3000, attempt_ms=1000
             )
         assert now_ms() - began == 3000

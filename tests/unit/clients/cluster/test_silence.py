@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from headrace.clients.cluster.metadata import ClusterView
 from headrace.clients.cluster.network import Address
-from headrace.clients.cluster.silence import SILENT_TICKS, TICK_MS, Pending, Silence, Stake
+from headrace.clients.cluster.silence import SILENT_TICKS, TICK_MS, ExpectedLeader, Pending, Silence
 from producer_rig import TOPIC_ID, view_of
 
 HERE = Address("h0", 1)
 
 
-def pending(*stakes: Stake, node_id: int = 0) -> Pending:
-    return Pending(node_id, HERE, lambda: stakes, lambda _error: None)
+def pending(*leaders: ExpectedLeader, node_id: int = 0) -> Pending:
+    return Pending(node_id, HERE, lambda: leaders, lambda _error: None)
 
 
-def stake(partition: int = 0, epoch: int = 0) -> Stake:
-    return Stake("t", TOPIC_ID, partition, epoch)
+def stake(partition: int = 0, epoch: int = 0) -> ExpectedLeader:
+    return ExpectedLeader("t", TOPIC_ID, partition, epoch)
 
 
 def silent(*asked: Pending) -> Silence:
@@ -47,26 +47,26 @@ def test_a_request_is_hopeless_once_all_of_it_is_led_elsewhere_in_newer_epochs()
     """Not by one partition of two, nor by another leader in the same epoch, nor by the same in a newer."""
     both = pending(stake(0), stake(1))
     silence = silent(both)
-    assert silence.hopeless(view_of(0, 0)) == []
-    assert silence.hopeless(view_of(0, 0, epoch=1)) == [], "it leads on"
-    assert silence.hopeless(view_of(1, 1)) == [], "who led before says nothing"
-    assert silence.hopeless(view_of(0, 1, epoch=1)) == [], "the first could be appended twice"
-    assert silence.hopeless(view_of(1, 2, epoch=1)) == [both]
-    assert silence.hopeless(view_of(-1, -1, epoch=1)) == [both], "nobody leads"
-    assert silence.hopeless(view_of(1, epoch=1)) == [], "of the second nothing is known"
+    assert silence.obsolete(view_of(0, 0)) == []
+    assert silence.obsolete(view_of(0, 0, epoch=1)) == [], "it leads on"
+    assert silence.obsolete(view_of(1, 1)) == [], "who led before says nothing"
+    assert silence.obsolete(view_of(0, 1, epoch=1)) == [], "the first could be appended twice"
+    assert silence.obsolete(view_of(1, 2, epoch=1)) == [both]
+    assert silence.obsolete(view_of(-1, -1, epoch=1)) == [both], "nobody leads"
+    assert silence.obsolete(view_of(1, epoch=1)) == [], "of the second nothing is known"
 
 
 def test_a_request_to_a_node_that_left_is_hopeless() -> None:
     """Whatever it is about; one to a node that is there and about nothing waits."""
     gone, there = pending(stake(), node_id=9), pending()
-    assert silent(gone, there).hopeless(view_of(0)) == [gone]
+    assert silent(gone, there).obsolete(view_of(0)) == [gone]
 
 
 def test_a_topic_that_was_made_again_has_moved_and_an_unknown_one_has_not() -> None:
     """By the topic's id."""
-    old = pending(Stake("t", b"o" * 16, 5, 7))
-    unknown = pending(Stake("u", TOPIC_ID, 0, 0))
-    assert silent(old, unknown).hopeless(view_of(0)) == [old]
+    old = pending(ExpectedLeader("t", b"o" * 16, 5, 7))
+    unknown = pending(ExpectedLeader("u", TOPIC_ID, 0, 0))
+    assert silent(old, unknown).obsolete(view_of(0)) == [old]
 
 
 def test_an_answer_that_is_not_late_is_waited_for() -> None:
@@ -74,5 +74,5 @@ def test_an_answer_that_is_not_late_is_waited_for() -> None:
     silence, early = Silence(), pending(stake())
     silence.started(early, 0)
     silence.tick()
-    assert silence.hopeless(view_of(1, epoch=1)) == []
-    assert silence.hopeless(ClusterView()) == []
+    assert silence.obsolete(view_of(1, epoch=1)) == []
+    assert silence.obsolete(ClusterView()) == []
