@@ -1,9 +1,9 @@
-"""Whether one log dir's disk has run out of room, and a reserve for what must be written all the same.
+"""Whether the disk of a log dir is full, and a reserve for small files.
 
-A disk that is full is not a bad disk: nothing that was acknowledged is in doubt. So appends are refused,
-before they touch the disk, until `look` finds that there is room again; and the small files that deletion,
-truncation, checkpoints and a clean end need get the room of the reserve, a file that is given away
-when the disk runs full and taken back before anything is appended again. See ADR 19.
+A full disk is not a failed disk: acknowledged records are safe. So appends are refused, before they touch the
+disk, until `look` finds that there is room again. The small files that deletion, truncation, checkpoints and
+a clean shutdown write get the space of the reserve, a file that is emptied when the disk is full, and
+allocated again before anything is appended. See ADR 19.
 """
 
 from __future__ import annotations
@@ -20,35 +20,34 @@ if TYPE_CHECKING:
 
 
 class DiskRoom:
-    """The room in one log dir. `ran_out` and `give_reserve` may be called on any thread, the rest on the
-    owner's.
+    """`ran_out` and `give_reserve` may be called on any thread, the rest on the owner's.
 
-    Invariant: while `full` is None the reserve is there, or it has 0 bytes, or `take_reserve` was not called.
+    Invariant: while `full` is None the reserve is allocated, or it has 0 bytes, or `take_reserve` was not
+    called.
     """
 
     __slots__ = ("_directory", "_files", "_reserve_bytes", "full")
 
     def __init__(self, files: Files, directory: str, reserve_bytes: int) -> None:
-        """`files` is not guarded: what happens here takes nothing offline."""
-        self.full: str | None = None  # in words, why nothing is appended
+        """`files` is not guarded: no error here takes the log dir offline."""
+        self.full: str | None = None  # why appends are refused
         self._files = files
         self._directory = directory
         self._reserve_bytes = reserve_bytes
 
     def check(self) -> None:
-        """DiskFullError while appends are refused."""
+        """Errors: DiskFullError while appends are refused."""
         if self.full is not None:
             raise DiskFullError(self.full)
 
     def ran_out(self, error: DiskFullError) -> None:
-        """A write found no room."""
         free = "?"
         with contextlib.suppress(KafkaStorageError):
             free = str(self._files.space(self._directory).usable)
         self.full = self._in_words(free, error)
 
     def give_reserve(self) -> bool:
-        """Make room for something small; False if there is no reserve."""
+        """Free the reserve for a small file; False if there is none."""
         if not self._reserve_bytes:
             return False
         try:
@@ -60,7 +59,7 @@ class DiskRoom:
         return True
 
     def take_reserve(self) -> None:
-        """Set the reserve aside. Where there is no room for it, nothing is appended."""
+        """Allocate the reserve; without room for it, appends are refused."""
         if not self._reserve_bytes:
             return
         try:
@@ -69,19 +68,19 @@ class DiskRoom:
             self.ran_out(error)
 
     def look(self) -> bool:
-        """Whether a disk that was full has room again: the reserve is there, and as much besides, so that
-        it is not full again at once. Without a reserve only the next append can tell."""
+        """Whether a full disk has room again: for the reserve, and as much besides, so that it is not full
+        again at once. Without a reserve the next append shows it."""
         if self.full is None:
             return False
         self.full = None
         self.take_reserve()
         free = self._files.space(self._directory).usable
         if free < self._reserve_bytes:
-            self.full = self._in_words(str(free), "not enough to go on")
+            self.full = self._in_words(str(free), "not enough to accept records again")
         return not self.full
 
     def _resize(self, size: int) -> None:
-        """Order: an allocation that fails leaves nothing of what it got, which others need more."""
+        """Order: a failed allocation is undone, because other files need the space."""
         file = self._files.open(self._path, create=True)
         try:
             if not size:

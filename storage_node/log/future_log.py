@@ -1,8 +1,9 @@
-"""The copy of a partition's log in another log dir, on its way to take the log's place.
+"""The future log: a copy of a partition's log in another log dir, which replaces the log when it has caught
+up.
 
-It is an ordinary log in a folder that ends in `-future`. Steps of copying run on any thread, one at a time;
-between two of them its owner looks whether it has caught up. It copies what is committed; the rest comes at
-the swap. A log that is cut below what was copied is told with `was_cut`, and the copy is cut as well.
+It is an ordinary log in a folder that ends in `-future`. Copy steps run on any thread, one at a time; between
+steps the owner checks whether the copy has caught up. Steps copy committed records; the rest is copied at the
+swap. `source_truncated` reports a truncation of the source, and the copy is truncated as well.
 Source: Kafka ReplicaAlterLogDirsThread.java, LogManager.scala replaceCurrentWithFutureLog.
 """
 
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
     from .log_dir import LogDir
 
 STEP_BYTES = 1 << 20  # copied by one step; also the most that is copied on the owner's thread at the swap
-_UNCUT = 1 << 62
+_NO_TRUNCATION = 1 << 62
 
 
 class FutureLog:
-    """One copy. Owner: `prepare`, then `run` on any thread, then look at `error` and `is_close`; in the end
-    `complete`, or `Log.delete` of `log`.
+    """Owner: `prepare`, then `run` on any thread, then check `error` and `is_close`; at the end `complete`,
+    or `Log.delete` of `log`.
 
-    Invariant: below its end `log` has what `source` has, but for cuts that `prepare` has not seen.
+    Invariant: below its end `log` equals `source`, unless the source was truncated since the last `prepare`.
     """
 
     def __init__(self, source: Log, target: LogDir, unique: str) -> None:
@@ -43,43 +44,46 @@ class FutureLog:
         self.copied_bytes = 0  # by the last step
         folder = names.suffixed_folder(source.topic_partition, unique, names.FUTURE_FOLDER)
         self.directory = f"{target.path}/{folder}"
-        self._cut_to = _UNCUT
-        self._truncate_to = _UNCUT
+        self._truncate_at = _NO_TRUNCATION
+        self._truncate_to = _NO_TRUNCATION
         self._upto = 0
 
     @property
     def end_offset(self) -> int:
-        """How far the copy goes."""
+        """The log end offset of the copy."""
         return self.log.log_end_offset if self.log is not None else self.source.log_start_offset
 
     @property
-    def may_go_on(self) -> bool:
-        """Whether the log is fit to be copied: not while it is compacted, nor before a follower has put in
-        what its log starts with, or has begun anew for a gap that would pass for one of compaction."""
+    def can_copy(self) -> bool:
+        """Whether the source can be copied: not while it is compacted, nor while it has lost records or
+        starts inside a batch that it does not have yet."""
         source = self.source
         is_whole = not source.recovery.has_loss and source.log_start_offset <= source.log_end_offset
         return is_whole and source.compaction.running is None
 
     @property
     def is_close(self) -> bool:
-        """Whether so little is missing that the owner may copy it itself."""
-        if self.log is None or self._cut_to != _UNCUT or self.end_offset < self.source.log_start_offset:
+        """Whether the rest is small enough to be copied on the owner's thread."""
+        if (
+            self.log is None
+            or self._truncate_at != _NO_TRUNCATION
+            or self.end_offset < self.source.log_start_offset
+        ):
             return False
         return self.source.reader.bytes_about(self.end_offset, self.source.log_end_offset) <= STEP_BYTES
 
-    def was_cut(self, end_offset: int) -> None:
-        """The log lost what lay from `end_offset` on."""
-        self._cut_to = min(self._cut_to, end_offset)
+    def source_truncated(self, end_offset: int) -> None:
+        """The source was truncated to `end_offset`."""
+        self._truncate_at = min(self._truncate_at, end_offset)
 
     def prepare(self) -> None:
-        """Settle what the next step does."""
-        self._truncate_to, self._cut_to = self._cut_to, _UNCUT
+        """Decide what the next step copies."""
+        self._truncate_to, self._truncate_at = self._truncate_at, _NO_TRUNCATION
         self._upto = self.source.high_watermark
         self.copied_bytes = 0
 
     def run(self) -> None:
-        """Copy up to STEP_BYTES, and bring all to the disk once it has caught up. A failure is kept in
-        `error`."""
+        """Copy up to STEP_BYTES, and flush once the copy has caught up. A failure is stored in `error`."""
         try:
             log = self.log or self._open()
             self._align(log)
@@ -88,15 +92,15 @@ class FutureLog:
             if log.log_end_offset >= self._upto:
                 log.flush()
         except OffsetOutOfRangeError:
-            pass  # the log's start or end has moved meanwhile: the next step sees it
+            pass  # the source was truncated or trimmed meanwhile: the next step handles it
         except (KafkaStorageError, CorruptMessageError, InvalidRecordError) as error:
             self.error = error
 
     def complete(self) -> Log:
-        """Copy the rest and everything else that belongs to the log; durable on return. Errors:
+        """Copy the rest of the batches and the state of the log; durable on return. Errors:
         KafkaStorageError, CorruptMessageError."""
         log, source = self.log, self.source
-        assert log is not None, "a step has opened it"
+        assert log is not None, "a step has opened the copy"
         self.prepare()
         self._align(log)
         while self._copy_piece(log, source.log_end_offset):
@@ -124,14 +128,14 @@ class FutureLog:
         return log
 
     def _align(self, log: Log) -> None:
-        """Follow a source that was cut, or whose start passed what was copied."""
+        """Follow a source that was truncated, or whose start offset passed the end of the copy."""
         if self._truncate_to < log.log_end_offset:
-            log.truncate_to(self._truncate_to)  # also to before its start: the source has begun anew there
+            log.truncate_to(self._truncate_to)  # also below its start, if the source was fully truncated
         if log.log_end_offset < self.source.log_start_offset:
             log.truncate_fully_and_start_at(self.source.log_start_offset)
 
     def _copy_piece(self, log: Log, upto_offset: int) -> bool:
-        """One read and its append; False if there is nothing left."""
+        """Copy one read; False at the end."""
         offset = log.log_end_offset
         if offset >= upto_offset:
             return False

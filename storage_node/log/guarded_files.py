@@ -1,12 +1,12 @@
-"""A file layer that refuses everything after its first error: one fuse per log dir.
+"""A file layer that refuses every operation after its first error: one fuse per log dir.
 
-A disk that failed once may have lost what it acknowledged (a failed fsync drops the dirty pages and the next
-one succeeds), so nothing may be appended, and nothing acknowledged, between the error and taking the
-log dir offline (KAFKA-10778). Here that holds by construction, for every caller of the file layer.
+A disk that failed once may have lost bytes that it acknowledged (a failed fsync drops the dirty pages and the
+next one succeeds), so nothing may be appended or acknowledged between the error and taking the log dir
+offline (KAFKA-10778). This layer guarantees it for every caller.
 
-A full disk is no such error where the layer knows the room of its disk (disk_room.py): small files then
-get the reserve, and the rest is refused until there is room again. Without, as of a metadata log, it is
-one. A sync that fails is final for whatever reason: the dirty pages may be gone.
+A full disk does not blow the fuse if the layer has a DiskRoom: small files then get the reserve, and other
+writes are refused until there is room again. Without a DiskRoom, as for the metadata log, it does. A failed
+sync always blows the fuse: the dirty pages may be lost.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from .disk_room import DiskRoom
 
 _T = TypeVar("_T")
-_RECORDS = (names.LOG, f"{names.LOG}{names.CLEANED}")  # how files end whose content is as large as it likes
+_RECORDS = (names.LOG, f"{names.LOG}{names.CLEANED}")  # files that may not use the reserve
 
 
 class Fuse:
-    """Whether a log dir still works, and the first error if not. Set from any thread, once."""
+    """The first error of a log dir, if any; set once, from any thread."""
 
     __slots__ = ("failure", "on_blow")
 
@@ -38,19 +38,19 @@ class Fuse:
         self.on_blow = on_blow
 
     def blow(self, reason: str) -> None:
-        """Take the log dir offline; the first reason stays."""
+        """Take the log dir offline; the first reason is kept."""
         if self.failure is None:
             self.failure = reason
             if self.on_blow is not None:
                 self.on_blow(reason)
 
     def blow_by(self, error: KafkaStorageError) -> None:
-        """Take the log dir offline, unless the disk is fine: a file is gone, its name too long, no room."""
+        """Take the log dir offline, unless the disk works: a missing file, too long a name, no room."""
         if not isinstance(error, (FileGoneError, NameTooLongError, DiskFullError)):
             self.blow(str(error))
 
     def check(self) -> None:
-        """KafkaStorageError if the fuse has blown."""
+        """Errors: KafkaStorageError if the log dir is offline."""
         if self.failure is not None:
             raise KafkaStorageError(f"the log dir is offline: {self.failure}")
 
@@ -67,60 +67,50 @@ class GuardedFile:
         self.path = file.path
 
     def pwrite(self, position: int, buffers: Sequence[Buffer]) -> int:
-        """See files.File."""
-        if self._fuse.failure is not None:  # the hottest of calls
+        if self._fuse.failure is not None:  # hot: saves a call
             self._fuse.check()
         try:
             return self._file.pwrite(position, buffers)
         except DiskFullError as error:
-            return self._files.again(error, self.path, self._file.pwrite, position, buffers)
+            return self._files.retry(error, self.path, self._file.pwrite, position, buffers)
         except KafkaStorageError as error:
             self._fuse.blow_by(error)
             raise
 
     def pread(self, position: int, size: int) -> bytes:
-        """See files.File."""
         return self._files.guarded(self.path, self._file.pread, position, size)
 
     def pread_cached(self, position: int, size: int) -> Buffer | None:
-        """See files.File."""
         return self._files.guarded(self.path, self._file.pread_cached, position, size)
 
     def lend(self, position: int, size: int) -> Lent | None:
-        """See files.File."""
         return self._files.guarded(self.path, self._file.lend, position, size)
 
     def will_need(self, position: int, size: int) -> None:
-        """See files.File."""
         self._file.will_need(position, size)
 
     def drop_cached(self, position: int, size: int) -> None:
-        """See files.File."""
         self._file.drop_cached(position, size)
 
     def size(self) -> int:
-        """See files.File."""
         return self._files.guarded(self.path, self._file.size)
 
     def truncate(self, size: int) -> None:
-        """See files.File."""
         self._files.guarded(self.path, self._file.truncate, size)
 
     def allocate(self, size: int) -> None:
-        """See files.File."""
         self._files.guarded(self.path, self._file.allocate, size)
 
     def fdatasync(self) -> None:
-        """See files.File."""
         self._files.synced(self._file.fdatasync)
 
     def close(self) -> None:
-        """Let go of the file, also when the fuse has blown."""
+        """Also if the log dir is offline."""
         self._file.close()
 
 
 class GuardedFiles:
-    """A file system behind a fuse. With `room`, one that may be full and have room again."""
+    """A file system behind a fuse; with `room`, a full disk is no failure."""
 
     def __init__(self, files: Files, fuse: Fuse, room: DiskRoom | None = None) -> None:
         self._files = files
@@ -138,66 +128,54 @@ class GuardedFiles:
             self.room.check()
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """See files.Files."""
         return GuardedFile(self.guarded(path, _opened, self._files, path, create), self)
 
     def exists(self, path: str) -> bool:
-        """See files.Files."""
         return self.guarded(path, self._files.exists, path)
 
     def size(self, path: str) -> int:
-        """See files.Files."""
         return self.guarded(path, self._files.size, path)
 
     def listdir(self, directory: str) -> list[str]:
-        """See files.Files."""
         return self.guarded(directory, self._files.listdir, directory)
 
     def is_directory(self, path: str) -> bool:
-        """See files.Files."""
         return self.guarded(path, self._files.is_directory, path)
 
     def mkdir(self, path: str) -> None:
-        """See files.Files."""
         self.guarded(path, self._files.mkdir, path)
 
     def rename(self, source: str, target: str) -> None:
-        """See files.Files."""
         self.guarded(source, self._files.rename, source, target)
 
     def remove(self, path: str) -> None:
-        """See files.Files."""
         self.guarded(path, self._files.remove, path)
 
     def rmdir(self, path: str) -> None:
-        """See files.Files."""
         self.guarded(path, self._files.rmdir, path)
 
     def fsync_directory(self, directory: str) -> None:
-        """See files.Files."""
         self.synced(self._files.fsync_directory, directory)
 
     def space(self, directory: str) -> Space:
-        """See files.Files."""
         return self.guarded(directory, self._files.space, directory)
 
     def lock(self, path: str) -> FileLock | None:
-        """See files.Files."""
         return self.guarded(path, self._files.lock, path)
 
     def guarded(self, path: str, operation: Callable[..., _T], *arguments: object) -> _T:
-        """Run an operation on `path` unless the fuse has blown; an error blows it."""
+        """Run an operation on `path` unless the fuse has blown; a disk error blows it."""
         self.fuse.check()
         try:
             return operation(*arguments)
         except DiskFullError as error:
-            return self.again(error, path, operation, *arguments)
+            return self.retry(error, path, operation, *arguments)
         except KafkaStorageError as error:
             self.fuse.blow_by(error)
             raise
 
-    def again(self, error: DiskFullError, path: str, operation: Callable[..., _T], *arguments: object) -> _T:
-        """After `error` for want of room: once more with the room of the reserve, unless it is for
+    def retry(self, error: DiskFullError, path: str, operation: Callable[..., _T], *arguments: object) -> _T:
+        """Retry an operation that failed with a full disk, with the space of the reserve, unless it writes
         records."""
         if self.room is None:
             self.fuse.blow(str(error))
@@ -209,12 +187,12 @@ class GuardedFiles:
             return operation(*arguments)
         except DiskFullError:
             raise
-        except KafkaStorageError as another:
-            self.fuse.blow_by(another)
+        except KafkaStorageError as retry_error:
+            self.fuse.blow_by(retry_error)
             raise
 
     def synced(self, operation: Callable[..., None], *arguments: object) -> None:
-        """Run a sync; whatever it fails of, what is on the disk now is unknown."""
+        """Run a sync; after any error the content of the disk is unknown."""
         self.fuse.check()
         try:
             operation(*arguments)
@@ -226,7 +204,7 @@ class GuardedFiles:
 
 
 def guarded(files: Files) -> GuardedFiles:
-    """`files` behind a fuse of its own, unless it is behind one already."""
+    """`files` behind a fuse of its own, unless it has one already."""
     return files if isinstance(files, GuardedFiles) else GuardedFiles(files, Fuse())
 
 

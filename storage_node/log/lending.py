@@ -1,13 +1,12 @@
-"""Batches that are sent from where they lie in a segment's file, instead of being read into memory first.
+"""Zero-copy reads: batches that are sent from the segment's file, by sendfile, without reading them.
 
-Lent are whole batches that lie in the page cache, below the offset that their reader may see: bytes that do
-not change any more. They stay what they are when the log is cleaned, expires or is deleted, because the file
-stays open. Only a truncation takes back what was promised: then all that the log has lent is revoked before
-the file is touched, and whoever is sending it ends the connection at once. Over loopback alone, what lies in
-the reader's own socket by then still shares its pages with the file.
+A log lends whole batches that are in the page cache and below the reader's end offset: bytes that do not
+change any more. Compaction, retention and deletion do not affect them, because the file stays open. A
+truncation does: all lent runs are revoked before the file is truncated, and the connection that is sending
+one is closed. Over loopback, bytes already in the reader's socket still share their pages with the file.
 
-What is not read is not looked at: of a run its first header is checked, and the one behind it. The rest is
-for the reader's own check of CRCs; where it stumbles it asks again, and that header is checked.
+Only the first header of a run and the header after it are checked. The client checks the CRCs; if one is
+wrong, it fetches again from there, and that header is checked.
 """
 
 from __future__ import annotations
@@ -26,23 +25,22 @@ if TYPE_CHECKING:
     from .leader_epochs import LeaderEpochs
     from .segment import Segment
 
-Part: TypeAlias = "Buffer | LentRun"  # of an answer
+Part: TypeAlias = "Buffer | LentRun"  # of a response
 
-# Below it reading costs less than asking. Measured: a read and a send of 64 KiB take 15 us.
+# Below it a read is cheaper. Measured: a read and a send of 64 KiB take 15 us.
 _LEAST_BYTES = 64 * 1024
-# Bound: of one run; the page cache is asked about each of its pages.
+# Bound: of one run; the kernel is asked about each of its pages.
 _MOST_BYTES = 4 * 1024 * 1024
 
 
 class RevokedError(Exception):
-    """The log was cut: what was lent is not to be sent any more."""
+    """The log was truncated: the run must not be sent any more."""
 
 
 class LentRun:
-    """Whole batches, as long as a buffer of them would be; `next_offset` follows the last of them.
+    """Whole batches in a file; `len` is their size in bytes, `next_offset` follows the last one.
 
-    Whoever sends it keeps it until its reader has the bytes; `on_revoked` is called once if they are taken
-    back before that.
+    The connection holds it until all is sent; `on_revoked` is called if the log is truncated before that.
     """
 
     __slots__ = ("__weakref__", "_is_revoked", "_lent", "_size", "next_offset", "on_revoked")
@@ -57,31 +55,30 @@ class LentRun:
         return self._size
 
     def send(self, descriptor: int, start: int) -> int:
-        """Give a socket as much as it takes of the bytes from `start` on. Errors: RevokedError; OSError,
-        BlockingIOError if it takes nothing now."""
+        """Send as many bytes from `start` on as the socket takes. Errors: RevokedError; OSError,
+        BlockingIOError if it takes none now."""
         if self._is_revoked:
             raise RevokedError
         sent = self._lent.send(descriptor, start)
         if not sent:
-            raise RevokedError  # the file is shorter than it was
+            raise RevokedError  # the file was truncated
         return sent
 
     def revoke(self) -> None:
-        """Take it back."""
         self._is_revoked = True
         if self.on_revoked is not None:
             self.on_revoked()
 
 
 class Unlent(Protocol):
-    """Bytes that are to be read and not lent."""
+    """Byte ranges that must be read instead of lent."""
 
     def overlaps(self, segment: Segment, start: int, end: int) -> bool:
-        """Whether some of them lie from `start` to `end` of a segment."""
+        """Whether one overlaps bytes `start` to `end` of a segment."""
 
 
 class Lendings:
-    """What a log has lent and somebody still holds."""
+    """The runs that a log has lent and that are still held."""
 
     def __init__(self) -> None:
         self._runs: WeakSet[LentRun] = WeakSet()
@@ -90,11 +87,10 @@ class Lendings:
         return len(self._runs)
 
     def add(self, run: LentRun) -> None:
-        """One more."""
         self._runs.add(run)
 
     def revoke_all(self) -> None:
-        """The log is about to be cut."""
+        """Order: before the log is truncated."""
         for run in list(self._runs):
             run.revoke()
         self._runs.clear()
@@ -108,9 +104,9 @@ def lend_run(
     upto_offset: int,
     unlent: Unlent,
 ) -> LentRun | None:
-    """The batches from the one that begins at `offset` on, below `upto_offset`, of at most `max_bytes`; None
-    where they are to be read: few of them, not in the page cache, nobody has read up to there before, or they
-    are among the `unlent`."""
+    """The batches from the one that starts at `offset` on, below `upto_offset`, of at most `max_bytes`. None
+    if they must be read: too few bytes, not in the page cache, `offset` is not the end of an earlier read, or
+    they overlap `unlent`."""
     start = segment.run_ends.find(offset)
     if start is None or max_bytes < _LEAST_BYTES:
         return None
@@ -123,7 +119,7 @@ def lend_run(
     is_short = next_offset is None or end - start.position < _LEAST_BYTES
     if is_short or unlent.overlaps(segment, start.position, end):
         return None
-    assert next_offset is not None, "what is not short has an end"
+    assert next_offset is not None, "a long run has an end"
     first = _header_at(segment, start.position)
     if first is None or first.base_offset != offset:
         return None
@@ -137,8 +133,8 @@ def lend_run(
 
 
 def _last_start(segment: Segment, upto_position: int, upto_offset: int) -> tuple[int, int | None]:
-    """The last batch start at or before a byte that the index knows, all before it below `upto_offset`; and
-    the offset there, None if the batch is not what the index says."""
+    """(position, base offset) of the last batch in the index at or before a byte, with all batches before it
+    below `upto_offset`; the offset is None if the batch does not match the index."""
     entry = segment.entry_within(upto_position, upto_offset)
     header = None if entry is None else _header_at(segment, entry.position)
     if entry is None or header is None or header.last_offset != entry.offset:
@@ -151,4 +147,4 @@ def _header_at(segment: Segment, position: int) -> BatchHeader | None:
     try:
         return None if data is None else read_batch_header(data)
     except CorruptMessageError:
-        return None  # who reads it says what is wrong
+        return None  # the read reports the damage

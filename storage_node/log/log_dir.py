@@ -37,15 +37,15 @@ _META_VERSION = "1"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a disk belongs to; a None is not decided yet."""
+    """The cluster and the node of a log dir; None if not assigned yet."""
 
     cluster_id: str | None = None
     node_id: int | None = None
 
 
 class LogDir:
-    """One log dir. An error of its disk takes it offline for good, a full disk for as long as it is full;
-    other dirs go on."""
+    """A disk error takes it offline until the next start; a full disk only refuses records until it has
+    room."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class LogDir:
         self.directory_id: bytes | None = None
         self.has_stored_id = False
         self.was_clean = False
-        self.clean_broker_epoch = -1  # of the process that shut down cleanly, -1 unknown
+        self.clean_broker_epoch = -1  # of the previous process if its shutdown was clean, else -1
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -73,7 +73,7 @@ class LogDir:
 
     @property
     def is_online(self) -> bool:
-        """Whether the disk has worked so far."""
+        """The disk has not failed."""
         return self.files.fuse.failure is None
 
     @property
@@ -84,15 +84,15 @@ class LogDir:
     def open(self) -> None:
         """Lock the dir and read its files; a dir whose disk fails goes offline instead.
 
-        The clean-shutdown marker is gone from the disk before any log is loaded, so that a crash from here on
-        never passes for a clean shutdown (KAFKA-10471).
+        The clean-shutdown marker is removed, durably, before any log is loaded, so that a later crash never
+        passes for a clean shutdown (KAFKA-10471).
         Errors: KafkaStorageError if another process holds the lock.
         """
         try:
             make_directory_durably(self.files, self.path)
             self._lock = self.files.lock(self._file(names.LOCK))
             if self._lock is not None:
-                # The process before may have made a folder and died before it was on the disk.
+                # The previous process may have created a folder without syncing its name.
                 self.files.fsync_directory(self.path)
                 self._read()
                 self.room.take_reserve()
@@ -104,9 +104,9 @@ class LogDir:
             raise KafkaStorageError(f"{self.path} is in use: another process holds its {names.LOCK}")
 
     def set_identity(self, identity: Identity) -> None:
-        """Write meta.properties, unless it says this already.
+        """Write meta.properties, unless it has this identity already.
 
-        Errors: InconsistentClusterIdError if the disk belongs to another cluster, KafkaStorageError if to
+        Errors: InconsistentClusterIdError for a dir of another cluster, KafkaStorageError for a dir of
         another node.
         """
         mine = self.identity
@@ -116,7 +116,7 @@ class LogDir:
             )
         if mine.node_id not in (None, identity.node_id):
             raise KafkaStorageError(f"{self.path} belongs to node {mine.node_id}, not {identity.node_id}")
-        assert self.directory_id is not None, "the manager gives a new dir its id"
+        assert self.directory_id is not None, "LogDirs.open gives a new dir its id"
         if mine == identity and self.has_stored_id:
             return
         self.identity = identity
@@ -134,19 +134,19 @@ class LogDir:
         write_file_atomically(self.files, self.path, name, format_offsets(offsets))
 
     def write_cleaner_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace their checkpoint, if that says something else: most dirs never have one."""
+        """Replace the checkpoint if it has changed: most dirs never have one."""
         if offsets != self._cleaner_offsets_written:
             self.write_offsets(names.CLEANER_OFFSETS, offsets)
             self._cleaner_offsets_written = offsets
 
     def mark_clean(self, broker_epoch: int) -> None:
-        """Write the clean-shutdown marker. Order: after everything that it vouches for is on the disk."""
+        """Order: after all logs and checkpoints are on disk."""
         write_file_atomically(
             self.files, self.path, names.CLEAN_SHUTDOWN, format_clean_shutdown(broker_epoch)
         )
 
     def describe(self) -> dict[str, Any]:
-        """JSON-able facts, for people."""
+        """JSON-able facts, for operators."""
         return {
             "path": self.path,
             "directory_id": uuid_text(self.directory_id or NO_TOPIC_ID),
@@ -163,7 +163,7 @@ class LogDir:
             return False
 
     def release(self) -> None:
-        """Let go of the lock."""
+        """Release the lock."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -179,7 +179,7 @@ class LogDir:
         marker = self._file(names.CLEAN_SHUTDOWN)
         if self.files.exists(marker):
             self.was_clean = True
-            # Without its checkpoints nobody can tell what else is gone.
+            # Without the checkpoints losses cannot be seen.
             if self.files.exists(self._file(names.RECOVERY_POINTS)) and not self.faults:
                 self.clean_broker_epoch = parse_clean_shutdown(read_file(self.files, marker))
             self.files.remove(marker)
@@ -199,7 +199,7 @@ class LogDir:
             self.has_stored_id = True
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        """A checkpoint's offsets; one that is damaged counts as empty, which only costs a longer recovery."""
+        """A damaged checkpoint counts as empty, which makes the recovery longer."""
         if not self.files.exists(self._file(name)):
             return {}
         try:
@@ -217,7 +217,7 @@ class LogDir:
 
 
 def common_identity(dirs: Iterable[LogDir]) -> Identity:
-    """What the dirs agree on. Errors: KafkaStorageError if they contradict each other."""
+    """The identity that the dirs agree on. Errors: KafkaStorageError if they contradict each other."""
     found = Identity()
     for log_dir in dirs:
         mine = log_dir.identity

@@ -1,10 +1,10 @@
 """Which folders of the log dirs are the logs of partitions.
 
-A partition's folder may lie in two log dirs: a crash in the middle of a move between dirs, or of a
-creation whose dir then failed, leaves two. Nobody appends to one that has not the other's records: so
-whichever went on has the newer epochs, or else the larger end; the other one is set aside as a stray,
-never removed. If they are of two topics, because one was deleted and made again while a dir was away, only
-the metadata can tell: both are kept until it does.
+A partition may have a folder in two log dirs after a crash in the middle of a move, or of a creation whose
+dir then failed. Records are only appended to a log that has the other's records: so the newer log has the
+newer leader epochs, or else the larger end offset; the other folder becomes a stray and is never removed. If
+they have different topic ids, because the topic was deleted and created again while a dir was offline, both
+are kept until the metadata decides.
 """
 
 from __future__ import annotations
@@ -26,72 +26,77 @@ if TYPE_CHECKING:
 
 
 def one_of_each(tasks: Sequence[LoadTask]) -> tuple[list[LoadTask], dict[TopicPartition, LoadTask]]:
-    """The tasks whose logs are the partitions', one for each; and by name those of another topic.
+    """One task per partition, and the second tasks of partitions with two topic ids.
 
-    Where one of two cannot be read nobody can tell: the partition is offline, and both stay as they are.
+    If one of two logs cannot be loaded, the partition is offline, and both folders stay as they are.
     """
     found: dict[TopicPartition, LoadTask] = {}
-    rivals: dict[TopicPartition, LoadTask] = {}
+    duplicates: dict[TopicPartition, LoadTask] = {}
     for task in tasks:
         name = task.topic_partition
         first = found.get(name)
         if first is None or first.log is None or task.log is None:
-            found[name] = _unreadable(first, task)
-        elif first.log.topic_id == task.log.topic_id or _was_never_made(first) or _was_never_made(task):
+            found[name] = _failed_one(first, task)
+        elif (
+            first.log.topic_id == task.log.topic_id
+            or _is_unfinished_creation(first)
+            or _is_unfinished_creation(task)
+        ):
             found[name] = _newer(first, task)
-        elif name in rivals:
-            rivals[name] = _newer(rivals[name], task)
+        elif name in duplicates:
+            duplicates[name] = _newer(duplicates[name], task)
         else:
-            rivals[name] = task
-    return list(found.values()), rivals
+            duplicates[name] = task
+    return list(found.values()), duplicates
 
 
 def set_aside(log: Log, log_dir: LogDir) -> str:
-    """Take a log that is no partition's out of its name, as a stray; the new path."""
+    """Rename the folder of a log to a stray; the new path."""
     log.close_abruptly()
     log.on_truncate = None
     folder = names.suffixed_folder(log.topic_partition, log.topic_id.hex(), names.STRAY_FOLDER)
     path = f"{log_dir.path}/{folder}"
-    with contextlib.suppress(KafkaStorageError):  # the dir is offline then; the next start does it again
+    with contextlib.suppress(KafkaStorageError):  # the dir is offline; the next start renames it
         log_dir.files.rename(log.folder.path, path)
         log_dir.files.fsync_directory(log_dir.path)
     return path
 
 
-def _unreadable(first: LoadTask | None, task: LoadTask) -> LoadTask:
+def _failed_one(first: LoadTask | None, task: LoadTask) -> LoadTask:
     if first is None or task is first:
         return task
     bad, other = (task, first) if task.log is None else (first, task)
     if other.log is not None:
         other.log.close_abruptly()
     where = f"{task.topic_partition} lies in {first.log_dir.path} and in {task.log_dir.path}"
-    bad.error = KafkaStorageError(f"{where}, and cannot be read: {bad.error}")
+    bad.error = KafkaStorageError(f"{where}, and one cannot be loaded: {bad.error}")
     return bad
 
 
 def _newer(one: LoadTask, other: LoadTask) -> LoadTask:
     loser = min(other, one, key=_age)
     winner = other if loser is one else one
-    assert loser.log is not None, "both were read"
-    assert winner.log is not None, "both were read"
+    assert loser.log is not None, "both were loaded"
+    assert winner.log is not None, "both were loaded"
     set_aside(loser.log, loser.log_dir)
     where = f"{one.topic_partition} lies in {one.log_dir.path} and in {other.log_dir.path}"
-    winner.log.recovery.faults.append(f"{where}; the later or longer one counts: {winner.log_dir.path}")
+    winner.log.recovery.faults.append(f"{where}; the newer log is used: {winner.log_dir.path}")
     return winner
 
 
-def _was_never_made(task: LoadTask) -> bool:
-    """A creation that did not come to its end: nobody has ever appended to it."""
+def _is_unfinished_creation(task: LoadTask) -> bool:
+    """An interrupted creation: the log never had a record."""
     return task.log is not None and task.log.topic_id == NO_TOPIC_ID and not task.log.log_end_offset
 
 
 def _age(task: LoadTask) -> tuple[bool, int, int, int, bool]:
-    """Of two equal ones that starts later, or is in the checkpoints, which the one that goes leaves first."""
+    """Of equal logs the one with the later start is newer, or the one in the checkpoints: an old log leaves
+    them first."""
     log = task.log
-    assert log is not None, "both were read"
+    assert log is not None, "both were loaded"
     is_listed = task.topic_partition in task.log_dir.recovery_points
     return (
-        not _was_never_made(task),
+        not _is_unfinished_creation(task),
         log.epochs.latest_epoch,
         log.log_end_offset,
         log.log_start_offset,
@@ -100,9 +105,8 @@ def _age(task: LoadTask) -> tuple[bool, int, int, int, bool]:
 
 
 def missing_from(log_dir: LogDir, homes: Mapping[TopicPartition, LogDir]) -> dict[TopicPartition, str]:
-    """Partitions that had records by the checkpoints and have no folder, and what to do: to begin them
-    anew would pass for an empty log, so they stay offline until the folder or the decision of an operator
-    comes."""
+    """Partitions that had records according to the checkpoints and have no folder, with the reason for the
+    operator. They stay offline: a new log would pass for an empty one."""
     listed = {*folders_of(log_dir)}
     set_aside = {name.rpartition(".")[0] for name in listed if not names.parse_folder_name(name)}
     found: dict[TopicPartition, str] = {}
@@ -119,7 +123,7 @@ def missing_from(log_dir: LogDir, homes: Mapping[TopicPartition, LogDir]) -> dic
 
 
 def folders_of(log_dir: LogDir) -> list[str]:
-    """Names of all folders in the dir; none if its disk fails."""
+    """All folder names in the dir; none if its disk fails."""
     try:
         listed = log_dir.files.listdir(log_dir.path)
         return [name for name in listed if log_dir.files.is_directory(f"{log_dir.path}/{name}")]

@@ -1,7 +1,7 @@
-"""The slow work of a log manager, cut so that it can run on threads: load, create, checkpoint, purge.
+"""The slow work of a log manager as tasks for threads: load, create, purge.
 
-Each task is made and taken over by the manager's owner; only `run` goes elsewhere. A disk's error stays in
-the task or takes its log dir offline; it is never raised.
+The manager's owner makes the tasks and uses their results; only `run` may be called on another thread. A disk
+error is stored in the task or takes its log dir offline; it is never raised.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def log_fault(partition: TopicPartition, topic_id: bytes) -> str | None:
-    """Why no log can be made for what a controller calls a partition, or None if one can."""
+    """Why this partition of the controller can have no log, or None."""
     if len(topic_id) != len(NO_TOPIC_ID):
         return f"its topic id has {len(topic_id)} bytes"
     return names.folder_fault(partition)
@@ -36,7 +36,7 @@ def log_fault(partition: TopicPartition, topic_id: bytes) -> str | None:
 
 @dataclass(slots=True)
 class LoadTask:
-    """Open one log; `run` may go on any thread, and different tasks at the same time."""
+    """Open one log. `run` may be called on any thread, different tasks at the same time."""
 
     log_dir: LogDir
     topic_partition: TopicPartition
@@ -46,7 +46,7 @@ class LoadTask:
     error: KafkaStorageError | None = None
 
     def run(self) -> None:
-        """Recover the log. A failure is kept in `error`."""
+        """Recover the log; a failure is stored in `error`."""
         log_dir, topic_partition = self.log_dir, self.topic_partition
         directory = f"{log_dir.path}/{names.folder_name(topic_partition)}"
         try:
@@ -71,7 +71,7 @@ class LoadTask:
 
 
 class NewLog(NamedTuple):
-    """A partition that is to get a log. `is_new`: the controller has just made it, so no dir has it."""
+    """A partition that needs a log. `is_new`: the controller has just created it, so no dir has it."""
 
     topic_partition: TopicPartition
     topic_id: bytes
@@ -81,7 +81,7 @@ class NewLog(NamedTuple):
 
 @dataclass(slots=True)
 class CreateTask:
-    """Make the folders and logs of some partitions in one dir; `run` may go on any thread."""
+    """Create the folders and logs of partitions in one dir. `run` may be called on any thread."""
 
     log_dir: LogDir
     wanted: list[NewLog]
@@ -90,7 +90,7 @@ class CreateTask:
     error: KafkaStorageError | None = None
 
     def run(self) -> None:
-        """Make them, all durable on return. After a failure, kept in `error`, `made` is empty."""
+        """All logs are durable on return. After a failure, stored in `error`, `made` is empty."""
         made: list[Log] = []
         try:
             for wanted in self.wanted:
@@ -104,8 +104,8 @@ class CreateTask:
         self.made = made
 
     def _make(self, wanted: NewLog) -> Log:
-        """Order: the topic id last; a crash before it leaves an empty log that the next creation adopts. Its
-        write brings the folder's names to the disk, so no other sync is needed here."""
+        """Order: the topic id last; a crash before it leaves an empty log that the next creation adopts.
+        Writing it syncs the folder, so no other sync is needed."""
         files = self.log_dir.files
         directory = f"{self.log_dir.path}/{names.folder_name(wanted.topic_partition)}"
         files.mkdir(directory)
@@ -124,12 +124,12 @@ class CreateTask:
 
 
 def write_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
-    """Say in the partition's folder which topic it belongs to. Errors: KafkaStorageError."""
+    """Write partition.metadata into the folder. Errors: KafkaStorageError."""
     write_file_atomically(files, directory, names.PARTITION_METADATA, format_partition_metadata(topic_id))
 
 
 def purge(log_dir: LogDir, path: str) -> None:
-    """Remove a folder that a deletion left; a failing disk takes the dir offline."""
+    """Remove the folder of a deleted log; a failing disk takes the dir offline."""
     try:
         remove_tree(log_dir.files, path)
     except KafkaStorageError as error:

@@ -1,9 +1,8 @@
-"""How the process before this one ended, and what the logs have lost since it ended in order. Pure.
+"""How the previous process ended, and which logs lost records since its clean shutdown. Pure.
 
-An orderly end leaves each log dir with a clean-shutdown marker and with recovery points that say where every
-log ended. What is found at the next start must be exactly that: a log that ends elsewhere, has a gap, is not
-listed or is not there any more was cut, removed or exchanged while nobody ran, and the controller must not
-count on it (KIP-966). A dir whose checkpoints cannot be read does not say what was in it.
+A clean shutdown leaves a clean-shutdown marker in each log dir, and recovery points equal to the log end
+offsets. A log that is different at the next start was truncated, removed or replaced in between, and the
+controller must not count on its records (KIP-966). A dir with unreadable checkpoints gives no evidence.
 """
 
 from __future__ import annotations
@@ -20,28 +19,28 @@ if TYPE_CHECKING:
     from .log import Log
     from .log_dir import LogDir
 
-MAX_LOST = 1_000  # Bound: of one registration; who lost more has not ended in order as a whole
-NOT_IN_ORDER = -1
+MAX_LOST = 1_000  # Bound: of one registration; a node with more losses counts as not cleanly shut down
+NOT_CLEAN = -1
 
 
 @dataclass(frozen=True, slots=True)
 class PreviousEnd:
-    """The broker epoch under which the process before ended in order, -1 if it did not; and which logs lost
-    something since."""
+    """The broker epoch of the previous clean shutdown, -1 if it was not clean; and the logs with losses
+    since."""
 
-    broker_epoch: int = NOT_IN_ORDER
+    broker_epoch: int = NOT_CLEAN
     lost: tuple[TopicPartition, ...] = ()
 
     @property
     def epoch_to_hand_on(self) -> int:
-        """What a process may write into its own marker that was never registered, so that nobody heard of
-        losses: after its end they do not show any more."""
-        return NOT_IN_ORDER if self.lost else self.broker_epoch
+        """The epoch for the marker of a process that was never registered. It has not reported the losses,
+        and the next start cannot see them: so there is none after a loss."""
+        return NOT_CLEAN if self.lost else self.broker_epoch
 
 
 def previous_end(dirs: Iterable[LogDir], lost: Iterable[TopicPartition]) -> PreviousEnd:
-    """All dirs together: they must agree, and all of them must work."""
-    epochs = {each.clean_broker_epoch if each.was_clean and each.is_online else NOT_IN_ORDER for each in dirs}
+    """Of all dirs: they must agree and be online."""
+    epochs = {each.clean_broker_epoch if each.was_clean and each.is_online else NOT_CLEAN for each in dirs}
     found = tuple(sorted(lost))
     if len(epochs) != 1 or len(found) > MAX_LOST:
         return PreviousEnd()
@@ -49,14 +48,14 @@ def previous_end(dirs: Iterable[LogDir], lost: Iterable[TopicPartition]) -> Prev
 
 
 def losses_in(log_dir: LogDir, logs: Mapping[TopicPartition, Log | None]) -> Iterator[TopicPartition]:
-    """Which partitions lost something since an orderly end of this dir. `logs` are those found in it, None
-    for one that could not be opened."""
+    """Partitions that lost records since the clean shutdown of this dir. `logs` are the logs in it, None for
+    one that could not be loaded."""
     if not log_dir.was_clean:
         return
     for name in log_dir.recovery_points.keys() | logs.keys():
         log = logs.get(name)
         end_offset = 0 if log is None else log.log_end_offset
         has_loss = log is not None and log.recovery.has_loss
-        is_ours = name.topic != names.METADATA_TOPIC
-        if is_ours and (has_loss or end_offset != log_dir.recovery_points.get(name)):
+        is_checked = name.topic != names.METADATA_TOPIC
+        if is_checked and (has_loss or end_offset != log_dir.recovery_points.get(name)):
             yield name

@@ -1,9 +1,9 @@
-"""Batches of a producer that a snapshot does not name, looked for in the log when one of them may come again.
+"""Find the batches of a producer that a snapshot does not have, when the producer may send one of them again.
 
-Of each producer a snapshot has the last batch alone, as Kafka's files do, but five may be under way. Without
-more, a leader that was started again would call out of order what it has stored, where the answers were lost.
-The log says it all: the headers before the known batch are read, once per producer, and only for one that
-sends what does not follow. That is rare and bounded, so it is done on the owner's thread.
+A snapshot has only the last batch of each producer, as in Kafka, but five may be in flight. A restarted
+leader would refuse the others as out of order, although they are stored and only their responses were lost.
+So the headers before the known batch are read, once per producer, and only for a producer that sends a batch
+out of order. That is rare and bounded, so it is done on the owner's thread.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ if TYPE_CHECKING:
     from .segment import Segment
     from .segment_list import SegmentList
 
-# Bound: how far back is looked, first and if that was not enough: five batches of 1 MiB, and those of others.
+# Bound: bytes searched, at first and if that was not enough: five batches of 1 MiB, and those of other
+# producers.
 REACHES_BYTES = (256 * 1024, 8 * 1024 * 1024)
 
 
 def recall(producer: Producer, segments: SegmentList) -> bool:
-    """Let a producer of a snapshot know its last five batches again; False if there is nothing to be found.
-    Errors: KafkaStorageError; CorruptMessageError for damage among the batches."""
+    """Restore the last five batches of a producer that came from a snapshot; False if none is found. Errors:
+    KafkaStorageError; CorruptMessageError for a damaged batch."""
     if not producer.is_of_snapshot:
         return False
-    producer.is_of_snapshot = False  # Order: first, so that damage is met once
+    producer.is_of_snapshot = False  # Order: first, so that damaged batches are read once
     wanted = RETAINED_BATCHES - len(producer.batches)
     upto = producer.batches[0].first_offset
     found: list[WrittenBatch] = []
@@ -43,7 +44,7 @@ def recall(producer: Producer, segments: SegmentList) -> bool:
 
 
 def _batches_of(producer: Producer, headers: Iterator[BatchHeader]) -> list[WrittenBatch]:
-    """Those of its epoch, and of clients alone: what servers write for a producer never comes again."""
+    """Batches of the producer's epoch, without those that servers write, which are never sent again."""
     found: list[WrittenBatch] = []
     for header in headers:
         if header.producer_id != producer.producer_id:
@@ -56,7 +57,7 @@ def _batches_of(producer: Producer, headers: Iterator[BatchHeader]) -> list[Writ
 
 
 def _headers_before(segments: SegmentList, offset: int, reach_bytes: int) -> Iterator[BatchHeader]:
-    """Of the batches below `offset`, from about so many bytes before it on, in order."""
+    """Headers of the batches below `offset`, from about `reach_bytes` before it on, in order."""
     pieces: list[tuple[Segment, int, int]] = []
     upto = offset
     while reach_bytes > 0 and upto > segments.first_base_offset:

@@ -1,8 +1,8 @@
-"""Find out again what a log knows of its producers: from the newest sound snapshot and the batches behind it.
+"""Rebuild the producer state of a log from the newest sound snapshot and the batches after it.
 
-A snapshot counts if every batch behind it is still there. After an orderly end the newest one is that of the
-log's end, and no batch is read. A log without any snapshot that ended in order was written before there were
-producers with ids. Source: Kafka ProducerStateManager.java, UnifiedLog.java rebuildProducerState.
+A snapshot is valid if every batch after it is still in the log. After a clean shutdown the newest snapshot is
+that of the log end offset, and no batch is read. A cleanly closed log without a snapshot had no producers
+with ids. Source: Kafka ProducerStateManager.java, UnifiedLog.java rebuildProducerState.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def load_producers(
     producers: ProducerStates,
     faults: list[str],
 ) -> None:
-    """Make `producers` those of the log at `upto_offset`, where a batch begins; `segments` are those up to
-    there, and what was before the first one is in the snapshot at its beginning. Damage in stored batches is
-    added to `faults`. Errors: KafkaStorageError."""
+    """Set `producers` to the state at `upto_offset`, the start of a batch; `segments` reach up to it, and the
+    snapshot of the first base offset has the state before them. Damaged batches are added to `faults`.
+    Errors: KafkaStorageError."""
     producers.clear()
     start = segments[0].base_offset if segments else upto_offset
     for offset in reversed(snapshot_offsets(files.listdir(directory))):
@@ -47,24 +47,24 @@ def load_producers(
             try:
                 _replay(segment, start, upto_offset, producers)
             except CorruptMessageError as error:
-                faults.append(f"{error}; the producers behind it are not known")
+                faults.append(f"{error}; producer state after it is not known")
 
 
 def snapshot_offsets(listed: Iterable[str]) -> list[int]:
-    """Offsets of the snapshots among the names in a partition's folder, rising."""
+    """Offsets of the snapshots among the file names of a partition's folder, rising."""
     found = (names.parse_segment_name(name) for name in listed)
     return sorted(entry[0] for entry in found if entry and entry[1] == names.SNAPSHOT)
 
 
 def remove_snapshots(files: Files, directory: str, offsets: Iterable[int]) -> None:
-    """Remove the snapshots of these offsets."""
+    """The caller syncs the folder."""
     for offset in offsets:
         files.remove(f"{directory}/{names.segment_name(offset, names.SNAPSHOT)}")
 
 
 def stray_snapshots(offsets: Sequence[int], bases: Sequence[int]) -> list[int]:
-    """Of these snapshots, those that no segment begins at; but the newest one behind all segments' beginnings
-    stays: it is that of an orderly end (KAFKA-12520)."""
+    """The snapshots that are not at the base offset of a segment; but the newest one above all base offsets
+    stays: it is that of a clean shutdown (KAFKA-12520)."""
     strays = sorted(set(offsets).difference(bases))
     if strays and bases and strays[-1] > bases[-1]:
         strays.pop()
@@ -76,7 +76,7 @@ def _restore(files: Files, directory: str, offset: int, producers: ProducerState
     try:
         producers.restore(parse_producer_snapshot(read_file(files, path)))
     except CorruptFileError:
-        return False  # the batches say it all, it only takes longer
+        return False  # the state is rebuilt from the batches, which takes longer
     return True
 
 

@@ -1,9 +1,9 @@
-"""What a log knows of one producer with an id, and whether what it sends next may follow. Pure.
+"""The state of one producer id in one log: epoch, sequences, open transaction. Pure.
 
-An epoch begins with sequence 0 and goes on without holes; after 2^31-1 comes 0. The last five batches are
-kept, so that one that is sent again, because its answer was lost, is found and not stored twice. Of a
-producer that is not known any sequence is taken: what was known may have expired.
-Source: Kafka ProducerStateEntry.java, ProducerAppendInfo.java; KIP-98, KIP-360, KIP-890, KIP-1228.
+An epoch starts with sequence 0 and has no holes; after 2^31-1 comes 0. The last five batches are kept, so
+that a batch that is sent again, because its response was lost, is recognised and not stored twice. A producer
+that is not known may start with any sequence: its state may have expired. Source: Kafka
+ProducerStateEntry.java, ProducerAppendInfo.java; KIP-98, KIP-360, KIP-890, KIP-1228.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from .producer_snapshot import ProducerState
 if TYPE_CHECKING:
     from ...protocol.records.header import BatchHeader
 
-RETAINED_BATCHES = 5  # as many as a producer may have under way
+RETAINED_BATCHES = 5  # max.in.flight.requests.per.connection of an idempotent producer
 MAX_SEQUENCE = 2**31 - 1
 NO_SEQUENCE = -1  # of batches that servers write for producers
 NO_PRODUCER_EPOCH = -1
-# From this transaction version on the epoch moves with each end of a transaction (KIP-890).
+# From this transaction version on each end of a transaction increments the producer epoch (KIP-890).
 EPOCH_BUMPING_VERSION = 2
 
 
 def last_sequence_of(first: int, offset_delta: int) -> int:
-    """The sequence of a batch's last record."""
+    """Of the last record of a batch."""
     return first if first == NO_SEQUENCE else (first + offset_delta) & MAX_SEQUENCE
 
 
 class WrittenBatch(NamedTuple):
-    """A batch that is in the log."""
+    """A batch in the log."""
 
     last_sequence: int
     last_offset: int
@@ -44,21 +44,18 @@ class WrittenBatch(NamedTuple):
 
     @classmethod
     def of(cls, header: BatchHeader, base_offset: int) -> WrittenBatch:
-        """The batch with this header at this offset."""
         delta, first = header.last_offset_delta, header.base_sequence
         last = (first + delta) & MAX_SEQUENCE if first >= 0 else NO_SEQUENCE
         return cls(last, base_offset + delta, delta, header.max_timestamp)
 
     @property
     def first_sequence(self) -> int:
-        """The sequence of its first record."""
         if self.last_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.last_sequence - self.offset_delta) & MAX_SEQUENCE
 
     @property
     def first_offset(self) -> int:
-        """The offset of its first record."""
         return self.last_offset - self.offset_delta
 
 
@@ -82,14 +79,14 @@ class Producer:
         self.producer_id = producer_id
         self.epoch = NO_PRODUCER_EPOCH
         self.batches: list[WrittenBatch] = []
-        self.is_of_snapshot = False  # more batches of this epoch may be in the log; see producer_recall.py
+        self.is_of_snapshot = False  # earlier batches of this epoch may be in the log; see producer_recall.py
         self.coordinator_epoch = -1  # of the last marker
         self.timestamp_ms = NO_TIMESTAMP  # of the last batch or marker
         self.transaction_first_offset = NO_OFFSET  # of the open transaction
 
     @classmethod
     def of(cls, state: ProducerState) -> Producer:
-        """As a snapshot has it, which knows the last batch only."""
+        """From a snapshot, which has the last batch only."""
         self = cls(state.producer_id)
         self.epoch, self.timestamp_ms = state.producer_epoch, state.timestamp_ms
         self.coordinator_epoch = state.coordinator_epoch
@@ -102,11 +99,10 @@ class Producer:
         return self
 
     def to_state(self) -> ProducerState:
-        """For a snapshot."""
         return self._to_state(self.batches, self.transaction_first_offset)
 
     def state_before(self, offset: int) -> ProducerState:
-        """For a log that goes on at `offset`: what is behind that is going to be told by the log itself."""
+        """For a follower that starts at `offset`: it gets the batches from there on."""
         first = self.transaction_first_offset
         batches = [batch for batch in self.batches if batch.last_offset < offset]
         return self._to_state(batches, first if first < offset else NO_OFFSET)
@@ -126,23 +122,23 @@ class Producer:
 
     @property
     def has_open_transaction(self) -> bool:
-        """Whether a transaction has begun and no marker has ended it."""
+        """A transaction has started and no marker has ended it."""
         return self.transaction_first_offset != NO_OFFSET
 
     @property
     def last_sequence(self) -> int:
-        """Of the newest batch of this epoch; NO_SEQUENCE if there is none."""
+        """Of the newest batch of this epoch; NO_SEQUENCE without any."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
     def last_data_offset(self) -> int:
-        """Of the newest batch of this epoch; NO_OFFSET if there is none."""
+        """Of the newest batch of this epoch; NO_OFFSET without any."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
-    # --- may it follow? -------------------------------------------------------------------------------
+    # --- before an append ------------------------------------------------------------------------------
 
     def repeated(self, epoch: int, first: int, last: int) -> WrittenBatch | None:
-        """The batch that one of these sequences repeats."""
+        """The earlier batch with these sequences."""
         if epoch == self.epoch:
             for batch in self.batches:
                 if batch.last_sequence == last and batch.first_sequence == first:
@@ -150,28 +146,27 @@ class Producer:
         return None
 
     def check_epoch(self, epoch: int) -> None:
-        """Errors: InvalidProducerEpochError for a batch of an epoch that is over."""
+        """Errors: InvalidProducerEpochError for an older epoch."""
         if epoch < self.epoch:
             raise InvalidProducerEpochError(
-                f"producer {self.producer_id} is in epoch {self.epoch}, the batch is of {epoch}"
+                f"producer {self.producer_id} has epoch {self.epoch}, the batch has {epoch}"
             )
 
     def check_sequence(self, epoch: int, first: int) -> None:
-        """Errors: OutOfOrderSequenceNumberError for a batch that does not follow, its epoch being no older
-        one."""
+        """Errors: OutOfOrderSequenceNumberError for a batch of this or a newer epoch that does not follow."""
         if self.epoch == NO_PRODUCER_EPOCH:
             return
         last = self.last_sequence if epoch == self.epoch else NO_SEQUENCE
-        # with NO_SEQUENCE 0 follows, and behind the largest one as well
+        # 0 follows NO_SEQUENCE, and the largest sequence
         if first != (last + 1) & MAX_SEQUENCE:
             raise OutOfOrderSequenceNumberError(
                 f"producer {self.producer_id}, epoch {epoch}: sequence {first} does not follow {last}"
             )
 
     def check_marker(self, epoch: int, coordinator_epoch: int, transaction_version: int) -> None:
-        """Whether this marker may end what is open. From transaction version 2 on it is of a later epoch than
-        the data, unless it is sent again when all has ended (KAFKA-19999): so a late one cannot end the
-        next transaction.
+        """Check that this marker may end the open transaction. From transaction version 2 on its epoch is
+        newer than that of the data, unless it is sent again after the end (KAFKA-19999): so a late marker
+        cannot end the next transaction.
 
         Errors: InvalidProducerEpochError, TransactionCoordinatorFencedError.
         """
@@ -180,7 +175,7 @@ class Producer:
             is_late = self.has_open_transaction
         if is_late:
             raise InvalidProducerEpochError(
-                f"producer {self.producer_id} is in epoch {self.epoch}, the marker is of {epoch}"
+                f"producer {self.producer_id} has epoch {self.epoch}, the marker has {epoch}"
             )
         if coordinator_epoch < self.coordinator_epoch:
             raise TransactionCoordinatorFencedError(
@@ -188,10 +183,10 @@ class Producer:
                 f" {self.coordinator_epoch}"
             )
 
-    # --- it follows -----------------------------------------------------------------------------------
+    # --- after an append ----------------------------------------------------------------------------------
 
     def wrote(self, epoch: int, batch: WrittenBatch) -> None:
-        """A batch of data is in the log."""
+        """A data batch was appended."""
         if epoch != self.epoch:
             self._enter(epoch)
         batches = self.batches
@@ -202,7 +197,7 @@ class Producer:
         self.timestamp_ms = batch.timestamp_ms
 
     def ended(self, epoch: int, coordinator_epoch: int, timestamp_ms: int) -> int:
-        """A marker is in the log; the first offset of the transaction that it ends, NO_OFFSET if none."""
+        """A marker was appended; the first offset of the transaction that it ends, or NO_OFFSET."""
         if epoch != self.epoch:
             self._enter(epoch)
         self.coordinator_epoch, self.timestamp_ms = coordinator_epoch, timestamp_ms

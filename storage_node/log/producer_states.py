@@ -1,9 +1,9 @@
-"""All producers with ids that a log knows, and the transactions that are open in it. Pure.
+"""The producers with ids that a log knows, and its open transactions. Pure.
 
-An offset is stable once its transaction has ended and the marker is committed: readers of committed
-transactions are shown what lies below the first unstable one.
+An offset is stable once its transaction has ended and the marker is committed: with read_committed a fetch
+returns batches below the first unstable offset.
 
-Invariant: a producer with an open transaction is never forgotten, but with the log's batches.
+Invariant: a producer with an open transaction is not forgotten, unless the log is truncated.
 Source: Kafka ProducerStateManager.java.
 """
 
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from ...protocol.records.header import BatchHeader
     from .producer_snapshot import ProducerState
 
-# Bound: producers of one log, some 700 bytes each; beyond, the one that was silent longest is forgotten, as
+# Bound: producers of one log, about 700 bytes each; beyond it the least recently active one is forgotten, as
 # if it had expired.
 MAX_PRODUCERS = 100_000
-# Bound: ended transactions whose markers may not be committed. Of more the oldest are taken to be: what their
-# markers say is decided, so that readers are shown nothing wrong.
+# Bound: ended transactions whose markers may not be committed. The oldest of more are taken to be committed:
+# the outcome is decided, so readers see nothing wrong.
 MAX_UNCOMMITTED_MARKERS = 1_000
 
 
 class OpenTransaction(NamedTuple):
-    """The oldest one of a log; `timestamp_ms` is that of its producer's last batch."""
+    """`timestamp_ms` is that of the producer's last batch."""
 
     producer_id: int
     first_offset: int
@@ -45,42 +45,40 @@ class OpenTransaction(NamedTuple):
 
 
 class ProducerStates:
-    """See the module's docstring. The log's owner alone calls it."""
+    """See the module's docstring. Owner's thread."""
 
     def __init__(self) -> None:
-        self._producers: OrderedDict[int, Producer] = OrderedDict()  # who was silent longest first
+        self._producers: OrderedDict[int, Producer] = OrderedDict()  # least recently active first
         self._open: OrderedDict[int, int] = OrderedDict()  # first offset to producer, rising
-        self._ended: list[tuple[int, int]] = []  # heap: first offset, that of the marker
+        self._ended: list[tuple[int, int]] = []  # heap: first offset, offset of the marker
         self._verifications = Verifications()
 
     def __len__(self) -> int:
         return len(self._producers)
 
     def get(self, producer_id: int) -> Producer | None:
-        """What is known of this producer."""
         return self._producers.get(producer_id)
 
     def all(self) -> Iterable[Producer]:
-        """Who was silent longest comes first."""
         return self._producers.values()
 
     @property
     def is_empty(self) -> bool:
-        """Whether no producer is known, and no transaction waits for its marker to be committed."""
+        """No producer is known, and no marker is uncommitted."""
         return not self._producers and not self._ended
 
     # --- snapshots --------------------------------------------------------------------------------------
 
     def to_snapshot(self) -> list[ProducerState]:
-        """What survives; of each producer the last batch alone."""
+        """With the last batch of each producer."""
         return [producer.to_state() for producer in self._producers.values()]
 
     def to_snapshot_before(self, offset: int) -> list[ProducerState]:
-        """As `to_snapshot`, without what the batches from `offset` on say."""
+        """As `to_snapshot`, without the batches from `offset` on."""
         return [producer.state_before(offset) for producer in self._producers.values()]
 
     def restore(self, states: Iterable[ProducerState]) -> None:
-        """Be as a snapshot says; questions that are under way go on."""
+        """Load a snapshot; pending verifications stay."""
         self.clear()
         for state in states:
             self._producers[state.producer_id] = Producer.of(state)
@@ -93,7 +91,6 @@ class ProducerStates:
         )
 
     def clear(self) -> None:
-        """Know nobody."""
         self._producers.clear()
         self._open.clear()
         self._ended.clear()
@@ -103,8 +100,8 @@ class ProducerStates:
     def begin_verification(
         self, producer_id: int, epoch: int, sequence: int, wall_ms: int, *, bumps_epoch: bool
     ) -> int:
-        """The guard for a transactional batch, for which the coordinator must be asked; NO_GUARD if it goes
-        on with an open transaction. Errors: InvalidProducerEpochError."""
+        """The guard for a transactional batch that the coordinator must verify; NO_GUARD if the batch
+        continues an open transaction. Errors: InvalidProducerEpochError."""
         producer = self._producers.get(producer_id)
         if producer is not None:
             producer.check_epoch(epoch)
@@ -115,13 +112,14 @@ class ProducerStates:
     def check(
         self, header: BatchHeader, *, is_of_client: bool = True, guard: int = NO_GUARD
     ) -> WrittenBatch | None:
-        """Whether a batch of data with a producer id may be appended; the batch that it repeats, if it does.
+        """Check that a data batch with a producer id may be appended; the earlier batch that it duplicates,
+        or None.
 
-        What servers write for a producer has no sequence. Errors: InvalidProducerEpochError,
-        OutOfOrderSequenceNumberError; InvalidTxnStateError if nobody has asked the coordinator, or the answer
-        is void.
+        Batches that servers write for a producer have no sequence. Errors: InvalidProducerEpochError,
+        OutOfOrderSequenceNumberError; InvalidTxnStateError if the transaction is not verified, or the
+        verification is void.
         """
-        if is_of_client and self._goes_on(header):
+        if is_of_client and self._is_next_in_sequence(header):
             return None
         producer_id, epoch = header.producer_id, header.producer_epoch
         producer = self._producers.get(producer_id)
@@ -138,21 +136,21 @@ class ProducerStates:
         if header.is_transactional and guard == NO_TRANSACTION:
             raise InvalidTxnStateError("a transactional batch needs a transactional id")
         if header.is_transactional and guard != UNCHECKED:
-            goes_on = producer is not None and is_open and producer.epoch == epoch
-            if not goes_on and (verification is None or verification.guard != guard):
-                raise InvalidTxnStateError(f"the batch of producer {producer_id} is of no transaction")
+            continues = producer is not None and is_open and producer.epoch == epoch
+            if not continues and (verification is None or verification.guard != guard):
+                raise InvalidTxnStateError(f"a batch of producer {producer_id} is in no verified transaction")
         if is_of_client:
             if verification is not None:
                 verification.check_sequence(producer, producer_id, first)
             if producer is not None:
                 producer.check_sequence(epoch, first)
         if is_open and not header.is_transactional:
-            raise InvalidTxnStateError(f"producer {producer_id} has a transaction open, the batch is of none")
+            raise InvalidTxnStateError(f"producer {producer_id} has an open transaction, its batch has none")
         return None
 
-    def _goes_on(self, header: BatchHeader) -> bool:
-        """Whether it is what nearly all batches of clients are: of no transaction, and right behind the last
-        one of its producer. Then `check` has nothing else to find."""
+    def _is_next_in_sequence(self, header: BatchHeader) -> bool:
+        """Whether the batch is the common case: not transactional, and next in its producer's sequence. Then
+        `check` has nothing else to check."""
         producer = self._producers.get(header.producer_id)
         if producer is None or not producer.batches:
             return False
@@ -177,8 +175,8 @@ class ProducerStates:
     def wrote(
         self, header: BatchHeader, base_offset: int, marker: EndTransaction | None
     ) -> AbortedTransaction | None:
-        """A batch with a producer id is in the log at `base_offset`: what the transaction index is to say of
-        it, if it aborts a transaction. Nothing is refused: the leader has checked it."""
+        """A batch with a producer id was appended at `base_offset`; the transaction index entry if it aborts
+        a transaction. Nothing is refused: the leader has checked it."""
         producer_id = header.producer_id
         is_transactional = header.attributes & TRANSACTIONAL_BIT
         if is_transactional:
@@ -196,7 +194,7 @@ class ProducerStates:
         producer = self._known(header.producer_id)
         first_offset = producer.ended(header.producer_epoch, marker.coordinator_epoch, header.max_timestamp)
         if first_offset == NO_OFFSET:
-            return None  # nothing was written in it
+            return None  # the transaction has no batch in this log
         del self._open[first_offset]
         if len(self._ended) >= MAX_UNCOMMITTED_MARKERS:
             heapq.heappop(self._ended)
@@ -224,8 +222,8 @@ class ProducerStates:
                 return
 
     def expire(self, before_ms: int) -> None:
-        """Forget the producers whose last record is not younger than this time, by its own timestamp, and
-        what was asked in vain before."""
+        """Forget the producers whose last batch is not newer than this timestamp, and the verifications that
+        started before it."""
         expired = [
             producer_id
             for producer_id, producer in self._producers.items()
@@ -239,12 +237,12 @@ class ProducerStates:
 
     @property
     def has_transactions(self) -> bool:
-        """Whether there may be a first unstable offset."""
+        """There may be a first unstable offset."""
         return bool(self._open or self._ended)
 
     def first_unstable_offset(self, high_watermark: int) -> int:
-        """Where the first transaction begins that is open, or whose marker is not committed; MAX_LONG if
-        there is none. The high watermark never moves back without `clear`."""
+        """The first offset of the first transaction that is open, or whose marker is not committed; MAX_LONG
+        if there is none. The high watermark does not move back without `clear`."""
         ended = self._ended
         while ended and ended[0][1] < high_watermark:
             heapq.heappop(ended)
@@ -253,7 +251,7 @@ class ProducerStates:
 
     @property
     def oldest_transaction(self) -> OpenTransaction | None:
-        """The open one that began first."""
+        """The open transaction with the lowest first offset."""
         for first_offset, producer_id in self._open.items():
             return OpenTransaction(producer_id, first_offset, self._producers[producer_id].timestamp_ms)
         return None

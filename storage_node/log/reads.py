@@ -1,12 +1,12 @@
-"""Read whole batches out of one segment, and check what is handed out.
+"""Read whole batches from one segment, and check them.
 
-The CRC covers a batch from its attributes on; the 21 bytes before it are checked against what is known: the
-base offset against the index or the batch before (offsets are dense, or, in a log that compaction has left
-gaps in, rise), the length by the CRC, the leader epoch against the epoch cache.
+The CRC covers a batch from its attributes on. The 21 bytes before them are checked otherwise: the base offset
+against the index or the previous batch (offsets are dense or, in a log with gaps, rise), the length by the
+CRC, the leader epoch against the epoch cache.
 
-What comes from a disk has its CRC checked; what is in the page cache is checked for its headers alone. It was
-checked when it was appended, clients check it once more (`check.crcs`), followers too, and the check is a
-tenth of what a fetch costs the node.
+Batches from the disk have their CRC checked; of batches in the page cache only the headers are checked. Their
+CRC was checked when they were appended, consumers (`check.crcs`) and followers check it again, and the check
+is a tenth of the cost of a fetch.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from .leader_epochs import LeaderEpochs
     from .segment import Segment
 
-# Bound: bytes read beyond what was asked for, to have the batches between the index entry and the wanted
-# offset in the same call: an index interval of 4 KiB and a batch or two of the usual 16 KiB.
+# Bound: bytes read beyond the limit, to get the batches between the index entry and the requested offset in
+# the same call: an index interval of 4 KiB and one or two batches of the usual 16 KiB.
 _SLACK_BYTES = 32 * 1024
 
 
 class IndexMismatchError(CorruptMessageError):
-    """The index points to something else than it says: it, or the batch there, is damaged."""
+    """An index entry does not match the batch that it points to: one of them is damaged."""
 
 
 class Run(NamedTuple):
-    """Whole batches that lie side by side in a segment file from byte `position` on; `next_offset` follows
-    the last of them. Without any, `position` is where the search ended."""
+    """Adjacent whole batches in a segment file from byte `position` on; `next_offset` follows the last one.
+    Without any, `position` is where the search ended."""
 
     data: memoryview
     next_offset: int
@@ -48,7 +48,7 @@ class Run(NamedTuple):
 
     @property
     def held_bytes(self) -> int:
-        """What it keeps in memory: the whole read, of which `data` may be a small part."""
+        """Memory that it holds: the whole read, of which `data` may be a small part."""
         return memoryview(self.data.obj).nbytes
 
 
@@ -63,18 +63,17 @@ def read_run(
     cached_only: bool = False,
     has_gaps: bool = False,
 ) -> Run:
-    """The batches from the one that holds `offset` on, all below `upto_offset`, of at most `max_bytes`.
+    """The batches from the one with `offset` on, all below `upto_offset`, of at most `max_bytes`.
 
-    With `min_one` the first batch comes however large it is. Empty when nothing fits. With `cached_only` it
-    never waits for the disk, and takes the CRCs of the batches it gives on trust. If the log `has_gaps`, an
-    offset within one stands for the next that is there.
-    Errors: CorruptMessageError when a batch to be given, or one before it since the index entry, is damaged;
-    NotCachedError.
+    With `min_one` the first batch is read however large it is. Empty if no batch fits. With `cached_only` the
+    read never waits for the disk, and does not check CRCs. If the log `has_gaps`, an offset in a gap means
+    the next batch. Errors: CorruptMessageError when a batch of the run, or one between the index entry and
+    it, is damaged; NotCachedError.
     """
     start = segment.run_ends.find(offset) if cached_only else None
     if cached_only and start is None and not segment.can_look_up(offset):
         raise NotCachedError
-    # Order: the size first; the owner may append while this runs on another thread, and moves the size last.
+    # Order: the size first; the owner may append meanwhile on its thread, and sets the size last.
     end = segment.size_bytes
     end_offset = segment.next_offset
     start = start or segment.start_of(offset)
@@ -105,7 +104,7 @@ def read_run(
             reader.check(header, epochs)
             next_offset = header.next_offset
             reader.position += header.size_bytes
-            # The common rest in one call: it stops before whatever must be looked at closely, or told.
+            # All further common batches in one call: it stops before a batch that must be checked in detail.
             next_offset = reader.skip_sound(
                 first_position + max_bytes, next_offset, upto_offset, epochs, is_dense=not has_gaps
             )
@@ -128,7 +127,7 @@ def read_batch(segment: Segment, position: int, header: BatchHeader) -> memoryvi
 
 
 def batches_from(segment: Segment, offset: int, min_timestamp_ms: int) -> Iterator[StoredBatch]:
-    """Batches from `offset` on that reach `min_timestamp_ms`; only those are read whole and checked."""
+    """Batches from `offset` on with a max timestamp of at least `min_timestamp_ms`; CRC checked."""
     start = segment.start_of(offset)
     for position, header in walk_headers(segment.file, start.position, segment.size_bytes):
         if header.last_offset >= offset and header.max_timestamp >= min_timestamp_ms:
@@ -154,7 +153,7 @@ def _check_order(
     ):
         raise CorruptMessageError(
             f"{segment.file.path} at byte {position}: base offset {header.base_offset}, "
-            f"{expected.base_offset} follows"
+            f"expected {expected.base_offset}"
         )
     if expected.last_offset is not None and header.last_offset != expected.last_offset:
         raise IndexMismatchError(
@@ -164,7 +163,8 @@ def _check_order(
 
 
 class _Reader:
-    """A window on a segment file that moves forward and keeps everything from the first wanted batch on."""
+    """A window on a segment file that moves forward and keeps the bytes from the first batch of the run
+    on."""
 
     __slots__ = (
         "_cached_only",
@@ -185,7 +185,7 @@ class _Reader:
         self._end = end
         self._wanted = wanted
         self.position = position
-        self.keep_from: int | None = None  # bytes from here on stay in the window once it is set
+        self.keep_from: int | None = None  # bytes from here on stay in the window
         self._load(position, wanted)
 
     def header(self) -> BatchHeader:
@@ -212,18 +212,18 @@ class _Reader:
             fault = "the file ends inside it"
         elif not self._cached_only:
             fault = crc_fault(data, header)
-        # The last offset: the log may start, and so its epochs, in the middle of a batch.
+        # By the last offset: the log, and so its first epoch, may start in the middle of a batch.
         epoch = epochs.epoch_of(header.last_offset)
         if fault is None and header.leader_epoch != epoch:
-            fault = f"leader epoch {header.leader_epoch}, the log had {epoch}"
+            fault = f"leader epoch {header.leader_epoch}, the epoch cache has {epoch}"
         if fault:
             raise CorruptMessageError(f"{self._path} at byte {self.position}: {fault}")
 
     def skip_sound(
         self, limit: int, offset: int, upto_offset: int, epochs: LeaderEpochs, *, is_dense: bool
     ) -> int:
-        """Move on over the batches from `offset` on that are whole in the window, sound, below `upto_offset`
-        and end at or before byte `limit`; the offset after them."""
+        """Skip the batches from `offset` on that are whole in the window, sound, below `upto_offset` and end
+        at or before byte `limit`; the offset after them."""
         at = self.position - self._chunk_position
         end = min(len(self._chunk), min(limit, self._end) - self._chunk_position)
         if end - at < HEADER_BYTES:
@@ -244,13 +244,13 @@ class _Reader:
         return offset
 
     def between(self, first: int, last: int) -> memoryview:
-        """The bytes of the file between two positions that were checked."""
+        """The checked bytes between two positions of the file."""
         if first < 0 or last <= first:
             return self._chunk[:0]
         return self._chunk[first - self._chunk_position : last - self._chunk_position]
 
     def _move(self, needed: int) -> int:
-        """Move the window so that it has `needed` bytes from `position` on; where `position` is in it now."""
+        """Move the window to have `needed` bytes from `position` on; the index of `position` in it."""
         begin = self.position if self.keep_from is None else self.keep_from
         self._load(begin, max(self._wanted, self.position - begin + needed))
         return self.position - begin

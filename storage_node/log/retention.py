@@ -1,9 +1,9 @@
-"""Which segments a log lets go: those below its start, and with cleanup.policy `delete` those that are too
-many or too old.
+"""Retention: segments below the log start offset expire, and with cleanup.policy `delete` those beyond
+retention.bytes and retention.ms.
 
-Pure. From the oldest on, until one stays: first what lies below the log's start, then by size, then by time.
-Nothing at or above the high watermark goes. The age of a segment is that of its largest timestamp, so one
-record from the future keeps it, and all behind it, until then.
+Pure. From the oldest segment on, until one stays: first by the log start offset, then by size, then by time.
+Nothing at or above the high watermark expires. The age of a segment is that of its largest timestamp, so a
+record from the future keeps it, and all later segments, until then.
 Source: Kafka UnifiedLog.java deleteOldSegments; LogSegment.java largestTimestamp.
 """
 
@@ -21,8 +21,8 @@ DELETE = "delete"
 
 
 class Expired(NamedTuple):
-    """So many of the oldest segments may go, and the log starts at `start_offset` then. If these are all, the
-    active one `must_roll` first, because a log is never without a segment."""
+    """The number of oldest segments that expired; the log starts at `start_offset` without them. If all have
+    expired, the active one `must_roll` first, because a log has at least one segment."""
 
     segments: int
     start_offset: int
@@ -37,7 +37,7 @@ def expired_segments(
     high_watermark: int,
     wall_ms: int,
 ) -> Expired:
-    """What may go of `segments`, in order of their base offsets, the active one last."""
+    """`segments` are in order of base offsets, the active one last."""
     rules = _Rules(segments, high_watermark)
     count = rules.leading(0, lambda number: rules.lies_below(number, log_start_offset))
     if DELETE in config.cleanup_policy:
@@ -55,14 +55,14 @@ class _Rules:
         self._high_watermark = high_watermark
 
     def leading(self, first: int, is_due: Callable[[int], bool]) -> int:
-        """The number of the first segment from `first` on that stays."""
+        """The index of the first segment from `first` on that stays."""
         for number in range(first, len(self._segments)):
             if not (self._may_go(number) and is_due(number)):
                 return number
         return len(self._segments)
 
     def too_many_bytes(self, first: int, limit: int) -> int:
-        """As `leading`, of those without which `limit` bytes are left all the same."""
+        """As `leading`, as long as `limit` bytes are left without the segment."""
         excess = sum(segment.size_bytes for segment in self._segments[first:]) - limit
 
         def is_due(number: int) -> bool:
@@ -73,17 +73,17 @@ class _Rules:
         return self.leading(first, is_due)
 
     def lies_below(self, number: int, offset: int) -> bool:
-        """Whether all of a segment does; the active one never."""
+        """Whether a whole segment is below `offset`; never the active one."""
         return not self._is_active(number) and self.end_of(number) <= offset
 
     def age_ms(self, number: int, wall_ms: int) -> int:
-        """Since its newest record; of one without any time, since the segment was made or opened."""
+        """Since the newest record; without any timestamp, since the segment was created or opened."""
         segment = self._segments[number]
         newest_ms = segment.largest_timestamp_ms
         return wall_ms - (newest_ms if newest_ms >= 0 else segment.created_ms)
 
     def end_of(self, number: int) -> int:
-        """Where the next segment starts, or would."""
+        """The base offset of the next segment."""
         if self._is_active(number):
             return self._segments[number].next_offset
         return self._segments[number + 1].base_offset

@@ -1,7 +1,7 @@
-"""Files of segments that are in no log any more: they stay for file.delete.delay.ms, then they are removed.
+"""Files of retired segments: they are removed after file.delete.delay.ms.
 
-The wait lets readers that hold such a segment end. What a process leaves is removed when its log is opened
-again. Source: Kafka LocalLog.java deleteSegmentFiles.
+The delay lets running reads finish. Files that a process leaves are removed when the log is opened again.
+Source: Kafka LocalLog.java deleteSegmentFiles.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from .log import Log
     from .segment import Segment
 
-# Bound: segments of one removal: large files take long, and the work behind it must not wait for hundreds.
+# Bound: segments of one removal: large files take long, and queued work must not wait for hundreds of them.
 _SEGMENTS_PER_REMOVAL = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Files whose time has come; `run` goes on any thread, one at a time."""
+    """Segments whose delay is over; `run` on any thread, one at a time."""
 
     segments: tuple[Segment, ...]
 
     def run(self) -> None:
-        """Remove them. A failing disk takes its dir offline; of a folder that was renamed meanwhile, or whose
-        disk is offline, files stay until it goes as a whole or is opened again."""
+        """A failing disk takes its dir offline. In a folder that was renamed, or on an offline disk, files
+        stay until the folder is removed or the log is opened again."""
         for segment in self.segments:
             try:
                 segment.remove()
@@ -39,10 +39,10 @@ class Removal:
 
 
 class RetiredSegments:
-    """Those that wait. One owner."""
+    """The queue of retired segments. Owner's thread."""
 
     def __init__(self) -> None:
-        self._fresh: list[tuple[int, Segment]] = []  # with their delays: when they came is told by `due`
+        self._fresh: list[tuple[int, Segment]] = []  # with their delays, which start at the next `due`
         self._waiting: list[tuple[int, int, Segment]] = []
         self._count = 0
 
@@ -50,11 +50,11 @@ class RetiredSegments:
         return len(self._fresh) + len(self._waiting)
 
     def add(self, log: Log, segments: Sequence[Segment]) -> None:
-        """Segments that have left `log`; their names are taken away already."""
+        """Segments that have left `log`; their files are renamed already."""
         self._fresh += [(log.config.file_delete_delay_ms, segment) for segment in segments]
 
     def due(self, now_ms: int) -> list[Removal]:
-        """What is to be removed by now, handed out once. Delays count from the first call after `add`."""
+        """Removals that are due, returned once. Delays count from the first call after `add`."""
         for delay_ms, segment in self._fresh:
             self._count += 1
             heapq.heappush(self._waiting, (now_ms + delay_ms, self._count, segment))
@@ -66,7 +66,7 @@ class RetiredSegments:
         return [Removal(tuple(due[start : start + step])) for start in range(0, len(due), step)]
 
     def close(self) -> None:
-        """Let go of all files; they stay on the disk for the next start."""
+        """Close all files; the next start removes them."""
         for _, segment in self._fresh:
             segment.close()
         for *_, segment in self._waiting:

@@ -1,4 +1,5 @@
-"""When the active segment is full, old or out of numbers. Source: Kafka LogSegment.java shouldRoll."""
+"""When the active segment is rolled: it is full, too old, or out of relative offsets. Source: Kafka
+LogSegment.java shouldRoll."""
 
 from __future__ import annotations
 
@@ -20,16 +21,16 @@ def must_roll(
     partition: TopicPartition,
     wall_ms: int,
 ) -> bool:
-    """Whether a batch that would end at `last_offset` needs a new segment; an empty one takes anything."""
+    """Whether a batch with this `last_offset` needs a new segment; an empty segment takes any batch."""
     size = segment.size_bytes
     if not size:
         return False
-    # By the records' own time where they have one, so that a replay rolls like the original.
+    # By record time where there is one, so that a copy of the log rolls at the same offsets.
     first_ms = segment.first_timestamp_ms
     age_ms = header.max_timestamp - first_ms if first_ms >= 0 else wall_ms - segment.created_ms
     return (
         size + header.size_bytes > config.segment_bytes
-        # the jitter is worked out only where it may matter
+        # the jitter is only computed where it can matter
         or (
             age_ms > config.max_segment_ms - config.segment_jitter_ms
             and age_ms > config.max_segment_ms - jitter_ms(segment, config, partition)

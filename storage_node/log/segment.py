@@ -1,9 +1,9 @@
-"""One segment of a log: the batches file with its offset and time index.
+"""One segment of a log: the `.log` file with its offset, time and transaction index.
 
-The `.log` file is the truth; both indexes can be rebuilt from it and so stay in memory while the segment is
-active, and are written once, when it is sealed. A sealed segment's indexes are loaded again on first use.
+The indexes can be rebuilt from the `.log` file. They stay in memory while the segment is active, and are
+written once, when it is sealed. The offset and time index of a sealed segment are loaded again on first use.
 
-Invariant: `size_bytes` counts whole batches; bytes of the file past it belong to nobody.
+Invariant: `size_bytes` counts whole batches; bytes of the file past it are not part of the log.
 Source: Kafka LogSegment.java.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Segment:
-    """One segment. Its log appends and seals; other threads may read at the same time."""
+    """The log's owner appends and seals; other threads may read at the same time."""
 
     __slots__ = (
         "_bytes_since_entry",
@@ -68,17 +68,17 @@ class Segment:
         self.file = file
         self.created_ms = created_ms
         self.size_bytes = 0
-        # Invariant: only bytes below it are known to be on the disk; -1: nor are the index files
+        # Invariant: only bytes below it are known to be on disk; -1: the index files are not either
         self.synced_bytes = 0
         self.next_offset = base_offset
-        self.first_timestamp_ms = NO_TIMESTAMP  # of the first batch: where the age of the segment counts from
+        self.first_timestamp_ms = NO_TIMESTAMP  # of the first batch; the age of the segment counts from it
         self.largest_timestamp_ms = NO_TIMESTAMP
         self.largest_timestamp_offset = base_offset
         self.is_sealed = False
-        self.is_replaced = False  # by a cleaned one: what is in it needs no care any more
-        self.aborted: TransactionIndex | None = None  # whose markers are here; None: of no transaction
-        self._has_aborted_file = False  # may it be of an earlier state
-        self.ending = ""  # of the names of its files, behind their suffixes
+        self.is_replaced = False  # by a compacted segment: its files need no flush
+        self.aborted: TransactionIndex | None = None  # transactions whose abort marker is in this segment
+        self._has_aborted_file = False  # it may be outdated
+        self.ending = ""  # `.deleted`, `.cleaned` or `.swap`, after the suffix of each file
         self._bytes_since_entry = 0
         self._offset_index: OffsetIndex | None = OffsetIndex(base_offset)
         self._time_index: TimeIndex | None = TimeIndex(base_offset)
@@ -89,8 +89,8 @@ class Segment:
     def create(
         cls, files: Files, directory: str, base_offset: int, *, created_ms: int, preallocate_bytes: int = 0
     ) -> Segment:
-        """A new empty segment; a file left over under its name is emptied. Nothing is left of one that there
-        is no room for: a later start would take it for the end of the segment before."""
+        """A new empty segment; an old file with its name is emptied. Errors: DiskFullError, and the file is
+        removed: otherwise a later start would take it for the end of the previous segment."""
         path = f"{directory}/{names.segment_name(base_offset, names.LOG)}"
         file = files.open(path, create=True)
         file.truncate(0)
@@ -105,7 +105,7 @@ class Segment:
 
     @property
     def offset_index(self) -> OffsetIndex:
-        """The offset index, loaded from its file if it is not in memory."""
+        """Loaded from its file if it is not in memory. Errors: KafkaStorageError."""
         index = self._offset_index
         if index is None:
             index = self._offset_index = OffsetIndex.from_bytes(
@@ -115,24 +115,23 @@ class Segment:
 
     @property
     def time_index(self) -> TimeIndex:
-        """The time index, loaded from its file if it is not in memory."""
+        """Loaded from its file if it is not in memory. Errors: KafkaStorageError."""
         index = self._time_index
         if index is None:
             index = self._time_index = TimeIndex.from_bytes(self.base_offset, self._read(names.TIME_INDEX))
         return index
 
     def path_of(self, suffix: str) -> str:
-        """The path of one of the segment's files."""
         return f"{self.directory}/{names.segment_name(self.base_offset, suffix)}{self.ending}"
 
     def release_indexes(self) -> None:
-        """Give the indexes' memory back; they are loaded again when needed."""
-        assert self.is_sealed, "an active segment's indexes are nowhere but in memory"
+        """Free the memory of the indexes; they are loaded again when needed."""
+        assert self.is_sealed, "the indexes of an active segment are only in memory"
         self._offset_index = self._time_index = None
         self._newest, self.run_ends = NewestStarts(), RunEnds()
 
     def index_bytes(self) -> tuple[int, int]:
-        """Bytes of both indexes, without loading them."""
+        """Bytes of the offset and the time index, without loading them."""
         offsets, times = self._offset_index, self._time_index
         return (
             self._files.size(self.path_of(names.OFFSET_INDEX)) if offsets is None else offsets.size_bytes,
@@ -140,14 +139,14 @@ class Segment:
         )
 
     def oldest_timestamp_ms(self) -> int:
-        """The timestamp of the first batch, read if it is not known. Errors: CorruptMessageError."""
+        """The timestamp of the first batch, read from the file if unknown. Errors: CorruptMessageError."""
         if self.first_timestamp_ms == NO_TIMESTAMP:
             self._load_first_timestamp()
         return self.first_timestamp_ms
 
     def has_index_room(self, limit_bytes: int) -> bool:
-        """Whether both indexes stay within the limit with one more batch: one entry for it in each, and one
-        more in the time index when the segment is sealed."""
+        """Whether both indexes stay within the limit with one more batch: an entry in each, and one more in
+        the time index when the segment is sealed."""
         offsets, times = self._offset_index, self._time_index
         if offsets is None or times is None:
             offsets, times = self.offset_index, self.time_index
@@ -157,7 +156,7 @@ class Segment:
         )
 
     def can_take(self, last_offset: int) -> bool:
-        """Whether an offset fits the 31 bits that an index entry has for it."""
+        """Whether the relative offset fits the 31 bits of an index entry."""
         return last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
 
     def append(
@@ -168,8 +167,8 @@ class Segment:
         last_offset: int,
         interval: int,
     ) -> int:
-        """Write one batch at the end; `buffers` together are the batch, the offsets those assigned to it. How
-        many bytes it has. A batch that there is no room for is taken back whole."""
+        """Write one batch, the concatenation of `buffers`, at the end; its size in bytes. Errors:
+        DiskFullError, and nothing of the batch is left."""
         position = self.size_bytes
         try:
             size = self.file.pwrite(position, buffers)
@@ -188,9 +187,9 @@ class Segment:
         max_timestamp: int,
         interval: int,
     ) -> None:
-        """Take a batch that lies in the file at `position` into the books and, when it is time, the indexes.
+        """Account for a batch in the file at `position`; add index entries once per `interval` bytes.
 
-        Append and recovery both come through here, so a rebuilt index equals the one that was lost.
+        Append and recovery both call it, so a rebuilt index equals the lost one.
         """
         self._newest.add(base_offset, position)
         if not position:
@@ -208,7 +207,7 @@ class Segment:
         self.size_bytes = position + size
 
     def seal(self) -> None:
-        """Write the indexes and stop growing. They are on the disk only after the next flush."""
+        """Write the indexes and refuse further appends. The next flush brings the files to the disk."""
         self._finish_indexes()
         if self.file.size() != self.size_bytes:
             self.file.truncate(self.size_bytes)
@@ -218,43 +217,42 @@ class Segment:
             self._has_aborted_file = True
             content = b"" if self.aborted is None else self.aborted.to_bytes()
             write_index(self._files, self.path_of(names.TXN_INDEX), content)
-        # A segment whose batches are all synced must be flushed once more, for its new index files: else the
-        # recovery point would pass it, and after a power loss they would be trusted as they are.
+        # A segment whose batches are all synced must be flushed once more, for its new index files: otherwise
+        # the recovery point would pass it, and after a power loss torn index files would be trusted.
         self.synced_bytes = -1
         self.is_sealed = True
 
     def reopen(self) -> None:
-        """Take `seal` back: the segment goes on. Its index files are of no account until it is sealed
-        again."""
+        """Undo `seal`: the segment is active again, and its index files are ignored until the next `seal`."""
         self.synced_bytes = 0
         self.is_sealed = False
 
     def unsynced_paths(self) -> list[str]:
-        """Files to bring to the disk before the recovery point may pass the end of this sealed segment."""
-        assert self.is_sealed, "an active segment has no index files to rely on"
+        """Files to sync before the recovery point may pass the end of this sealed segment."""
+        assert self.is_sealed, "an active segment has no valid index files"
         suffixes = (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX)
         return [self.path_of(suffix) for suffix in suffixes[: 3 if self._has_aborted_file else 2]]
 
     def load_aborted(self) -> None:
-        """Take the transaction index from its file. Errors: KafkaStorageError."""
+        """Load the transaction index. Errors: KafkaStorageError."""
         entries = parse_transaction_index(self._read(names.TXN_INDEX))
         self.aborted = TransactionIndex(entries) if entries else None
         self._has_aborted_file = True
 
     def note_aborted(self, entry: AbortedTransaction) -> None:
-        """The marker of an aborted transaction was written here."""
+        """The abort marker of a transaction was appended to this segment."""
         if self.aborted is None:
             self.aborted = TransactionIndex()
         self.aborted.append(entry)
 
     def load(self, interval: int, epochs: LeaderEpochs, *, has_gaps: bool = False) -> str | None:
-        """Take a segment written and closed in order at its word; why that cannot be done, or None.
+        """Load the last segment after a clean shutdown; the reason why it cannot be trusted, or None.
 
-        Only its tail behind the last index entry is walked, and only headers are read; epochs found there
-        that are newer than those in `epochs` are added. Offsets must be dense, unless it `has_gaps`.
+        Only the headers after the last index entry are read; newer epochs in them are added to `epochs`.
+        Offsets must be dense, unless the log `has_gaps`.
         """
         self.size_bytes = self.synced_bytes = self.file.size()
-        # An empty log needs no index files: it was just made, or closed before the first batch.
+        # An empty segment needs no index files.
         fault = self._index_fault(interval) if self.size_bytes else None
         if fault:
             return fault
@@ -277,7 +275,8 @@ class Segment:
         return None
 
     def load_sealed(self, interval: int, next_offset: int) -> str | None:
-        """Take a sealed segment below the recovery point at its word, reading only its time index's end."""
+        """Load a sealed segment below the recovery point, reading only the end of its time index; the reason
+        why it cannot be trusted, or None."""
         self.size_bytes = self.synced_bytes = self.file.size()
         self.next_offset = next_offset
         self.is_sealed = True
@@ -297,14 +296,15 @@ class Segment:
         has_gaps: bool = False,
         producers: ProducerStates | None = None,
     ) -> str | None:
-        """Rebuild everything from the batches, CRC checked; why the scan stopped before the end, or None.
+        """Rebuild everything from the batches, with their CRCs checked; the fault at which the scan stopped,
+        or None.
 
-        Nothing of the file is changed: `cut` removes what was not taken. Offsets must be dense, unless it
-        `has_gaps`, and epochs must not fall; new epochs are added to `epochs`. Batches that reach
-        `end_offset` are not taken. With `producers`, as they were where the segment begins, they are brought
-        to its end, and the transaction index is rebuilt too.
+        The file is not changed: `cut` truncates it to the sound batches. Offsets must be dense, unless the
+        log `has_gaps`, and epochs must not fall; new epochs are added to `epochs`. The scan ends before the
+        first batch that reaches `end_offset`. `producers`, the states at the base offset, are updated from
+        the batches, and the transaction index is rebuilt too.
         """
-        self._forget_everything()
+        self._reset()
         if producers is not None:
             self.aborted = None
         try:
@@ -331,21 +331,21 @@ class Segment:
         return None
 
     def rebuild_indexes(self, interval: int, *, has_gaps: bool = False) -> None:
-        """Replace indexes that do not fit by new ones, as far as the batches are sound. Nothing is written.
+        """Replace indexes that do not match the sound batches. No file is written.
 
-        Works on the side and swaps at the end, so that readers on other threads are not disturbed.
+        The new ones are built aside and swapped at the end, so that reads on other threads are not disturbed.
         """
         fresh = Segment(self._files, self.directory, self.base_offset, self.file, self.created_ms)
         fresh.recover(interval, has_gaps=has_gaps)
         self._offset_index, self._time_index = fresh.offset_index, fresh.time_index
 
     def keep_whole(self, file_bytes: int, next_offset: int) -> None:
-        """Keep a sealed segment as it is after `recover`, also behind damage, with the indexes found."""
+        """Keep a sealed segment after `recover`, with the batches after the damage, and write the indexes."""
         self.size_bytes, self.next_offset = file_bytes, next_offset
         self.seal()
 
     def cut(self) -> None:
-        """Truncate the file to the batches taken, and bring that to the disk."""
+        """Truncate the file to the sound batches, and sync it."""
         self.file.truncate(self.size_bytes)
         self.file.fdatasync()
         self.synced_bytes = self.size_bytes
@@ -354,7 +354,8 @@ class Segment:
             self.aborted.truncate(self.next_offset)
 
     def start_of(self, offset: int) -> BatchStart:
-        """Where to begin looking for `offset`: its own batch if that is among the newest, else one before."""
+        """Where to start searching for `offset`: its batch if that is among the newest, else an earlier
+        batch."""
         found = self._newest.find(offset)
         if found is not None:
             return found
@@ -364,22 +365,22 @@ class Segment:
         return BatchStart(entry.position, None, entry.offset)
 
     def can_look_up(self, offset: int) -> bool:
-        """Whether `start_of` finds it without reading an index file."""
+        """Whether `start_of` needs no index file."""
         return self._offset_index is not None or self._newest.find(offset) is not None
 
     def entry_within(self, position: int, offset: int) -> OffsetPosition | None:
-        """Of the index, if it is in memory: the last batch known at or before a byte and below `offset`, or
-        whose last is at it."""
+        """The last index entry at or before a byte, with an offset of at most `offset`; None if the index is
+        not in memory."""
         return None if self._offset_index is None else self._offset_index.last_within(position, offset)
 
     def position_near(self, offset: int) -> int:
-        """About `position_of`, never behind it and found without a disk: exact among the newest batches."""
+        """A lower estimate of `position_of` without reading a file; exact among the newest batches."""
         if offset >= self.next_offset:
             return self.size_bytes
         return self.start_of(offset).position if self.can_look_up(offset) else 0
 
     def position_of(self, offset: int) -> int:
-        """The position of the batch that holds `offset`; the segment's size when it lies behind the end."""
+        """The position of the batch with `offset`; the size of the segment for an offset past its end."""
         if offset >= self.next_offset:
             return self.size_bytes
         start = self.start_of(offset)
@@ -389,16 +390,16 @@ class Segment:
         return self.size_bytes
 
     def close(self) -> None:
-        """Close the file; readers under way end normally."""
+        """Close the file; running reads finish normally."""
         self.file.close()
 
     def retire(self) -> None:
-        """Take the names of all files away, by new ones that end in .deleted; readers under way go on. With
-        them goes the snapshot of producers where the segment begins.
+        """Rename all files, and the producer snapshot of the base offset, to `.deleted`; running reads
+        continue.
 
-        Order: the log first. With it the segment is gone: what a crash leaves of the rest is tidied away.
+        Order: the `.log` file first. Without it the segment is gone: recovery removes what a crash leaves.
         """
-        assert not self.ending, "it goes once"
+        assert not self.ending, "a segment is retired once"
         for suffix in (*names.SEGMENT_SUFFIXES, names.SNAPSHOT):
             path = self.path_of(suffix)
             if self._files.exists(path):
@@ -406,7 +407,8 @@ class Segment:
         self.ending = names.DELETED
 
     def remove(self) -> None:
-        """Close and remove all files of the segment. Order: indexes before the log, which makes them one."""
+        """Close and remove all files. Order: the indexes before the `.log` file, without which they are
+        orphans."""
         self.close()
         suffixes = reversed(names.SEGMENT_SUFFIXES)
         for suffix in (names.SNAPSHOT, *suffixes) if self.ending else suffixes:
@@ -418,7 +420,7 @@ class Segment:
         if self.size_bytes and self.largest_timestamp_ms != NO_TIMESTAMP:
             self.time_index.maybe_append(self.largest_timestamp_ms, self.largest_timestamp_offset)
 
-    def _forget_everything(self) -> None:
+    def _reset(self) -> None:
         self.size_bytes = self.synced_bytes = self._bytes_since_entry = 0
         self.next_offset = self.largest_timestamp_offset = self.base_offset
         self.first_timestamp_ms = self.largest_timestamp_ms = NO_TIMESTAMP
@@ -436,13 +438,13 @@ class Segment:
         if epochs is not None and 0 <= header.leader_epoch < epochs.latest_epoch:
             return f"leader epoch {header.leader_epoch} after {epochs.latest_epoch}"
         if not follows(header.base_offset, self.next_offset, has_gaps=has_gaps):
-            return f"base offset {header.base_offset} where {self.next_offset} follows"
+            return f"base offset {header.base_offset}, expected {self.next_offset}"
         if header.last_offset_delta < 0 or not self.can_take(header.last_offset):
             return f"last offset delta {header.last_offset_delta} in a segment from {self.base_offset}"
         return None
 
     def _index_fault(self, interval: int) -> str | None:
-        """Why the index files cannot be those of the log file, or None. Loads both."""
+        """Why the index files cannot belong to the log file, or None. Loads both."""
         for suffix, entry_bytes in ((names.OFFSET_INDEX, 8), (names.TIME_INDEX, 12)):
             fault = index_size_fault(self._files, self.path_of(suffix), entry_bytes, self.size_bytes)
             if fault:
@@ -461,7 +463,7 @@ class Segment:
         return None
 
     def _needs_entries(self, interval: int) -> bool:
-        """Whether some batch starts so far into the file that the index must have an entry."""
+        """Whether a batch starts so far into the file that the index must have an entry."""
         if self.size_bytes <= interval:
             return False
         try:
@@ -489,5 +491,5 @@ class Segment:
 
 
 def follows(base_offset: int, next_offset: int, *, has_gaps: bool) -> bool:
-    """Whether a batch may stand where `next_offset` would be the next one: there, or behind a gap."""
+    """Whether a batch may follow at `next_offset`: it starts there, or after a gap."""
     return base_offset == next_offset or (has_gaps and base_offset > next_offset)

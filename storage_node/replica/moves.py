@@ -87,7 +87,7 @@ class Moves:
         """The partition's log was cut."""
         move = self._moves.get(partition.key)
         if move is not None and partition.log is not None:
-            move.was_cut(partition.log.log_end_offset)
+            move.source_truncated(partition.log.log_end_offset)
 
     def stepped(self, key: PartitionKey, move: FutureLog, now_ms: int) -> None:
         """A CopyLog effect is done."""
@@ -113,7 +113,7 @@ class Moves:
             move = self._moves[key]
             if not self._throttle.has_room(now_ms):
                 return
-            if move.may_go_on and (move.log is None or not move.is_close):
+            if move.can_copy and (move.log is None or not move.is_close):
                 del self._idle[key]
                 move.prepare()
                 self._output.effects.append(CopyLog(key, move))
@@ -124,7 +124,7 @@ class Moves:
         move = self._moves.get(key)
         if move is None or key not in self._idle or not move.is_close:
             return
-        if partition.is_busy or self._table.is_checkpointing or not move.may_go_on:
+        if partition.is_busy or self._table.is_checkpointing or not move.can_copy:
             return  # asked again at the end of that
         try:
             log = move.complete()

@@ -33,7 +33,7 @@ from ...protocol.records.header import (
 from ...protocol.records.recompressing import needs_recompression
 from ..effects import Recompress
 from ..log.append_rules import check_before_recompression
-from ..log.tail_cache import lasting
+from ..log.tail_cache import stable_buffer
 from ..log.verification import NO_GUARD, NO_TRANSACTION, UNCHECKED
 from .appending import Acked, check_in_sync
 from .delayed_entries import DelayedEntries, Waiting
@@ -162,7 +162,7 @@ class ProduceHandler:
         if not asks:
             return
         produce.is_held = True
-        produce.frames = [lasting(frame) for frame in frames]
+        produce.frames = [stable_buffer(frame) for frame in frames]
         self._held_requests += 1
         self._held_bytes += produce.held_bytes
         self._verifier.ask(transaction, asks, produce.deadline_ms, now_ms, wall_ms)
@@ -311,7 +311,7 @@ class ProduceHandler:
         check_before_recompression(frame, config)
         append = partial(self._dequeued, produce, index, guard, len(frame))
         level = config.target_level
-        self.recompressor.add(QueuedBatch(partition.key, lasting(frame), target, level, append))
+        self.recompressor.add(QueuedBatch(partition.key, stable_buffer(frame), target, level, append))
         produce.unappended += 1
 
     def _dequeued(

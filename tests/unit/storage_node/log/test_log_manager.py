@@ -298,7 +298,7 @@ def test_of_two_folders_one_cannot_be_read() -> None:
     files.put("/b/t-0/00000000000000000000.log.swap", b"x")
     again = loaded(files.restart())
     assert "/a and in /b" in again.failed[TP]
-    with pytest.raises(KafkaStorageError, match="cannot be read"):
+    with pytest.raises(KafkaStorageError, match="cannot be loaded"):
         again.create(TP, ID, config(), is_new=True)
 
 
