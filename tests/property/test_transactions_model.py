@@ -304,7 +304,7 @@ class Transactions(RuleBasedStateMachine):
             is_taken = call.code in (0, ConcurrentTransactionsError.code)
             assert is_taken or self._is_ended(txn), "a prepared transaction is gone"
             txn.answered = txn.wanted
-        for name in set(NAMES) & rig.shard._known.keys():  # of drivers that never heard of it
+        for name in set(NAMES) & rig.shard._transactions.keys():  # of drivers that never heard of it
             if rig.state(name) == "Prepared":
                 value = rig.known(name).value
                 rig.end((value.producer_id, value.producer_epoch), commit=False, name=name)

@@ -54,7 +54,7 @@ def counts_the_registration(patch: pytest.MonkeyPatch) -> None:
 
 def does_not_adapt(patch: pytest.MonkeyPatch) -> None:
     """Late heartbeats change no timeout."""
-    patch.setattr(HeartbeatDelays, "heard", lambda _self, _node_id, _delay_ms, _now_ms: None)
+    patch.setattr(HeartbeatDelays, "record", lambda _self, _node_id, _delay_ms, _now_ms: None)
 
 
 def forgets_who_it_fenced(patch: pytest.MonkeyPatch) -> None:
