@@ -27,6 +27,7 @@ from headrace.controller.state.heartbeat_delays import FACTOR
 from headrace.protocol.messages.control import BrokerHeartbeatRequest, BrokerRegistrationRequest
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.records import NoOpRecord
+from headrace.runtime.effect_performer import EffectPerformer, ignore, on
 from headrace.storage_node.links import membership as m
 from world import World
 
@@ -76,6 +77,7 @@ class DetectionSim:
         self.core = Controller(self.config, random.Random(seed), MetadataImage(), 0)
         self.core.apply(0, self.core.decide_format("c"))
         self.nodes = {node_id: Node(node_id) for node_id in NODES}
+        self._performers = {node_id: self._performer(node) for node_id, node in self.nodes.items()}
         self.marks: Counter[str] = Counter()
         self.false_alarms: Counter[int] = Counter()
         self.is_fenced: dict[int, bool] = {}
@@ -89,7 +91,7 @@ class DetectionSim:
     def run(self) -> DetectionSim:
         """Lateness for a while, then the deaths of a process and of a machine."""
         for node in self.nodes.values():
-            self._perform(node, node.core.start())
+            self._performers[node.node_id].perform_all(node.core.start())
             self.world.after(2_000 + self.random.randrange(3_000), "stall", lambda n=node: self._stall(n))
         self._tick()
         self._write()
@@ -223,29 +225,39 @@ class DetectionSim:
         if wait_ms > 0:
             self.world.after(wait_ms, "awake", lambda: self._feed(node, event))
         elif not node.is_dead:
-            self._perform(node, node.core.step(event, self.world.now_ms))
+            self._performers[node.node_id].perform_all(node.core.step(event, self.world.now_ms))
             node.core.check()
 
-    def _perform(self, node: Node, effects: tuple[m.Effect, ...]) -> None:
-        for effect in effects:
-            match effect:
-                case m.FindController():
-                    self.world.after(NETWORK_MS, "connected", lambda: self._feed(node, m.Connected()))
-                case m.SendRegistration():
-                    self._ask(node, self._registration(node), m.RegistrationAnswered, None)
-                case m.SendHeartbeat(broker_epoch, want_shutdown, sent_ms):
-                    body = BrokerHeartbeatRequest(
-                        node.node_id, broker_epoch, node.core.metadata_offset, want_shutdown=want_shutdown
-                    )
-                    answered = functools.partial(m.HeartbeatAnswered, sent_ms=sent_ms)
-                    self._ask(node, body, answered, m.HeartbeatFailed())
-                case m.SetTimer(key, deadline_ms):
-                    if key in node.timers:
-                        node.timers[key].cancel()
-                    wait_ms = max(0, deadline_ms - self.world.now_ms)
-                    node.timers[key] = self.world.after(
-                        wait_ms, f"timer {key}", lambda k=key: self._feed(node, m.TimerFired(k))
-                    )
+    def _performer(self, node: Node) -> EffectPerformer:
+        return EffectPerformer(
+            m.Effect,
+            on(m.FindController, lambda _: self._connect(node)),
+            on(
+                m.SendRegistration,
+                lambda _: self._ask(node, self._registration(node), m.RegistrationAnswered, None),
+            ),
+            on(m.SendHeartbeat, lambda effect: self._send_heartbeat(node, effect)),
+            on(m.SetTimer, lambda effect: self._set_timer(node, effect)),
+            *(on(kind, ignore) for kind in (m.AdoptIdentity, m.FollowMetadata, m.ShutdownAllowed, m.Failed)),
+        )
+
+    def _connect(self, node: Node) -> None:
+        self.world.after(NETWORK_MS, "connected", lambda: self._feed(node, m.Connected()))
+
+    def _send_heartbeat(self, node: Node, effect: m.SendHeartbeat) -> None:
+        body = BrokerHeartbeatRequest(
+            node.node_id, effect.broker_epoch, node.core.metadata_offset, want_shutdown=effect.want_shutdown
+        )
+        answered = functools.partial(m.HeartbeatAnswered, sent_ms=effect.sent_ms)
+        self._ask(node, body, answered, m.HeartbeatFailed())
+
+    def _set_timer(self, node: Node, effect: m.SetTimer) -> None:
+        if effect.key in node.timers:
+            node.timers[effect.key].cancel()
+        wait_ms = max(0, effect.deadline_ms - self.world.now_ms)
+        node.timers[effect.key] = self.world.after(
+            wait_ms, f"timer {effect.key}", lambda: self._feed(node, m.TimerFired(effect.key))
+        )
 
     @staticmethod
     def _registration(node: Node) -> BrokerRegistrationRequest:

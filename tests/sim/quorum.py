@@ -24,14 +24,17 @@ from headrace.protocol.messages import quorum as messages
 from headrace.protocol.metadata.records import ConfigRecord
 from headrace.protocol.metadata.replay import replay
 from headrace.protocol.records.control import VoterSet
+from headrace.runtime.effect_performer import EffectPerformer, ignore, on
 from network import FAIR, Network, Weather
 from quorum_laws import Laws
 from world import Pause, World
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Sequence
 
     from headrace.protocol.metadata.image import MetadataImage
+    from headrace.protocol.records.header import Buffer
 
 METADATA_DIR = "/metadata"
 SEGMENT_BYTES = 3000
@@ -103,6 +106,7 @@ class SimController:
         self.random = cluster.world.stream(f"controller-{node_id}")
         self.life = 0
         self.raft: Raft | None = None
+        self.performer = self._new_performer()
         self.log: MetadataLog
         self.image: MetadataImage
         self.pause = Pause(cluster.world)
@@ -215,7 +219,7 @@ class SimController:
             for effect in effects:
                 if not self.is_alive:
                     return
-                self._perform(effect)
+                self.performer.perform(effect)
         except Crash:
             self.die(power=self.random.random() < 0.6)
         except KafkaStorageError:
@@ -243,28 +247,36 @@ class SimController:
             lambda: self.awake(label, action) if self.life == life and self.is_alive else None,
         )
 
-    def _perform(self, effect: events.Effect) -> None:
-        match effect:
-            case events.Send(target, correlation_id, body):
-                self._send(target, correlation_id, body)
-            case events.Reply(token, body, frames):
-                self._reply(token, body, tuple(bytes(frame) for frame in frames))
-            case events.Flush():
-                self._flush()
-            case events.Committed(end_offset):
-                self._apply(end_offset)
-            case events.LoadSnapshot(snapshot):
-                self.image = self.log.read_snapshot(snapshot)
-                self.cluster.laws.on_snapshot_loaded(self)
-            case events.BecameLeader(epoch):
-                self.cluster.laws.on_active(self, epoch)
-            case events.Resigned():
-                self._writes.clear()
-            case events.SetTimer(deadline_ms):
-                if self._timer is not None:
-                    self._timer.cancel()
-                delay_ms = max(0, deadline_ms - self.cluster.world.now_ms)
-                self._timer = self.later("timer", delay_ms, events.TimerFired())
+    def _new_performer(self) -> EffectPerformer:
+        return EffectPerformer(
+            events.Effect,
+            on(events.Send, lambda effect: self._send(effect.target, effect.correlation_id, effect.body)),
+            on(events.Reply, lambda effect: self._reply(effect.token, effect.body, effect.frames)),
+            on(events.Flush, lambda _: self._flush()),
+            on(events.Committed, lambda effect: self._apply(effect.end_offset)),
+            on(events.LoadSnapshot, self._load_snapshot),
+            on(events.BecameLeader, self._lead),
+            on(events.Resigned, self._resign),
+            on(events.LeaderChanged, ignore),
+            on(events.Campaigning, ignore),
+            on(events.SetTimer, self._set_timer),
+        )
+
+    def _load_snapshot(self, effect: events.LoadSnapshot) -> None:
+        self.image = self.log.read_snapshot(effect.snapshot)
+        self.cluster.laws.on_snapshot_loaded(self)
+
+    def _lead(self, effect: events.BecameLeader) -> None:
+        self.cluster.laws.on_active(self, effect.epoch)
+
+    def _resign(self, _effect: events.Resigned) -> None:
+        self._writes.clear()
+
+    def _set_timer(self, effect: events.SetTimer) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        delay_ms = max(0, effect.deadline_ms - self.cluster.world.now_ms)
+        self._timer = self.later("timer", delay_ms, events.TimerFired())
 
     def _send(self, target: int, correlation_id: int, body: Any) -> None:
         target = target if target >= 0 else self.cluster.bootstrap[-target - 1]
@@ -281,7 +293,8 @@ class SimController:
 
         self.cluster.network.send(self.node_id, target, f"{correlation_id} {body}", deliver)
 
-    def _reply(self, token: Any, body: Any, frames: tuple[bytes, ...]) -> None:
+    def _reply(self, token: Any, body: Any, lent_frames: Sequence[Buffer]) -> None:
+        frames = tuple(bytes(frame) for frame in lent_frames)
         self.cluster.laws.on_reply(self, token, body)
         source, life, correlation_id = token
         if source == "admin":

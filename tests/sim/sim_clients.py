@@ -15,9 +15,9 @@ from headrace.clients.cluster.metadata import ClusterView
 from headrace.clients.consumer import effects as f
 from headrace.clients.consumer.fetcher import Fetcher
 from headrace.clients.consumer.requests import READ_UNCOMMITTED, FetchLimits
+from headrace.clients.producer import effects as p
 from headrace.clients.producer.accumulator import Accumulator, AccumulatorLimits
 from headrace.clients.producer.batches import Batch, Identity
-from headrace.clients.producer.effects import RefreshMetadata, Resolve, SendProduce, TakeHint
 from headrace.clients.producer.requests import frames_of
 from headrace.clients.producer.sender import Sender
 from headrace.clients.producer.sequences import Sequences
@@ -31,12 +31,14 @@ from headrace.protocol.messages.data import (
 )
 from headrace.protocol.model import EARLIEST_TIMESTAMP, TopicPartition
 from headrace.protocol.records.codec import active_codec
+from headrace.runtime.effect_performer import EffectPerformer, ignore, on
 from history import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cluster import SimCluster
+    from headrace.protocol.messages.envelope import Api
     from history import Process
     from sim_transport import Link
 
@@ -91,6 +93,9 @@ class SimClient:
     def refresh(self) -> None:
         """The view is stale."""
         self._wants_view = True
+
+    def _take_hint(self, hint: p.TakeHint | f.UpdateLeader) -> None:
+        self.view = self.view.with_leader(hint.topic, hint.partition, hint.leader, hint.leader_epoch)
 
     def _look(self) -> None:
         """Ask for metadata if that is due, one node at a time."""
@@ -172,6 +177,16 @@ class SimProducer(SimClient):
         if self.is_idempotent:
             self.sender.on_identity(Identity(producer_id, 0), self.world.now_ms)
         self.acknowledged = 0
+        self._performer = EffectPerformer(
+            p.Effect,
+            on(p.SendProduce, self._produce),
+            on(p.Resolve, self._resolve),
+            on(p.RecordsRefused, ignore),
+            on(p.TakeHint, self._take_hint),
+            on(p.RefreshMetadata, lambda _: self.refresh()),
+            on(p.MemoryFreed, ignore),
+            on(p.RequestProducerId, ignore),
+        )
 
     def _without(self, batch: Batch, record_errors: dict[int, BaseException]) -> Batch:
         raise AssertionError(f"the leader refused records of {batch.queue.topic.name}: {record_errors}")
@@ -223,20 +238,11 @@ class SimProducer(SimClient):
         self._do(self.sender.poll(self.view, self.world.now_ms))
         self._poll_in(self.sender.next_due_ms())
 
-    def _do(self, effects: tuple[Any, ...]) -> None:
-        for effect in effects:
-            match effect:
-                case SendProduce():
-                    self._produce(effect)
-                case Resolve():
-                    self._resolve(effect)
-                case TakeHint(topic, partition, leader, epoch):
-                    self.view = self.view.with_leader(topic, partition, leader, epoch)
-                case RefreshMetadata():
-                    self.refresh()
+    def _do(self, effects: tuple[p.Effect, ...]) -> None:
+        self._performer.perform_all(effects)
         self.accumulator.check()
 
-    def _produce(self, send: SendProduce) -> None:
+    def _produce(self, send: p.SendProduce) -> None:
         frames = [bytes(frame) for frame in frames_of(send)]
         entries = tuple(ProducePartition(*target) for target in send.targets)
         body = ProduceRequest(self.acks, 1_000, entries, self.transactional_id)
@@ -251,7 +257,7 @@ class SimProducer(SimClient):
 
         self.ask(send.node_id, registry.PRODUCE, body, frames, done)
 
-    def _resolve(self, resolved: Resolve) -> None:
+    def _resolve(self, resolved: p.Resolve) -> None:
         batch, sends = resolved.batch, resolved.batch.delivery
         for index, send in enumerate(sends):
             if resolved.error is None:
@@ -306,6 +312,19 @@ class SimConsumer(SimClient):
         self.may_seek = may_seek
         self.is_reading = True  # what is asked for already gets its answer when it stops
         self.topics = cluster.topics
+        self._performer = EffectPerformer(
+            f.Effect,
+            on(f.SendFetch, self._send(registry.FETCH, self.fetcher.on_fetched)),
+            on(f.SendListOffsets, self._send(registry.LIST_OFFSETS, self._looked_up)),
+            on(
+                f.SendOffsetForLeaderEpoch,
+                self._send(registry.OFFSET_FOR_LEADER_EPOCH, self._epochs_ended),
+            ),
+            on(f.UpdateLeader, self._take_hint),
+            on(f.RefreshMetadata, lambda _: self.refresh()),
+            on(f.Truncated, ignore),
+            on(f.NotifyReader, ignore),
+        )
 
     def positions(self) -> dict[tuple[str, int], int]:
         """Where it reads next."""
@@ -325,24 +344,13 @@ class SimConsumer(SimClient):
         self._do(self.fetcher.poll(self.view, self.world.now_ms))
         self._poll_in(self.fetcher.next_due_ms())
 
-    def _do(self, effects: tuple[Any, ...]) -> None:
-        for effect in effects:
-            match effect:
-                case f.SendFetch(node_id, request, _):
-                    self.ask(
-                        node_id, registry.FETCH, request, (), self._done(effect, self.fetcher.on_fetched)
-                    )
-                case f.SendListOffsets(node_id, request, _):
-                    done = self._done(effect, self._looked_up)
-                    self.ask(node_id, registry.LIST_OFFSETS, request, (), done)
-                case f.SendOffsetForLeaderEpoch(node_id, request, _):
-                    done = self._done(effect, self._epochs_ended)
-                    self.ask(node_id, registry.OFFSET_FOR_LEADER_EPOCH, request, (), done)
-                case f.UpdateLeader(topic, partition, leader, epoch):
-                    self.view = self.view.with_leader(topic, partition, leader, epoch)
-                case f.RefreshMetadata():
-                    self.refresh()
+    def _do(self, effects: tuple[f.Effect, ...]) -> None:
+        self._performer.perform_all(effects)
         self.fetcher.check()
+
+    def _send(self, api: Api, took: Callable[..., Any]) -> Callable[[Any], None]:
+        """Performs an effect that asks a node: `took` gets the response."""
+        return lambda sent: self.ask(sent.node_id, api, sent.request, (), self._done(sent, took))
 
     def _looked_up(self, sent: Any, response: Any, _frames: Any, now_ms: int) -> tuple[Any, ...]:
         return self.fetcher.on_offsets_listed(sent, response, now_ms)

@@ -113,20 +113,22 @@ class SimControllerNode(SimController):
 
     # --- what the quorum says -----------------------------------------------------------------------------
 
-    def _perform(self, effect: events.Effect) -> None:
-        super()._perform(effect)
-        match effect:
-            case events.LoadSnapshot():
-                self._publish_anew()
-            case events.BecameLeader():
-                # Order: after the other effects of the same step.
-                self._leads = True
-                self.later_call("begins to decide", 0, self._begin)
-            case events.Resigned():
-                self.core, self._leads = None, False
-                waiting, self._waiting = self._waiting, []
-                for _, request, _ in waiting:
-                    self.replies.reply_error(request, NotControllerError(f"{self.name} resigned"))
+    def _load_snapshot(self, effect: events.LoadSnapshot) -> None:
+        super()._load_snapshot(effect)
+        self._publish_anew()
+
+    def _lead(self, effect: events.BecameLeader) -> None:
+        super()._lead(effect)
+        # Order: after the other effects of the same step.
+        self._leads = True
+        self.later_call("begins to decide", 0, self._begin)
+
+    def _resign(self, effect: events.Resigned) -> None:
+        super()._resign(effect)
+        self.core, self._leads = None, False
+        waiting, self._waiting = self._waiting, []
+        for _, request, _ in waiting:
+            self.replies.reply_error(request, NotControllerError(f"{self.name} resigned"))
 
     def later_call(self, label: str, delay_ms: int, action: Any) -> None:
         """A call in this life of the process."""

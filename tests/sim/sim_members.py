@@ -12,7 +12,15 @@ from headrace.clients.cluster.backoff import Backoff
 from headrace.clients.consumer.requests import READ_COMMITTED
 from headrace.clients.group.assignors import RangeAssignor, Topic
 from headrace.clients.group.classic import ClassicMember
-from headrace.clients.group.member import AssignPartitions, ChangeKind, MemberConfig, MemberCore, SendRequest
+from headrace.clients.group.member import (
+    AssignPartitions,
+    ChangeKind,
+    Effect,
+    ForgetCoordinator,
+    MemberConfig,
+    MemberCore,
+    SendRequest,
+)
 from headrace.clients.group.modern import ModernMember
 from headrace.clients.group.sticky import CooperativeStickyAssignor
 from headrace.protocol.errors import KafkaError, error_from_code
@@ -28,6 +36,7 @@ from headrace.protocol.messages.registry import OFFSET_COMMIT, OFFSET_FETCH, TXN
 from headrace.protocol.messages.transactions import TxnOffsetCommitRequest
 from headrace.protocol.model import EARLIEST_TIMESTAMP, TopicPartition
 from headrace.protocol.records.codec import active_codec
+from headrace.runtime.effect_performer import EffectPerformer, on
 from sim_clients import SimClient, SimConsumer
 from sim_scripts import CoordinatorLink, ask, first_error, run, sleep
 from sim_transactions import COPY, SOURCE, TIMEOUT_MS, Seat, TransactionalProducer
@@ -36,7 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cluster import SimCluster
-    from headrace.clients.group.member import Effect
     from sim_scripts import Steps
 
 COPY_OF = b" copies "
@@ -74,6 +82,12 @@ class SimMember(SimConsumer):
         self.coordinator = CoordinatorLink(self, GROUP_KEY, group)
         self.is_reading = True
         self._counts: dict[str, int] = {}
+        self._member_performer = EffectPerformer(
+            Effect,
+            on(SendRequest, lambda effect: run(self._ask_group(effect))),
+            on(AssignPartitions, self._assign),
+            on(ForgetCoordinator, lambda _: self.coordinator.forget()),
+        )
 
     # --- the member ---------------------------------------------------------------------------------------
 
@@ -109,15 +123,12 @@ class SimMember(SimConsumer):
             self.refresh()
 
     def _perform(self, effects: Iterable[Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, SendRequest):
-                run(self._ask_group(effect))
-            elif isinstance(effect, AssignPartitions):
-                topics = {name: Topic(self._counts[name]) for name in effect.topics if name in self._counts}
-                self._perform(self.core.assign_partitions(effect.generation_id, topics, self.world.now_ms))
-            else:
-                self.coordinator.forget()
+        self._member_performer.perform_all(effects)
         self.cluster.groups.check_owners(self)
+
+    def _assign(self, effect: AssignPartitions) -> None:
+        topics = {name: Topic(self._counts[name]) for name in effect.topics if name in self._counts}
+        self._perform(self.core.assign_partitions(effect.generation_id, topics, self.world.now_ms))
 
     def _ask_group(self, ask: SendRequest) -> Steps:
         answer = yield from self.coordinator.ask(ask.api, ask.request, ask.wait_ms)

@@ -167,6 +167,8 @@ class SimNode(NodeEffects, NodeControl):
             coordinators=self.coordinators,
         )
         self.core.coordinators.lease = self.membership.lease
+        self.performer = self._new_performer()
+        self.membership_performer = self._new_membership_performer()
         self.core.coordinators.note_time(self.world.now_ms, self.wall_ms)
         for purge in self.manager.loader.purge_tasks():
             purge()

@@ -11,6 +11,7 @@ from headrace.protocol.messages.control import (
     BrokerRegistrationRequest,
     FetchMetadataRequest,
 )
+from headrace.runtime.effect_performer import EffectPerformer, on
 from headrace.storage_node.links import membership as m
 from headrace.storage_node.log.losses import PreviousEnd
 
@@ -27,29 +28,36 @@ class NodeControl:
         self._perform_membership(self.membership.step(event, self.world.now_ms))
         self.membership.check()
 
+    membership_performer: EffectPerformer  # of this life
+
+    def _new_membership_performer(self) -> EffectPerformer:
+        return EffectPerformer(
+            m.Effect,
+            on(m.FindController, lambda _: self.later(self._delay(5), "find the controller", self._find)),
+            on(m.SendRegistration, lambda _: self._register()),
+            on(m.AdoptIdentity, lambda effect: self._adopt(effect.node_id, effect.cluster_id)),
+            on(m.SendHeartbeat, self._send_heartbeat),
+            on(m.FollowMetadata, self._start_following),
+            on(m.SetTimer, self._set_membership_timer),
+            on(m.ShutdownAllowed, lambda _: self.later(0, "shut down", self._shut_down)),
+            on(m.Failed, self._fail),
+        )
+
     def _perform_membership(self, effects: tuple[m.Effect, ...]) -> None:
         for effect in effects:
-            if not self.is_alive:
-                return
-            match effect:
-                case m.FindController():
-                    self.later(self._delay(5), "find the controller", self._find)
-                case m.SendRegistration():
-                    self._register()
-                case m.AdoptIdentity(node_id, cluster_id):
-                    self._adopt(node_id, cluster_id)
-                case m.SendHeartbeat(broker_epoch, want_shutdown, sent_ms):
-                    self._beat(broker_epoch, sent_ms, want_shutdown=want_shutdown)
-                case m.FollowMetadata():
-                    if not self._is_following:
-                        self._is_following = True
-                        self._follow()
-                case m.SetTimer(key, deadline_ms):
-                    self._set_timer(key, deadline_ms, lambda k=key: self._submit(m.TimerFired(k)))  # type: ignore[misc]
-                case m.ShutdownAllowed():
-                    self.later(0, "shut down", self._shut_down)
-                case m.Failed(error):
-                    raise AssertionError(f"{self.name} is no part of the cluster any more: {error}")
+            if self.is_alive:
+                self.membership_performer.perform(effect)
+
+    def _start_following(self, _effect: m.FollowMetadata) -> None:
+        if not self._is_following:
+            self._is_following = True
+            self._follow()
+
+    def _set_membership_timer(self, effect: m.SetTimer) -> None:
+        self._set_timer(effect.key, effect.deadline_ms, lambda: self._submit(m.TimerFired(effect.key)))
+
+    def _fail(self, effect: m.Failed) -> None:
+        raise AssertionError(f"{self.name} is no part of the cluster any more: {effect.error}")
 
     def _find(self) -> None:
         target = self.cluster.guess_controller(self.random)
@@ -112,13 +120,13 @@ class NodeControl:
 
         self._ask(registry.BROKER_REGISTRATION, body, self.config.controller_request_timeout_ms, done)
 
-    def _beat(self, broker_epoch: int, sent_ms: int, *, want_shutdown: bool) -> None:
+    def _send_heartbeat(self, effect: m.SendHeartbeat) -> None:
         news = self.running.replicas.disks.news()
         body = BrokerHeartbeatRequest(
             self.node_id,
-            broker_epoch,
+            effect.broker_epoch,
             self.running.image.offset,
-            want_shutdown=want_shutdown,
+            want_shutdown=effect.want_shutdown,
             offline_log_dirs=news.offline_dirs,
             offline_replicas=news.offline,
             full_replicas=news.full,
@@ -127,7 +135,7 @@ class NodeControl:
             registry.BROKER_HEARTBEAT,
             body,
             self.config.controller_request_timeout_ms,
-            lambda response: self._submit(m.HeartbeatAnswered(response, sent_ms)),
+            lambda response: self._submit(m.HeartbeatAnswered(response, effect.sent_ms)),
         )
 
     def _adopt(self, node_id: int, cluster_id: str) -> None:

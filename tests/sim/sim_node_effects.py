@@ -7,26 +7,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.protocol.errors import KafkaError, KafkaStorageError, NetworkError
 from headrace.protocol.messages import registry
 from headrace.protocol.model import NO_NODE
-from headrace.storage_node.effects import (
-    AdvisePages,
-    AskPeer,
-    CheckpointStarts,
-    CopyLog,
-    DeleteLog,
-    EndNode,
-    EndTurn,
-    FlushLog,
-    LookUpOffsets,
-    Note,
-    ProposeIsr,
-    ReadCold,
-    ReadCoordinatorLog,
-    Recompress,
-    RemoveFiles,
-    SendFetch,
-    TellController,
-    WakeAt,
-)
+from headrace.runtime.effect_performer import EffectPerformer, on
+from headrace.storage_node import effects as e
 from headrace.storage_node.links import membership as m
 
 if TYPE_CHECKING:
@@ -40,83 +22,74 @@ SILENCE_MS = 3_000  # after which a connection counts as lost
 class NodeEffects:
     """What `SimNode` inherits; the attributes are the node's."""
 
+    performer: EffectPerformer  # of this life
+
+    def _new_performer(self) -> EffectPerformer:
+        core = self.running
+        return EffectPerformer(
+            e.Effect,
+            on(e.FlushLog, lambda effect: self._flush(effect.partition)),
+            on(e.DeleteLog, self._delete),
+            on(e.RemoveFiles, self._delete),
+            on(e.CheckpointStarts, lambda _: self.later(0, "write starts", self._checkpoint_starts)),
+            on(e.LookUpOffsets, lambda effect: self._off_loop("look up", effect.lookup, core.looked_up)),
+            on(e.ReadCold, lambda effect: self._off_loop("cold read", effect.read, core.cold_read)),
+            on(
+                e.ReadCoordinatorLog,
+                lambda effect: self._off_loop("read", effect.read, core.coordinator_log_read),
+            ),
+            on(e.Recompress, self._recompress),
+            on(e.AdvisePages, lambda effect: effect.advice.run()),
+            on(e.CopyLog, self._copy_log),
+            on(e.SendFetch, self._send_fetch),
+            on(e.ProposeIsr, lambda effect: self._propose(effect.request)),
+            on(e.AskPeer, self._ask_peer),
+            on(e.EndTurn, lambda _: self.later(0, "end of turn", self._end_turn)),
+            on(e.TellController, lambda _: self._submit(m.ReportChanged())),
+            on(e.WakeAt, lambda effect: self._set_timer("core", effect.deadline_ms, self._expire)),
+            on(e.Note, lambda effect: self.notes.append(effect.text)),
+            on(e.EndNode, lambda _: self.die(power=True)),
+        )
+
     def _perform(self) -> None:
         while self.core is not None and (effects := self.core.take_effects()):
             for effect in effects:
-                if self.core is None:
-                    return
-                self._perform_one(effect)
+                if self.core is not None:
+                    self.performer.perform(effect)
 
-    def _perform_one(self, effect: Any) -> None:
-        core = self.running
-        match effect:
-            case FlushLog(partition):
-                self._flush(partition)
-            case DeleteLog() | RemoveFiles():
-                self.later(self._delay(self.flush_ms), "delete", effect.run)
-            case CheckpointStarts():
-                self.later(0, "write starts", lambda: self._checkpoint(only_starts=True))
-            case TellController():
-                self._submit(m.ReportChanged())
-            case WakeAt(deadline_ms):
-                self._set_timer("core", deadline_ms, lambda: core.expire(self.world.now_ms))
-            case Note(_, text):
-                self.notes.append(text)
-            case SendFetch():
-                self._send_fetch(effect)
-            case ProposeIsr(request):
-                self._propose(request)
-            case AskPeer():
-                self._ask_peer(effect)
-            case EndNode(_):
-                self.die(power=True)
-            case _:
-                self._start_work(effect)
+    def _expire(self) -> None:
+        self.running.expire(self.world.now_ms)
 
-    def _start_work(self, effect: Any) -> None:
-        core = self.running
-        match effect:
-            case LookUpOffsets(lookup):
-                self._off_loop(
-                    self.read_ms, "look up", lookup.run, lambda: core.looked_up(lookup, self.world.now_ms)
-                )
-            case ReadCold(read):
-                self.cluster.rules.marks["cold read"] += 1
-                done = lambda: core.cold_read(read, self.world.now_ms)  # noqa: E731
-                self._off_loop(self.read_ms, "read", read.run, done)
-            case ReadCoordinatorLog(read):
-                self._off_loop(
-                    self.read_ms, "read", read.run, lambda: core.coordinator_log_read(read, self.world.now_ms)
-                )
-            case AdvisePages(advice):
-                advice.run()
-            case Recompress(item):
-                self.cluster.rules.marks["recompressed batch"] += 1
-                done = lambda: core.recompressed(item, self.world.now_ms, self.wall_ms)  # noqa: E731
-                self._off_loop(self.read_ms, "recompress", item.run, done)
-            case CopyLog(key, move):
-                self._off_loop(
-                    self.read_ms, "copy", move.run, lambda: core.copied(key, move, self.world.now_ms)
-                )
-            case EndTurn():
-                self.later(0, "end of turn", lambda: core.end_turn(self.world.now_ms, self.wall_ms))
-            case _:
-                raise AssertionError(f"the simulated node does not perform {effect}")
+    def _end_turn(self) -> None:
+        self.running.end_turn(self.world.now_ms, self.wall_ms)
+
+    def _delete(self, effect: e.DeleteLog | e.RemoveFiles) -> None:
+        self.later(self._delay(self.flush_ms), "delete", effect.run)
+
+    def _recompress(self, effect: e.Recompress) -> None:
+        item, core = effect.item, self.running
+        self._off_loop(
+            "recompressed batch", item, lambda _, now_ms: core.recompressed(item, now_ms, self.wall_ms)
+        )
+
+    def _copy_log(self, effect: e.CopyLog) -> None:
+        key, move, core = effect.key, effect.move, self.running
+        self._off_loop("copy", move, lambda _, now_ms: core.copied(key, move, now_ms))
 
     def _delay(self, mean_ms: int) -> int:
         return int(self.random.expovariate(1 / mean_ms))
 
-    def _off_loop(self, mean_ms: int, label: str, run: Callable[[], None], done: Callable[[], None]) -> None:
-        """On a thread: it sees the disk as it is some time later."""
-
+    def _off_loop(self, label: str, work: Any, done: Callable[[Any, int], None]) -> None:
+        """`work.run` on a thread: it sees the disk as it is some time later. Then `done(work, now_ms)`."""
         self.busy += 1
+        self.cluster.rules.marks[label] += 1
 
         def happen() -> None:
             self.busy -= 1
-            run()
-            done()
+            work.run()
+            done(work, self.world.now_ms)
 
-        self.later(self._delay(mean_ms), label, happen)
+        self.later(self._delay(self.read_ms), label, happen)
 
     def _flush(self, partition: Partition) -> None:
         core, log = self.running, partition.log
@@ -140,7 +113,7 @@ class NodeEffects:
 
         self.later(self._delay(self.flush_ms), "flush", finish)
 
-    def _send_fetch(self, effect: SendFetch) -> None:
+    def _send_fetch(self, effect: e.SendFetch) -> None:
         leader = effect.where[0]
         link = self._link_to(leader)
 
@@ -165,7 +138,7 @@ class NodeEffects:
             link = self._followed[node_id] = self.cluster.transport.open(self, f"n{node_id}")
         return link
 
-    def _ask_peer(self, effect: AskPeer) -> None:
+    def _ask_peer(self, effect: e.AskPeer) -> None:
         def done(outcome: Any, _frames: Any = ()) -> None:
             if isinstance(outcome, NetworkError) and effect.node_id != NO_NODE and link is not None:
                 link.close()
@@ -196,6 +169,9 @@ class NodeEffects:
         if old is not None:
             old.cancel()
         self._timers[key] = self.later(max(deadline_ms - self.world.now_ms, 0), key, action)
+
+    def _checkpoint_starts(self) -> None:
+        self._checkpoint(only_starts=True)
 
     def _checkpoint(self, *, only_starts: bool = False) -> None:
         """One at a time, and not while metadata is followed."""
