@@ -107,7 +107,7 @@ class TransactionalProducer(SimProducer):
     def _begin(self) -> None:
         self.transactions.begin()
         self._sent_before = self.sender.counters.batches_sent
-        self.sender.give_up(None, self.world.now_ms)
+        self.sender.fail_unsent(None, self.world.now_ms)
         self._op = self.process.txn()
         self.cluster.groups.begun(self._op)
 
@@ -187,7 +187,7 @@ class TransactionalProducer(SimProducer):
     def _abort(self) -> Steps:
         self.transactions.abort()
         error = TransactionAbortedError("aborted before it was stored")
-        self._do(self.sender.give_up(error, self.world.now_ms))
+        self._do(self.sender.fail_unsent(error, self.world.now_ms))
         yield from self._until(lambda: not self.accumulator.live)
         self._op.outcome = Outcome.FAIL
         if (yield from self._finish(is_commit=False)) is None:
@@ -212,7 +212,7 @@ class TransactionalProducer(SimProducer):
         assert self.transactions.error is not None
         if self.transactions.state is TxnState.FATAL_ERROR:
             self.cluster.rules.marks["fenced off"] += 1
-        self._do(self.sender.give_up(self.transactions.error, self.world.now_ms))
+        self._do(self.sender.fail_unsent(self.transactions.error, self.world.now_ms))
 
     # --- sending ------------------------------------------------------------------------------------------
 
@@ -240,7 +240,7 @@ class TransactionalProducer(SimProducer):
         self.transactions.failed(resolved.error, of_batch=True)
         if self.transactions.state is not before:
             assert self.transactions.error is not None
-            self._do(self.sender.give_up(self.transactions.error, self.world.now_ms))
+            self._do(self.sender.fail_unsent(self.transactions.error, self.world.now_ms))
 
 
 class Driver(SimClient):
