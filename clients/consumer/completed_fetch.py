@@ -59,7 +59,7 @@ def buffer_batches(
         batch = FetchedBatch(state, data, header.next_offset, is_skipped, header.record_count)
         batch.is_active = not state.is_paused
         state.batches.append(batch)
-        state.epochs.note(header.leader_epoch, max(header.base_offset, state.fetch_offset))
+        state.validation.epochs.note(header.leader_epoch, max(header.base_offset, state.fetch_offset))
         state.fetch_offset = header.next_offset
         state.buffered_bytes += batch.size_bytes
         added += batch.size_bytes

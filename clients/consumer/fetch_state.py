@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_OFFSET
-from .validation import ReadEpochs
+from .validation import PositionValidation
 
 if TYPE_CHECKING:
     from ...protocol.errors import HeadraceError
     from ...protocol.messages.data import ListOffsetsPartitionResponse
     from ...protocol.model import TopicPartition
     from ...protocol.records.header import Buffer
-    from .validation import Divergence
 
 
 # After a fetch from a follower failed, the leader is fetched from for this long, without naming a rack.
@@ -78,8 +77,6 @@ class FetchedBatch:
 class PartitionState:
     """Invariant: `fetch_offset` is the offset after the last batch, or `position` if there is none.
     Invariant: the response to a request of another `version` is ignored.
-    Invariant: `epochs` are the leader epochs of the records before `fetch_offset`; under the leader epoch
-    `validated_epoch` the leader's log has these records.
     """
 
     tp: TopicPartition
@@ -99,9 +96,7 @@ class PartitionState:
     high_watermark: int | None = None  # under read_committed the last stable offset
     log_start_offset: int | None = None
     error: HeadraceError | None = None  # raised to the application
-    epochs: ReadEpochs = field(default_factory=ReadEpochs)
-    validated_epoch: int | None = None
-    divergence: Divergence | None = None  # found by the validation that is under way
+    validation: PositionValidation = field(default_factory=PositionValidation)
     until: int | None = None  # exclusive end of what is fetched
     follower: int | None = None  # the node to fetch from until `follower_until_ms` instead of the leader
     follower_until_ms: int = 0
@@ -113,10 +108,14 @@ class PartitionState:
             self.reset = LATEST_TIMESTAMP  # no record has this timestamp or a later one: read new records
             return
         if self.reset != EARLIEST_TIMESTAMP:  # no record before the log start can be lost
-            self.epochs.note(response.leader_epoch, response.offset)
+            self.validation.epochs.note(response.leader_epoch, response.offset)
         self.position, self.reset = max(response.offset, 0), None
         self.fetch_offset, self.failures = self.position, 0
-        self.validated_epoch = leader_epoch
+        self.validation.leader_epoch = leader_epoch
+
+    def on_epoch_end(self, leader_epoch: int, epoch: int, end_offset: int) -> None:
+        """See `PositionValidation.on_epoch_end`."""
+        self.validation.on_epoch_end(leader_epoch, epoch, end_offset, self.fetch_offset)
 
     def next_position(self) -> int | None:
         """The offset of the next record to return; compaction may have left a gap before it."""
@@ -155,15 +154,15 @@ class PartitionState:
 
     def move(self, offset: int | None, reset: int | None) -> int:
         """Read from `offset`, or from the offset that the lookup of `reset` gives; the bytes dropped."""
-        self.epochs.clear()
+        self.validation.epochs.clear()
         return self.move_back(offset, reset)
 
     def move_back(self, offset: int | None, reset: int | None) -> int:
         """As `move`, but keep the epochs of the records before `offset`."""
         self.position, self.reset = offset, reset
         self.fetch_offset = offset or 0
-        self.epochs.truncate(self.fetch_offset)
-        self.validated_epoch = self.divergence = self.follower = None
+        self.validation.truncate(self.fetch_offset)
+        self.follower = None
         self.version += 1
         self.is_in_flight = self.awaits_start = False
         self.error = None
@@ -178,3 +177,4 @@ class PartitionState:
         """Assert the invariants."""
         assert self.buffered_bytes == sum(batch.size_bytes for batch in self.batches)
         assert self.fetch_offset == (self.batches[-1].next_offset if self.batches else self.position or 0)
+        self.validation.epochs.check()

@@ -48,7 +48,6 @@ from .effects import (
 )
 from .fetch_state import PartitionState
 from .requests import READ_COMMITTED, FetchLimits, InFlightRequests, RequestBuilder
-from .validation import epoch_to_validate, on_epoch_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -113,7 +112,7 @@ class Fetcher:
         else:
             self.buffered_bytes -= state.move(offset, None)
             if leader_epoch != NO_EPOCH and offset > 0:
-                state.epochs.note(leader_epoch, offset - 1)  # of the record before
+                state.validation.epochs.note(leader_epoch, offset - 1)  # of the record before
         self.needs_poll = True
 
     def remove(self, tp: TopicPartition) -> None:
@@ -126,8 +125,7 @@ class Fetcher:
     def seek(self, tp: TopicPartition, offset: int | None, reset: int | None = None) -> None:
         """Move the position to an offset, or to what the lookup of `reset` gives. Errors: KeyError."""
         state = self.states[tp]
-        if offset is not None and state.divergence is not None and offset == state.divergence.offset:
-            # The offset of a LogTruncationError: the epochs of the records before it are valid.
+        if state.validation.is_at_divergence(offset):
             self.buffered_bytes -= state.move_back(offset, None)
         else:
             self.buffered_bytes -= state.move(offset, reset)
@@ -222,7 +220,7 @@ class Fetcher:
         effects: list[Effect] = [NotifyReader()]
         for requested, end in self._valid_pairs(sent, response.partitions, now_ms, effects):
             requested.state.failures = 0
-            on_epoch_end(requested.state, requested.leader_epoch, end.leader_epoch, end.end_offset)
+            requested.state.on_epoch_end(requested.leader_epoch, end.leader_epoch, end.end_offset)
         return tuple(effects)
 
     def _valid_pairs(
@@ -296,9 +294,9 @@ class Fetcher:
                 lookup = ListOffsetsPartition(topic_id, tp.partition, state.reset, epoch)
                 builder.lookups.setdefault(node_id, []).append((requested, lookup))
             return
-        if state.validated_epoch != epoch:
+        if state.validation.leader_epoch != epoch:
             state.follower = None  # the new leader names the preferred replica
-        unvalidated = epoch_to_validate(state, epoch)
+        unvalidated = state.validation.epoch_to_request(epoch)
         if unvalidated != NO_EPOCH:
             if builder.may_request(node_id):
                 end = EpochQuestion(topic_id, tp.partition, unvalidated, epoch)
@@ -328,14 +326,14 @@ class Fetcher:
                 state.fetch_offset,
                 self._limits.max_partition_bytes,
                 requested.leader_epoch,
-                state.epochs.last(),
+                state.validation.epochs.last(),
             )
             key = (node_id, now_ms >= state.leader_only_until_ms)
             requested = requested._replace(is_follower=state.follower is not None)
             builder.fetches.setdefault(key, []).append((requested, fetch))
 
     def _needs_request(self, state: PartitionState) -> bool:
-        if state.divergence is not None and state.divergence.is_certain and state.batches:
+        if state.validation.has_diverged and state.batches:
             return False  # the batches from before the divergence come first
         if state.position is None:
             return True
@@ -390,17 +388,18 @@ class Fetcher:
             state.leave_follower(now_ms)
         else:
             epoch, end_offset = response.diverging_epoch, response.diverging_end_offset
-            on_epoch_end(state, requested.leader_epoch, epoch, end_offset)
-            state.validated_epoch = None
+            state.on_epoch_end(requested.leader_epoch, epoch, end_offset)
+            state.validation.leader_epoch = None
             self._back_off(state, now_ms)
 
     def _has_valid_position(self, state: PartitionState, leader_epoch: int, effects: list[Effect]) -> bool:
         """Complete the validation under this leader epoch: without a divergence the position is valid, else
         the reset policy decides. False if the partition cannot be fetched now."""
-        divergence, position = state.divergence, state.position
+        validation, position = state.validation, state.position
+        divergence = validation.divergence
         assert position is not None, "only positions are validated"
         if divergence is None:
-            state.validated_epoch = leader_epoch
+            validation.leader_epoch = leader_epoch
             return True
         assert not state.batches, "the batches from before the divergence come first"
         effects.append(NotifyReader())
@@ -420,8 +419,8 @@ class Fetcher:
             return False
         # The version stays, so that taken records are still rewound to before them: see `rewind`.
         state.position = state.fetch_offset = divergence.offset
-        state.epochs.truncate(divergence.offset)
-        state.validated_epoch, state.divergence = leader_epoch, None
+        validation.truncate(divergence.offset)
+        validation.leader_epoch = leader_epoch
         return True
 
     def _all_failed(

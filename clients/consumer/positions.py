@@ -33,7 +33,7 @@ def positions(fetcher: Fetcher, collector: FetchCollector, *, processed: bool) -
         first = unprocessed.get(tp)
         if first is not None and first.version == state.version:
             offset = min(offset, first.position)
-        epoch = state.epochs.last_before(offset, ANY_EPOCH)
+        epoch = state.validation.epochs.last_before(offset, ANY_EPOCH)
         found[tp] = state.version, OffsetAndMetadata(offset, "", epoch)
     return found
 

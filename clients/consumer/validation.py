@@ -12,12 +12,11 @@ SubscriptionState.maybeCompleteValidation.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
 
 from ...protocol.model import NO_EPOCH, NO_OFFSET
-
-if TYPE_CHECKING:
-    from .fetch_state import PartitionState
 
 # Bound: older epochs are merged; a divergence among them is treated as one at the oldest start offset.
 MAX_EPOCHS = 32
@@ -66,6 +65,13 @@ class ReadEpochs:
         share, ends at `end_offset`."""
         return min([end_offset, *(start for mine, start in self._entries if mine > epoch)])
 
+    def check(self) -> None:
+        """Assert that epochs and offsets ascend, within the bound."""
+        assert len(self._entries) <= MAX_EPOCHS
+        for (epoch, start), (next_epoch, next_start) in pairwise(self._entries):
+            assert epoch < next_epoch, f"epoch {epoch} before {next_epoch}"
+            assert start <= next_start, f"offset {start} before {next_start}"
+
 
 class Divergence(NamedTuple):
     """Under `leader_epoch` the log has the records that were read up to `offset` at most (-1: unknown), and
@@ -79,31 +85,56 @@ class Divergence(NamedTuple):
     is_certain: bool = False
 
 
-def epoch_to_validate(state: PartitionState, leader_epoch: int) -> int:
-    """The epoch whose end offset the leader must give before the next fetch; NO_EPOCH if none."""
-    divergence = state.divergence
-    if divergence is not None and divergence.leader_epoch != leader_epoch:
-        divergence = state.divergence = None  # another leader may have another log
-    if state.validated_epoch == leader_epoch or (divergence is not None and divergence.is_certain):
-        return NO_EPOCH
-    if divergence is None:
-        return state.epochs.last()
-    return state.epochs.last_before(divergence.offset, divergence.epoch)
+@dataclass(slots=True, eq=False)
+class PositionValidation:
+    """The validation of one partition's position.
 
+    Invariant: `epochs` are the leader epochs of the records before the fetch offset; the log of the leader of
+    epoch `leader_epoch` has these records.
+    """
 
-def on_epoch_end(state: PartitionState, leader_epoch: int, epoch: int, end_offset: int) -> None:
-    """In the leader's log the largest epoch up to the requested one is `epoch`, and ends at `end_offset`."""
-    divergence = state.divergence
-    if epoch == NO_EPOCH or end_offset == NO_OFFSET:
-        state.divergence = Divergence(leader_epoch, NO_OFFSET, NO_EPOCH, is_certain=True)
-        return
-    read_end = state.fetch_offset if divergence is None else divergence.offset
-    offset = state.epochs.common_end(epoch, end_offset)
-    if offset < read_end:
-        left = state.epochs.last_before(offset, epoch)
-        # The records of `epoch` itself that are left are in the leader's log, which has more of them.
-        state.divergence = Divergence(leader_epoch, offset, epoch, is_certain=left in (NO_EPOCH, epoch))
-    elif divergence is not None:
-        state.divergence = divergence._replace(is_certain=True)
-    else:
-        state.validated_epoch = leader_epoch
+    epochs: ReadEpochs = field(default_factory=ReadEpochs)
+    leader_epoch: int | None = None  # under which the position is valid; None: not validated
+    divergence: Divergence | None = None  # found by the validation that is under way
+
+    def is_at_divergence(self, offset: int | None) -> bool:
+        """Whether a LogTruncationError named this offset: the epochs of the records before it are known."""
+        return offset is not None and self.divergence is not None and offset == self.divergence.offset
+
+    @property
+    def has_diverged(self) -> bool:
+        """Whether the log has certainly lost records that were read."""
+        return self.divergence is not None and self.divergence.is_certain
+
+    def epoch_to_request(self, leader_epoch: int) -> int:
+        """The epoch whose end offset the leader must give before the next fetch; NO_EPOCH if none."""
+        divergence = self.divergence
+        if divergence is not None and divergence.leader_epoch != leader_epoch:
+            divergence = self.divergence = None  # another leader may have another log
+        if self.leader_epoch == leader_epoch or self.has_diverged:
+            return NO_EPOCH
+        if divergence is None:
+            return self.epochs.last()
+        return self.epochs.last_before(divergence.offset, divergence.epoch)
+
+    def on_epoch_end(self, leader_epoch: int, epoch: int, end_offset: int, fetch_offset: int) -> None:
+        """The leader's largest epoch up to the requested one is `epoch`, and ends at `end_offset`."""
+        divergence = self.divergence
+        if epoch == NO_EPOCH or end_offset == NO_OFFSET:
+            self.divergence = Divergence(leader_epoch, NO_OFFSET, NO_EPOCH, is_certain=True)
+            return
+        read_end = fetch_offset if divergence is None else divergence.offset
+        offset = self.epochs.common_end(epoch, end_offset)
+        if offset < read_end:
+            left = self.epochs.last_before(offset, epoch)
+            # The records of `epoch` itself that are left are in the leader's log, which has more of them.
+            self.divergence = Divergence(leader_epoch, offset, epoch, is_certain=left in (NO_EPOCH, epoch))
+        elif divergence is not None:
+            self.divergence = divergence._replace(is_certain=True)
+        else:
+            self.leader_epoch = leader_epoch
+
+    def truncate(self, offset: int) -> None:
+        """The position moved back to `offset`, and must be validated again."""
+        self.epochs.truncate(offset)
+        self.leader_epoch = self.divergence = None

@@ -241,7 +241,7 @@ class _RangeReader:
         """Whether it is the log of the plan still. Within one leader epoch a log only grows; under a later
         one the epochs up to the plan's must reach as far as they did. Errors: LogTruncationError."""
         cut = self._cut
-        now = self._engine.change(lambda fetcher: fetcher.states[cut.tp].validated_epoch)
+        now = self._engine.change(lambda fetcher: fetcher.states[cut.tp].validation.leader_epoch)
         if cut.leader_epoch == NO_EPOCH or now in (None, cut.leader_epoch):
             return
         config, hub = self._engine.config, self._io.hub

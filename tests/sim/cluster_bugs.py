@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cluster import Plan
 from cluster_laws import split
 from crc32c import crc32c
-from headrace.clients.consumer import fetcher
+from headrace.clients.consumer.validation import PositionValidation
 from headrace.controller.state import elections
 from headrace.controller.state.cluster_state import ClusterState
 from headrace.controller.state.fencing import Fencing
@@ -161,10 +161,10 @@ def elects_another_than_the_last(patch: pytest.MonkeyPatch) -> None:
 def reads_on_after_a_cut(patch: pytest.MonkeyPatch) -> None:
     """A consumer takes its position for good whatever the new leader says (before KIP-320)."""
 
-    def agree(state: Any, leader_epoch: int, *_: int) -> None:
-        state.validated_epoch = leader_epoch
+    def agree(self: PositionValidation, leader_epoch: int, *_: int) -> None:
+        self.leader_epoch = leader_epoch
 
-    patch.setattr(fetcher, "on_epoch_end", agree)
+    patch.setattr(PositionValidation, "on_epoch_end", agree)
 
 
 def forgets_the_disk(patch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from headrace.clients.consumer.fetch_state import PartitionState
-from headrace.clients.consumer.validation import MAX_EPOCHS, ReadEpochs, epoch_to_validate, on_epoch_end
+from headrace.clients.consumer.validation import MAX_EPOCHS, ReadEpochs
 from headrace.protocol.model import NO_EPOCH, TopicPartition
 
 
@@ -15,7 +15,7 @@ def state_of(position: int, *epochs: tuple[int, int]) -> PartitionState:
     state = PartitionState(TopicPartition("t", 0))
     state.move(position, None)
     for epoch, start in epochs:
-        state.epochs.note(epoch, start)
+        state.validation.epochs.note(epoch, start)
     return state
 
 
@@ -28,14 +28,15 @@ class Leader:
     def validate(self, state: PartitionState, leader_epoch: int) -> Any:
         """Send requests until none is left; the divergence."""
         for _ in range(100):
-            asked = epoch_to_validate(state, leader_epoch)
+            asked = state.validation.epoch_to_request(leader_epoch)
             if asked == NO_EPOCH:
-                return state.divergence
+                return state.validation.divergence
             ends = [*(start for _, start in self.epochs[1:]), self.end_offset]
             known = [
                 (epoch, end) for (epoch, _), end in zip(self.epochs, ends, strict=True) if epoch <= asked
             ]
-            on_epoch_end(state, leader_epoch, *(known[-1] if known else (asked, self.epochs[0][1])))
+            end = known[-1] if known else (asked, self.epochs[0][1])
+            state.on_epoch_end(leader_epoch, *end)
         raise AssertionError("it never ends")
 
 
@@ -43,9 +44,9 @@ def test_log_without_truncation_is_valid() -> None:
     """Validated once per leader epoch."""
     state = state_of(15, (3, 0), (5, 10))
     assert Leader(40, (3, 0), (5, 10), (6, 20)).validate(state, 6) is None
-    assert state.validated_epoch == 6
-    assert epoch_to_validate(state, 6) == NO_EPOCH
-    assert epoch_to_validate(state, 7) == 5
+    assert state.validation.leader_epoch == 6
+    assert state.validation.epoch_to_request(6) == NO_EPOCH
+    assert state.validation.epoch_to_request(7) == 5
 
 
 def test_epoch_end_before_the_position_is_a_truncation() -> None:
@@ -73,15 +74,15 @@ def test_new_leader_restarts_the_validation() -> None:
     state = state_of(15, (3, 0), (5, 10))
     assert Leader(40, (3, 0), (6, 12)).validate(state, 6).offset == 10
     assert Leader(40, (3, 0), (5, 10), (7, 20)).validate(state, 7) is None
-    assert state.validated_epoch == 7
+    assert state.validation.leader_epoch == 7
 
 
 def test_response_without_an_epoch_leaves_the_offset_unknown() -> None:
     """The leader has no epoch up to the requested one."""
     state = state_of(15, (5, 10))
-    on_epoch_end(state, 6, -1, -1)
-    assert state.divergence is not None
-    assert state.divergence.offset == -1
+    state.on_epoch_end(6, -1, -1)
+    assert state.validation.divergence is not None
+    assert state.validation.divergence.offset == -1
 
 
 def test_oldest_epochs_are_merged() -> None:
@@ -98,11 +99,11 @@ def test_move_back_drops_later_epochs(offset: int) -> None:
     """The epoch of the record before the position stays."""
     state = state_of(15, (3, 0), (5, 10))
     state.move_back(offset, None)
-    assert state.epochs.last() == {0: NO_EPOCH, 10: 3, 11: 5}[offset]
+    assert state.validation.epochs.last() == {0: NO_EPOCH, 10: 3, 11: 5}[offset]
 
 
 def test_epoch_of_a_lookup_is_replaced_by_that_of_the_records() -> None:
     """Leader epoch 7 gives the log end, and records of epoch 3 follow there."""
     state = state_of(10, (7, 10), (3, 10), (7, 14))
-    assert state.epochs.common_end(3, 100) == 14
-    assert state.epochs.last_before(14, 7) == 3
+    assert state.validation.epochs.common_end(3, 100) == 14
+    assert state.validation.epochs.last_before(14, 7) == 3
