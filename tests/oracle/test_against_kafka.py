@@ -1,9 +1,7 @@
-"""Held against Apache Kafka: its tools read our files, we read its files, it goes on where we appended."""
+"""Logs of headrace and Apache Kafka: each reads the other's files, and appends to them."""
 
 from __future__ import annotations
 
-import gc
-import warnings
 from typing import TYPE_CHECKING
 
 import kafka_oracle
@@ -25,20 +23,7 @@ if TYPE_CHECKING:
 NOW = 1_700_000_000_000
 TP = TopicPartition("t", 0)
 COMPRESSIONS = [None, "gzip", "snappy", "lz4", "zstd"]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _kafka_is_there() -> None:
-    kafka_oracle.require()
-
-
-@pytest.fixture(autouse=True)
-def _forgotten_sockets() -> Iterator[None]:
-    """kafka-python leaves its wake-up sockets to the garbage collector: collect them where we expect them."""
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+pytestmark = pytest.mark.usefixtures("apache_kafka", "closed_sockets")
 
 
 def batch(count: int, tag: str, compression: Compression, timestamp_ms: int = NOW) -> bytes:
@@ -51,11 +36,10 @@ def batch(count: int, tag: str, compression: Compression, timestamp_ms: int = NO
 
 
 def open_log(folder: Path, *, was_clean: bool = True, **config: int) -> Log:
-    made = LogConfig.of(config)
     return Log.open(
         OsFiles(),
         str(folder),
-        made,
+        LogConfig.of(config),
         topic_partition=TP,
         recovery_point=0,
         was_clean=was_clean,
@@ -64,7 +48,7 @@ def open_log(folder: Path, *, was_clean: bool = True, **config: int) -> Log:
 
 
 def records_of(log: Log) -> Iterator[tuple[int, bytes | None, bytes | None]]:
-    """(offset, key, value) of every record in the log, control records left out."""
+    """(offset, key, value) of every record in the log but control records."""
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         found = log.reader.read(offset, 1 << 20, upto_offset=log.log_end_offset)
@@ -80,7 +64,7 @@ def records_of(log: Log) -> Iterator[tuple[int, bytes | None, bytes | None]]:
 
 
 def test_kafkas_dump_tool_reads_our_segments(tmp_path: Path) -> None:
-    """Every compression, two segments: Kafka finds each record valid and each index in agreement."""
+    """Every compression, two segments: all records are valid, all indexes agree."""
     folder = tmp_path / "t-0"
     log = open_log(folder, index_interval_bytes=500)
     for round_number in range(10):
@@ -107,8 +91,8 @@ def test_kafkas_dump_tool_reads_our_segments(tmp_path: Path) -> None:
         assert complaint not in checked, checked
 
 
-def test_we_read_what_kafka_wrote_and_kafka_goes_on_after_us(tmp_path: Path) -> None:
-    """Kafka writes with every compression and stops; we read it all and append; Kafka serves both parts."""
+def test_log_of_kafka_is_read_appended_to_and_served_by_kafka(tmp_path: Path) -> None:
+    """Kafka writes with every compression and stops; headrace reads and appends; Kafka serves both parts."""
     folder = tmp_path / "data"
     folder.mkdir()
     with kafka_oracle.kafka_server(folder) as bootstrap:
@@ -139,8 +123,8 @@ def test_we_read_what_kafka_wrote_and_kafka_goes_on_after_us(tmp_path: Path) -> 
     assert seen == by_kafka + ours
 
 
-def test_recovery_of_kafkas_files_without_its_indexes(tmp_path: Path) -> None:
-    """Kafka's segment alone is enough: indexes are rebuilt, LogAppendTime included, nothing is cut."""
+def test_recovery_of_kafkas_segment_without_indexes(tmp_path: Path) -> None:
+    """Indexes are rebuilt, with LogAppendTime; nothing is truncated."""
     folder = tmp_path / "data"
     folder.mkdir()
     with kafka_oracle.kafka_server(folder, **{"log.message.timestamp.type": "LogAppendTime"}) as bootstrap:

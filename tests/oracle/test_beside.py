@@ -1,4 +1,4 @@
-"""The harness of `make oracle`: that it finds what differs, names what is drawn, and tells the truth."""
+"""The harness of `make oracle`: differences, normalized values, the tap, and the page."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ NOW = 1_700_000_000_000
 RUN = Path(__file__).with_name("run.py")
 
 
-def test_differences_are_told_as_deep_as_they_can_be() -> None:
-    """A value that differs inside, one that is absent, lists of two lengths, and a type that changed."""
+def test_differences_are_the_innermost_ones() -> None:
+    """A nested value, an absent one, lists of different lengths, different types."""
     kafka = {"a": [{"b": 1, "c": "x"}], "gone": None, "list": [1, 2], "flag": True, "same": 5}
     headrace = {"a": [{"b": 2, "c": "x"}], "list": [1], "flag": 1, "same": 5, "more": 0}
     assert list(differences("s", kafka, headrace)) == [
@@ -37,8 +37,8 @@ def test_differences_are_told_as_deep_as_they_can_be() -> None:
     assert count(kafka) == 7
 
 
-def test_a_known_difference_explains_its_place_and_its_values_only() -> None:
-    """Other values at the same place are a difference of their own; an entry remembers what it explained."""
+def test_known_difference_matches_its_place_and_values_only() -> None:
+    """Other values at the same place are another difference; an entry keeps its matches."""
     known = read_known(
         '[[difference]]\nplace = "raw/*/error_code"\nreason = "why"\n'
         'kafka = "NONE"\nheadrace = "UNSUPPORTED*"'
@@ -52,8 +52,8 @@ def test_a_known_difference_explains_its_place_and_its_values_only() -> None:
         read_known('[[difference]]\nplace = "raw/*"')
 
 
-def test_what_is_drawn_gets_a_name() -> None:
-    """Ids by the order in which they come, one id always by one name; ports, paths, times; nothing else."""
+def test_random_values_get_names() -> None:
+    """Ids by first occurrence, always the same name for an id; ports, paths, times; no other values."""
     normal = Normal(ports={9092: "broker"}, paths={"/tmp/x/data": "log dir"}, now_ms=NOW)
     first, second = "0d5c8e9a-6b0f-4a4e-9f43-0123456789ab", "moWikkl-R7CLix4OGg3tHQ"
     found = normal.of(
@@ -90,8 +90,8 @@ def test_what_is_drawn_gets_a_name() -> None:
     }
 
 
-def test_the_tap_finds_each_request_however_the_stream_is_cut() -> None:
-    """Whole, byte by byte, and with a request that says a size too small for its own head."""
+def test_tap_parses_each_request_of_a_stream_in_any_chunks() -> None:
+    """At once, byte by byte, and with a request whose size is smaller than its header."""
     stream = frame("metadata", 9, {"topics": [{"name": "t"}]}) + frame("api_versions", 3, {})
     stream += struct.pack(">ihh", 2, 1, 4)
     expected = [(3, 9), (18, 3), (1, 4)]
@@ -100,8 +100,8 @@ def test_the_tap_finds_each_request_however_the_stream_is_cut() -> None:
     assert [head for byte in stream for head in requests.found(bytes([byte]))] == expected
 
 
-def test_every_api_can_be_asked_in_every_version() -> None:
-    """From nothing but defaults; and an answer is read back to its last byte."""
+def test_every_api_and_version_can_be_encoded() -> None:
+    """With defaults only; and a response is decoded to its last byte."""
     for api in KEYS:
         for version in versions_of(api):
             made = frame(api, version, {})
@@ -113,8 +113,8 @@ def test_every_api_can_be_asked_in_every_version() -> None:
     assert parsed("api_versions", 1, answer + b"xy")["bytes behind the answer"] == 2
 
 
-def test_the_page_holds_apis_scenarios_and_reasons() -> None:
-    """A row for each, `-` for what is not served, versions as spans."""
+def test_page_has_apis_scenarios_and_reasons() -> None:
+    """A row for each; `-` for APIs that are not served; ranges of versions."""
     scenario = Scenario("kcat", "reads", lambda _: None)
     difference = Difference("kcat/reads/x", "a|b", "c")
     outcome = Outcome(scenario, values=1234, differences=(difference,))
@@ -129,8 +129,8 @@ def test_the_page_holds_apis_scenarios_and_reasons() -> None:
     assert spans([5, 0, 1, 3, 2]) == "0-3, 5"
 
 
-def test_a_short_run_finds_what_the_page_says_no_longer() -> None:
-    """A difference more or less behind the same pattern, a scenario, a version, a reason; nothing else."""
+def test_short_run_finds_outdated_parts_of_the_page() -> None:
+    """Counts of differences, scenarios, versions and reasons; nothing else."""
     scenarios = [
         Scenario("raw", title, lambda _: None) for title in ("differs", "is the same", "is not played")
     ]
@@ -164,8 +164,8 @@ def compared_with(against: str) -> tuple[int, list[str]]:
     return done.returncode, done.stdout.splitlines()
 
 
-def test_a_planted_difference_is_found_and_nothing_else() -> None:
-    """Of two Kafkas one is told a config otherwise that the scenario sees: the exit code says so."""
+def test_planted_difference_is_found_and_nothing_else() -> None:
+    """One of two Kafkas has another configuration, which the scenario reads; the exit code is 1."""
     status, lines = compared_with("planted")
     assert status == 1
     assert lines[-1].startswith("oracle: FAILED: 1 scenario"), lines
@@ -177,7 +177,7 @@ def test_a_planted_difference_is_found_and_nothing_else() -> None:
 
 @pytest.mark.skipif("HEADRACE_REQUIRE_KAFKA" not in os.environ, reason="CI plays it")
 def test_two_equal_kafkas_do_not_differ() -> None:
-    """And the exit code says so."""
+    """The exit code is 0."""
     status, lines = compared_with("kafka")
     assert status == 0
     assert lines[-1].startswith("oracle: ok: 1 scenario"), lines

@@ -1,4 +1,4 @@
-"""What compaction leaves, held against Apache Kafka: its dump tool reads it by record."""
+"""Cleaned batches, read by Apache Kafka's dump tool."""
 
 from __future__ import annotations
 
@@ -14,16 +14,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+pytestmark = pytest.mark.usefixtures("apache_kafka")
 NOW, DAY = 1_700_000_000_000, 86_400_000
-# a key or a value that is null is not printed at all
+# the tool does not print null keys and values
 RECORD = re.compile(
     r"\| offset: (\d+) CreateTime: (\d+) .*?\](?: key: (\S+))?(?: payload: (\S+))?$", re.MULTILINE
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _kafka_is_there() -> None:
-    kafka_oracle.require()
 
 
 def batch(base_offset: int, compression: Compression, round_number: int) -> bytes:
@@ -43,8 +39,8 @@ def batch(base_offset: int, compression: Compression, round_number: int) -> byte
 
 
 @pytest.mark.parametrize("name", ["python", "compiled"])
-def test_kafkas_dump_tool_reads_what_is_left(name: str, tmp_path: Path) -> None:
-    """Every compression, horizons ahead and passed, batches that lost all of their records."""
+def test_kafkas_dump_tool_reads_cleaned_batches(name: str, tmp_path: Path) -> None:
+    """Every compression, delete horizons in the future and in the past, batches without records."""
     codec = pick_codec(name)
     batches = [
         batch(20 * number, compression, number // len(Compression))

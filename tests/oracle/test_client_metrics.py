@@ -1,4 +1,4 @@
-"""Metrics that a Java client pushes, as Kafka's own tool asks for them: Kafka takes none without a plugin."""
+"""Metrics that a Java client pushes, requested by Kafka's own tool; Kafka itself needs a plugin for them."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ TOOLS = "org.apache.kafka.tools"
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     kafka_oracle.require()
-    with headrace.local(listeners="PLAINTEXT://127.0.0.1:0") as made:
-        yield made
-        assert [node["kafka"]["broken"] for node in made.status()["nodes"]] == [0]
+    with headrace.local(listeners="PLAINTEXT://127.0.0.1:0") as running:
+        yield running
+        assert [node["kafka"]["broken"] for node in running.status()["nodes"]] == [0]
 
 
 def tool(cluster: LocalCluster, main_class: str, *arguments: str) -> str:
     return kafka_oracle.run_tool(main_class, "--bootstrap-server", cluster.kafka_bootstrap, *arguments)
 
 
-def test_a_java_producer_pushes_its_metrics(cluster: LocalCluster) -> None:
-    """As kafka-client-metrics.sh asks for it; the last push of all comes with its end."""
+def test_java_producer_pushes_its_metrics(cluster: LocalCluster) -> None:
+    """As requested by kafka-client-metrics.sh; the last push is sent at its end."""
     wanted = "org.apache.kafka.producer.record.send"
     command = f"{TOOLS}.ClientMetricsCommand"
     tool(cluster, command, "--alter", "--name", "java", "--metrics", wanted, "--interval", "200",

@@ -1,12 +1,10 @@
-"""Compacted logs held against Apache Kafka: its dump tool reads ours, we go on where its cleaner stopped, and
-it goes on where ours did."""
+"""Compacted logs of headrace and Apache Kafka: its dump tool reads ours, and each cleaner continues where the
+other one stopped."""
 
 from __future__ import annotations
 
-import gc
 import re
 import time
-import warnings
 from typing import TYPE_CHECKING
 
 import kafka_oracle
@@ -24,27 +22,13 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaTopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _kafka_is_there() -> None:
-    kafka_oracle.require()
-
-
-@pytest.fixture(autouse=True)
-def _forgotten_sockets() -> Iterator[None]:
-    """kafka-python leaves its wake-up sockets to the garbage collector: collect them where we expect them."""
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 NOW = 1_700_000_000_000
 TP = TopicPartition("t", 0)
 KEYS = 7
+pytestmark = pytest.mark.usefixtures("apache_kafka", "closed_sockets")
 BROKER = {
     "log.cleanup.policy": "compact",
     "log.roll.ms": "500",
@@ -69,7 +53,7 @@ def open_log(folder: Path, cleaner_offset: int | None = None) -> Log:
 
 
 def write(log: Log, rounds: range) -> None:
-    """Each key and each compression once per round, with a tombstone now and then; a segment per round."""
+    """Each key and each compression once per round, with some tombstones; a segment per round."""
     for number in rounds:
         for compression in Compression:
             builder = active_codec().builder(max_bytes=1 << 20, compression=compression)
@@ -82,7 +66,7 @@ def write(log: Log, rounds: range) -> None:
 
 
 def cleaned_to(checkpoint: Path) -> int:
-    """Up to where a server says that the log is clean; -1 as long as it says nothing."""
+    """The offset in the server's cleaner checkpoint; -1 without an entry."""
     return parse_offsets(checkpoint.read_bytes()).get(TP, -1) if checkpoint.exists() else -1
 
 
@@ -111,8 +95,8 @@ def test_kafkas_dump_tool_reads_a_compacted_log(tmp_path: Path) -> None:
         assert complaint not in checked, checked
 
 
-def test_we_go_on_where_kafkas_cleaner_stopped_and_kafka_where_ours_did(tmp_path: Path) -> None:
-    """Kafka compacts and stops; we read the gaps it left, append, compact; Kafka serves what is left."""
+def test_each_cleaner_continues_after_the_other_one(tmp_path: Path) -> None:
+    """Kafka compacts and stops; headrace reads, appends and compacts; Kafka serves the result."""
     folder = tmp_path / "data"
     folder.mkdir()
     checkpoint = folder / "cleaner-offset-checkpoint"

@@ -1,0 +1,28 @@
+"""Fixtures of tests that run Apache Kafka or its tools."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from typing import TYPE_CHECKING
+
+import kafka_oracle
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def apache_kafka() -> None:
+    """Skips the module, or fails it where Kafka is required, if Kafka cannot run here."""
+    kafka_oracle.require()
+
+
+@pytest.fixture
+def closed_sockets() -> Iterator[None]:
+    """kafka-python leaves its wake-up sockets to the garbage collector: collect them within the test."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
