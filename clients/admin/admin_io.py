@@ -1,11 +1,10 @@
-"""The admin client's engine: builds requests, asks any node, turns answers into values or errors.
+"""The admin client's engine: sends requests to any node, and turns responses into values or errors.
 
-Mutating calls are retried after errors that say that they did not run, or may not have. A node that does not
-answer is not waited for alone: the same request goes to another one (`MetadataService.request_any`). So a
-request may be executed twice, and the later execution then meets the success of the earlier, such as a topic
-that exists already: when what is there is what was asked for, the call has succeeded. All other requests name
-the state to reach (a number of partitions, a value, an element of a list): a second execution changes
-nothing.
+Mutating calls are retried after retriable errors, and a request without a response goes to another node as
+well (`MetadataService.request_any`). So a request may be executed twice, and the later execution fails
+because of the earlier one, for instance with TOPIC_ALREADY_EXISTS: if the existing topic is as specified, the
+call has succeeded. All other requests name the target state (a partition count, a value, an element of a
+list): a second execution changes nothing.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 
-MAX_LAG_MS = 5_000  # how long a node's metadata may be behind what another one told, as the nodes have it
+MAX_LAG_MS = 5_000  # Bound: of the lag of a node's metadata, as between nodes
 
 
 class AdminEngine:
@@ -78,7 +77,7 @@ class AdminEngine:
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool, timeout: float | None
     ) -> Results[str, CreatedTopicInfo]:
-        """Per topic what was created, or why not."""
+        """The created topic for each spec, or the error."""
         call = self._asking.call(timeout)
         wanted_specs = [_spec(topic) for topic in topics]
         specs = {spec.name: spec for spec in wanted_specs}
@@ -102,7 +101,7 @@ class AdminEngine:
         return await self._asking.retried([spec.name for spec in wanted_specs], ask, call)
 
     async def delete_topics(self, names: Sequence[str], *, timeout: float | None) -> Results[str, None]:
-        """Per topic None, or why not."""
+        """None for each topic, or the error."""
         call = self._asking.call(timeout)
 
         async def ask(wanted: list[str]) -> dict[str, KafkaError | None]:
@@ -117,7 +116,7 @@ class AdminEngine:
     async def create_partitions(
         self, counts: Mapping[str, int], *, validate_only: bool, timeout: float | None
     ) -> Results[str, None]:
-        """Per topic None, or why not."""
+        """None for each topic, or the error."""
         call = self._asking.call(timeout)
 
         async def ask(names: list[str]) -> dict[str, KafkaError | None]:
@@ -146,7 +145,7 @@ class AdminEngine:
     async def describe_topics(
         self, names: Sequence[str], *, timeout: float | None
     ) -> Results[str, TopicDescription]:
-        """Per topic its partitions, or why not."""
+        """The description of each topic, or the error."""
         response = await self._metadata(tuple(names), self._asking.call(timeout))
         found = {topic.name: topic for topic in response.topics}
         outcomes: dict[str, TopicDescription | BaseException] = {}
@@ -169,7 +168,7 @@ class AdminEngine:
         *,
         timeout: float | None,
     ) -> Results[TopicPartition, OffsetAndTimestamp]:
-        """Per partition the offset asked for (-1 when no record is that new), or why not."""
+        """The offset of each partition (-1 without such a record), or the error."""
         timestamps = {
             tp: spec.timestamp if isinstance(spec, OffsetSpec) else timestamp_to_ms(spec)
             for tp, spec in wanted.items()
@@ -186,13 +185,13 @@ class AdminEngine:
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int | OffsetSpec], *, timeout: float | None
     ) -> Results[TopicPartition, DeletedRecords]:
-        """Per partition where its records start now, or why not."""
+        """The new low watermark of each partition, or the error."""
         return await delete_records(self._asking, offsets, timeout=timeout)
 
     # --- inside -----------------------------------------------------------------------------------------
 
     async def _made_before(self, spec: control.NewTopicSpec, call: Call) -> CreatedTopicInfo | None:
-        """The topic as it is, if that is what `spec` asks for; what it leaves open matches anything."""
+        """The existing topic, if it is as `spec` says; what `spec` leaves open matches anything."""
         topic = await self._described(spec.name, call)
         if topic is None:
             return None
@@ -211,7 +210,7 @@ class AdminEngine:
         return CreatedTopicInfo(spec.name, topic.topic_id, count, factor)
 
     async def _described(self, name: str, call: Call) -> TopicMetadata | None:
-        """A topic that the controller knows, from the first node that knows it too; None if none does."""
+        """A topic of the controller, from the first node whose metadata has it; None without one."""
         failures = 0
         while True:
             (topic,) = (await self._metadata((name,), call)).topics
@@ -222,8 +221,8 @@ class AdminEngine:
             await asyncio.sleep(wait_ms / 1000)
 
     async def _metadata(self, topics: tuple[str, ...] | None, call: Call) -> MetadataResponse:
-        """As new as all that this client was told before, its own changes among it: the node that is asked
-        may have heard less. A node that stays behind for MAX_LAG_MS shows what it has."""
+        """Metadata at least as new as any earlier response to this client, which includes its own changes;
+        the metadata of a node may lag. After MAX_LAG_MS the response of a lagging node is returned."""
         give_up_ms = min(call.deadline_ms, self._hub.now_ms() + MAX_LAG_MS)
         metadata, failures = self._hub.metadata, 0
         while True:
@@ -234,9 +233,7 @@ class AdminEngine:
             if response.metadata_offset >= known_offset:
                 return response
             if self._hub.now_ms() + wait_ms >= give_up_ms:
-                metadata.newest_offset = (
-                    response.metadata_offset
-                )  # the cluster is another one, or was set back
+                metadata.newest_offset = response.metadata_offset  # another cluster, or a restored one
                 return response
             await asyncio.sleep(wait_ms / 1000)
 

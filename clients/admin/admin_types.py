@@ -1,4 +1,4 @@
-"""What the admin client takes and returns: frozen values, and `Results` for plural calls. Pure."""
+"""Arguments and results of the admin client: frozen values, and `Results` for plural calls. Pure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Results(Mapping[K, V], Generic[K, V]):
         return {key: outcome for key, outcome in self._outcomes.items() if isinstance(outcome, BaseException)}
 
     def raise_for_errors(self) -> None:
-        """Raise an ExceptionGroup of all errors, each noted with its item; nothing when all went well."""
+        """Raise an ExceptionGroup of all errors, each noted with its item; nothing without errors."""
         failed = self.errors
         if failed:
             for key, error in failed.items():
@@ -60,8 +60,8 @@ class Results(Mapping[K, V], Generic[K, V]):
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create. None takes the cluster's default; `assignments` names the replicas of each
-    partition (preferred leader first) instead of counts."""
+    """A topic to create. None takes the cluster's default; `assignments` has the replicas of each partition
+    (preferred leader first) in place of counts."""
 
     name: str
     partitions: int | None = None
@@ -72,7 +72,7 @@ class NewTopic:
     if not TYPE_CHECKING:
 
         def __new__(cls, *_facts, **named):
-            """Errors: TypeError for a name of another client's, such as num_partitions, with ours."""
+            """Errors: TypeError for a parameter name of another client, such as num_partitions, with ours."""
             refuse_foreign({name: value for name, value in named.items() if name not in NAMES_OF_NEW_TOPIC})
             return object.__new__(cls)
 
@@ -104,7 +104,7 @@ class TopicListing:
 class PartitionDescription:
     """One partition for operators. `leader` is -1 while there is none; replicas are node ids, the preferred
     leader first. A member of the ELR has every acknowledged record and may lead once the ISR is empty;
-    `last_known_elr` is who led last when nobody of either is left."""
+    `last_known_elr` is the last leader when both are empty."""
 
     topic: str
     partition: int
@@ -121,17 +121,17 @@ class PartitionDescription:
 
     @property
     def replication_factor(self) -> int:
-        """Replicas without those that a reassignment is still adding."""
+        """The replicas without those that a reassignment is adding."""
         return len(self.replicas) - len(self.adding_replicas)
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether fewer replicas are in sync than the partition shall have."""
+        """Whether fewer replicas are in sync than the partition should have."""
         return len(self.isr) < self.replication_factor
 
     @property
     def is_unavailable(self) -> bool:
-        """Whether nobody serves the partition now."""
+        """Whether the partition has no leader."""
         return self.leader < 0 or self.leader in self.offline_replicas
 
     def is_under_min_isr(self, min_isr: int) -> bool:
@@ -154,8 +154,8 @@ class TopicDescription:
 
 
 class ElectionType(IntEnum):
-    """Whom to elect: the first assigned replica if it is in sync, or whoever is there, even if records are
-    lost."""
+    """PREFERRED: the first assigned replica, if it is in sync. UNCLEAN: any live replica, which may lose
+    records."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -163,7 +163,7 @@ class ElectionType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionReassignment:
-    """A partition that is being moved: `replicas` are all that hold it, the target first."""
+    """A partition whose reassignment goes on: `replicas` are all current ones, the target first."""
 
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...]
@@ -172,13 +172,13 @@ class PartitionReassignment:
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replicas that it shall have in the end."""
+        """The target replicas."""
         return tuple(node for node in self.replicas if node not in self.removing_replicas)
 
 
 @dataclass(frozen=True, slots=True)
 class DrainedNode:
-    """What a drain leaves behind.
+    """The result of a drain.
 
     `leaders_left`: partitions that the node still leads, because no other replica may lead them now.
     `below_min_isr`: partitions with a replica on the node whose ISR is smaller than min.insync.replicas, so
@@ -193,8 +193,8 @@ class DrainedNode:
 
 
 class NodeState(StrEnum):
-    """FENCED: out of reach, or still starting. SHUTTING_DOWN: hands over what it leads, to end or because it
-    is drained."""
+    """FENCED: without heartbeats, or starting. SHUTTING_DOWN: moves its leaders to other nodes, to stop or
+    because it is drained."""
 
     ACTIVE = "active"
     SHUTTING_DOWN = "shutting_down"
@@ -214,8 +214,8 @@ class NodeInfo:
 
 @dataclass(frozen=True, slots=True)
 class QuorumReplicaInfo:
-    """A controller as the leader sees it: `lag` in records; times are in ms before the answer. -1 for what
-    the leader has not seen yet."""
+    """A controller as the leader sees it: `lag` in records; times in ms before the response, -1 if
+    unknown."""
 
     replica_id: int
     directory_id: bytes
@@ -228,7 +228,7 @@ class QuorumReplicaInfo:
 
 @dataclass(frozen=True, slots=True)
 class QuorumDescription:
-    """The controller quorum: who decides, up to where it is decided for good, and who follows how far."""
+    """The controller quorum: leader, epoch, high watermark, voters and observers."""
 
     leader_id: int
     leader_epoch: int
@@ -239,7 +239,7 @@ class QuorumDescription:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The cluster: its id, its controller and the nodes that are up (or all that are registered)."""
+    """The cluster id, the controller, and the unfenced (or all registered) nodes."""
 
     cluster_id: str
     controller_id: int
@@ -247,7 +247,7 @@ class ClusterDescription:
 
 
 class TopicPartitionReplica(NamedTuple):
-    """One replica of a partition: that on one node."""
+    """The replica of a partition on one node."""
 
     topic: str
     partition: int
@@ -256,8 +256,8 @@ class TopicPartitionReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogDirReplicaInfo:
-    """One log in a log dir. `offset_lag`: records that it misses, up to the high watermark; if
-    `is_future`, up to the log in another dir whose place it shall take."""
+    """One log in a log dir. `offset_lag`: records up to the high watermark that it lacks; if `is_future`, up
+    to the log in another dir that it will replace."""
 
     topic: str
     partition: int
@@ -268,8 +268,8 @@ class LogDirReplicaInfo:
 
 @dataclass(frozen=True, slots=True)
 class LogDirInfo:
-    """One log dir of a node. `error` says that it is offline; sizes are its file system's, -1 where not
-    known; `detail` says in words what is the matter with it, as that its disk is full."""
+    """One log dir of a node. `error` is set when it is offline; sizes are those of its file system, -1 if
+    unknown; `detail` describes a problem, such as a full disk."""
 
     path: str
     error: KafkaError | None
@@ -281,8 +281,8 @@ class LogDirInfo:
 
 
 class ConfigSource(IntEnum):
-    """Where a config value comes from, the strongest first: a topic, group or subscription, one node, all
-    nodes, what the node (or controller) that answers was started with, what is built in. Kafka's numbers."""
+    """The source of a config value, the strongest first: a topic, group or subscription, one node, all nodes,
+    the start configuration of the node (or controller), the default. Kafka's numbers."""
 
     TOPIC = 1
     BROKER = 2
@@ -294,7 +294,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigType(IntEnum):
-    """What a config value is. Kafka's numbers."""
+    """The type of a config value. Kafka's numbers."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -308,8 +308,8 @@ class ConfigType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What has configs: a topic, a group or a subscription to clients' metrics by name, or a broker by node
-    id ("" for the default of all)."""
+    """A resource with configs: a topic, a group or a subscription to client metrics by name, or a broker by
+    node id ("" for the default of all)."""
 
     kind: str  # "topic", "broker", "group" or "client-metrics"
     name: str
@@ -321,12 +321,12 @@ class Resource:
 
     @classmethod
     def group(cls, name: str) -> Resource:
-        """A group, whether it is there yet or not."""
+        """A group, existing or not."""
         return cls("group", name)
 
     @classmethod
     def client_metrics(cls, name: str) -> Resource:
-        """A subscription to clients' metrics, whether it is there yet or not."""
+        """A subscription to client metrics, existing or not."""
         return cls("client-metrics", name)
 
     @classmethod
@@ -337,7 +337,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """What one level says of a config, under the name that it has there; None hides a sensitive value."""
+    """The value of a config at one level, under its name there; None hides a sensitive value."""
 
     name: str
     value: str | None
@@ -346,8 +346,8 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """One effective config value, as text; None hides a sensitive one. `is_default`: not set at the very
-    resource that was asked for. `synonyms` are all levels that say something, the one that holds first."""
+    """One effective config value, as text; None hides a sensitive one. `is_default`: not set at this very
+    resource. `synonyms` are all levels with a value, the effective one first."""
 
     name: str
     value: str | None
@@ -369,17 +369,17 @@ class AlterConfig:
 
 
 def append(value: Any) -> AlterConfig:
-    """Add to a list config."""
+    """Append to a list config."""
     return AlterConfig("append", value)
 
 
 def subtract(value: Any) -> AlterConfig:
-    """Take out of a list config."""
+    """Remove from a list config."""
     return AlterConfig("subtract", value)
 
 
 class _AnyName:
-    """Matches every name, and the default."""
+    """Matches every name, and the default entity."""
 
     def __repr__(self) -> str:
         return "ANY_NAME"

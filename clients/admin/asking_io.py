@@ -1,4 +1,4 @@
-"""How an admin client asks: any node, within a deadline, again after errors that say it may help."""
+"""Requests of an admin client: to any node, with a deadline and retries."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ K = TypeVar("K", bound="Hashable")
 V = TypeVar("V")
 
 
-# A producer waits for the end of these; who administers wants to know them.
+# A producer retries after these; an administrator has to see them.
 _FACTS = (
     UnknownTopicOrPartitionError,
     UnknownTopicIdError,
@@ -42,19 +42,19 @@ _FACTS = (
     EligibleLeadersNotAvailableError,
     ElectionNotNeededError,
     KafkaStorageError,
-    ThrottlingQuotaExceededError,  # of an item: its quota is used up, maybe for long
+    ThrottlingQuotaExceededError,  # of an item: the quota may be exhausted for long
 )
 
 
 @dataclass(slots=True)
 class Call:
-    """One call of the user. `may_have_run` once an attempt had no answer."""
+    """One call of the user. `may_have_run` is set after an attempt without a response."""
 
     deadline_ms: int
     may_have_run: bool = False
 
     def lost(self) -> None:
-        """An attempt had no answer."""
+        """An attempt had no response."""
         self.may_have_run = True
 
 
@@ -66,16 +66,16 @@ class Asking:
         self.backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, hub.random)
 
     def call(self, timeout: float | None) -> Call:
-        """A call that begins now."""
+        """A call that begins now, with its deadline."""
         timeout_ms = self.config.api_timeout_ms if timeout is None else int(timeout * 1000)
         return Call(self.hub.now_ms() + timeout_ms)
 
     def left_ms(self, call: Call) -> int:
-        """How long the servers may take for one request of the call."""
+        """The timeout of the servers for the next request of the call."""
         return max(min(call.deadline_ms - self.hub.now_ms(), self.config.request_timeout_ms), 1)
 
     async def ask(self, api: Api, request: Any, call: Call) -> Any:
-        """One answer. Errors: as `Metadata.request_any`."""
+        """The response of any node. Errors: as `Metadata.request_any`."""
         attempt_ms = self.config.request_timeout_ms
         reply = await self.hub.metadata.request_any(
             api, request, deadline_ms=call.deadline_ms, attempt_ms=attempt_ms, on_lost=call.lost
@@ -83,13 +83,13 @@ class Asking:
         return reply.body
 
     async def nodes(self, call: Call) -> frozenset[int]:
-        """The nodes that serve now. Errors: as `Metadata.refresh`."""
+        """The unfenced nodes. Errors: as `Metadata.refresh`."""
         return frozenset((await self.hub.metadata.refresh(call.deadline_ms)).nodes)
 
     async def ask_node(self, node_id: int, api: Api, request: Any, call: Call) -> Any:
-        """One answer of one node, within half of the time that is left, so that others can be asked after it.
-        A silent node is given up when the metadata does not name it any more.
-        Errors: BrokerIdNotRegisteredError if it does not serve, those of `Hub.request`."""
+        """The response of one node, within half of the time that is left, so that another one can be asked
+        then. The request to a silent node fails when the metadata has the node no more. Errors:
+        BrokerIdNotRegisteredError if it is fenced, those of `Hub.request`."""
         nodes = self.hub.metadata.view.nodes
         if node_id not in nodes:
             nodes = (await self.hub.metadata.refresh(call.deadline_ms)).nodes
@@ -99,7 +99,7 @@ class Asking:
         return await self.hub.request(node_id, api, request, timeout_ms=timeout_ms)
 
     async def one(self, name: str, ask: Callable[[], Awaitable[V | KafkaError]], call: Call) -> V:
-        """What `ask` returns, asked again while that is a retriable error; another error is raised."""
+        """The result of `ask`, with retries after retriable errors; another error is raised."""
 
         async def asked(_names: list[str]) -> dict[str, V | KafkaError]:
             return {name: await ask()}
@@ -108,7 +108,7 @@ class Asking:
         return results[name]
 
     async def retried(self, keys: list[K], ask: Any, call: Call) -> Results[K, V]:
-        """Ask for all keys, then again for those with a retriable error (no controller, for instance)."""
+        """Send all keys, then again those with a retriable error (no controller, for instance)."""
         if len(set(keys)) != len(keys):
             raise ValueError(f"the same item twice: {keys!r}")
         outcomes: dict[K, Any] = {}
@@ -133,7 +133,7 @@ class Asking:
         return Results({key: await self.named(key, outcomes[key]) for key in keys})
 
     async def named(self, key: object, outcome: Any) -> Any:
-        """`outcome`, or in place of an unknown topic an error that suggests another. `key` is its name, a
+        """`outcome`; for an unknown topic an error with the most similar name. `key` is a topic name, a
         partition, or a Resource."""
         if not isinstance(outcome, UnknownTopicOrPartitionError):
             return outcome
@@ -142,15 +142,15 @@ class Asking:
         else:
             name = key if isinstance(key, str) else getattr(key, "topic", "")
         if not name or name in await self.hub.metadata.topic_names():
-            return outcome  # the partition is unknown, or that node has no replica of it
+            return outcome  # the partition is unknown, or the node has no replica of it
         return await self.hub.metadata.unknown_topic(name)
 
 
 def error_of(answer: Any) -> KafkaError | None:
-    """The error that an answer, or an item of one, carries."""
+    """The error in a response, or in an item of one."""
     return error_from_code(answer.error_code, answer.error_detail) if answer.error_code else None
 
 
 def may_retry(outcome: Any) -> bool:
-    """Whether it is an error after which the same may succeed soon."""
+    """Whether a retry may succeed soon."""
     return isinstance(outcome, KafkaError) and outcome.retriable and not isinstance(outcome, _FACTS)

@@ -1,4 +1,4 @@
-"""The admin client's part for configs: describe them with their origins, alter them, list who has some.
+"""The configs part of the admin client: describe configs with their sources, alter them, list resources.
 
 A storage node's own file is known to that node alone, so it is asked itself while it can be reached; any
 other node tells what is set dynamically.
@@ -34,7 +34,7 @@ _OPERATIONS = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
 
 
 class ConfigEngine:
-    """Asks as its owner does."""
+    """Runs on the loop of the client."""
 
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
@@ -42,7 +42,7 @@ class ConfigEngine:
     async def describe(
         self, resources: Sequence[Resource], *, synonyms: bool, docs: bool, timeout: float | None
     ) -> Results[Resource, dict[str, ConfigValue]]:
-        """Per resource its effective configs by name, or why not."""
+        """The effective configs of each resource by name, or the error."""
         call = self._asking.call(timeout)
 
         async def ask(wanted: list[Resource]) -> dict[Resource, dict[str, ConfigValue] | KafkaError]:
@@ -60,12 +60,12 @@ class ConfigEngine:
         return await self._asking.retried(list(resources), ask, call)
 
     async def _ask(self, node: str, request: control.DescribeConfigsRequest, call: Call) -> Any:
-        """Ask the node with this id, if it is known and answers; else any."""
+        """Ask the node with this id if it responds; otherwise any node."""
         if node.isdecimal():
             try:
                 return await self._asking.ask_node(int(node), apis.DESCRIBE_CONFIGS, request, call)
             except BrokerIdNotRegisteredError:
-                pass  # others know what it would have, too
+                pass  # another node has the same values
             except KafkaError as error:
                 if not error.retriable:
                     raise
@@ -78,7 +78,7 @@ class ConfigEngine:
         validate_only: bool,
         timeout: float | None,
     ) -> Results[Resource, None]:
-        """Per resource None, or why nothing of it was changed."""
+        """None for each resource, or the error; none of its changes was made then."""
         call = self._asking.call(timeout)
 
         async def ask(wanted: list[Resource]) -> dict[Resource, KafkaError | None]:
@@ -90,7 +90,7 @@ class ConfigEngine:
         return await self._asking.retried(list(changes), ask, call)
 
     async def list_resources(self, *, configured_only: bool, timeout: float | None) -> list[Resource]:
-        """As `Admin.list_config_resources`; types that this client does not know are left out."""
+        """As `Admin.list_config_resources`, without types that this client does not know."""
         call = self._asking.call(timeout)
 
         async def ask() -> list[Resource] | KafkaError:
@@ -103,7 +103,7 @@ class ConfigEngine:
 
 
 def resources_of(items: Iterable[str | Resource]) -> list[Resource]:
-    """Resources, plain text meaning topics."""
+    """Resources; a plain string names a topic."""
     return [Resource.topic(item) if isinstance(item, str) else item for item in items]
 
 

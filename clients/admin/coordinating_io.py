@@ -1,4 +1,4 @@
-"""How an admin client asks coordinators: each id at its own, or all nodes for what they coordinate."""
+"""Requests of an admin client to coordinators: to that of each id, or to all nodes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 
-# Bound: an admin may name thousands of groups, and the nodes have others to serve.
+# Bound: of ids at the same time; a call may have thousands, and the nodes serve other clients.
 MAX_AT_ONCE = 32
 
 
 class Coordinator:
-    """The coordinator of one id, during one call. `may_have_run` once an attempt had no answer."""
+    """The coordinator of one id, during one call. `may_have_run` is set after an attempt without a
+    response."""
 
     def __init__(self, asking: Asking, key: str, key_type: int, call: Call) -> None:
         self.key = key
@@ -46,11 +47,11 @@ class Coordinator:
 
     @property
     def node_id(self) -> int:
-        """Who answered last; -1 if nobody did."""
+        """The node that responded last; -1 without one."""
         return NO_NODE if self._link.node_id is None else self._link.node_id
 
     async def ask(self, api: Api, body: Any) -> Any:
-        """One answer. Errors: as `CoordinatorLink.ask`."""
+        """The response of the coordinator. Errors: as `CoordinatorLink.ask`."""
         try:
             return await self._link.ask(api, body, deadline_ms=self._deadline_ms)
         except (NetworkError, RequestTimedOutError):
@@ -58,13 +59,13 @@ class Coordinator:
             raise
 
     def settle(self, outcome: object) -> None:
-        """What came of it: is it still the coordinator?"""
+        """Handle NOT_COORDINATOR and the like: the next request finds the coordinator again."""
         if isinstance(outcome, KafkaError) and is_moved(outcome):
             self._link.forget()
 
 
 class Coordinating:
-    """Runs on the loop of the client; `key_type` says whether ids are groups' or transactional ones."""
+    """Runs on the loop of the client; `key_type` is that of groups or of transactional ids."""
 
     def __init__(self, asking: Asking, key_type: int) -> None:
         self._asking = asking
@@ -73,7 +74,7 @@ class Coordinating:
     async def each(
         self, keys: Sequence[str], ask: Callable[[Coordinator], Awaitable[V | KafkaError]], call: Call
     ) -> Results[str, V]:
-        """What `ask` finds for each id, asked again while that is a retriable error."""
+        """The result of `ask` for each id, with retries after retriable errors."""
         known = {key: Coordinator(self._asking, key, self._key_type, call) for key in keys}
         room = asyncio.Semaphore(MAX_AT_ONCE)
 
@@ -93,17 +94,17 @@ class Coordinating:
         return await self._asking.retried(list(keys), all_of, call)
 
     async def one(self, key: str, ask: Callable[[Coordinator], Awaitable[V | KafkaError]], call: Call) -> V:
-        """`each` of one id; its error is raised."""
+        """`each` for one id; its error is raised."""
         return (await self.each([key], ask, call))[key]
 
     async def everywhere(self, api: Api, body: Any, call: Call) -> dict[int, Any]:
-        """The answers of all nodes that serve, by node id. Each must answer without an error: what only it
-        knows would be missing."""
+        """The responses of all unfenced nodes, by node id. An error of one node fails the call, because its
+        groups would be missing."""
 
         async def one(node_id: int) -> Any:
             try:
                 answer = await self._asking.ask_node(node_id, api, body, call)
-            except BrokerIdNotRegisteredError as error:  # it has left just now: look who has taken over
+            except BrokerIdNotRegisteredError as error:  # it was fenced just now: refresh
                 return NetworkError(str(error))
             except KafkaError as error:
                 return error

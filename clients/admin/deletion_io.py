@@ -1,4 +1,4 @@
-"""Deleting records from the start of partitions, asked of their leaders. Source: Kafka KIP-107, KIP-204."""
+"""DeleteRecords, sent to the leaders. Source: Kafka KIP-107, KIP-204."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _DELETION: LeaderQuery[int, DeletedRecords] = LeaderQuery(
 async def delete_records(
     asking: Asking, offsets: Mapping[TopicPartition, int | OffsetSpec], *, timeout: float | None
 ) -> Results[TopicPartition, DeletedRecords]:
-    """Per partition where its records start now, or why not. Errors: ConfigError for what is no offset."""
+    """The new low watermark of each partition, or the error. Errors: ConfigError for other offsets."""
     wanted = {tp: _offset_of(offset) for tp, offset in offsets.items()}
     found = await query_leaders(
         asking.hub,

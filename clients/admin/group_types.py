@@ -1,4 +1,4 @@
-"""What the admin client takes and returns of groups and transactions: frozen values. Pure."""
+"""Results of the admin client about groups and transactions: frozen values. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class GroupType(StrEnum):
-    """Which protocol the members of a group speak."""
+    """The protocol of a group."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
-    UNKNOWN = "unknown"  # to this client
+    UNKNOWN = "unknown"  # not known to this client
 
     @classmethod
     def _missing_(cls, value: object) -> GroupType:
@@ -28,7 +28,7 @@ class GroupType(StrEnum):
 
 
 class GroupState(StrEnum):
-    """Kafka's names. Classic groups prepare and complete rebalances, the others assign and reconcile."""
+    """Kafka's names. Classic groups prepare and complete rebalances, others assign and reconcile."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -37,7 +37,7 @@ class GroupState(StrEnum):
     RECONCILING = "Reconciling"
     STABLE = "Stable"
     DEAD = "Dead"
-    UNKNOWN = "Unknown"  # to this client
+    UNKNOWN = "Unknown"  # not known to this client
 
     @classmethod
     def _missing_(cls, value: object) -> GroupState:
@@ -46,7 +46,7 @@ class GroupState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """One group. `protocol_type` is "consumer" for all that read topics, "" if nobody has ever joined."""
+    """One group. `protocol_type` is "consumer" for all that read topics, "" before the first member."""
 
     group_id: str
     group_type: GroupType
@@ -56,8 +56,8 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class GroupMemberDescription:
-    """A member and what it has. `target` is what it shall have; of classic groups, whose members change at
-    once, it is the same, and `member_epoch` is -1. While a classic group rebalances, nobody has anything."""
+    """A member and its assignment. `target` is the target assignment; in classic groups, which have none, it
+    is the same, and `member_epoch` is -1. While a classic group rebalances, assignments are empty."""
 
     member_id: str
     group_instance_id: str | None
@@ -71,8 +71,8 @@ class GroupMemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """One group, of either protocol. `assignor` is "" while there is none; the epochs are -1 for classic
-    groups; `coordinator` is a node id."""
+    """One group, of either protocol. `assignor` is "" without one; the epochs are -1 for classic groups;
+    `coordinator` is a node id."""
 
     group_id: str
     group_type: GroupType
@@ -87,22 +87,22 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """How far a group is in a partition: `lag` records lie between what it has committed and `end`, the high
-    watermark or last stable offset. None for what is not there, or not known."""
+    """The lag of a group in a partition: records between the committed offset and `end`, the high watermark
+    or last stable offset. None for missing or unknown values."""
 
     committed: OffsetAndMetadata | None
     end: int | None
 
     @property
     def lag(self) -> int | None:
-        """Negative if the partition has lost what was read of it."""
+        """Negative if the partition has lost records that the group has read."""
         if self.committed is None or self.end is None:
             return None
         return self.end - self.committed.offset
 
 
 class TransactionState(StrEnum):
-    """Kafka's names, but for Prepared: open until whoever has prepared it ends it."""
+    """Kafka's names, and Prepared: open until its driver ends it."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -113,7 +113,7 @@ class TransactionState(StrEnum):
     COMPLETE_ABORT = "CompleteAbort"
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
     DEAD = "Dead"
-    UNKNOWN = "Unknown"  # to this client
+    UNKNOWN = "Unknown"  # not known to this client
 
     @classmethod
     def _missing_(cls, value: object) -> TransactionState:
@@ -122,8 +122,7 @@ class TransactionState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """One transactional id, and the node that coordinates it; `prepared_ms`: since when its transaction is
-    prepared, None if it is not."""
+    """One transactional id, and its coordinator; `prepared_ms`: the time of its prepare, None without one."""
 
     transactional_id: str
     producer_id: int
@@ -134,9 +133,8 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """What the coordinator knows of a transactional id. `start_ms` is None unless a transaction is under way,
-    `prepared_ms` unless it is prepared; `partitions` are those that it has written to and that have no marker
-    yet."""
+    """The state of a transactional id at its coordinator. `start_ms` is None without an open transaction,
+    `prepared_ms` unless it is prepared; `partitions` are those of the transaction without a marker yet."""
 
     transactional_id: str
     state: TransactionState
@@ -151,8 +149,8 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class ProducerDescription:
-    """Who writes into a partition with a producer id. `transaction_start_offset` is None unless its
-    transaction is open there; `coordinator_epoch` is that of the last marker, -1 before the first."""
+    """A producer id in a partition. `transaction_start_offset` is None without an open transaction there;
+    `coordinator_epoch` is that of the last marker, -1 before the first one."""
 
     producer_id: int
     producer_epoch: int
@@ -163,7 +161,7 @@ class ProducerDescription:
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """Who may write for a transactional id from now on."""
+    """The current producer id and epoch of a transactional id."""
 
     producer_id: int
     producer_epoch: int
@@ -171,7 +169,7 @@ class ProducerIdAndEpoch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """A transaction that is open in a partition and that no coordinator will ever end there."""
+    """A transaction that is open in a partition, and that no coordinator will end there."""
 
     topic_partition: TopicPartition
     producer: ProducerDescription
@@ -179,7 +177,7 @@ class HangingTransaction:
 
 
 def known_names(kind: type[StrEnum], given: Iterable[str]) -> tuple[str, ...]:
-    """The values of `kind` that are meant, whatever their case. Errors: ConfigError for another."""
+    """The values of `kind` by their names in any case. Errors: ConfigError for other names."""
     by_name = {each.value.lower(): each.value for each in kind if each.name != "UNKNOWN"}
     wanted = tuple(given)
     for name in wanted:

@@ -1,4 +1,4 @@
-"""The admin client's engine for groups: who is in them, how far they are, and changing that."""
+"""The groups part of the admin client: members, offsets, lag, and changes of them."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ class GroupEngine:
         self._asking = asking
         self._coordinating = Coordinating(asking, groups.GROUP_KEY)
 
-    # --- looking ----------------------------------------------------------------------------------------
+    # --- describing -------------------------------------------------------------------------------------
 
     async def find(
         self, states: Iterable[str], types: Iterable[str], *, timeout: float | None
     ) -> list[GroupListing]:
-        """By group id. Errors: ConfigError for a state or type that there is not."""
+        """Groups by id. Errors: ConfigError for an unknown state or type."""
         request = groups.ListGroupsRequest(known_names(GroupState, states), known_names(GroupType, types))
         call = self._asking.call(timeout)
         answers = await self._coordinating.everywhere(apis.LIST_GROUPS, request, call)
@@ -68,7 +68,7 @@ class GroupEngine:
     async def describe(
         self, group_ids: Sequence[str], *, timeout: float | None
     ) -> Results[str, GroupDescription]:
-        """Per group what it is, or why not."""
+        """The description of each group, or the error."""
         return await self._described(group_ids, self._asking.call(timeout))
 
     async def _described(self, group_ids: Sequence[str], call: Call) -> Results[str, GroupDescription]:
@@ -94,7 +94,7 @@ class GroupEngine:
         require_stable: bool,
         timeout: float | None,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What is committed, of all partitions that have something, or of some."""
+        """The committed offsets of all partitions with one, or of some."""
         topics = None if partitions is None else _named(partitions)
         asked = groups.OffsetFetchGroup(group_id, topics)
         request = groups.OffsetFetchRequest((asked,), require_stable)
@@ -117,7 +117,7 @@ class GroupEngine:
         read_committed: bool,
         timeout: float | None,
     ) -> dict[TopicPartition, PartitionLag]:
-        """Per partition, of all that have something committed, or of some."""
+        """The lag of all partitions with a committed offset, or of some."""
         call = self._asking.call(timeout)
         committed = await self.list_offsets(group_id, partitions, require_stable=False, timeout=timeout)
         ends = await list_offsets(
@@ -143,8 +143,8 @@ class GroupEngine:
         create: bool,
         timeout: float | None,
     ) -> Results[TopicPartition, None]:
-        """Per partition None, or why not. Errors: of the group, as UnknownMemberIdError while it has
-        members, or GroupIdNotFoundError unless `create`; ValueError for a negative offset."""
+        """None for each partition, or the error. Errors: of the group, such as UnknownMemberIdError while it
+        has members, or GroupIdNotFoundError unless `create`; ValueError for a negative offset."""
         call = self._asking.call(timeout)
         entries = [_entry(tp, offset) for tp, offset in offsets.items()]
 
@@ -162,7 +162,7 @@ class GroupEngine:
         return Results(await self._coordinating.one(group_id, ask, call))
 
     async def _check_exists(self, group_id: str, call: Call) -> None:
-        """Errors: GroupIdNotFoundError, with the nearest group that there is."""
+        """Errors: GroupIdNotFoundError, with the most similar group id."""
         error = (await self._described([group_id], call)).errors.get(group_id)
         if isinstance(error, GroupIdNotFoundError):
             try:
@@ -180,7 +180,7 @@ class GroupEngine:
     async def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None
     ) -> Results[TopicPartition, None]:
-        """Per partition None, or why not. Errors: of the group."""
+        """None for each partition, or the error. Errors: of the group."""
         request = groups.OffsetDeleteRequest(group_id, _named(partitions))
 
         async def ask(at: Coordinator) -> Outcomes | KafkaError:
@@ -191,7 +191,7 @@ class GroupEngine:
         return Results(await self._coordinating.one(group_id, ask, self._asking.call(timeout)))
 
     async def delete(self, group_ids: Sequence[str], *, timeout: float | None) -> Results[str, None]:
-        """Per group None, or why not."""
+        """None for each group, or the error."""
 
         async def ask(at: Coordinator) -> KafkaError | None:
             (result,) = (await at.ask(apis.DELETE_GROUPS, groups.DeleteGroupsRequest((at.key,)))).results
@@ -203,7 +203,7 @@ class GroupEngine:
     async def remove_members(
         self, group_id: str, instance_ids: Iterable[str] | None, reason: str, *, timeout: float | None
     ) -> Results[str, None]:
-        """Per instance id, or with None per member id of all, None or why not. Errors: of the group."""
+        """None or the error for each instance id, or with None for each member id. Errors: of the group."""
         call = self._asking.call(timeout)
         if instance_ids is None:
             described = await self._described([group_id], call)
@@ -224,7 +224,7 @@ class GroupEngine:
                 name: _error(each) if each.error_code else None
                 for name, each in zip(names, answer.members, strict=True)
             }
-            if at.may_have_run:  # gone is gone
+            if at.may_have_run:  # a retry finds the member removed
                 return {n: None if isinstance(e, UnknownMemberIdError) else e for n, e in found.items()}
             return found
 
@@ -257,7 +257,7 @@ def _classic_group(group: groups.DescribedGroup, node_id: int) -> GroupDescripti
 
 
 def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
-    """Members may put anything there: what no consumer understands is shown as nothing."""
+    """Members may send any bytes; assignments that cannot be decoded are shown as empty."""
     try:
         return tuple(sorted(decode_assignment(data).partitions))
     except InvalidRequestError:
@@ -326,5 +326,5 @@ def _outcomes(results: Iterable[groups.PartitionResult]) -> Outcomes:
 
 
 def _retriable(outcomes: Outcomes) -> KafkaError | None:
-    """All is asked again for the sake of one: what was done before is only done again."""
+    """The whole request is retried for one item; to repeat the others changes nothing."""
     return next((error for error in outcomes.values() if may_retry(error)), None)

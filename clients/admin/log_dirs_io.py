@@ -1,4 +1,4 @@
-"""The admin client's engine for the log dirs of storage nodes: what lies where, and moves between them."""
+"""The log dirs part of the admin client: replicas in log dirs of storage nodes, and moves between them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Outcomes = dict[TopicPartitionReplica, KafkaError | None]
 
 
 class LogDirsEngine:
-    """Runs on the loop of the client; asks each node for its own dirs. Timeouts are in seconds."""
+    """Runs on the loop of the client; sends to each node what concerns its own dirs. Timeouts in seconds."""
 
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
@@ -39,8 +39,7 @@ class LogDirsEngine:
         *,
         timeout: float | None,
     ) -> Results[int, tuple[LogDirInfo, ...]]:
-        """Per node its log dirs, or why it did not tell. None for `nodes` is every node that is not
-        fenced."""
+        """The log dirs of each node, or the error. None for `nodes` means all that are not fenced."""
         call = self._asking.call(timeout)
         wanted = sorted(await self._asking.nodes(call)) if nodes is None else list(nodes)
         topics = None if partitions is None else _named((tp.topic, tp.partition) for tp in partitions)
@@ -55,7 +54,7 @@ class LogDirsEngine:
     async def alter(
         self, moves: Mapping[TopicPartitionReplica, str], *, timeout: float | None
     ) -> Results[TopicPartitionReplica, None]:
-        """Per replica None once its move has begun, or why not."""
+        """None for each replica whose move has begun, or the error."""
         call = self._asking.call(timeout)
         targets = {TopicPartitionReplica(*replica): path for replica, path in moves.items()}
 

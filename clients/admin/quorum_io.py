@@ -1,4 +1,4 @@
-"""The admin client's engine for the controllers: who votes, and how that changes."""
+"""The quorum part of the admin client: the controllers, and changes of the voters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class QuorumEngine:
     async def add_voter(
         self, voter_id: int, directory_id: bytes, address: Address, *, timeout: float | None
     ) -> None:
-        """Done, or raises why not. A retry that finds this very voter has succeeded."""
+        """Errors: of the quorum. A retry that finds this very voter has succeeded."""
         call = self._asking.call(timeout)
         request = AddRaftVoterRequest(ANY_CLUSTER, voter_id, directory_id, *address)
 
@@ -50,7 +50,7 @@ class QuorumEngine:
         await self._asking.one(f"voter {voter_id}", ask, call)
 
     async def remove_voter(self, voter_id: int, directory_id: bytes, *, timeout: float | None) -> None:
-        """Done, or raises why not. A retry that finds no such voter has succeeded."""
+        """Errors: of the quorum. A retry that finds no such voter has succeeded."""
         call = self._asking.call(timeout)
         request = RemoveRaftVoterRequest(ANY_CLUSTER, voter_id, directory_id)
 

@@ -1,4 +1,4 @@
-"""The admin client's part for quotas of clients: what users, client ids and addresses may have."""
+"""The quotas part of the admin client: limits of users, client ids and addresses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TYPES = {"user": USER, "client_id": CLIENT_ID, "ip": IP}
 
 
 class QuotaEngine:
-    """Asks as its owner does."""
+    """Runs on the loop of the client."""
 
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
@@ -46,7 +46,7 @@ class QuotaEngine:
         validate_only: bool,
         timeout: float | None,
     ) -> Results[Entity, None]:
-        """Per entity None, or why nothing of it was changed."""
+        """None for each entity, or the error; none of its changes was made then."""
         call = self._asking.call(timeout)
 
         async def ask(wanted: list[Entity]) -> dict[Entity, KafkaError | None]:
@@ -62,7 +62,7 @@ class QuotaEngine:
 
 
 def quota_entity(**names: str | None) -> Entity:
-    """Who has quotas: `user`, `client_id`, both, or `ip`; None stands for all without quotas of their own."""
+    """An entity of quotas: `user`, `client_id`, both, or `ip`; None stands for all without own quotas."""
     return sorted_entity((_type_of(kind), name) for kind, name in names.items())
 
 

@@ -1,4 +1,4 @@
-"""The admin client's engine for nodes and replicas: elections, reassignments, drains, the nodes' states."""
+"""The replication part of the admin client: elections, reassignments, drains, states of nodes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ReplicationEngine:
         self._asking = asking
 
     async def describe_cluster(self, *, include_fenced: bool, timeout: float | None) -> ClusterDescription:
-        """The cluster as the node that answers sees it."""
+        """The cluster, by the metadata of one node."""
         request = data.DescribeClusterRequest(include_fenced)
         response = await self._asking.ask(apis.DESCRIBE_CLUSTER, request, self._asking.call(timeout))
         nodes = sorted(response.nodes, key=lambda node: node.node_id)
@@ -57,7 +57,7 @@ class ReplicationEngine:
         *,
         timeout: float | None,
     ) -> Results[TopicPartition, None]:
-        """Per partition None, or why not. For None as partitions: all that needed an election."""
+        """None for each partition, or the error. With None as partitions: all that needed an election."""
         call = self._asking.call(timeout)
         if partitions is not None:
 
@@ -78,7 +78,7 @@ class ReplicationEngine:
         allow_replication_factor_change: bool,
         timeout: float | None,
     ) -> Results[TopicPartition, None]:
-        """Per partition None once it is under way (or cancelled), or why not."""
+        """None for each partition whose reassignment has begun (or was cancelled), or the error."""
         call = self._asking.call(timeout)
         targets = {place: None if nodes is None else tuple(nodes) for place, nodes in reassignments.items()}
 
@@ -105,7 +105,7 @@ class ReplicationEngine:
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None, *, timeout: float | None
     ) -> dict[TopicPartition, PartitionReassignment]:
-        """What is under way, by topic and partition."""
+        """The reassignments that go on, by topic and partition."""
         call = self._asking.call(timeout)
         wanted = None if partitions is None else _named(list(partitions))
 
@@ -122,7 +122,7 @@ class ReplicationEngine:
         return await self._asking.one("the reassignments", ask, call)
 
     async def drain_node(self, node_id: int, *, drained: bool, timeout: float | None) -> DrainedNode:
-        """What the node still leads, and which topics stop taking acks=all."""
+        """The partitions that the node still leads, and the topics that reject acks=all."""
         call = self._asking.call(timeout)
 
         async def ask() -> DrainedNode | KafkaError:
@@ -135,7 +135,7 @@ class ReplicationEngine:
         return await self._asking.one(f"node {node_id}", ask, call)
 
     async def unregister_broker(self, node_id: int, *, timeout: float | None) -> None:
-        """Done, or raises why not."""
+        """Errors: of the controller."""
         call = self._asking.call(timeout)
 
         async def ask() -> KafkaError | None:
@@ -167,7 +167,7 @@ def _outcomes(
     call: Call,
     done_before: type[KafkaError],
 ) -> Outcomes:
-    """Per partition; `done_before` is what a retry meets after its own success."""
+    """The outcome of each partition; `done_before` is the error that a retry gets after its own success."""
     whole = error_of(response)
     if whole is not None:
         return dict.fromkeys(wanted, whole)

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from .asking_io import Asking, Call
     from .coordinating_io import Coordinator
 
-# A producer that is fenced out writes nothing: its timeout only has to be allowed.
+# The timeout of a producer that is only fenced: any valid value.
 _FENCE_TIMEOUT_MS = 1
-# The version whose markers may carry the epoch that the transaction has; later ones bring a higher one.
+# The version whose markers may have the epoch of the transaction; later ones raise it.
 _ADMIN_VERSION = 0
 _ENDING = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 _UNDER_WAY = (TransactionState.ONGOING, TransactionState.PREPARED, *_ENDING)
 _ABORTED = (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
-MAX_PARTITIONS = 500  # Bound: whose producers are asked for at a time, and there may be many in each
+MAX_PARTITIONS = 500  # Bound: of one request; each may have many producers
 Producers = tuple[ProducerDescription, ...]
 
 
@@ -81,7 +81,7 @@ class TransactionEngine:
         self._asking = asking
         self._coordinating = Coordinating(asking, TRANSACTION_KEY)
 
-    # --- looking ----------------------------------------------------------------------------------------
+    # --- describing -------------------------------------------------------------------------------------
 
     async def find(
         self,
@@ -92,11 +92,10 @@ class TransactionEngine:
         pattern: str | None,
         timeout: float | None,
     ) -> list[TransactionListing]:
-        """By transactional id. Errors: ConfigError for a state that there is not,
-        InvalidRegularExpressionError."""
+        """Transactional ids. Errors: ConfigError for an unknown state, InvalidRegularExpressionError."""
         wanted = known_names(TransactionState, states)
         if longer_than is not None and not wanted:
-            wanted = _UNDER_WAY  # coordinators take the others for as old as time
+            wanted = _UNDER_WAY  # coordinators list ids without a transaction for any duration
         request = transactions.ListTransactionsRequest(
             wanted,
             tuple(producer_ids),
@@ -108,20 +107,20 @@ class TransactionEngine:
     async def describe(
         self, transactional_ids: Sequence[str], *, timeout: float | None
     ) -> Results[str, TransactionDescription]:
-        """Per id what its coordinator knows, or why not."""
+        """The state of each id at its coordinator, or the error."""
         return await self._described(transactional_ids, self._asking.call(timeout))
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None
     ) -> Results[TopicPartition, Producers]:
-        """Per partition who writes, as the leader knows, or why not."""
+        """The producers of each partition, by its leader, or the error."""
         return await self._producers(partitions, self._asking.call(timeout))
 
     async def find_hanging(
         self, partitions: Iterable[TopicPartition], *, longer_than: float, timeout: float | None
     ) -> list[HangingTransaction]:
-        """Those in which nothing was written for `longer_than` seconds. Errors: of partitions and
-        coordinators; what cannot be asked might hang."""
+        """Transactions without records for `longer_than` seconds. Errors: of partitions and coordinators,
+        because their transactions might hang."""
         call = self._asking.call(timeout)
         latest_ms = self._asking.hub.wall_ms() - int(longer_than * 1000)
         found = await self._open(partitions, call)
@@ -137,7 +136,7 @@ class TransactionEngine:
             for key, producer in old.items()
             if key[1] not in of_ids or key[0] not in of_ids[key[1]].partitions
         }
-        # What ended between the two questions does not hang: it is not open any more.
+        # A transaction that ended between the two requests does not hang: it is not open any more.
         still = await self._open({tp for tp, _ in suspects}, call)
         return [
             HangingTransaction(tp, producer, names.get(producer_id))
@@ -157,12 +156,12 @@ class TransactionEngine:
         *,
         timeout: float | None,
     ) -> None:
-        """Done, or raises why not."""
+        """Errors: of the leader."""
 
         def body(
             entries: tuple[TopicNamePartitions, ...], _timeout_ms: int
         ) -> transactions.WriteTxnMarkersRequest:
-            # A producer whose first transaction hangs has met no coordinator yet.
+            # A producer whose first transaction hangs is not known to a coordinator.
             epoch = max(coordinator_epoch, 0)
             facts = (producer_id, producer_epoch, False, entries, epoch, _ADMIN_VERSION)
             return transactions.WriteTxnMarkersRequest((transactions.TransactionMarker(*facts),))
@@ -180,8 +179,8 @@ class TransactionEngine:
     async def fence(
         self, transactional_ids: Sequence[str], *, timeout: float | None
     ) -> Results[str, ProducerIdAndEpoch]:
-        """Per id who may write from now on: nobody who wrote before, whose transactions are aborted. One that
-        is prepared is waited for."""
+        """The new producer id and epoch of each id; older producers are fenced, and their transactions
+        aborted. A prepared one is waited for."""
 
         async def ask(at: Coordinator) -> ProducerIdAndEpoch | KafkaError:
             request = transactions.InitProducerIdRequest(at.key, _FENCE_TIMEOUT_MS)
@@ -193,8 +192,7 @@ class TransactionEngine:
     async def abort_prepared(
         self, transactional_ids: Sequence[str], *, timeout: float | None
     ) -> Results[str, None]:
-        """Per id, what is prepared there is aborted in all its partitions; InvalidTxnStateError if nothing
-        is."""
+        """None for each id whose prepared transaction was aborted; InvalidTxnStateError without one."""
 
         async def ask(at: Coordinator) -> KafkaError | None:
             request = transactions.DescribeTransactionsRequest((at.key,))
@@ -245,7 +243,7 @@ class TransactionEngine:
     async def _open(
         self, partitions: Iterable[TopicPartition], call: Call
     ) -> dict[tuple[TopicPartition, int], ProducerDescription]:
-        """Transactions that are open, by partition and producer id. Errors: of the partitions."""
+        """Open transactions, by partition and producer id. Errors: of the partitions."""
         return {
             (tp, producer.producer_id): producer
             for tp, producers in (await self._producers(partitions, call)).items()
@@ -271,7 +269,7 @@ def _marker_results(response: transactions.WriteTxnMarkersResponse) -> tuple[Par
 
 
 def _nothing(_answer: PartitionResult) -> None:
-    """A marker has no more to tell than that it is written."""
+    """The result of a written marker: nothing."""
 
 
 def _description(found: transactions.DescribedTransaction, node_id: int) -> TransactionDescription:
@@ -297,7 +295,7 @@ def _time(wall_ms: int) -> int | None:
 
 
 def _existing(found: Results[str, TransactionDescription]) -> list[TransactionDescription]:
-    """Without ids that expired meanwhile. Errors: any other."""
+    """Ignore ids that expired meanwhile. Errors: any other."""
     return [
         found[name] for name in found if not isinstance(found.errors.get(name), TransactionalIdNotFoundError)
     ]

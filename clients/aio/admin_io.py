@@ -59,7 +59,7 @@ class AsyncAdmin:
     """Describes and changes topics, configs, groups and transactions, nodes and controllers of a cluster.
     Belongs to one event loop.
 
-    Plural calls return `Results`: per item a value or an error. `timeout` is in seconds, None takes
+    Plural calls return `Results`: a value or an error for each item. `timeout` is in seconds; None means
     default.api.timeout.ms. `bootstrap` is as for `AsyncProducer`; other keyword arguments are keys of
     AdminConfig.
     """
@@ -82,7 +82,7 @@ class AsyncAdmin:
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> Results[str, CreatedTopicInfo]:
-        """Create topics; with `validate_only` only say whether it could be done."""
+        """Create topics; with `validate_only` only check that they could be created."""
         return await self._run(
             self._engine.create_topics(topics, validate_only=validate_only, timeout=timeout)
         )
@@ -94,7 +94,7 @@ class AsyncAdmin:
     async def list_topics(
         self, *, internal: bool = False, timeout: float | None = None
     ) -> list[TopicListing]:
-        """All topics by name; the cluster's own too with `internal`."""
+        """All topics by name; internal ones too with `internal`."""
         return await self._run(self._engine.list_topics(internal=internal, timeout=timeout))
 
     async def describe_topics(
@@ -112,7 +112,7 @@ class AsyncAdmin:
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> Results[str, None]:
-        """Grow topics to a total number of partitions each."""
+        """Raise the partition counts of topics to these totals."""
         return await self._run(
             self._engine.create_partitions(counts, validate_only=validate_only, timeout=timeout)
         )
@@ -124,8 +124,8 @@ class AsyncAdmin:
         docs: bool = False,
         timeout: float | None = None,
     ) -> Results[Resource, dict[str, ConfigValue]]:
-        """Effective configs by name; plain text names a topic. With `synonyms` what every level says, with
-        `docs` what each key means."""
+        """Effective configs by name; a plain string names a topic. With `synonyms` also the values of all
+        levels, with `docs` the documentation of each key."""
         wanted = resources_of(resources)
         return await self._run(
             self._engine.configs.describe(wanted, synonyms=synonyms, docs=docs, timeout=timeout)
@@ -138,9 +138,9 @@ class AsyncAdmin:
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> Results[Resource, None]:
-        """Change single configs, leaving the others: a value sets, None goes back to the default, `append`
-        and `subtract` edit lists. Plain text names a topic. All changes of a resource are made, or none; with
-        `validate_only` none, but it is said whether they could be."""
+        """Change single configs and leave the others: a value sets, None deletes, `append` and `subtract`
+        change lists. A plain string names a topic. All changes of a resource are made, or none; with
+        `validate_only` they are only checked."""
         wanted = dict(zip(resources_of(changes), changes.values(), strict=True))
         return await self._run(
             self._engine.configs.alter(wanted, validate_only=validate_only, timeout=timeout)
@@ -149,9 +149,9 @@ class AsyncAdmin:
     async def list_config_resources(
         self, *, configured_only: bool = False, timeout: float | None = None
     ) -> list[Resource]:
-        """All topics, the brokers that are not fenced, and the groups and client metrics subscriptions that
-        have configs, as Kafka lists them. `configured_only`: what has dynamic configs of its own, a broker
-        without a name being the cluster-wide defaults."""
+        """All topics, unfenced brokers, and groups and client metrics subscriptions with configs, as Kafka
+        lists them. `configured_only`: resources with dynamic configs of their own; a broker without a name
+        stands for the cluster-wide defaults."""
         return await self._run(
             self._engine.configs.list_resources(configured_only=configured_only, timeout=timeout)
         )
@@ -159,8 +159,8 @@ class AsyncAdmin:
     async def describe_client_quotas(
         self, names: Mapping[str, Any] | None = None, *, strict: bool = False, timeout: float | None = None
     ) -> dict[Entity, dict[str, float]]:
-        """Quotas by their entities: of those with these names by `user`, `client_id` or `ip`, None being the
-        default of all without their own and ANY_NAME anybody; `strict` leaves out what has more parts."""
+        """Quotas by entity. `names` selects by `user`, `client_id` or `ip`: None is the default entity,
+        ANY_NAME any name; `strict` excludes entities with further parts."""
         return await self._run(self._engine.quotas.describe(names or {}, strict=strict, timeout=timeout))
 
     async def alter_client_quotas(
@@ -170,7 +170,8 @@ class AsyncAdmin:
         validate_only: bool = False,
         timeout: float | None = None,
     ) -> Results[Entity, None]:
-        """Set quotas of entities (see `quota_entity`); None removes one. All of an entity's, or none."""
+        """Set quotas of entities (see `quota_entity`); None deletes one. All changes of an entity are made,
+        or none."""
         return await self._run(
             self._engine.quotas.alter(changes, validate_only=validate_only, timeout=timeout)
         )
@@ -178,7 +179,7 @@ class AsyncAdmin:
     async def describe_cluster(
         self, *, include_fenced: bool = False, timeout: float | None = None
     ) -> ClusterDescription:
-        """The cluster's id, controller and nodes; fenced ones too with `include_fenced`."""
+        """The cluster id, the controller and the nodes; fenced nodes too with `include_fenced`."""
         return await self._run(
             self._engine.replication.describe_cluster(include_fenced=include_fenced, timeout=timeout)
         )
@@ -190,8 +191,8 @@ class AsyncAdmin:
         *,
         timeout: float | None = None,
     ) -> Results[TopicPartition, None]:
-        """Elect leaders now: the preferred ones, or (UNCLEAN) anybody for partitions that have none, which
-        may lose records. None as partitions takes all; then those that need no election are left out."""
+        """Elect the preferred leaders, or (UNCLEAN) any replica of partitions without a leader, which may
+        lose records. With None all partitions; those that need no election are not in the result."""
         return await self._run(
             self._engine.replication.elect_leaders(election_type, partitions, timeout=timeout)
         )
@@ -203,8 +204,8 @@ class AsyncAdmin:
         allow_replication_factor_change: bool = True,
         timeout: float | None = None,
     ) -> Results[TopicPartition, None]:
-        """Move partitions to these nodes, the preferred leader first, or cancel (None) what is under way. It
-        has begun when this returns; `list_partition_reassignments` tells when it is over."""
+        """Begin to move partitions to these nodes, the preferred leader first, or cancel (None) a
+        reassignment. `list_partition_reassignments` shows those that go on."""
         return await self._run(
             self._engine.replication.alter_partition_reassignments(
                 reassignments,
@@ -216,7 +217,7 @@ class AsyncAdmin:
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout: float | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
-        """The reassignments that are under way, of these partitions or (None) of all."""
+        """The reassignments that go on, of these partitions or (None) of all."""
         return await self._run(
             self._engine.replication.list_partition_reassignments(partitions, timeout=timeout)
         )
@@ -224,13 +225,13 @@ class AsyncAdmin:
     async def drain_node(
         self, node_id: int, *, drained: bool = True, timeout: float | None = None
     ) -> DrainedNode:
-        """Have a node hand over what it leads while it goes on running, and keep it so; `drained=False` takes
-        that back. Call again to move what no other replica could take before. The result says which topics
-        stop taking acks=all because of it."""
+        """Move all leaders off a node, and elect it no more until `drained=False`; the node keeps running.
+        Call it again for partitions that had no other replica in sync. The result has the topics that then
+        reject acks=all."""
         return await self._run(self._engine.replication.drain_node(node_id, drained=drained, timeout=timeout))
 
     async def unregister_broker(self, node_id: int, *, timeout: float | None = None) -> None:
-        """Forget a storage node that is gone for good: it is fenced and holds no replicas."""
+        """Remove the registration of a storage node that is fenced and has no replicas."""
         await self._run(self._engine.replication.unregister_broker(node_id, timeout=timeout))
 
     async def describe_log_dirs(
@@ -240,27 +241,27 @@ class AsyncAdmin:
         partitions: Iterable[TopicPartition] | None = None,
         timeout: float | None = None,
     ) -> Results[int, tuple[LogDirInfo, ...]]:
-        """Per node its log dirs and what lies there, of all nodes that serve or (`nodes`) of some, all
-        replicas or (`partitions`) some."""
+        """The log dirs of each node and the replicas in them: of all unfenced nodes or (`nodes`) of some, of
+        all partitions or (`partitions`) of some."""
         return await self._run(self._engine.log_dirs.describe(nodes, partitions, timeout=timeout))
 
     async def alter_replica_log_dirs(
         self, moves: Mapping[TopicPartitionReplica, str], *, timeout: float | None = None
     ) -> Results[TopicPartitionReplica, None]:
-        """Move replicas to other log dirs of their nodes. It has begun when this returns, and
-        `describe_log_dirs` shows the copies; naming the dir where one lies ends its move. A replica that
-        is not there yet (ReplicaNotAvailableError) will be made in that dir."""
+        """Begin to move replicas to other log dirs of their nodes. `describe_log_dirs` shows the copies; the
+        current dir as target cancels a move. A replica that does not exist yet (ReplicaNotAvailableError)
+        will be created in that dir."""
         return await self._run(self._engine.log_dirs.alter(moves, timeout=timeout))
 
     async def describe_metadata_quorum(self, *, timeout: float | None = None) -> QuorumDescription:
-        """The controllers: who leads, who votes, and how far each one is."""
+        """The controllers: leader, voters and observers, with their log end offsets."""
         return await self._run(self._engine.quorum.describe(timeout=timeout))
 
     async def add_raft_voter(
         self, voter_id: int, directory_id: bytes, address: tuple[str, int], *, timeout: float | None = None
     ) -> None:
-        """Let a controller that follows the metadata log vote. `address` is where it listens, as (host,
-        port); `describe_metadata_quorum` shows its directory id among the observers."""
+        """Make an observer of the metadata quorum a voter. `address` is its listener, as (host, port);
+        `describe_metadata_quorum` shows its directory id."""
         await self._run(
             self._engine.quorum.add_voter(voter_id, directory_id, Address(*address), timeout=timeout)
         )
@@ -268,8 +269,8 @@ class AsyncAdmin:
     async def remove_raft_voter(
         self, voter_id: int, directory_id: bytes, *, timeout: float | None = None
     ) -> None:
-        """Take a controller's vote away: it only follows from then on. One that joins by itself, see
-        controller.quorum.auto.join.enable, has to be stopped before."""
+        """Make a voter an observer. Stop a controller that joins by itself, see
+        controller.quorum.auto.join.enable, before."""
         await self._run(self._engine.quorum.remove_voter(voter_id, directory_id, timeout=timeout))
 
     async def list_offsets(
@@ -278,32 +279,32 @@ class AsyncAdmin:
         *,
         timeout: float | None = None,
     ) -> Results[TopicPartition, OffsetAndTimestamp]:
-        """Per partition the EARLIEST or LATEST offset, that of MAX_TIMESTAMP, or the first at or after a time
-        (ms or aware datetime; -1 when there is none)."""
+        """For each partition the EARLIEST or LATEST offset, that of MAX_TIMESTAMP, or the first one at or
+        after a time (ms or aware datetime; -1 without such a record)."""
         return await self._run(self._engine.list_offsets(wanted, timeout=timeout))
 
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int | OffsetSpec], *, timeout: float | None = None
     ) -> Results[TopicPartition, DeletedRecords]:
-        """Delete the records below an offset, per partition, or all that are committed (LATEST): for good, on
-        all nodes that live. Not of topics that are only compacted."""
+        """Delete the records below an offset, per partition, or all committed ones (LATEST), on all live
+        replicas. Not for topics that are only compacted."""
         return await self._run(self._engine.delete_records(offsets, timeout=timeout))
 
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout: float | None = None
     ) -> list[GroupListing]:
-        """All groups by id; of some states or types only, in Kafka's names (Stable, Empty, .., classic,
-        consumer). All nodes are asked, and each must answer."""
+        """All groups by id, or those of some states or types, in Kafka's names (Stable, Empty, .., classic,
+        consumer). Every node must respond."""
         return await self._run(self._engine.groups.find(states, types, timeout=timeout))
 
     async def describe_groups(
         self, *group_ids: str, timeout: float | None = None
     ) -> Results[str, GroupDescription]:
-        """State, members and who has what, of groups of either protocol."""
+        """State, members and assignments of groups of either protocol."""
         return await self._run(self._engine.groups.describe(group_ids, timeout=timeout))
 
     async def delete_groups(self, *group_ids: str, timeout: float | None = None) -> Results[str, None]:
-        """Delete groups that have no members, with all that they have committed."""
+        """Delete groups without members, with their committed offsets."""
         return await self._run(self._engine.groups.delete(group_ids, timeout=timeout))
 
     async def list_group_offsets(
@@ -314,8 +315,8 @@ class AsyncAdmin:
         require_stable: bool = False,
         timeout: float | None = None,
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What a group has committed: of all partitions that have something, or of some, None for nothing.
-        With `require_stable` it waits for transactions that are about to change it."""
+        """The committed offsets of a group: of all partitions with one, or of these, None without one. With
+        `require_stable` it waits for transactions that are about to change them."""
         return await self._run(
             self._engine.groups.list_offsets(
                 group_id, partitions, require_stable=require_stable, timeout=timeout
@@ -330,8 +331,8 @@ class AsyncAdmin:
         read_committed: bool = False,
         timeout: float | None = None,
     ) -> dict[TopicPartition, PartitionLag]:
-        """How far a group is behind, in all partitions where it has committed something, or in some: up to
-        the high watermark, or with `read_committed` to the last stable offset."""
+        """The lag of a group, in all partitions with a committed offset, or in these: up to the high
+        watermark, or with `read_committed` to the last stable offset."""
         return await self._run(
             self._engine.groups.lag(group_id, partitions, read_committed=read_committed, timeout=timeout)
         )
@@ -344,7 +345,7 @@ class AsyncAdmin:
         create: bool = False,
         timeout: float | None = None,
     ) -> Results[TopicPartition, None]:
-        """Commit for a group that has no members; with `create` also for one that does not exist yet.
+        """Commit offsets for a group without members; with `create` also for one that does not exist yet.
         Errors: UnknownMemberIdError if it has members, GroupIdNotFoundError."""
         return await self._run(
             self._engine.groups.alter_offsets(group_id, offsets, create=create, timeout=timeout)
@@ -353,7 +354,7 @@ class AsyncAdmin:
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout: float | None = None
     ) -> Results[TopicPartition, None]:
-        """Forget what a group has committed in partitions of topics that its members do not read."""
+        """Delete committed offsets of a group in topics to which no member subscribes."""
         return await self._run(self._engine.groups.delete_offsets(group_id, partitions, timeout=timeout))
 
     async def remove_members(
@@ -364,7 +365,8 @@ class AsyncAdmin:
         reason: str = "",
         timeout: float | None = None,
     ) -> Results[str, None]:
-        """Take members out of a group, by instance id, or (None) all by member id. Who runs joins again."""
+        """Remove members from a group, by instance id, or (None) all by member id. A running member joins
+        again."""
         return await self._run(
             self._engine.groups.remove_members(group_id, instance_ids, reason, timeout=timeout)
         )
@@ -372,7 +374,7 @@ class AsyncAdmin:
     async def describe_producers(
         self, *partitions: TopicPartition, timeout: float | None = None
     ) -> Results[TopicPartition, tuple[ProducerDescription, ...]]:
-        """Who writes into partitions with a producer id, and which transactions are open there."""
+        """The producers of partitions with their ids, and their open transactions."""
         return await self._run(self._engine.transactions.describe_producers(partitions, timeout=timeout))
 
     async def list_transactions(
@@ -384,8 +386,8 @@ class AsyncAdmin:
         pattern: str | None = None,
         timeout: float | None = None,
     ) -> list[TransactionListing]:
-        """All transactional ids; of some states (Kafka's names, Prepared) or producer ids only, those whose
-        transaction has been under way for longer (seconds), or that match a pattern as a whole."""
+        """All transactional ids, or those with these states (Kafka's names, Prepared) or producer ids, with a
+        transaction that is open for longer (seconds), or that match a pattern as a whole."""
         return await self._run(
             self._engine.transactions.find(
                 states, producer_ids, longer_than=longer_than, pattern=pattern, timeout=timeout
@@ -395,7 +397,7 @@ class AsyncAdmin:
     async def describe_transactions(
         self, *transactional_ids: str, timeout: float | None = None
     ) -> Results[str, TransactionDescription]:
-        """What their coordinators know of transactional ids."""
+        """The state of transactional ids at their coordinators."""
         return await self._run(self._engine.transactions.describe(transactional_ids, timeout=timeout))
 
     async def find_hanging_transactions(
@@ -405,8 +407,8 @@ class AsyncAdmin:
         longer_than: float = 900.0,
         timeout: float | None = None,
     ) -> list[HangingTransaction]:
-        """Transactions that are open in these partitions, in which nothing was written for `longer_than`
-        seconds (not below transaction.max.timeout.ms), and that no coordinator will end."""
+        """Transactions that are open in these partitions, without records for `longer_than` seconds (not
+        below transaction.max.timeout.ms), which no coordinator will end."""
         return await self._run(
             self._engine.transactions.find_hanging(partitions, longer_than=longer_than, timeout=timeout)
         )
@@ -420,8 +422,8 @@ class AsyncAdmin:
         coordinator_epoch: int = 0,
         timeout: float | None = None,
     ) -> None:
-        """End a transaction that hangs in a partition, as `describe_producers` shows it. Not for one that its
-        coordinator knows: that would tear it apart."""
+        """Abort a hanging transaction in a partition, as `describe_producers` shows it. A transaction that
+        its coordinator has must not be aborted so: it would be aborted in this partition only."""
         await self._run(
             self._engine.transactions.abort(
                 partition, producer_id, producer_epoch, coordinator_epoch, timeout=timeout
@@ -431,15 +433,15 @@ class AsyncAdmin:
     async def fence_producers(
         self, *transactional_ids: str, timeout: float | None = None
     ) -> Results[str, ProducerIdAndEpoch]:
-        """Abort what is under way for transactional ids, and let no older producer write again. What is
-        prepared is waited for."""
+        """Abort the open transactions of transactional ids, and fence their producers. Waits until prepared
+        transactions have ended."""
         return await self._run(self._engine.transactions.fence(transactional_ids, timeout=timeout))
 
     async def abort_prepared(
         self, *transactional_ids: str, timeout: float | None = None
     ) -> Results[str, None]:
-        """Abort prepared transactions, in all their partitions, in the place of a driver that never comes
-        back. If it has decided to commit them, their rows are lost: its `Sink` knows, and ends them."""
+        """Abort prepared transactions, in all their partitions, when their driver will not return. If it has
+        decided to commit them, their rows are lost: open its `Sink` instead, which ends them as decided."""
         return await self._run(self._engine.transactions.abort_prepared(transactional_ids, timeout=timeout))
 
     async def close(self, timeout: float | None = None) -> None:
