@@ -1,6 +1,6 @@
-"""The client wing: producer, consumer and admin, sync and asyncio.
+"""Producer, consumer and admin clients, synchronous and asyncio.
 
-Names are loaded at their first use, so that `import headrace` stays cheap.
+Names are imported at their first use, so that `import headrace` stays cheap.
 """
 
 from __future__ import annotations

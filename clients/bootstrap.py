@@ -1,6 +1,6 @@
-"""Where a client first knocks: explicit addresses, HEADRACE_BOOTSTRAP, or a registered way to find a cluster.
+"""Bootstrap addresses of a client: explicit ones, HEADRACE_BOOTSTRAP, or a registered resolver.
 
-Other parts (the Ray launcher) register a resolver; a client asks them only when nothing was given.
+Other parts (the Ray launcher) register resolvers; a client calls them only without explicit addresses.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .foreign_names import refuse_mapping
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    Resolver = Callable[[], str | None]  # "host:port,host:port", or None when it finds no cluster
+    Resolver = Callable[[], str | None]  # "host:port,host:port", or None if it finds no cluster
 
 DEFAULT_PORT = 9092
 VARIABLE = "HEADRACE_BOOTSTRAP"
@@ -23,37 +23,40 @@ _resolvers: dict[str, Resolver] = {}
 
 
 def register_resolver(name: str, resolver: Resolver) -> None:
-    """Add a way to find the cluster, tried in the order of registration; the same name replaces.
+    """Add a resolver, called in the order of registration; one with the same name is replaced.
 
-    It may block (it runs on a worker thread), is asked again whenever no known node answers, and returns
-    None when it does not apply. A NoClusterError of it is raised if no other one finds a cluster.
+    It may block (it runs on a worker thread), is called again whenever no known node answers, and returns
+    None if it finds no cluster. Its NoClusterError is raised if no other resolver finds a cluster.
     """
     _resolvers[name] = resolver
 
 
 def unregister_resolver(name: str) -> None:
-    """Forget a resolver; nothing happens when there is none of this name."""
+    """Remove a resolver; ignored if the name is unknown."""
     _resolvers.pop(name, None)
 
 
 def explicit_bootstrap(bootstrap: str | Iterable[str] | None, environment: Mapping[str, str]) -> str | None:
-    """What was given by argument or environment, as one comma-separated text; None when nothing was.
+    """The addresses of the argument or the environment, as one comma-separated text; None without any.
 
-    Errors: TypeError for what is neither text nor a sequence of texts.
+    Errors: TypeError for other types than text or a sequence of texts.
     """
     refuse_mapping(bootstrap, "Client")
     if bootstrap is not None and not isinstance(bootstrap, str):
         try:
             bootstrap = ",".join(bootstrap)
         except TypeError:
-            raise TypeError(f"bootstrap is 'host:port,…' or several 'host:port', not {bootstrap!r}") from None
+            raise TypeError(
+                f"bootstrap must be 'host:port,…' or a list of 'host:port', not {bootstrap!r}"
+            ) from None
     return bootstrap or environment.get(VARIABLE) or None
 
 
 def resolve_bootstrap(explicit: str | None) -> tuple[Address, ...]:
     """The addresses to try, in order. May block in a resolver.
 
-    Errors: NoClusterError when nothing was given and no resolver finds one; ConfigError for a bad address.
+    Errors: NoClusterError if none were given and no resolver finds a cluster; ConfigError for an invalid
+    address.
     """
     if explicit is not None:
         return parse_addresses(explicit)
@@ -68,7 +71,7 @@ def resolve_bootstrap(explicit: str | None) -> tuple[Address, ...]:
             return parse_addresses(found)
     if refusal is not None:
         raise refusal
-    tried = f" (asked: {', '.join(_resolvers)})" if _resolvers else ""
+    tried = f" (searched: {', '.join(_resolvers)})" if _resolvers else ""
     raise NoClusterError(
         f"no cluster to connect to: pass bootstrap='host:port', set {VARIABLE}, or start one with"
         f" `headrace up` or headrace.local(){tried}"
@@ -76,7 +79,7 @@ def resolve_bootstrap(explicit: str | None) -> tuple[Address, ...]:
 
 
 def parse_addresses(text: str) -> tuple[Address, ...]:
-    """`host`, `host:port`, `[ipv6]:port`, separated by commas. Errors: ConfigError naming the bad part."""
+    """`host`, `host:port`, `[ipv6]:port`, separated by commas. Errors: ConfigError with the invalid part."""
     found = tuple(_address(part.strip()) for part in text.split(",") if part.strip())
     if not found:
         raise ConfigError(f"no address in bootstrap {text!r}")

@@ -1,8 +1,8 @@
-"""The config keys of the clients: one schema per client, Kafka's names and defaults.
+"""The config keys of the clients: one schema per client, with Kafka's names and defaults.
 
-Values come, strongest first, from keyword arguments, the `config` mapping, the environment
-(`HEADRACE_LINGER_MS` for `linger.ms`) and the declared default. `partition_keys` shares out keys that
-were given for a whole cluster.
+In order of precedence, values come from keyword arguments, the `config` mapping, the environment
+(`HEADRACE_LINGER_MS` for `linger.ms`) and the default. `partition_keys` distributes keys that were given for
+a whole cluster.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ RESET_POLICIES = ("earliest", "latest", "none")
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionConfig(Config):
-    """Keys of the connections and the metadata cache, which all clients of one cluster share."""
+    """Keys of connections and the metadata cache, which all clients of a cluster share."""
 
-    client_id: str = key("client.id", "", doc="Name of this client in the servers' status.")
+    client_id: str = key("client.id", "", doc="Name of this client in server status, logs and quotas.")
     metadata_max_age_ms: int = key(
         "metadata.max.age.ms",
         5 * MINUTE,
         low=10,
         high=MAX_LONG,
         unit="ms",
-        doc="Ask for fresh metadata at least this often; finds new partitions.",
+        doc="Refresh metadata at least this often, which discovers new partitions.",
     )
     reconnect_backoff_ms: int = key(
         "reconnect.backoff.ms",
@@ -45,7 +45,7 @@ class ConnectionConfig(Config):
         low=0,
         high=MAX_INT,
         unit="ms",
-        doc="Wait this long before the second attempt to connect to a node; doubles with each failure.",
+        doc="Backoff before the second attempt to connect to a node; doubles with each failure.",
     )
     reconnect_backoff_max_ms: int = key(
         "reconnect.backoff.max.ms",
@@ -53,7 +53,7 @@ class ConnectionConfig(Config):
         low=0,
         high=MAX_INT,
         unit="ms",
-        doc="The wait before reconnecting to a node never grows past this.",
+        doc="Upper bound of the reconnect backoff.",
     )
     connection_setup_timeout_ms: int = key(
         "socket.connection.setup.timeout.ms",
@@ -61,18 +61,17 @@ class ConnectionConfig(Config):
         low=1,
         high=MAX_INT,
         unit="ms",
-        doc="Give up on a connection that is not open and greeted after this.",
+        doc="Timeout of opening a connection, handshake included.",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerConfig(RequestConfig):
-    """Keys of a consumer."""
-
     auto_offset_reset: str = key(
         "auto.offset.reset",
         "latest",
-        doc="Where to start without a position: earliest, latest, by_duration:<ISO 8601>, or none (raise).",
+        doc="Start position without a committed offset: earliest, latest, by_duration:<ISO 8601>, or none (an"
+        " error).",
     )
     fetch_min_bytes: int = key(
         "fetch.min.bytes",
@@ -80,7 +79,7 @@ class ConsumerConfig(RequestConfig):
         low=0,
         high=MAX_INT,
         unit="bytes",
-        doc="A fetch waits for this much, up to fetch.max.wait.ms.",
+        doc="Minimum bytes of a fetch response, unless fetch.max.wait.ms passes.",
     )
     fetch_max_bytes: int = key(
         "fetch.max.bytes",
@@ -88,7 +87,7 @@ class ConsumerConfig(RequestConfig):
         low=KIB,
         high=MAX_INT,
         unit="bytes",
-        doc="Fetched bytes not yet handed to the user, over all partitions; one batch may exceed it.",
+        doc="Bound of buffered bytes over all partitions; a single batch may exceed it.",
     )
     fetch_max_wait_ms: int = key(
         "fetch.max.wait.ms",
@@ -96,7 +95,7 @@ class ConsumerConfig(RequestConfig):
         low=0,
         high=MAX_INT,
         unit="ms",
-        doc="A fetch without enough data is answered after this.",
+        doc="Longest wait of a fetch for fetch.min.bytes.",
     )
     max_partition_fetch_bytes: int = key(
         "max.partition.fetch.bytes",
@@ -104,16 +103,16 @@ class ConsumerConfig(RequestConfig):
         low=1,
         high=MAX_INT,
         unit="bytes",
-        doc="Bytes of one partition in one fetch; the next is asked for when half of it is consumed.",
+        doc="Bytes of one partition per fetch; the next fetch is sent when half of them are consumed.",
     )
     max_poll_records: int = key(
-        "max.poll.records", 500, low=1, high=MAX_INT, doc="Records that one poll returns at most."
+        "max.poll.records", 500, low=1, high=MAX_INT, doc="Maximum number of records per poll."
     )
     check_crcs: bool = key("check.crcs", True, doc="Check the CRC-32C of each batch before decoding it.")
     client_rack: str = key(
         "client.rack",
         "",
-        doc="Where this consumer runs, as in broker.rack: it reads a replica there.",
+        doc="Rack of this consumer, as in broker.rack: it reads from a replica in the same rack.",
     )
     api_timeout_ms: int = key(
         "default.api.timeout.ms",
@@ -121,36 +120,38 @@ class ConsumerConfig(RequestConfig):
         low=1,
         high=MAX_INT,
         unit="ms",
-        doc="Timeout of calls that ask the cluster, where none is given.",
+        doc="Default timeout of calls that send requests.",
     )
     isolation_level: str = key(
         "isolation.level",
         "read_uncommitted",
         choices=("read_uncommitted", "read_committed"),
-        doc="read_committed leaves out records of transactions that were aborted, or are not ended yet.",
+        doc="read_committed skips records of aborted transactions, and stops before open ones.",
     )
     group: str = key("group.id", "", doc="The consumer group: its members share the topics' partitions.")
     group_instance_id: str = key(
         "group.instance.id",
         "",
-        doc="A static member: one that comes back within the session timeout has its partitions still.",
+        doc="Id of a static member, which keeps its partitions if it rejoins within the session timeout.",
     )
     group_protocol: str = key(
         "group.protocol",
         "classic",
         choices=("classic", "consumer"),
-        doc="classic: the group's leader assigns; consumer: the coordinator does (KIP-848).",
+        doc="classic: the group leader assigns partitions; consumer: the coordinator does (KIP-848).",
     )
     group_remote_assignor: str = key(
         "group.remote.assignor",
         "",
-        doc="The coordinator's assignor under group.protocol=consumer: uniform or range; empty: its default.",
+        doc="Server-side assignor of group.protocol=consumer: uniform or range; empty: the coordinator's"
+        " default.",
     )
     assignors: tuple[str, ...] = key(
         "partition.assignment.strategy",
         CLASSIC_ASSIGNORS,
-        doc="Assignors under group.protocol=classic, in the order of preference: range, roundrobin, sticky, "
-        "cooperative-sticky. Members keep their partitions over a rebalance if all of these are cooperative.",
+        doc="Assignors of group.protocol=classic, in order of preference: range, roundrobin, sticky, "
+        "cooperative-sticky. Members keep their partitions during a rebalance if all of them are"
+        " cooperative.",
     )
     session_timeout_ms: int = key(
         "session.timeout.ms",
@@ -158,7 +159,7 @@ class ConsumerConfig(RequestConfig):
         low=1,
         high=MAX_INT,
         unit="ms",
-        doc="A member without heartbeats for this long is out of its group (classic).",
+        doc="A member without heartbeats for this long is removed from its group (classic).",
     )
     heartbeat_interval_ms: int = key(
         "heartbeat.interval.ms",
@@ -166,7 +167,7 @@ class ConsumerConfig(RequestConfig):
         low=1,
         high=MAX_INT,
         unit="ms",
-        doc="Between two heartbeats (classic).",
+        doc="Heartbeat interval (classic).",
     )
     max_poll_interval_ms: int = key(
         "max.poll.interval.ms",
@@ -174,13 +175,18 @@ class ConsumerConfig(RequestConfig):
         low=1,
         high=MAX_INT,
         unit="ms",
-        doc="A member that asks for no records for this long leaves its group.",
+        doc="A member that does not poll for this long leaves its group.",
     )
     enable_auto_commit: bool = key(
-        "enable.auto.commit", True, doc="Commit now and then what the user has finished."
+        "enable.auto.commit", True, doc="Commit the offsets of processed records periodically."
     )
     auto_commit_interval_ms: int = key(
-        "auto.commit.interval.ms", 5 * SECOND, low=0, high=MAX_INT, unit="ms", doc="How often."
+        "auto.commit.interval.ms",
+        5 * SECOND,
+        low=0,
+        high=MAX_INT,
+        unit="ms",
+        doc="Interval of automatic commits.",
     )
     exclude_internal_topics: bool = key(
         "exclude.internal.topics", True, doc="Patterns do not match internal topics."
@@ -188,11 +194,11 @@ class ConsumerConfig(RequestConfig):
 
     @property
     def is_read_committed(self) -> bool:
-        """Whether only records of committed transactions are read."""
+        """Whether isolation.level is read_committed."""
         return self.isolation_level == "read_committed"
 
     def __post_init__(self) -> None:
-        """Check the reset policy, which has a form that `choices` cannot say, and what groups need."""
+        """Validate the reset policy, whose form `choices` cannot express, and the keys of groups."""
         super().__post_init__()
         if self.group_instance_id and not self.group:
             raise ConfigError("group.instance.id needs a group.id")
@@ -204,7 +210,8 @@ class ConsumerConfig(RequestConfig):
         is_new = self.group_protocol == "consumer"
         if is_new and self.assignors != CLASSIC_ASSIGNORS:
             raise ConfigError(
-                "partition.assignment.strategy is of group.protocol=classic: under consumer the coordinator"
+                "partition.assignment.strategy applies to group.protocol=classic: with consumer the"
+                " coordinator"
                 " assigns, see group.remote.assignor"
             )
         if self.group_remote_assignor and not is_new:
@@ -220,15 +227,13 @@ class ConsumerConfig(RequestConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class AdminConfig(RequestConfig):
-    """Keys of an admin client."""
-
     api_timeout_ms: int = key(
         "default.api.timeout.ms",
         MINUTE,
         low=1,
         high=MAX_INT,
         unit="ms",
-        doc="Timeout of calls where none is given.",
+        doc="Default timeout of calls.",
     )
 
 
@@ -237,9 +242,9 @@ C = TypeVar("C", bound=Config)
 
 
 def dotted(name: str, schemas: Iterable[type[Config]], *, is_keyword: bool = False) -> str:
-    """The dotted name behind any spelling of a key: dotted, underscored, or the field's own short name.
+    """The dotted name of any spelling of a key: dotted, underscored, or the field's short name.
 
-    Errors: ConfigError with the nearest known name, spelled for a keyword argument or for a mapping.
+    Errors: ConfigError with the nearest known name, in the spelling of keyword arguments or mappings.
     """
     known: dict[str, str] = {}
     for schema in schemas:
@@ -255,7 +260,7 @@ def dotted(name: str, schemas: Iterable[type[Config]], *, is_keyword: bool = Fal
 def given(
     config: Mapping[str, Any] | None, options: Mapping[str, Any], schemas: tuple[type[Config], ...]
 ) -> dict[str, Any]:
-    """What the user gave, by dotted names; keyword arguments win over the `config` mapping.
+    """The given values by dotted name; keyword arguments override the `config` mapping.
 
     Errors: ConfigError for an unknown key.
     """
@@ -265,7 +270,7 @@ def given(
         if values.get(name, "") is None:
             del values[name]
         elif not str(values.get(name, name)).strip():
-            raise ConfigError(f"{name} must not be empty: it is left out where there is none")
+            raise ConfigError(f"{name} must not be empty: omit it instead")
     if values.get("compression.type", "") is None:
         values["compression.type"] = "none"
     if "acks" in values:
@@ -274,8 +279,8 @@ def given(
 
 
 def resolve(schema: type[C], values: Mapping[str, Any], environment: Mapping[str, str]) -> C:
-    """One client's config out of what was given (dotted names, those of other schemas too) and the
-    environment. Errors: ConfigError for a bad value, naming the key."""
+    """One client's config from given values (dotted names, including those of other schemas) and the
+    environment. Errors: ConfigError for an invalid value, with the key."""
     found: dict[str, Any] = {}
     for name in schema.keys():  # noqa: SIM118 - a classmethod of Config, not a mapping's keys
         variable = ENVIRONMENT_PREFIX + name.replace(".", "_").upper()

@@ -1,6 +1,6 @@
-"""What other clients of Kafka (kafka-python, confluent-kafka, aiokafka) call the things of this one. Pure.
+"""Argument names of other Kafka clients (kafka-python, confluent-kafka, aiokafka), for error messages. Pure.
 
-Only for error messages: a name of theirs is refused with ours, or with what stands in its place.
+A name of another client is rejected with headrace's name, or with the alternative.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _METRICS = "use `metrics()` of the client"
 _LISTENER = "use `listener=` with on_assigned, on_revoked, on_lost"
 _SECURITY = "not supported yet: there is no encryption and no authentication"
 _NOT_NEEDED = "not needed: leave it out"
-_DONE = "use `add_done_callback` of what `send` returns"
+_DONE = "use `add_done_callback` of the future that `send` returns"
 
 _ADVICE: Mapping[str, str] = {
     # connections
@@ -26,7 +26,7 @@ _ADVICE: Mapping[str, str] = {
     "api_version_auto_timeout_ms": _NOT_NEEDED,
     "api_version_request": _NOT_NEEDED,
     "broker_version_fallback": _NOT_NEEDED,
-    "loop": "not needed: a client of headrace.aio belongs to the loop that runs",
+    "loop": "not needed: a client of headrace.aio uses the running loop",
     "socket_timeout_ms": "use `request_timeout_ms`",
     "topic_metadata_refresh_interval_ms": "use `metadata_max_age_ms`",
     "connections_max_idle_ms": "not supported: connections stay open",
@@ -53,14 +53,14 @@ _ADVICE: Mapping[str, str] = {
     "message_send_max_retries": "use `retries`",
     "message_max_bytes": "use `max_request_size`",
     "max_in_flight_requests": "use `max_in_flight`",
-    "sticky_partitioning_linger_ms": "not needed: records without a key stick to a partition for batch.size",
+    "sticky_partitioning_linger_ms": "not needed: records without a key share a partition up to batch.size",
     "on_delivery": _DONE,
     "dr_cb": _DONE,
     "dr_msg_cb": _DONE,
     # consumers
     "key_deserializer": _SERDE.format("key"),
     "value_deserializer": _SERDE.format("value"),
-    "topics": "give topics as arguments of their own: Consumer('a', 'b', ...)",
+    "topics": "pass topics as positional arguments: Consumer('a', 'b', ...)",
     "consumer_timeout_ms": "use `iter_timeout` (seconds)",
     "fetch_wait_max_ms": "use `fetch_max_wait_ms`",
     "fetch_message_max_bytes": "use `max_partition_fetch_bytes`",
@@ -71,8 +71,8 @@ _ADVICE: Mapping[str, str] = {
     "on_revoke": _LISTENER,
     "on_lost": _LISTENER,
     "rebalance_cb": _LISTENER,
-    "allow_auto_create_topics": "not supported: create topics by `Admin.create_topics`",
-    "auto_create_topics": "not supported: create topics by `Admin.create_topics`",
+    "allow_auto_create_topics": "not supported: create topics with `Admin.create_topics`",
+    "auto_create_topics": "not supported: create topics with `Admin.create_topics`",
     # new topics
     "num_partitions": "use `partitions`",
     "new_partitions": "use `partitions`",
@@ -85,7 +85,7 @@ _SECURITY_STARTS = ("security_", "sasl_", "ssl_", "enable_ssl", "oauth")
 
 
 def advice_for(name: str) -> str | None:
-    """What to use in the place of another client's name, dotted or underscored; None for an unknown one."""
+    """The alternative to another client's name, dotted or underscored; None for an unknown name."""
     plain = name.replace(".", "_").lower()
     if plain.startswith(_SECURITY_STARTS):
         return _SECURITY
@@ -93,7 +93,7 @@ def advice_for(name: str) -> str | None:
 
 
 def refuse_foreign(names: Mapping[str, object]) -> None:
-    """Errors: TypeError for the first name of another client's, with ours."""
+    """Errors: TypeError for the first name of another client, with headrace's name."""
     for name in names:
         advice = advice_for(name)
         if advice is not None:
@@ -101,8 +101,8 @@ def refuse_foreign(names: Mapping[str, object]) -> None:
 
 
 def refuse_mapping(given: object, client: str) -> None:
-    """Errors: TypeError for a dict of config where addresses are expected, as confluent-kafka's clients take
-    one; with the call to write instead."""
+    """Errors: TypeError for a config dict in place of addresses, as confluent-kafka's clients take one; with
+    the correct call."""
     if not isinstance(given, Mapping):
         return
     rest = dict(given)
@@ -111,7 +111,9 @@ def refuse_mapping(given: object, client: str) -> None:
     if rest:
         config = ", config=..." if any(map(is_secret, rest)) else f", config={rest!r}"
     address = found[0] if found else "host:9092"
-    raise TypeError(f"the first argument is no dict of config; write {client}(bootstrap={address!r}{config})")
+    raise TypeError(
+        f"the first argument must not be a config dict; write {client}(bootstrap={address!r}{config})"
+    )
 
 
 def is_secret(name: object) -> bool:

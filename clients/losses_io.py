@@ -1,7 +1,7 @@
-"""What the end of a producer loses: delivery errors that no future has reported, and records without outcome.
+"""Records that a closed producer loses: delivery errors without a caller, and records without outcome.
 
-`close` raises it where nothing else is raised, and logs it where another exception passes through. A producer
-whose event loop ends without any of that reports it when it is collected, or at exit of the interpreter.
+`close` raises them if no other exception passes through, and logs them otherwise. A producer whose event loop
+ends without `close` reports them when it is garbage-collected, or at interpreter exit.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ MAX_UNREPORTED = 100
 
 
 class Outcome(Protocol):
-    """Of a batch, or of one record."""
+    """The outcome of a batch or a record."""
 
     @property
     def is_reported(self) -> bool:
-        """Whether a caller has asked for it."""
+        """Whether a caller has retrieved it."""
 
     @property
     def error(self) -> BaseException | None:
-        """Why it was not delivered."""
+        """The delivery error, if any."""
 
 
 class Losses:
-    """Failed records of one producer whose error no caller has asked for. Thread-safe.
+    """Failed records of one producer whose error no caller has retrieved. Thread-safe.
 
-    Bound: the outcomes of the first MAX_UNREPORTED failed batches; what fails beyond is only counted.
+    Bound: the outcomes of the first MAX_UNREPORTED failed batches; further failures are only counted.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Losses:
         self._lock = threading.Lock()
 
     def add(self, outcome: Outcome, count: int) -> None:
-        """`count` records have failed."""
+        """Add `count` failed records."""
         if outcome.is_reported:
             return
         with self._lock:
@@ -63,13 +63,13 @@ class Losses:
                 self._further += count
 
     def first(self) -> BaseException | None:
-        """The first error that no caller has asked for, with a note of how many records failed so."""
+        """The first unretrieved error, with a note of the number of failed records."""
         with self._lock:
             unreported = self._unreported()
         error = unreported[0][0].error if unreported else None
         if error is not None:
             count = sum(count for _, count in unreported) + self._further
-            error.add_note(f"records that were not delivered, without a caller that asked why: {count}")
+            error.add_note(f"records that were not delivered and whose futures were not checked: {count}")
         return error
 
     def _unreported(self) -> list[tuple[Outcome, int]]:
@@ -77,12 +77,11 @@ class Losses:
 
 
 def record_count(batch: Batch) -> int:
-    """How many records it holds now."""
     return batch.builder.count if batch.is_open and batch.builder is not None else batch.count
 
 
 def counts_of(batches: Iterable[Batch]) -> Counter[str]:
-    """Topic -> how many records of it are in `batches`."""
+    """The number of records in `batches` by topic."""
     counts: Counter[str] = Counter()
     for batch in batches:
         counts[batch.queue.topic.name] += record_count(batch)
@@ -90,12 +89,12 @@ def counts_of(batches: Iterable[Batch]) -> Counter[str]:
 
 
 def counts_without_outcome(live: Iterable[Batch]) -> Counter[str]:
-    """As `counts_of`, of the batches of an accumulator; what expired under way has its outcome."""
+    """As `counts_of`, for the batches of an accumulator without those that expired in flight."""
     return counts_of(batch for batch in list(live) if not batch.is_expired)
 
 
 def undelivered(counts: Mapping[str, int], timeout_s: float | None) -> FlushTimeoutError:
-    """The error of a `close` that ended records (topic -> how many) without an outcome."""
+    """The error of a `close` that ended with unacknowledged records (number by topic)."""
     total = sum(counts.values())
     limit = "before the producer ended" if timeout_s is None else f"within {timeout_s:.6g} s"
     text = f"{total} records were not acknowledged {limit}: {_by_topic(counts)}; they may be lost"
@@ -103,15 +102,15 @@ def undelivered(counts: Mapping[str, int], timeout_s: float | None) -> FlushTime
 
 
 def raise_unless(passing: BaseException | None, lost: BaseException) -> None:
-    """At the end of a `with` block: raise what was lost, or log it while the block's own error passes."""
+    """At the end of a `with` block: raise the loss, or log it if the block raised an exception."""
     if passing is None:
         raise lost
     log_loss(lost)
 
 
 def raise_first(errors: Sequence[BaseException]) -> None:
-    """When several clients were closed: raise the first of their errors, and log the others. An interrupt
-    or a cancellation goes before the errors."""
+    """After closing several clients: raise the first of their errors, and log the others. An interrupt or a
+    cancellation takes precedence."""
     first = min(errors, key=lambda error: isinstance(error, Exception), default=None)
     for further in errors:
         if further is not first:
@@ -121,20 +120,22 @@ def raise_first(errors: Sequence[BaseException]) -> None:
 
 
 def log_loss(lost: BaseException) -> None:
-    """An ERROR line with the error and its notes."""
-    log.error("closing lost: %s", "; ".join([str(lost) or repr(lost), *getattr(lost, "__notes__", ())]))
+    """Log the error with its notes."""
+    log.error(
+        "records lost at close: %s", "; ".join([str(lost) or repr(lost), *getattr(lost, "__notes__", ())])
+    )
 
 
 def report_at_exit(lost: BaseException) -> None:
-    """Nothing can be raised any more: an ERROR line and a ResourceWarning."""
+    """Report by an ERROR line and a ResourceWarning, where no exception can be raised any more."""
     log_loss(lost)
     warnings.warn(f"a client was not closed: {lost}", ResourceWarning, stacklevel=2)
 
 
 class Unfinished:
-    """Reports the records that `counts` (topic -> how many) still names when the process or this object ends.
+    """Reports records without outcome, from `counts` (number by topic), when the process or this object ends.
 
-    For producers on an event loop of the user's, which may be closed, or given up, while records wait.
+    For producers on a user's event loop, which may be closed or abandoned while records wait.
     """
 
     def __init__(self, counts: Callable[[], Mapping[str, int]]) -> None:
@@ -142,12 +143,12 @@ class Unfinished:
         _unfinished.add(self)
 
     def over(self) -> None:
-        """Every record has its outcome."""
+        """Every record has its outcome: there is nothing to report."""
         self._is_over = True
         _unfinished.discard(self)
 
     def report(self) -> None:
-        """Once, and not in a forked child, whose parent still delivers them."""
+        """Report once, and not in a forked child: the parent still delivers the records."""
         if self._is_over or os.getpid() != self._pid:
             return
         self._is_over = True

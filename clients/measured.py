@@ -1,4 +1,4 @@
-"""How often something happens and how long it takes, over the last half to whole minute. Pure.
+"""Rate and duration of an event over the last 30 to 60 s. Pure.
 
 Source: Kafka's SampledStat and Rate with their defaults, two samples of 30 s.
 """
@@ -19,15 +19,16 @@ class _Window(NamedTuple):
 
 
 class Measured:
-    """One kind of event. It is written to by one thread, and read by any; times in ms."""
+    """One kind of event. Written by one thread, read by any; times in ms."""
 
     def __init__(self) -> None:
         self.total = 0
         self.total_ms = 0.0
-        self._windows: tuple[_Window, ...] = ()  # oldest first, at most two; replaced, never changed
+        # oldest first, at most two; the tuple is replaced, not changed
+        self._windows: tuple[_Window, ...] = ()
 
     def record(self, took_ms: float, now_ms: int) -> None:
-        """It happened, and took this long."""
+        """Count an event and its duration."""
         windows = self._recent(now_ms)
         if not windows or now_ms - windows[-1].begin_ms >= WINDOW_MS:
             windows = (*windows[-1:], _Window(now_ms, 0, 0.0, 0.0))
@@ -38,21 +39,21 @@ class Measured:
         self.total_ms += took_ms
 
     def average_ms(self, now_ms: int) -> float:
-        """How long it took lately; 0 if it did not happen."""
+        """The mean duration; 0 without events."""
         recent = self._recent(now_ms)
         events = sum(window.events for window in recent)
         return sum(window.sum_ms for window in recent) / events if events else 0.0
 
     def highest_ms(self, now_ms: int) -> float:
-        """How long it took at most lately; 0 if it did not happen."""
+        """The longest duration; 0 without events."""
         return max((window.highest_ms for window in self._recent(now_ms)), default=0.0)
 
     def per_second(self, now_ms: int) -> float:
-        """How often it happened lately."""
+        """The rate of events."""
         recent = self._recent(now_ms)
         if not recent:
             return 0.0
-        # not less than one window: a single event right now is no hundred per second
+        # at least one window: a single event now is not a rate of hundreds per second
         elapsed_ms = max(now_ms - recent[0].begin_ms, WINDOW_MS)
         return sum(window.events for window in recent) * 1000 / elapsed_ms
 

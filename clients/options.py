@@ -1,4 +1,4 @@
-"""Keyword arguments of the clients, for type checkers: the keys that config.py declares."""
+"""Keyword arguments of the clients, typed for checkers: the keys declared in config.py."""
 
 from __future__ import annotations
 

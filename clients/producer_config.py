@@ -1,4 +1,4 @@
-"""The config keys of producers, and those that all clients have which ask for themselves."""
+"""The config keys of producers, and request keys shared by all clients."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from ..protocol.errors import ConfigError
 from ..runtime.config import GIB, KIB, MAX_INT, MAX_LONG, MIB, MINUTE, SECOND, Config, key
 
-MAX_IN_FLIGHT = 5  # with idempotence: a partition's leader remembers so many batches of a producer
+MAX_IN_FLIGHT = 5  # with idempotence: a leader remembers this many batches per producer
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestConfig(Config):
-    """Keys of whoever asks servers."""
+    """Keys of requests, shared by all clients."""
 
     request_timeout_ms: int = key(
         "request.timeout.ms",
@@ -20,7 +20,7 @@ class RequestConfig(Config):
         low=1,
         high=MAX_INT,
         unit="ms",
-        doc="Give up waiting for one response after this; the connection is closed and the request retried.",
+        doc="Timeout of one response; the connection is then closed and the request retried.",
     )
     retry_backoff_ms: int = key(
         "retry.backoff.ms",
@@ -28,7 +28,7 @@ class RequestConfig(Config):
         low=0,
         high=MAX_INT,
         unit="ms",
-        doc="Wait before the first retry; doubles with each further one, with 20 % of jitter.",
+        doc="Backoff before the first retry; doubles with each further one, with 20 % jitter.",
     )
     retry_backoff_max_ms: int = key(
         "retry.backoff.max.ms",
@@ -36,7 +36,7 @@ class RequestConfig(Config):
         low=0,
         high=MAX_INT,
         unit="ms",
-        doc="The wait before a retry never grows past this.",
+        doc="Upper bound of the retry backoff.",
     )
 
 
@@ -44,15 +44,15 @@ class RequestConfig(Config):
 class ProducerConfig(RequestConfig):
     """Keys of a producer.
 
-    batch.size is 64 KiB, four times Kafka's: the builders grow with what they hold, so a larger limit costs
-    no memory at low rates, and a server spends about five times less CPU per byte at 64 KiB than at 16 KiB.
+    batch.size is 64 KiB, four times Kafka's: batch builders grow on demand, so a larger limit costs no memory
+    at low rates, and a server uses about five times less CPU per byte at 64 KiB than at 16 KiB.
     """
 
     acks: str = key(
         "acks",
         "all",
         choices=("all", "-1", "0", "1"),
-        doc="Acknowledge when all in-sync replicas (all, -1) or the leader (1) hold it, or never (0).",
+        doc="Acknowledgement by all in-sync replicas (all, -1), by the leader (1), or none (0).",
     )
     linger_ms: int = key(
         "linger.ms",
@@ -68,13 +68,13 @@ class ProducerConfig(RequestConfig):
         low=1,
         high=GIB,
         unit="bytes",
-        doc="A batch of this size is sent at once; it grows further only while an earlier one is under way.",
+        doc="A batch of this size is sent at once; it grows further only while an earlier one is in flight.",
     )
     compression_type: str = key(
         "compression.type",
         "none",
         choices=("none", "gzip", "snappy", "lz4", "zstd"),
-        doc="Codec of whole batches.",
+        doc="Compression codec of batches.",
     )
     compression_gzip_level: int = key("compression.gzip.level", -1, low=-1, high=9, doc="-1: zlib's default.")
     compression_lz4_level: int = key(
@@ -82,21 +82,21 @@ class ProducerConfig(RequestConfig):
         9,
         low=1,
         high=17,
-        doc="Level under lz4; 9 is its fast compressor, as in Kafka.",
+        doc="Level of lz4; 9 selects its fast compressor, as in Kafka.",
     )
     compression_zstd_level: int = key(
-        "compression.zstd.level", 3, low=-131_072, high=22, doc="Level under zstd."
+        "compression.zstd.level", 3, low=-131_072, high=22, doc="Level of zstd."
     )
     enable_idempotence: bool | None = key(
         "enable.idempotence",
         None,
-        doc="Number the batches, so that each is stored once and in order, however often it is sent. "
-        "Not set: true, unless acks or retries rule it out.",
+        doc="Sequence numbers, so that each batch is stored once and in order despite retries. "
+        "Not set: true, unless acks or retries exclude it.",
     )
     transactional_id: str | None = key(
         "transactional.id",
         None,
-        doc="Send in transactions, as the only producer of this name: a new one fences off the one before.",
+        doc="Id of a transactional producer: a new producer with this id fences the previous one.",
     )
     transaction_timeout_ms: int = key(
         "transaction.timeout.ms",
@@ -104,14 +104,15 @@ class ProducerConfig(RequestConfig):
         low=1,
         high=MAX_INT,
         unit="ms",
-        doc="A transaction that is open for longer is aborted by the cluster.",
+        doc="The coordinator aborts a transaction that is open for longer.",
     )
     max_in_flight: int = key(
         "max.in.flight.requests.per.connection",
         5,
         low=1,
         high=1000,
-        doc="Requests under way per node; at most 5 with idempotence. Without, one partition has a batch in "
+        doc="Requests in flight per node; at most 5 with idempotence. Without idempotence, a partition has"
+        " batches in "
         "at most one of them.",
     )
     retries: int = key(
@@ -131,7 +132,7 @@ class ProducerConfig(RequestConfig):
         low=1,
         high=MAX_LONG,
         unit="bytes",
-        doc="Bytes of records waiting to be acknowledged; when they are reached, send blocks.",
+        doc="Bytes of unacknowledged records; send blocks at this limit.",
     )
     max_block_ms: int = key(
         "max.block.ms",
@@ -152,15 +153,15 @@ class ProducerConfig(RequestConfig):
     partitioner_adaptive: bool = key(
         "partitioner.adaptive.partitioning.enable",
         True,
-        doc="Records without a key prefer partitions whose leaders are fast.",
+        doc="Records without a key prefer partitions with fast leaders.",
     )
     partitioner_ignore_keys: bool = key(
-        "partitioner.ignore.keys", False, doc="Treat records with a key like those without."
+        "partitioner.ignore.keys", False, doc="Ignore keys in the choice of the partition."
     )
 
     def __post_init__(self) -> None:
-        """Cross-field rules, Kafka's: a record must live at least as long as its first attempt, and what
-        idempotence and transactions need."""
+        """Kafka's cross-field rules: delivery.timeout.ms covers at least one attempt; requirements of
+        idempotence and transactions."""
         super().__post_init__()
         self._check_idempotence()
         least_ms = min(self.linger_ms + self.request_timeout_ms, MAX_INT)
@@ -187,19 +188,19 @@ class ProducerConfig(RequestConfig):
 
     @property
     def is_idempotent(self) -> bool:
-        """Whether batches are numbered: unless it is turned off, or acks or retries rule it out."""
+        """Whether batches have sequence numbers: unless disabled, or excluded by acks or retries."""
         if self.enable_idempotence is None:
             return self.acks_number == -1 and self.retries > 0
         return self.enable_idempotence
 
     @property
     def acks_number(self) -> int:
-        """0, 1 or -1 as on the wire."""
+        """0, 1 or -1, as on the wire."""
         return -1 if self.acks == "all" else int(self.acks)
 
     @property
     def compression_level(self) -> int | None:
-        """The level for the chosen codec, None for codecs without levels and for gzip's default."""
+        """The level of the chosen codec, None for codecs without levels and for gzip's default."""
         levels = {"lz4": self.compression_lz4_level, "zstd": self.compression_zstd_level}
         if self.compression_type == "gzip" and self.compression_gzip_level != -1:
             return self.compression_gzip_level

@@ -1,4 +1,4 @@
-"""What users put in and get out: records, headers, timestamps, the outcome of a send."""
+"""Records, headers and timestamps of users, and the outcome of a send."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 from ..protocol.model import TopicPartition
 
 if TYPE_CHECKING:
-    # PEP 696 defaults make `Producer()` a Producer[bytes, bytes]; only type checkers need them
+    # PEP 696 defaults make `Producer()` a Producer[bytes, bytes]; needed by type checkers only
     from typing_extensions import TypeVar
 
     K = TypeVar("K", default=bytes)
@@ -32,7 +32,7 @@ TimestampLike = int | datetime
 
 
 class RecordMetadata(NamedTuple):
-    """Where an acknowledged record lies. `offset` is -1 under acks=0; sizes are -1 for null."""
+    """The position of an acknowledged record. `offset` is -1 with acks=0; sizes are -1 for null."""
 
     topic: str
     partition: int
@@ -43,7 +43,6 @@ class RecordMetadata(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition it lies in."""
         return TopicPartition(self.topic, self.partition)
 
 
@@ -81,11 +80,11 @@ class Record(Protocol[K_co, V_co]):
     @property
     def leader_epoch(self) -> int: ...
     def replace(self, **changes: Any) -> Record[Any, Any]:
-        """A record with other values for these attributes: records are immutable."""
+        """A copy with other values of these attributes: records are immutable."""
 
 
 class PartitionInfo(NamedTuple):
-    """One partition as the cluster's metadata has it; `leader` is -1 while there is none."""
+    """A partition in the cluster metadata; `leader` is -1 without one."""
 
     topic: str
     partition: int
@@ -96,7 +95,7 @@ class PartitionInfo(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """An offset found by time; the timestamp is that of its record."""
+    """An offset found by timestamp; the timestamp is that of its record."""
 
     offset: int
     timestamp: int
@@ -104,7 +103,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 def normalize_headers(headers: HeadersLike) -> Headers:
-    """Headers as the codec takes them: text values become UTF-8. Errors: TypeError naming the header."""
+    """Headers in the codec's form: text values become UTF-8. Errors: TypeError with the header."""
     if not headers:
         return ()
     pairs: Iterable[Any] = headers.items() if isinstance(headers, Mapping) else headers
@@ -112,25 +111,25 @@ def normalize_headers(headers: HeadersLike) -> Headers:
 
 
 def _header(pair: Any) -> tuple[str, bytes | None]:
-    # a text of two letters and a mapping of two keys would unpack too, into what nobody meant
+    # a text of two letters or a mapping of two keys would unpack too, unintentionally
     parts: Any = () if isinstance(pair, (str, Mapping)) else pair
     try:
         name, value = parts
     except (TypeError, ValueError) as error:
-        raise TypeError(f"headers are (name, value) pairs or a mapping, not {pair!r}") from error
+        raise TypeError(f"headers must be (name, value) pairs or a mapping, not {pair!r}") from error
     if not isinstance(name, str):
-        raise TypeError(f"a header's name is text, not {name!r}")
+        raise TypeError(f"a header name must be text, not {name!r}")
     if isinstance(value, str):
         return name, value.encode()
     if value is None or isinstance(value, bytes):
         return name, value
     if isinstance(value, (bytearray, memoryview)):
         return name, bytes(value)
-    raise TypeError(f"the value of header {name!r} is bytes, text or None, not {type(value).__name__}")
+    raise TypeError(f"the value of header {name!r} must be bytes, text or None, not {type(value).__name__}")
 
 
 def timestamp_to_ms(timestamp: TimestampLike) -> int:
-    """Milliseconds since 1970 of a number of ms or an aware datetime.
+    """Milliseconds since 1970, from a number of ms or an aware datetime.
 
     Errors: ValueError for a naive datetime or a negative number, TypeError for another type.
     """
@@ -139,7 +138,7 @@ def timestamp_to_ms(timestamp: TimestampLike) -> int:
             raise ValueError(f"timestamp {timestamp!r} has no time zone; use datetime.now(timezone.utc)")
         timestamp = round(timestamp.timestamp() * 1000)
     if isinstance(timestamp, bool) or not isinstance(timestamp, int):
-        raise TypeError(f"a timestamp is milliseconds (int) or a datetime, not {timestamp!r}")
+        raise TypeError(f"a timestamp must be milliseconds (int) or a datetime, not {timestamp!r}")
     if timestamp < 0:
         raise ValueError(f"a timestamp must not be negative: {timestamp}")
     return timestamp

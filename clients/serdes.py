@@ -1,8 +1,8 @@
-"""Keys and values to bytes and back.
+"""Serialization of keys and values.
 
-A serde has `dumps` and `loads`. A bare callable is accepted wherever only one direction is needed. One that
-needs to know the topic or the headers implements `ContextSerde` instead. None never reaches a serde: it is
-null on the wire (a tombstone, as a value).
+A serde has `dumps` and `loads`. A callable is accepted where only one direction is needed. A serde that
+depends on the topic or the headers implements `ContextSerde`. None is never passed to a serde: it is null on
+the wire (a tombstone, as a value).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Loads = Callable[[bytes], Any]
 
 
 class SerdeContext(NamedTuple):
-    """Where the bytes go to or come from; `field` is "key" or "value"."""
+    """The topic and headers of the record; `field` is "key" or "value"."""
 
     topic: str
     field: str
@@ -37,7 +37,7 @@ class SerdeContext(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Serde(Generic[T]):
-    """Both directions of one format."""
+    """A serializer and deserializer of one format."""
 
     name: str
     dumps: Callable[[T], bytes]
@@ -46,10 +46,10 @@ class Serde(Generic[T]):
 
 @runtime_checkable
 class ContextSerde(Protocol[T]):
-    """A serde that looks at the topic or the headers."""
+    """A serde that depends on the topic or the headers."""
 
     def serialize(self, value: T, context: SerdeContext) -> bytes:
-        """Bytes of `value`."""
+        """The bytes of `value`."""
 
     def deserialize(self, data: bytes, context: SerdeContext) -> T:
         """The value of `data`."""
@@ -81,14 +81,14 @@ def _long_from(data: bytes) -> int:
 
 def _json_dumps(value: Any) -> bytes:
     data = msgspec.json.encode(value)
-    # msgspec writes numbers that JSON does not have as null: only then is there something to look for.
+    # msgspec writes NaN and infinities as null: only then they are searched for.
     if b"null" in data:
         _refuse_non_finite(msgspec.to_builtins(value))
     return data
 
 
 def _refuse_non_finite(value: Any) -> None:
-    """Errors: ValueError for NaN and the infinities, also inside lists and dicts."""
+    """Errors: ValueError for NaN and infinities, also inside lists and dicts."""
     todo = [value]
     while todo:
         each = todo.pop()
@@ -112,7 +112,7 @@ msgpack: Serde[Any] = Serde(
     "msgpack", _msgpack.packb, lambda data: _msgpack.unpackb(data, strict_map_key=False)
 )
 
-# What user code and the libraries behind serdes raise for bad data. SerializationError wraps them.
+# Exceptions of user code and serde libraries for invalid data. SerializationError wraps them.
 BAD_DATA = (
     ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
     msgspec.MsgspecError, _msgpack.UnpackException,
@@ -125,9 +125,9 @@ def is_plain_bytes(serde: Any) -> bool:
 
 
 def serializer(serde: Any, field: str) -> Callable[[str, Any, Headers], bytes | None]:
-    """`(topic, value, headers) -> bytes`, whatever form of serde was given; None stays None.
+    """`(topic, value, headers) -> bytes` for any form of serde; None stays None.
 
-    The result raises SerializationError naming topic, field and cause. Errors: TypeError for no serde.
+    The result raises SerializationError with topic, field and cause. Errors: TypeError for an invalid serde.
     """
     if isinstance(serde, Serde):
         dumps = serde.dumps
@@ -136,7 +136,7 @@ def serializer(serde: Any, field: str) -> Callable[[str, Any, Headers], bytes | 
     elif callable(serde):
         dumps = serde
     else:
-        raise TypeError(f"{field}= takes a serde or a callable, not {serde!r}")
+        raise TypeError(f"{field}= must be a serde or a callable, not {serde!r}")
 
     def serialize(topic: str, value: Any, _headers: Headers) -> bytes | None:
         if value is None:
@@ -166,7 +166,7 @@ def _contextual_serializer(
 
 
 def deserializer(serde: Any, field: str) -> Callable[[str, bytes, Headers], Any]:
-    """`(topic, data, headers) -> value` for data that is not null. Raises SerializationError."""
+    """`(topic, data, headers) -> value` for data that is not null. The result raises SerializationError."""
     if isinstance(serde, Serde):
         loads = serde.loads
     elif isinstance(serde, ContextSerde):
@@ -181,7 +181,7 @@ def deserializer(serde: Any, field: str) -> Callable[[str, bytes, Headers], Any]
     elif callable(serde):
         loads = serde
     else:
-        raise TypeError(f"{field}= takes a serde or a callable, not {serde!r}")
+        raise TypeError(f"{field}= must be a serde or a callable, not {serde!r}")
 
     def deserialize(topic: str, data: bytes, _headers: Headers) -> Any:
         try:
@@ -197,7 +197,7 @@ def _checked_bytes(data: Any, topic: str, field: str) -> bytes | None:
         return data
     if isinstance(data, (bytearray, memoryview)):
         return bytes(data)
-    text = f"the {field} serializer for {topic!r} gave {type(data).__name__}, not bytes"
+    text = f"the {field} serializer for {topic!r} returned {type(data).__name__}, not bytes"
     raise SerializationError(text, topic, field)
 
 

@@ -1,4 +1,4 @@
-"""Topic names: checked before anything is sent, and what to say of those that do not exist. Pure."""
+"""Validation of topic names before requests, and the message for unknown topics. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def check_topic_name(name: str) -> None:
-    """Errors: InvalidTopicError for a name that no topic can have."""
+    """Errors: InvalidTopicError for an invalid topic name."""
     fault = topic_name_fault(name)
     if fault is not None:
         raise InvalidTopicError(fault)
 
 
 def no_topic(name: str, known: Iterable[str]) -> str:
-    """The message for a topic that does not exist, with the nearest of the `known` names."""
+    """The message for an unknown topic, with the nearest of the `known` names."""
     return topic_name_fault(name) or f"no topic {name!r}{did_you_mean(name, known)}"

@@ -1,4 +1,4 @@
-"""Columns of Arrow in and out of the clients: the one layout, tables to send, batches to hand out.
+"""Arrow columns in the clients: the layout of records, tables to send, record batches to return.
 
-Nothing here is imported before it is asked for: pyarrow is an extra.
+Imported only when used: pyarrow is an extra.
 """

@@ -1,7 +1,7 @@
-"""Arrow arrays as the codec's columns: buffers without copies where the layout allows it. Pure.
+"""Arrow arrays as columns of the codec, without copies where the layout allows it. Pure.
 
-What lies behind slices, 64-bit offsets, fixed sizes, dictionaries or maps becomes plain binary here. A piece
-whose column would pass 2 GB raises TooWide: half of its rows will do.
+Slices, 64-bit offsets, fixed sizes, dictionaries and maps are converted to plain binary. A piece whose column
+would exceed 2 GB raises TooWide: the caller halves it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class TooWide(Exception):
 
 
 def to_binary(column: Any) -> Any:
-    """The same values as an array of type binary. Errors: TooWide."""
+    """The values as an array of type binary. Errors: TooWide."""
     types, kind = pa.types, column.type
     if types.is_dictionary(kind):
         words = column.dictionary
@@ -38,7 +38,7 @@ def to_binary(column: Any) -> Any:
 
 
 def binary_column(column: Any) -> BinaryColumn | None:
-    """The buffers of an array of type binary or string; None when all of it is null."""
+    """The buffers of an array of type binary or string; None if all values are null."""
     if column.null_count == len(column):
         return None
     validity, offsets, data = column.buffers()
@@ -53,14 +53,14 @@ def lengths(column: Any) -> Any:
 
 
 class Headers(NamedTuple):
-    """Headers of some rows, and the bytes of each row's names and values."""
+    """The headers of some rows, and the bytes of each row's names and values."""
 
     column: HeaderColumn
-    row_bytes: Callable[[int], Any]  # what to add per header -> int64 array
+    row_bytes: Callable[[int], Any]  # overhead per header -> int64 array
 
 
 def header_column(column: Any) -> Headers | None:
-    """Headers of a list of structs or a map; None when no row has any. Errors: TooWide."""
+    """The headers of a list of structs or a map; None if no row has headers. Errors: TooWide."""
     types, count = pa.types, len(column)
     if types.is_null(column.type) or not count:
         return None
@@ -74,7 +74,7 @@ def header_column(column: Any) -> Headers | None:
     else:
         pairs = column.values
         names, values = pairs.field("key"), pairs.field("value")
-    # only what these rows use; the offsets then begin at 0
+    # only the values of these rows; their offsets start at 0
     names = to_binary(names.slice(first, last - first))
     values = to_binary(values.slice(first, last - first))
     starts = pc.subtract(starts, first).cast(pa.int32())
@@ -94,7 +94,7 @@ def header_column(column: Any) -> Headers | None:
 
 
 def int32s(column: Any) -> Any:
-    """Whole numbers as int32; what 32 bits cannot hold becomes the nearest that they can."""
+    """Integers as int32, clamped to its range."""
     if pa.types.is_uint64(column.type):
         column = pc.min_element_wise(column, pa.scalar(2**31 - 1, pa.uint64()), skip_nulls=False)
     column = column.cast(pa.int64())
@@ -103,7 +103,7 @@ def int32s(column: Any) -> Any:
 
 
 def milliseconds(column: Any, now_ms: int) -> Any:
-    """Timestamps as int64 in ms, nulls as now; what 64 bits cannot hold is negative."""
+    """Timestamps as int64 in ms, nulls as `now_ms`; values beyond 64 bits become negative."""
     if pa.types.is_timestamp(column.type):
         column = _ms_of(column.cast(pa.int64()), column.type.unit)
     elif pa.types.is_uint64(column.type):
@@ -114,12 +114,12 @@ def milliseconds(column: Any, now_ms: int) -> Any:
 
 
 def buffer_of(column: Any, width: int) -> Any:
-    """The values of a fixed-width array without nulls, `width` bytes each."""
+    """The value buffer of a fixed-width array without nulls, `width` bytes per value."""
     return column.buffers()[1].slice(column.offset * width, len(column) * width)
 
 
 def _ms_of(times: Any, unit: str) -> Any:
-    """Of int64 in any unit; what is before 1970 or does not fit becomes -1."""
+    """int64 of any unit as ms; values before 1970 or out of range become -1."""
     is_bad = pc.less(times, 0)
     if unit == "s":
         is_bad = pc.or_(is_bad, pc.greater(times, (2**63 - 1) // 1000))
@@ -127,7 +127,7 @@ def _ms_of(times: Any, unit: str) -> Any:
     if unit == "ms":
         return times
     per_ms = 1000 if unit == "us" else 1_000_000
-    scaled = pc.multiply(times, 1000) if unit == "s" else pc.divide(times, per_ms)  # towards 0
+    scaled = pc.multiply(times, 1000) if unit == "s" else pc.divide(times, per_ms)  # rounds towards 0
     return pc.if_else(is_bad, times, scaled)
 
 
@@ -138,12 +138,12 @@ def _offsets(column: Any, width: int) -> Any:
 
 
 def _bitmap(column: Any) -> Any:
-    """Which rows are there, one bit each from bit 0 of the buffer on."""
+    """The validity bits, starting at bit 0 of the buffer."""
     return pa.concat_arrays([pc.is_valid(column), pa.array([], pa.bool_())]).buffers()[1]
 
 
 def _narrow(column: Any) -> Any:
-    """A large array whose offsets fit 32 bits: those far inside a long buffer are moved to its start."""
+    """An array with 32-bit offsets; offsets of a slice far inside a long buffer are moved to its start."""
     if not len(column):
         return column
     starts = _offsets(column, 8)

@@ -1,4 +1,4 @@
-"""The one Arrow layout of records, shared by clients and everything built on them: Spark's Kafka columns.
+"""The Arrow layout of records, shared by clients and all integrations: Spark's Kafka columns.
 
 | column | type | |
 | --- | --- | --- |
@@ -8,7 +8,7 @@
 | partition | int32 | |
 | offset | int64 | |
 | timestamp | timestamp[us, UTC] | null for none; the log's own under LogAppendTime |
-| timestampType | int32 | 0 the producer's, 1 the log's |
+| timestampType | int32 | 0 CreateTime, 1 LogAppendTime |
 | headers | list<struct<key: string, value: binary>> | empty for none |
 """
 
@@ -40,35 +40,36 @@ ARROW_SCHEMA: Any = pa.schema(
 )
 _MS: Any = pa.timestamp("ms", tz="UTC")
 _US: Any = pa.timestamp("us", tz="UTC")
-# What 64 bits of microseconds hold: the year 294,246. A record may say more; it is shown as this.
+# The range of 64-bit microseconds: the year 294,246. Later timestamps are clamped.
 _MAX_MS = (2**63 - 1) // 1000
 
 
 class Projection(NamedTuple):
-    """Some columns of the layout, in the order they were asked for."""
+    """The selected columns of the layout, in the requested order."""
 
     schema: Any  # pyarrow.Schema
 
     def has(self, name: str) -> bool:
-        """Whether a column is wanted."""
+        """Whether a column is selected."""
         return name in self.schema.names
 
 
 def projection(columns: Iterable[str] | None) -> Projection:
-    """The columns named; None for all. Errors: TypeError, ValueError for no, unknown or doubled names."""
+    """The named columns; None for all. Errors: TypeError; ValueError for empty, unknown or duplicate
+    names."""
     if columns is None:
         return Projection(ARROW_SCHEMA)
     if isinstance(columns, (str, bytes)):
-        raise TypeError(f"columns= takes a list of names, not {columns!r}")
+        raise TypeError(f"columns= must be a list of names, not {columns!r}")
     names = list(columns)
     known = ", ".join(ARROW_SCHEMA.names)
     if not names:
-        raise ValueError(f"columns= names no column; there are {known}")
+        raise ValueError(f"columns= is empty; the columns are {known}")
     for name in names:
         if name not in ARROW_SCHEMA.names:
-            raise ValueError(f"there is no column {name!r}; there are {known}")
+            raise ValueError(f"unknown column {name!r}; the columns are {known}")
     if len(set(names)) < len(names):
-        raise ValueError(f"columns= names a column twice: {names}")
+        raise ValueError(f"columns= has duplicates: {names}")
     return Projection(pa.schema([ARROW_SCHEMA.field(name) for name in names]))
 
 
@@ -93,15 +94,15 @@ def _plain(kind: Any, data: Any, count: int) -> Any:
 
 
 def _binary(kind: Any, column: BinaryColumn | None, count: int) -> Any:
-    assert column is not None, "columns that are wanted are decoded"
+    assert column is not None, "selected columns are decoded"
     validity = None if column.validity is None else pa.py_buffer(column.validity)
     buffers = [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
     return pa.Array.from_buffers(kind, count, buffers, offset=column.first)
 
 
 def _topics(runs: Sequence[tuple[str, int]]) -> Any:
-    """From buffers alone: pyarrow's first scalar, or array of Python objects, imports pandas where that is
-    installed, and an event loop would stand still for some tenths of a second."""
+    """Built from buffers: pyarrow's first scalar, or array of Python objects, imports pandas if installed,
+    which would block an event loop for tenths of a second."""
     names = [name.encode() for name, _ in runs]
     ends = array("i", accumulate(map(len, names), initial=0))
     words = pa.Array.from_buffers(
@@ -115,7 +116,7 @@ def _topics(runs: Sequence[tuple[str, int]]) -> Any:
 
 def _timestamps(times: Any) -> Any:
     edges = pc.min_max(times).as_py()
-    if edges["min"] is not None and edges["min"] < 0:  # -1: the record has none
+    if edges["min"] is not None and edges["min"] < 0:  # -1: the record has no timestamp
         times = pc.if_else(pc.less(times, 0), pa.scalar(None, pa.int64()), times)
     if edges["max"] is not None and edges["max"] > _MAX_MS:
         times = pc.min_element_wise(times, pa.scalar(_MAX_MS, pa.int64()), skip_nulls=False)
@@ -123,7 +124,7 @@ def _timestamps(times: Any) -> Any:
 
 
 def _headers(column: HeaderColumn | None, count: int) -> Any:
-    assert column is not None, "columns that are wanted are decoded"
+    assert column is not None, "selected columns are decoded"
     pairs = memoryview(column.offsets).cast("B").cast("i")[column.first + count]
     keys = _binary(pa.string(), column.keys, pairs)
     values = _binary(pa.binary(), column.values, pairs)

@@ -1,4 +1,4 @@
-"""pyarrow, or what to install."""
+"""Imports pyarrow, or raises an error that names the extra."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A piece of a table made ready: bytes of each column, the partition of each row, what is wrong with some."""
+"""Prepares a piece of a table for sending: bytes of each column, partition of each row, invalid rows."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ if TYPE_CHECKING:
 
 
 class Rules(NamedTuple):
-    """What the producer does with each record."""
+    """Settings of the producer that apply to each record."""
 
     topic: str
     dumps_key: Dumps | None
     dumps_value: Dumps | None
     partitioner: Partitioner
     ignore_keys: bool
-    max_bytes: int  # of a record
+    max_bytes: int  # per record
     stick_bytes: int  # batch.size
     codec: RecordCodec
 
 
 class Spread(NamedTuple):
-    """The partitions of the topic now, and those for the sticky choice, the present one first."""
+    """The partition count of the topic, and the order of the sticky partitions, the current one first."""
 
     partition_count: int
     sticky_order: Sequence[int]
 
 
 class Group(NamedTuple):
-    """Rows at the positions start .. end in the order of a piece that go to one partition (None: where the
-    sticky choice leads), or failed."""
+    """Rows at positions start .. end of a piece for one partition (None: the current sticky partition), or
+    invalid rows."""
 
     partition: int | None
     start: int
@@ -67,8 +67,8 @@ class Group(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Rows ready to be handed over group by group. `rows`: their numbers in that order, int32; None: as they
-    stand."""
+    """Rows prepared for sending, by group. `rows`: row numbers in the order of the groups, int32; None: in
+    row order."""
 
     columns: Columns
     rows: Any
@@ -76,15 +76,15 @@ class Piece(NamedTuple):
 
 
 class _Faults:
-    """Rows that cannot be sent, by reason; the first reason found for a row counts."""
+    """Invalid rows by error; the first error of a row counts."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self.errors: list[BaseException] = []
-        self._numbers: Any = None  # int32 per row: which error, null for none
+        self._numbers: Any = None  # int32 per row: index of its error, null for none
 
     def add(self, mask: Any, error: BaseException) -> None:
-        """The rows where `mask` (no nulls) is true have this error."""
+        """Mark the rows where `mask` (without nulls) is true."""
         if not pc.any(mask).as_py():
             return
         none = pa.nulls(self._count, pa.int32())
@@ -93,7 +93,7 @@ class _Faults:
         self.errors.append(error)
 
     def add_rows(self, errors: Sequence[tuple[int, BaseException]]) -> None:
-        """Single rows, each with an error of its own."""
+        """Mark single rows, each with its own error."""
         if not errors:
             return
         numbers: list[int | None] = [None] * self._count
@@ -104,7 +104,7 @@ class _Faults:
         self._numbers = mine if self._numbers is None else pc.coalesce(self._numbers, mine)
 
     def over(self, targets: Any, partition_count: int) -> Any:
-        """`targets` with the faulty rows in a group of their own per error, behind the partitions."""
+        """`targets` with the invalid rows in groups of their own per error, numbered after the partitions."""
         if self._numbers is None:
             return targets
         groups = pc.add(self._numbers, pa.scalar(partition_count, pa.int32()))
@@ -114,7 +114,7 @@ class _Faults:
 
 
 def ready_pieces(rows: Rows, rules: Rules, spread: Spread, now_ms: int) -> Iterator[tuple[Rows, Piece]]:
-    """The rows as one piece, or as more when a column of them all would pass 2 GB."""
+    """The rows as one piece, or as several if a column would exceed 2 GB."""
     try:
         piece = _ready(rows, rules, spread, now_ms)
     except TooWide:
@@ -175,7 +175,7 @@ def _groups(starts: Sequence[int], partition_count: int, errors: list[BaseExcept
 
 
 def _header_lists(rows: Rows, rules: Rules) -> list[Any] | None:
-    """Headers as serdes see them, only when there are serdes to see them."""
+    """Headers for serdes; None without serdes."""
     has_serde = not is_binary(rows.value.type) or (rows.key is not None and not is_binary(rows.key.type))
     if rows.headers is None or not has_serde:
         return None
@@ -191,7 +191,7 @@ def _pair(pair: Any) -> tuple[str, bytes | None]:
 def _bytes_of(column: Any, dumps: Dumps | None, topic: str, pairs: list[Any] | None, faults: _Faults) -> Any:
     if is_binary(column.type):
         return to_binary(column)
-    assert dumps is not None, "checked with the table"
+    assert dumps is not None, "Table has checked the types"
     found: list[bytes | None] = []
     errors: list[tuple[int, BaseException]] = []
     for row, item in enumerate(column.to_pylist()):
@@ -216,7 +216,8 @@ def _sizes(key: Any, value: Any, headers: Headers | None) -> Any:
 
 
 def _longest(*columns: Any) -> int:
-    """What no row passes: the longest value of each column, together. Found sooner than each row's size."""
+    """An upper bound of the bytes of a row: the longest value of each column, added up. Faster than the size
+    of each row."""
     return sum(pc.max(pc.binary_length(column)).as_py() or 0 for column in columns if column is not None)
 
 
@@ -230,8 +231,8 @@ def _check_sizes(sizes: Any, rules: Rules, faults: _Faults) -> None:
 
 
 def _stick_among(targets: Any, sizes: Callable[[], Any], order: Sequence[int], stick_bytes: int) -> Any:
-    """Rows for the sticky choice among others have to stand in line with them, or a partition would not have
-    its rows in order: each gets its partition here, the next one every `stick_bytes`."""
+    """Partition rows for the sticky partitioner that are mixed with partitioned rows: each gets its partition
+    here, so that rows of a partition stay in order; the next one every `stick_bytes`."""
     is_free = pc.less(targets, 0)
     if not pc.any(is_free).as_py() or pc.all(is_free).as_py():
         return targets
@@ -241,7 +242,7 @@ def _stick_among(targets: Any, sizes: Callable[[], Any], order: Sequence[int], s
 
 
 def _targets(rows: Rows, key: Any, keys: Any, rules: Rules, partition_count: int, faults: _Faults) -> Any:
-    """The partition of each row, -1 for the sticky choice; None when all of them are that."""
+    """The partition of each row, -1 for the sticky partitioner; None if all are -1."""
     targets = None
     if rules.partitioner is not murmur2_sticky:
         targets = _by_partitioner(rows, key, rules, partition_count, faults)
@@ -258,13 +259,13 @@ def _targets(rows: Rows, key: Any, keys: Any, rules: Rules, partition_count: int
         return targets
     given = int32s(rows.partition)
     is_bad = pc.fill_null(pc.or_(pc.less(given, 0), pc.greater_equal(given, partition_count)), False)
-    text = f"{rules.topic!r} has the partitions 0 to {partition_count - 1}, and no other that a row may name"
+    text = f"the partitions of {rules.topic!r} are 0 to {partition_count - 1}; a row names another one"
     faults.add(is_bad, UnknownTopicOrPartitionError(text))
     return pc.coalesce(given, pa.scalar(-1, pa.int32()) if targets is None else targets)
 
 
 def _by_partitioner(rows: Rows, key: Any, rules: Rules, partition_count: int, faults: _Faults) -> Any:
-    """Row by row, as `send` does; rows that name their partition are not asked about."""
+    """Call the partitioner row by row, as `send` does, except for rows with a partition."""
     found: list[int] = []
     errors: list[tuple[int, BaseException]] = []
     keys = [None] * rows.count if key is None else key.to_pylist()

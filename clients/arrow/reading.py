@@ -1,4 +1,4 @@
-"""What both faces of the consumer need for `arrow_batches`: checked arguments, rows made a batch. Pure."""
+"""Arguments and results of `arrow_batches`, for the synchronous and the asyncio consumer. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class Reading:
-    """The arguments of one `arrow_batches`. Errors: TypeError, ValueError for what cannot be read."""
+    """The arguments of one `arrow_batches`. Errors: TypeError, ValueError for invalid ones."""
 
     def __init__(self, max_rows: int, timeout: float, columns: Iterable[str] | None) -> None:
         if isinstance(max_rows, bool) or not isinstance(max_rows, int):
-            raise TypeError(f"max_rows is a whole number, not {max_rows!r}")
+            raise TypeError(f"max_rows must be an integer, not {max_rows!r}")
         if max_rows < 1:
             raise ValueError(f"max_rows must be at least 1, not {max_rows}")
         self.max_rows, self.timeout_s = max_rows, timeout
@@ -27,5 +27,5 @@ class Reading:
         self.wanted = ColumnSelection(has("key"), has("value"), has("headers"))
 
     def batch(self, builder: ColumnBuilder) -> Any:
-        """The pyarrow.RecordBatch of what was gathered, at least one row."""
+        """The collected rows, at least one, as a pyarrow.RecordBatch."""
         return to_record_batch(self._projection, builder.finish(), builder.topics)

@@ -1,4 +1,4 @@
-"""What became of the rows of a `send_arrow`: an object per row only when a row is looked at."""
+"""The result of `send_arrow`: futures of rows are created only when accessed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class PieceResult:
-    """Some consecutive rows. They were handed over in the order `rows` (int32 row numbers, None: as they
-    stand), in runs that lie next to each other in one batch."""
+    """Consecutive rows. They were appended in the order `rows` (int32 row numbers, None: row order), in runs
+    that are adjacent in one batch."""
 
     def __init__(
         self,
@@ -29,36 +29,35 @@ class PieceResult:
         self.count, self._rows, self._now_ms = count, rows, now_ms
         self._timestamps = None if timestamps is None else memoryview(timestamps).cast("B").cast("q")
         self._keys, self._values = _Sizes(keys), _Sizes(values)
-        self._starts: list[int] = []  # positions in `rows` where runs begin
-        self._runs: list[tuple[Delivery, int]] = []  # and the index of the first record in the batch
+        self._starts: list[int] = []  # positions in `rows` where runs start
+        self._runs: list[tuple[Delivery, int]] = []  # batch, and index of the run's first record in it
         self._positions: memoryview | None = None
         self.added = 0
 
     def add(self, delivery: Delivery, first_index: int, count: int) -> None:
-        """The next `count` rows in order have this outcome."""
+        """The next `count` rows are part of this batch."""
         self._starts.append(self.added)
         self._runs.append((delivery, first_index))
         self.added += count
 
     def add_failed(self, topic: str, partition: int, count: int, error: BaseException) -> None:
-        """The next `count` rows were never buffered."""
+        """The next `count` rows failed before they were buffered."""
         failed = Delivery(topic, partition, None)
         failed.resolve(-1, -1, error)
         self.add(failed, 0, count)
 
     def deliveries(self) -> list[Delivery]:
-        """The batches the rows went into."""
+        """The batches of the rows."""
         return [delivery for delivery, _ in self._runs]
 
     def runs(self) -> Iterator[tuple[Delivery, int, int]]:
-        """(batch, index of the first record in it, records) of rows that lie next to each other."""
+        """(batch, index of the first record in it, number of records) of adjacent rows."""
         for (delivery, first), start, end in zip(
             self._runs, self._starts, [*self._starts[1:], self.added], strict=True
         ):
             yield delivery, first, end - start
 
     def future(self, row: int) -> RecordFuture:
-        """The future of one row."""
         position = self._position(row)
         number = bisect_right(self._starts, position) - 1
         delivery, first = self._runs[number]
@@ -70,7 +69,7 @@ class PieceResult:
         if self._rows is None:
             return row
         if self._positions is None:
-            # the inverse of a permutation, once somebody asks
+            # the inverse permutation, computed at first use
             order = memoryview(self._rows).cast("B").cast("i")
             positions = memoryview(bytearray(4 * self.count)).cast("i")
             for position, number in enumerate(order):
@@ -80,7 +79,7 @@ class PieceResult:
 
 
 class ArrowResult(BatchResult):
-    """The outcomes of `send_arrow`, one per row and in their order."""
+    """The outcomes of `send_arrow`, one per row and in row order."""
 
     def __init__(self, pieces: list[PieceResult]) -> None:
         self._pieces = pieces
@@ -98,23 +97,23 @@ class ArrowResult(BatchResult):
             yield from map(piece.future, range(piece.count))
 
     def __getitem__(self, index: int) -> RecordFuture:
-        index = range(len(self))[index]  # negative ones too; IndexError beyond
+        index = range(len(self))[index]  # resolves negative indexes; IndexError if out of range
         number = bisect_right(self._ends, index)
         piece = self._pieces[number]
         return piece.future(index - (self._ends[number] - piece.count))
 
     def runs(self) -> Iterator[tuple[Delivery, int, int]]:
-        """(batch, index of the first record in it, records), not in row order."""
+        """(batch, index of the first record in it, number of records), not in row order."""
         for piece in self._pieces:
             yield from piece.runs()
 
     def deliveries(self) -> list[Delivery]:
-        """The distinct batches that the rows went into."""
+        """The distinct batches of all rows."""
         return list(dict.fromkeys(found for piece in self._pieces for found in piece.deliveries()))
 
 
 class _Sizes:
-    """How long the values of a column are, from its offsets alone: the data need not be kept."""
+    """The lengths of a column's values, from its offsets alone, so that the data need not be kept."""
 
     def __init__(self, column: BinaryColumn | None) -> None:
         self._first = 0 if column is None else column.first

@@ -1,8 +1,8 @@
-"""`send_arrow` of both faces, up to the waiting: a generator that tells what it needs and goes on when told.
+"""`send_arrow` of both producers except the waiting: a generator that yields what it waits for.
 
-It yields `Need`s; the face waits as it does for `send`, and sends back None, or the error that ended the
-waiting. Rows go piece by piece, within a piece partition by partition, so their order in a partition is
-their order in the table.
+It yields `Need`s; the caller waits as in `send`, and sends back None, or the error that ended the wait. Rows
+are sent piece by piece, within a piece partition by partition, so their order in a partition is their order
+in the table.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ ArrowData = Any
 
 
 class Need(NamedTuple):
-    """What is lacking: NO_TOPIC, NO_PARTITION (with a number), NO_MEMORY; or PAUSE: nothing, but others may
-    want to run. `is_first`: something was achieved since the last need, so waiting starts anew."""
+    """The missing resource: NO_TOPIC, NO_PARTITION (with a number), NO_MEMORY; or PAUSE: none, but other
+    threads may run. `is_first`: rows were sent since the last need, so the wait starts again."""
 
     lacks: str
     partition: int | None = None
@@ -42,7 +42,7 @@ class Need(NamedTuple):
 
 
 class ArrowSend:
-    """One call. Errors: TypeError, ValueError for the table as a whole, before anything is sent."""
+    """One call. Errors: TypeError, ValueError for the table as a whole, before any row is sent."""
 
     def __init__(
         self, outgoing: Outgoing, config: ProducerConfig, topic: str, data: Any, names: Names
@@ -61,13 +61,14 @@ class ArrowSend:
             active_codec(),
         )
         self._has_failed_rows = False
-        self._error: HeadraceError | None = None  # it stayed full once: no use to wait again for each piece
-        self._may_grow = True  # False: it was waited for more partitions, once, in vain
+        # the buffer stayed full once: do not wait again for each piece
+        self._error: HeadraceError | None = None
+        self._may_grow = True  # False: waited once for more partitions, without result
         self._pieces: list[PieceResult] = []
 
     @property
     def needs_records(self) -> bool:
-        """Whether every row has to become a record of its own, because interceptors see it."""
+        """Whether rows have to be sent as single records, because of interceptors."""
         return self._outgoing.is_intercepted
 
     def records(self) -> Iterator[ProducerRecord[Any, Any]]:
@@ -81,7 +82,7 @@ class ArrowSend:
             yield ProducerRecord(value, key, headers, row.partition, row.timestamp)
 
     def steps(self, engine: ProducerEngine) -> Generator[Need, HeadraceError | None, ArrowResult]:
-        """Hand everything over. Errors: what ended the producer."""
+        """Send all rows. Errors: the failure of the producer."""
         for rows in self.table.pieces():
             spread = yield from self._spread(engine, rows)
             now_ms = self._outgoing.wall_ms()
@@ -96,7 +97,7 @@ class ArrowSend:
     def _spread(
         self, engine: ProducerEngine, rows: Rows
     ) -> Generator[Need, HeadraceError | None, Spread | None]:
-        """The partitions there are; None when they cannot be known."""
+        """The partitions of the topic; None if unknown."""
         if engine.spread(self._topic) is None and self._error is None:
             self._error = yield Need(NO_TOPIC)
         found = engine.spread(self._topic)
@@ -105,7 +106,7 @@ class ArrowSend:
         if rows.partition is not None and self._error is None:
             largest = pc.max(rows.partition).as_py()
             if largest is not None and found[0] <= largest < 2**31 and self._may_grow:
-                # As with `send`: the topic may have grown. Rows of partitions it does not have fail.
+                # As in `send`: the topic may have grown. Rows with a partition that it does not have fail.
                 self._may_grow = (yield Need(NO_PARTITION, largest)) is None
                 found = engine.spread(self._topic) or found
         return Spread(*found)
@@ -134,10 +135,10 @@ class ArrowSend:
             except TransactionAbortableError as error:
                 if not self._has_failed_rows:
                     raise
-                # Because of the failed row, which the IO thread may or may not have heard of by now.
+                # Because of the failed row, which the IO thread may not have processed yet.
                 self._error = error
                 break
-            except (TypeError, ValueError) as error:  # this row alone
+            except (TypeError, ValueError) as error:  # an error of this row only
                 self._fail(result, -1 if partition is None else partition, 1, error)
                 start += 1
                 continue

@@ -1,7 +1,7 @@
-"""What users hand to `send_arrow`, made into checked pieces of the columns that are used. Pure.
+"""Validates the argument of `send_arrow` and splits it into pieces of the used columns. Pure.
 
-Everything about the table as a whole is found here, before a single row is sent: missing columns, types
-that cannot be records, header names that are no UTF-8, offsets that lead nowhere.
+Errors of the table as a whole are raised here, before any row is sent: missing columns, invalid types, header
+names that are not UTF-8, invalid offsets.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from .library import pa
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Bounds: a piece is encoded partition by partition, so this is how long one may keep the others waiting.
+# Bounds: a piece is encoded partition by partition, so this bounds how long one partition delays the others.
 PIECE_ROWS = 65_536
 PIECE_BYTES = 8 << 20
-# Chunks of fewer rows than this on average are joined first: the work per chunk would outweigh the rows.
+# Smaller chunks on average are concatenated first: the work per chunk would outweigh the rows.
 FEW_ROWS = 256
 
 
 class Names(NamedTuple):
-    """Which column is which; None: it is not used. Only `value` has to be there."""
+    """The column name of each record field; None: not used. Only `value` is required."""
 
     key: str | None
     value: str | None
@@ -35,9 +35,9 @@ class Names(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Consecutive rows as Arrow arrays of one length; None for a column that is not there."""
+    """Consecutive rows as Arrow arrays of one length; None for a missing column."""
 
-    count: int  # type: ignore[assignment]  # hides tuple.count, of no use here
+    count: int  # type: ignore[assignment]  # hides tuple.count, which is not used
     key: Any
     value: Any
     headers: Any
@@ -45,46 +45,43 @@ class Rows(NamedTuple):
     timestamp: Any
 
     def slice(self, start: int, count: int) -> Rows:
-        """Some of the rows, without a copy."""
         columns = (None if column is None else column.slice(start, count) for column in self[1:])
         return Rows(count, *columns)
 
 
 class Table:
-    """The used columns of what was given, checked. `serdes` says which of key and value may be other than
-    bytes and text, because the producer has a serde for them.
+    """The used columns of the argument, validated. `key_serde`, `value_serde`: the producer has a serde for
+    them, so other types than bytes and text are valid.
 
-    Errors: TypeError for what is no table or a type that cannot be a record; ValueError for a missing or
-    doubled column, columns of unequal length, bytes that are not what their type says.
+    Errors: TypeError for an argument that is not a table or an invalid column type; ValueError for a missing
+    or duplicate column, columns of unequal length, invalid data.
     """
 
     def __init__(self, data: Any, names: Names, *, key_serde: bool, value_serde: bool) -> None:
         for field, name in zip(Names._fields, names, strict=True):
             if not (name is None or isinstance(name, str)):
-                raise TypeError(
-                    f"{field}= names a column by text, or is None, not {type(name).__name__} {name!r}"
-                )
+                raise TypeError(f"{field}= must be a column name or None, not {type(name).__name__} {name!r}")
         if names.value is None:
-            raise ValueError("value= names the column of the values, the only one that has to be there")
+            raise ValueError("value= must name the column of the values")
         table = _table(data, names)
         self.count: int = table.num_rows
         self._names = Names(*(_found(table, name) for name in names))
         for field, name, found in zip(Names._fields, names, self._names, strict=True):
-            # the other columns may be missing under their usual names, but not under one that was asked for
+            # columns with default names may be missing, but not explicitly named ones
             if found is None and name is not None and (field == "value" or name != field):
-                raise ValueError(f"there is no column {name!r} for {field}=, only {_known(data, table)}")
+                raise ValueError(f"no column {name!r} for {field}=; the columns are {_known(data, table)}")
         used = [name for name in self._names if name is not None]
         self._table = table.select(list(dict.fromkeys(used)))
         self._check_types(key_serde, value_serde)
         try:
             self._table.validate(full=True)
         except pa.ArrowInvalid as error:
-            raise ValueError(f"the columns {used} do not hold what they say: {error}") from error
+            raise ValueError(f"the columns {used} have invalid data: {error}") from error
         if self._names.headers is not None:
             _check_headers(self._names.headers, self._table.column(self._names.headers))
 
     def pieces(self) -> Iterator[Rows]:
-        """The rows in order, at most PIECE_ROWS and, if they are of even size, PIECE_BYTES at a time."""
+        """The rows in order, at most PIECE_ROWS and, if of even size, PIECE_BYTES per piece."""
         table = self._table
         chunks = max((column.num_chunks for column in table.columns), default=0)
         if chunks > 1 and table.num_rows < FEW_ROWS * chunks:
@@ -99,7 +96,7 @@ class Table:
                 yield rows.slice(start, min(step, rows.count - start))
 
     def records(self) -> Iterator[Any]:
-        """Row by row as Python values in the fields of `Names`; for what sees single records."""
+        """The rows as Python values in the fields of `Names`; for interceptors."""
         for rows in self.pieces():
             columns = [column if column is None else column.to_pylist() for column in rows[1:]]
             for index in range(rows.count):
@@ -111,15 +108,16 @@ class Table:
             if name is not None and not has_serde and not is_binary(schema.field(name).type):
                 kind = schema.field(name).type
                 raise TypeError(
-                    f"column {name!r} has type {kind}: a {field} is binary or text; cast it, or make the"
+                    f"column {name!r} has type {kind}: a {field} must be binary or text; cast it, or create"
+                    " the"
                     f" producer with a serde, such as {field}=headrace.json"
                 )
         if names.partition is not None:
             kind = schema.field(names.partition).type
             if not (pa.types.is_integer(kind) or pa.types.is_null(kind)):
-                hint = "; pandas makes floats of those beside a missing one: use its dtype 'Int64'"
+                hint = "; pandas converts integers with missing values to floats: use its dtype 'Int64'"
                 raise TypeError(
-                    f"column {names.partition!r} has type {kind}: partitions are whole numbers"
+                    f"column {names.partition!r} has type {kind}: partitions must be integers"
                     f"{hint if pa.types.is_floating(kind) else ''}"
                 )
         if names.timestamp is not None:
@@ -129,7 +127,7 @@ class Table:
 
 
 def is_binary(kind: Any) -> bool:
-    """Whether values of an Arrow type are taken as they are: bytes and text in all their layouts."""
+    """Whether an Arrow type is bytes or text, in any layout."""
     types = pa.types
     kind = _bare(kind)
     return (
@@ -139,7 +137,6 @@ def is_binary(kind: Any) -> bool:
 
 
 def is_text(kind: Any) -> bool:
-    """Whether an Arrow type is UTF-8 text."""
     types = pa.types
     kind = _bare(kind)
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
@@ -163,12 +160,12 @@ def _table(data: Any, names: Names) -> Any:
         try:
             return _from_pandas(data[[name for name in wanted if name in data.columns]], names.headers)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-            raise TypeError(f"the data frame cannot be made an Arrow table: {error}") from error
+            raise TypeError(f"the data frame cannot be converted to an Arrow table: {error}") from error
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-        with contextlib.suppress(pa.ArrowInvalid):  # a single column has these too
+        with contextlib.suppress(pa.ArrowInvalid):  # a single column has these attributes too
             return pa.table(data)
     raise TypeError(
-        "send_arrow takes a pyarrow RecordBatch or Table, a data frame, or a dict of columns, not"
+        "send_arrow needs a pyarrow RecordBatch or Table, a data frame, or a dict of columns, not"
         f" {type(data).__name__}"
     )
 
@@ -176,7 +173,7 @@ def _table(data: Any, names: Names) -> Any:
 def _from_pandas(frame: Any, headers: str | None) -> Any:
     if list(frame.columns).count(headers) != 1 or frame[headers].dtype != object:
         return pa.Table.from_pandas(frame, preserve_index=False)
-    # pairs as tuples, or dicts, are nothing that pyarrow makes headers of; pandas may show None as a float
+    # pyarrow cannot convert pairs given as tuples, or dicts; pandas may represent None as a float
     found = [None if isinstance(item, float) else item for item in frame[headers]]
     column = pa.array(_header_lists(found), HEADERS_TYPE)
     others = pa.Table.from_pandas(frame.drop(columns=[headers]), preserve_index=False)
@@ -184,7 +181,7 @@ def _from_pandas(frame: Any, headers: str | None) -> Any:
 
 
 def _known(data: Any, table: Any) -> list[Any]:
-    """The columns that were given; `table` may have the used ones alone."""
+    """All given columns; `table` may have the used ones only."""
     return list(data) if isinstance(data, Mapping) or hasattr(data, "iloc") else list(table.column_names)
 
 
@@ -200,15 +197,17 @@ def _column(name: str, given: Any, is_headers: bool) -> Any:
     if isinstance(given, (pa.Array, pa.ChunkedArray)):
         return given
     if isinstance(given, (str, bytes)) or not hasattr(given, "__len__"):
-        raise TypeError(f"column {name!r} is a sequence of values or an array, not {type(given).__name__}")
+        raise TypeError(
+            f"column {name!r} must be a sequence of values or an array, not {type(given).__name__}"
+        )
     try:
         return pa.array(_header_lists(given), HEADERS_TYPE) if is_headers else pa.array(given)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
-        raise TypeError(f"column {name!r} cannot be made an Arrow array: {error}") from error
+        raise TypeError(f"column {name!r} cannot be converted to an Arrow array: {error}") from error
 
 
 def _header_lists(given: Any) -> Any:
-    """Headers in the forms that `send` takes, or as Arrow shows its own, as a list of pairs per row."""
+    """Headers in any form that `send` accepts, or in Arrow's own, as a list of pairs per row."""
     return [None if item is None else list(normalize_headers(_pairs(item))) for item in given]
 
 
@@ -237,7 +236,7 @@ def _check_timestamp(name: str, kind: Any) -> None:
                 f"column {name!r} has no time zone: cast it to timestamp('us', tz='UTC') if it is UTC"
             )
     elif not (pa.types.is_integer(kind) or pa.types.is_null(kind)):
-        raise TypeError(f"column {name!r} has type {kind}: timestamps are timestamps or ms as whole numbers")
+        raise TypeError(f"column {name!r} has type {kind}: timestamps must be Arrow timestamps or integer ms")
 
 
 def _check_headers_type(name: str, kind: Any) -> None:
@@ -255,20 +254,20 @@ def _check_headers_type(name: str, kind: Any) -> None:
         pair = (None, None)
     if pair[0] is None or pair[1] is None or not is_text(pair[0]) or not is_binary(pair[1]):
         raise TypeError(
-            f"column {name!r} has type {kind}: headers are list<struct<key: string, value: binary>>"
+            f"column {name!r} has type {kind}: headers must be list<struct<key: string, value: binary>>"
         )
 
 
 def _check_headers(name: str, column: Any) -> None:
     for chunk in column.chunks:
         if pa.types.is_list(chunk.type) or pa.types.is_large_list(chunk.type):
-            pairs = chunk.flatten()  # of this slice alone
+            pairs = chunk.flatten()  # of this slice only
             if pairs.null_count or pairs.field("key").null_count:
                 raise ValueError(f"column {name!r} has headers without a name")
 
 
 def _plain(column: Any) -> Any:
-    """Without wrappings that would be in the way of slices: extension types, views."""
+    """Without extension types and views, which hinder slicing."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     if pa.types.is_binary_view(column.type) or pa.types.is_string_view(column.type):
@@ -277,7 +276,7 @@ def _plain(column: Any) -> Any:
 
 
 def _bytes(column: Any) -> int:
-    if pa.types.is_dictionary(column.type):  # what it has when decoded, on average
+    if pa.types.is_dictionary(column.type):  # average bytes after decoding the dictionary
         words = column.dictionary
         return int(len(column) * words.nbytes // max(len(words), 1))
     return int(column.nbytes)

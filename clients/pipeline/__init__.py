@@ -1,8 +1,8 @@
-"""Topics as bounded ranges of Arrow columns: the core under Spark, Ray Data and whatever plans work itself.
+"""Topics as bounded offset ranges of Arrow columns: the base of the Spark and Ray Data integrations.
 
-A driver makes options and plans ranges, tasks fetch and write them: `read_options`, `Planner`, `fetch_arrow`;
-`write_options`, `write_arrow`, and for exactly once `prepare_arrow` with `Sink`. Options, ranges and messages
-are small and can be pickled. Names are loaded at their first use: pyarrow is an extra.
+A driver validates options and plans ranges, tasks read and write them: `read_options`, `Planner`,
+`fetch_arrow`; `write_options`, `write_arrow`, and for exactly once `prepare_arrow` with `Sink`. Options,
+ranges and messages are small and can be pickled. Names are imported at their first use: pyarrow is an extra.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the commit log says of a query: its last batch, and whether all of it is ended. Pure.
+"""The commit log of queries: the last decided batch, and whether all of its transactions have ended. Pure.
 
 One record per query in a compacted topic. It is written before any transaction of the batch is committed, so
-that a driver which starts anew finishes the rest, and once more when all are.
+that the next driver can complete the batch, and again when all are committed.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 COMMITS_TOPIC = "__pipeline_commits"
-# Who says one of these will never commit the transaction: it is over, or it never was.
+# Errors after which the transaction can never be committed: it has ended, or does not exist.
 GONE = (ProducerFencedError, InvalidTxnStateError, InvalidProducerIdMappingError)
 _FORM = 1
 
 
 class Decision(NamedTuple):
-    """A batch that is committed, whatever comes. Unless `is_done`, `writes` may still be open."""
+    """A batch that is decided to be committed. Unless `is_done`, some of `writes` may still be open."""
 
     batch: int
     is_done: bool
@@ -40,46 +40,47 @@ class Decision(NamedTuple):
 
 
 class Gate(NamedTuple):
-    """Open as long as the id of a driver stands as it did when a job began: at `producer`, which is a
-    producer id and epoch, or None for an id that nobody has used. Once it is shut it stays so."""
+    """Open while the transactional id of the driver has the producer id and epoch of the job's start:
+    `producer`, None for an unused id. A closed gate never opens again."""
 
     transactional_id: str
     producer: tuple[int, int] | None = None
 
     def check(self, now: tuple[int, int] | None) -> None:
-        """`now` is how the id stands. Errors: ProducerFencedError if the job is over."""
+        """`now`: the current producer of the id. Errors: ProducerFencedError if the job has ended."""
         if now != self.producer:
             raise ProducerFencedError(
-                "this attempt came too late: its job has ended, or another driver has begun"
-                f" ({self.transactional_id} is at {now}, not at {self.producer})"
+                "this attempt is too late: its job has ended, or another driver has started"
+                f" (the producer of {self.transactional_id} is {now}, not {self.producer})"
             )
 
 
 def driver_id(query: str) -> str:
-    """The transactional id under which a query's driver decides. Errors: ConfigError for an empty name."""
+    """The transactional id of a query's driver. Errors: ConfigError for an empty name."""
     if not query:
-        raise ConfigError("a query has a name")
+        raise ConfigError("the name of the query must not be empty")
     return f"headrace-sink/{quote(query, safe='')}"
 
 
 def task_id(query: str, task: str | int) -> str:
-    """The id of a task's transactions, the same for each batch of a query: an attempt fences the one before.
+    """The transactional id of a task, the same for each batch of a query: a new attempt fences the previous
+    one.
 
     Errors: ConfigError for empty names.
     """
     if task == "":
-        raise ConfigError("a task has a name, or a number")
+        raise ConfigError("the name of the task must not be empty")
     return f"{driver_id(query)}/{quote(str(task), safe='')}"
 
 
 def checked_batch(batch: int) -> int:
-    """Errors: ConfigError for what is no number of a batch."""
+    """Errors: ConfigError for an invalid batch number."""
     try:
         number = -1 if isinstance(batch, bool) else index(batch)
     except TypeError:
         number = -1
     if number < 0:
-        raise ConfigError(f"a batch has a number, which is whole and from 0 on, not {batch!r}")
+        raise ConfigError(f"the batch number must be an integer >= 0, not {batch!r}")
     return number
 
 
@@ -93,22 +94,22 @@ def encoded(decision: Decision) -> bytes:
 
 
 def decoded(query: str, value: bytes) -> Decision:
-    """Out of a query's record. Errors: CorruptMessageError."""
+    """The decision of a query's record. Errors: CorruptMessageError."""
     try:
         facts: dict[str, Any] = json.loads(value)
         if facts["form"] != _FORM:
-            raise CorruptMessageError(f"a decision of form {facts['form']}: this version knows {_FORM}")
+            raise CorruptMessageError(f"the decision has format {facts['form']}, this version reads {_FORM}")
         writes = tuple(
             PreparedWrite(str(task), task_id(query, task), int(producer), int(epoch), _report(*report))
             for task, producer, epoch, *report in facts["writes"]
         )
         return Decision(int(facts["batch"]), bool(facts["done"]), writes)
     except (ValueError, KeyError, TypeError) as error:
-        raise CorruptMessageError(f"{value[:200]!r} is no decision about a batch: {error!r}") from error
+        raise CorruptMessageError(f"{value[:200]!r} is not a decision about a batch: {error!r}") from error
 
 
 def _facts(report: WriteReport) -> tuple[Any, ...]:
-    """Of the first partition alone: there it can be seen whether the rows are committed."""
+    """Of the first partition only: it shows whether the rows are committed."""
     tp, written = report.partitions[0]
     return report.rows, *tp, *written
 
@@ -120,25 +121,23 @@ def _report(rows: int, topic: str, partition: int, *written: int) -> WriteReport
 
 
 def check_all_prepared(writes: Iterable[PreparedWrite], errors: Mapping[str, BaseException]) -> None:
-    """`errors` has by transactional id why a transaction could not be prepared. Errors: InvalidTxnStateError
-    naming the tasks whose rows cannot be committed any more; UnsupportedVersionError."""
+    """`errors`: by transactional id, why a transaction could not be prepared. Errors: InvalidTxnStateError
+    with the tasks whose rows cannot be committed any more; UnsupportedVersionError."""
     failed = [each for each in writes if each.transactional_id in errors]
     faults = [(each.task, errors[each.transactional_id]) for each in failed]
     for _, error in faults:
         if isinstance(error, UnsupportedVersionError):
             raise UnsupportedVersionError(
-                "nothing of the batch is committed: a node is of a version that cannot prepare transactions;"
-                f" nodes are upgraded before drivers ({error})"
+                "the batch is not committed: a node has a version that cannot prepare transactions;"
+                f" upgrade nodes before drivers ({error})"
             )
     if faults:
         told = [f"task {task}: {_reason(error)}" for task, error in faults[:5]]
         more = f"; and {len(faults) - 5} more" if len(faults) > 5 else ""
-        raise InvalidTxnStateError(f"nothing of the batch is committed: {'; '.join(told)}{more}")
+        raise InvalidTxnStateError(f"the batch is not committed: {'; '.join(told)}{more}")
 
 
 def _reason(error: BaseException) -> str:
     if not isinstance(error, GONE):
         return str(error)
-    return (
-        f"a later attempt of it has begun, or transaction.timeout.ms has passed since its first row ({error})"
-    )
+    return f"a later attempt has started, or transaction.timeout.ms has passed since its first row ({error})"

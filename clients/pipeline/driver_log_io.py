@@ -1,4 +1,5 @@
-"""What drivers have decided: one record per name in a compacted topic, written by the newest driver alone."""
+"""The log of drivers' decisions: one record per name in a compacted topic, written by the newest driver
+only."""
 
 from __future__ import annotations
 
@@ -25,22 +26,22 @@ if TYPE_CHECKING:
     from .source_options import ReadOptions
 
 DRIVER_TIMEOUT_MS = 30_000
-MAX_BYTES = 16 << 20  # Bound: of a record, which names each task of a batch; compressed it is a tenth or less
-# All of it is read whenever a driver starts: small segments, compacted soon.
+MAX_BYTES = 16 << 20  # Bound: of a record, which lists each task of a batch; compressed it is a tenth or less
+# A starting driver reads the whole log: small segments, compacted soon.
 _CONFIGS = {"cleanup.policy": "compact", "segment.bytes": 1 << 20, "min.cleanable.dirty.ratio": "0.1"}
 _SAFETY = ("transaction.state.log.replication.factor", "transaction.state.log.min.isr")
 _CONNECTION = {**ConnectionConfig.keys(), **AdminConfig.keys()}
 
 
 class Progress(NamedTuple):
-    """What a group has read when a batch is committed: the next offsets."""
+    """The offsets that a group commits with a batch: the next ones to read."""
 
     group_id: str
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class DriverLog:
-    """The record of one name; opening it fences off whoever had it open. Belongs to one thread.
+    """The record of one name; opening it fences the previous driver. Used by one thread.
 
     Errors of all calls: ApiTimeoutError, KafkaError; on opening CorruptMessageError, DataLossError too.
     """
@@ -64,7 +65,7 @@ class DriverLog:
             max_request_size=MAX_BYTES,
         )
         try:
-            # Order: a driver before this one decides nothing from here on, so what is read now stands.
+            # Order: the previous driver cannot decide from here on, so the record read now is final.
             self._producer.init_transactions()
             self.found = self._read()
         except BaseException:
@@ -72,7 +73,7 @@ class DriverLog:
             raise
 
     def put(self, value: bytes | None, progress: Progress | None = None) -> None:
-        """Write it durably, and `progress` with it, both or neither; None leaves nothing of the name.
+        """Write the record durably, atomically with `progress`; None deletes the record of the name.
 
         Errors: ProducerFencedError for a driver that is not the newest.
         """
@@ -84,18 +85,18 @@ class DriverLog:
 
     @property
     def producer(self) -> tuple[int, int]:
-        """Producer id and epoch with which the next `put` is written. Each moves the epoch by one, and so
-        does whoever opens the log after this."""
-        producer_id, epoch = self._producer._transaction_manager.identity  # noqa: SLF001  # no other client asks for it
+        """Producer id and epoch of the next `put`. Each `put` increments the epoch, and so does the next
+        driver that opens the log."""
+        producer_id, epoch = self._producer._transaction_manager.identity  # noqa: SLF001
         return producer_id, epoch
 
     def close(self) -> None:
-        """Nothing is written by this any more."""
+        """Close the producer; the record stays."""
         self._producer.close()
 
     def _create(self) -> None:
-        """Make the topic if there is none, as safe as the log of transactions: no query has to wait for one
-        node."""
+        """Create the topic if it does not exist, replicated like __transaction_state: no query should depend
+        on a single node."""
         topic = self._place.topic
         with Admin(self._cluster) as admin:
             if not admin.describe_topics(topic).errors:
@@ -110,8 +111,8 @@ class DriverLog:
             raise error
 
     def _read(self) -> bytes | None:
-        """The log is read up to its end, not only to the last stable offset: a decision may lie behind the
-        open transaction of another driver, which ends soon, if only by its timeout."""
+        """Read up to the log end offset, not only the last stable offset: a decision may follow an open
+        transaction of another driver, which ends soon, at the latest by its timeout."""
         with Admin(self._cluster) as admin:
             start = admin.list_offsets({self._place: EARLIEST})[self._place].offset
             end = admin.list_offsets({self._place: LATEST})[self._place].offset
@@ -126,7 +127,8 @@ class DriverLog:
 
 
 def committed_options(options: WriteOptions | ReadOptions, tp: TopicPartition, **more: Any) -> ReadOptions:
-    """How a driver reads the committed records of one partition, over the connections of `options`."""
+    """Options for a driver to read the committed records of one partition, with the connection settings of
+    `options`."""
     connection = {f"headrace.{name}": value for name, value in options.client if name in _CONNECTION}
     return read_options(
         {

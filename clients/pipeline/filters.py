@@ -1,4 +1,4 @@
-"""What of a range is wanted: bounds on partition, offset and timestamp, as engines push them down. Pure."""
+"""Filters of a range: bounds on partition, offset and timestamp, as pushed down by engines. Pure."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=
 
 
 class Bounds(NamedTuple):
-    """Values from `low` to `high`, both included, and of these only `among`, if that is set."""
+    """Values from `low` to `high`, both inclusive, restricted to `among` if set."""
 
     low: int = _MIN
     high: int = _MAX
     among: frozenset[int] | None = None
 
     def has(self, value: int) -> bool:
-        """Whether a value is wanted."""
+        """Whether a value is within the bounds."""
         return self.low <= value <= self.high and (self.among is None or value in self.among)
 
     @property
     def is_all(self) -> bool:
-        """Whether every value is."""
+        """Whether every value is within the bounds."""
         return self == _ALL
 
 
@@ -40,7 +40,8 @@ _ALL = Bounds()
 
 
 class Filters(NamedTuple):
-    """All have to hold. Timestamps are microseconds; a record without one meets no bound on it."""
+    """Conjunction of bounds. Timestamps are microseconds; a record without timestamp is outside of any bound
+    on it."""
 
     partition: Bounds = _ALL
     offset: Bounds = _ALL
@@ -48,22 +49,22 @@ class Filters(NamedTuple):
 
     @classmethod
     def of(cls, conditions: Filters | Iterable[tuple[str, str, Any]]) -> Filters:
-        """From (column, operator, value): ("offset", ">=", 5), ("partition", "in", [0, 2]); filters stay as
-        they are. Timestamps are aware datetimes or ms. Errors: ValueError, TypeError for what cannot be
-        asked."""
+        """From (column, operator, value): ("offset", ">=", 5), ("partition", "in", [0, 2]); Filters are
+        returned unchanged. Timestamps are aware datetimes or ms. Errors: ValueError, TypeError for invalid
+        conditions."""
         if isinstance(conditions, Filters):
             return conditions
         found = cls()
         for column, operator, value in conditions:
             if column not in COLUMNS or operator not in OPERATORS:
                 known = f"{', '.join(COLUMNS)}, by {' '.join(OPERATORS)}"
-                raise ValueError(f"({column!r}, {operator!r}): filters are of {known}")
+                raise ValueError(f"invalid filter ({column!r}, {operator!r}): use {known}")
             bounds = _narrowed(getattr(found, column), column, operator, value)
             found = found._replace(**{column: bounds})
         return found
 
     def cut(self, whole: OffsetRange) -> OffsetRange | None:
-        """What of a range can have wanted rows; None for nothing."""
+        """The part of a range that may have matching rows; None for none."""
         start, end = max(whole.start, self.offset.low), min(whole.end, self.offset.high + 1)
         if self.offset.among is not None:
             inside = [each for each in self.offset.among if start <= each < end]
@@ -73,14 +74,14 @@ class Filters(NamedTuple):
         return whole._replace(start=start, end=end)
 
     def since(self) -> Edge | None:
-        """The time, if there is one, before whose first record nothing is wanted."""
+        """The lower bound of the timestamp as an Edge, if any."""
         if self.timestamp.low <= 0:
             return None
         return Edge("filter", timestamp=-(-self.timestamp.low // 1000))
 
 
 def microseconds(moment: datetime) -> int:
-    """Since 1970, of an aware datetime: exact, as `timestamp()` is not in far years."""
+    """Microseconds since 1970 of an aware datetime: exact, unlike `timestamp()` in far years."""
     return int((moment - _EPOCH) // _MICROSECOND)
 
 
@@ -103,5 +104,5 @@ def _number(column: str, value: Any) -> int:
             return microseconds(value)
         return timestamp_to_ms(value) * 1000
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"a filter on {column} compares with whole numbers, not {value!r}")
+        raise TypeError(f"a filter on {column} needs integers, not {value!r}")
     return value

@@ -1,7 +1,8 @@
-"""Whether an attempt of a task may still write, asked of the coordinator of its driver's id.
+"""Checks whether an attempt of a task may still write, with the coordinator of its driver's id.
 
-A driver that ends a job first moves its id, and then fences every id of the job's tasks that there is; an
-attempt takes its id first, and then asks. So either it hears that it is late, or the driver finds it.
+A driver that ends a job first increments the epoch of its id, and then fences every id of the job's tasks; an
+attempt initializes its id first, and then checks the gate. So either the attempt finds the gate closed, or
+the driver finds its id.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ Producer = tuple[int, int]
 
 
 def check_gate(io: ClusterIo, options: WriteOptions, gate: Gate | None) -> None:
-    """Nothing if there is no gate. Coordinators answer with what is committed and with nothing older
-    (docs/adr/0020). Errors: ProducerFencedError if it is shut; ApiTimeoutError, KafkaError."""
+    """Returns if there is no gate. Coordinators answer from committed, current state only (docs/adr/0020).
+    Errors: ProducerFencedError if it is closed; ApiTimeoutError, KafkaError."""
     if gate is None:
         return
     asking = Asking(io.hub, resolve(AdminConfig, dict(options.client), {}))
@@ -36,8 +37,8 @@ def check_gate(io: ClusterIo, options: WriteOptions, gate: Gate | None) -> None:
     async def ask(at: Coordinator) -> Producer | KafkaError:
         answer = await at.ask(DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest((at.key,)))
         (found,) = answer.transactions
-        if found.state in _ENDING:  # which producer follows can be told when that has ended
-            return ConcurrentTransactionsError(f"a transaction of {at.key} is being ended")
+        if found.state in _ENDING:  # the next producer is known after its end
+            return ConcurrentTransactionsError(f"a transaction of {at.key} is still ending: retry")
         return error_of(found) or (found.producer_id, found.producer_epoch)
 
     call = asking.call(None)

@@ -1,6 +1,6 @@
-"""Offsets of many partitions, and their JSON as Spark writes it: {"topic": {"0": 23, "1": -2}}. Pure.
+"""Offsets of many partitions, and their JSON in Spark's form: {"topic": {"0": 23, "1": -2}}. Pure.
 
-Those of streams have the ids of topics beside them: {"topic": {"0": 23}, "topic ids": {"topic": "0f…"}}.
+Offsets of streams also have topic ids: {"topic": {"0": 23}, "topic ids": {"topic": "0f…"}}.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from ...protocol.model import TopicPartition, topic_name_fault
 Offsets = dict[TopicPartition, int]
 
 EARLIEST, LATEST = -2, -1  # in place of an offset
-TOPIC_IDS = "topic ids"  # no topic can have this name
+TOPIC_IDS = "topic ids"  # not a valid topic name
 _MAX_OFFSET = 2**63 - 1
 _MAX_PARTITION = 2**31 - 1
 
 
 class Position(dict[TopicPartition, int]):
-    """Exact offsets, and the ids of their topics as far as they are known: under another id the same offsets
-    mean other records. It is equal to whatever has the same offsets."""
+    """Exact offsets, with the ids of their topics where known: under another topic id the same offsets are
+    different records. Equality compares offsets only."""
 
     def __init__(
         self,
@@ -34,26 +34,27 @@ class Position(dict[TopicPartition, int]):
         self.topic_ids = {name: ids[name] for name in names if name in ids}
 
     def renewed(self, topic_ids: Mapping[str, bytes]) -> list[str]:
-        """Topics that have other ids now: they were created again."""
+        """Topics with other ids now: they were created again."""
         known = self.topic_ids
         return [name for name, found in topic_ids.items() if known.get(name, found) != found]
 
 
 def position_of(offsets: Mapping[TopicPartition, int]) -> Position:
-    """As it is, or of topics of which no ids are known."""
+    """The position itself, or one without topic ids."""
     return offsets if isinstance(offsets, Position) else Position(offsets)
 
 
 def position_to_json(position: Position) -> str:
-    """Spark's form with the ids after it: always the same text for the same position."""
+    """Spark's form followed by the ids: the same text for equal positions."""
     facts = json.loads(offsets_to_json(position))
     ids = {name: found.hex() for name, found in position.topic_ids.items()}
     return json.dumps({**facts, **({TOPIC_IDS: ids} if ids else {})}, separators=(",", ":"))
 
 
 def position_from_json(given: Any, name: str = "a position") -> Position:
-    """Of `position_to_json`, or of Spark's form alone, which may be empty. Errors: as `offsets_from_json`."""
-    form = f'{name} takes JSON as {{"topic": {{"0": 23}}}}'
+    """The position of `position_to_json`, or of Spark's form alone, which may be empty. Errors: as
+    `offsets_from_json`."""
+    form = f'{name} must be JSON such as {{"topic": {{"0": 23}}}}'
     facts = _mapping(_loaded(given, form), form)
     ids = _mapping(facts.get(TOPIC_IDS, {}), f"{form}; at {TOPIC_IDS!r}")
     if not facts.keys() - {TOPIC_IDS}:
@@ -61,12 +62,12 @@ def position_from_json(given: Any, name: str = "a position") -> Position:
     try:
         topic_ids = {str(topic): bytes.fromhex(found) for topic, found in ids.items()}
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{form}: at {TOPIC_IDS!r} stands {str(ids)[:200]}") from error
+        raise ConfigError(f"{form}: {TOPIC_IDS!r} is {str(ids)[:200]}") from error
     return Position(offsets_from_json(facts, name, low=0), topic_ids)
 
 
 def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> str:
-    """Spark's form, topics and partitions in order, without spaces."""
+    """Spark's form, topics and partitions sorted, without spaces."""
     topics: dict[str, dict[str, int]] = {}
     for tp, offset in sorted(offsets.items()):
         topics.setdefault(tp.topic, {})[str(tp.partition)] = offset
@@ -74,13 +75,12 @@ def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> str:
 
 
 def offsets_from_json(given: Any, name: str = "offsets", *, low: int = EARLIEST) -> Offsets:
-    """Offsets (or timestamps) out of text in Spark's form, or of what it says as mappings. The ids of a
-    position are left out.
+    """Offsets (or timestamps) from text in Spark's form, or from equivalent mappings. Topic ids are ignored.
 
-    Errors: ConfigError naming the option `name`, for anything that is not {topic: {partition: number}} with
-    whole numbers from `low` on.
+    Errors: ConfigError with the option `name`, for other forms than {topic: {partition: number}} with
+    integers >= `low`.
     """
-    form = f'{name} takes JSON as {{"topic": {{"0": 23, "1": -2}}}}'
+    form = f'{name} must be JSON such as {{"topic": {{"0": 23, "1": -2}}}}'
     found: Offsets = {}
     for topic, partitions in _mapping(_loaded(given, form), form).items():
         if topic == TOPIC_IDS:
@@ -89,29 +89,29 @@ def offsets_from_json(given: Any, name: str = "offsets", *, low: int = EARLIEST)
         for number, value in _mapping(partitions, f"{form}; at topic {topic!r}").items():
             tp = TopicPartition(topic, _partition(number, f"{form}; at topic {topic!r}"))
             if tp in found:
-                raise ConfigError(f"{name} names {tp} twice")
+                raise ConfigError(f"{name} has {tp} twice")
             if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= _MAX_OFFSET:
-                raise ConfigError(f"{form}: at {tp} stands {value!r}, not a whole number from {low} on")
+                raise ConfigError(f"{form}: {tp} has {value!r}, not an integer >= {low}")
             found[tp] = value
     if not found:
-        raise ConfigError(f"{form}: it names no partition")
+        raise ConfigError(f"{form}: it has no partition")
     return found
 
 
 def partitions_from_json(given: Any, name: str) -> tuple[TopicPartition, ...]:
-    """Partitions out of {"topic": [0, 1]}, sorted. Errors: ConfigError naming the option."""
-    form = f'{name} takes JSON as {{"topic": [0, 1]}}'
+    """Partitions from {"topic": [0, 1]}, sorted. Errors: ConfigError with the option."""
+    form = f'{name} must be JSON such as {{"topic": [0, 1]}}'
     found: set[TopicPartition] = set()
     for topic, numbers in _mapping(_loaded(given, form), form).items():
         _check_topic(topic, form)
         if not isinstance(numbers, list | tuple) or not numbers:
-            raise ConfigError(f"{form}: at topic {topic!r} stands {numbers!r}, not a list of partitions")
+            raise ConfigError(f"{form}: topic {topic!r} has {numbers!r}, not a list of partitions")
         for number in numbers:
             if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= _MAX_PARTITION:
-                raise ConfigError(f"{form}: {number!r} at topic {topic!r} is no partition")
+                raise ConfigError(f"{form}: {number!r} of topic {topic!r} is not a partition")
             found.add(TopicPartition(topic, number))
     if not found:
-        raise ConfigError(f"{form}: it names no partition")
+        raise ConfigError(f"{form}: it has no partition")
     return tuple(sorted(found))
 
 
@@ -128,7 +128,7 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is there twice")
+        raise ValueError(f"duplicate key {next(name for name in names if names.count(name) > 1)!r}")
     return found
 
 
@@ -139,7 +139,7 @@ def _mapping(given: Any, form: str) -> Mapping[Any, Any]:
 
 
 def _check_topic(topic: Any, form: str) -> None:
-    fault = topic_name_fault(topic) if isinstance(topic, str) else f"{topic!r} is no topic"
+    fault = topic_name_fault(topic) if isinstance(topic, str) else f"{topic!r} is not a topic"
     if fault is not None:
         raise ConfigError(f"{form}: {fault}")
 
@@ -148,5 +148,5 @@ def _partition(number: Any, form: str) -> int:
     if isinstance(number, str) and number.isascii() and number.isdigit() and len(number) <= 10:
         number = int(number)
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= _MAX_PARTITION:
-        raise ConfigError(f"{form}: {number!r} is no partition")
+        raise ConfigError(f"{form}: {number!r} is not a partition")
     return number

@@ -1,4 +1,4 @@
-"""Options as Spark hands them over: names in any case, client keys behind a prefix. Pure."""
+"""Names of pipeline options: case-insensitive, client keys with a prefix, as in Spark. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 PREFIXES = ("kafka.", "headrace.")
 _BOOTSTRAP = ("bootstrap", "bootstrap.servers", "kafka.bootstrap.servers", "headrace.bootstrap.servers")
-# Of Spark itself; they come with the others.
+# Spark's own options, which arrive with the others.
 _OF_SPARK = frozenset(("checkpointlocation", "path", "queryname"))
 _OF_SECURITY = ("sasl.", "security.", "ssl.")
-# Names that are not like ours, by what is meant.
+# Aliases, by the real name.
 _ALSO_CALLED = {
     "subscribe": ("topic",),
     "topic": ("subscribe",),
@@ -39,7 +39,7 @@ _TIMES_MS = {
 
 
 class Sorted(NamedTuple):
-    """Options by what they are for; `own` by their real names, `client` by dotted names."""
+    """Options by purpose; `own` by real names, `client` by dotted names."""
 
     bootstrap: str | None
     own: dict[str, Any]
@@ -52,9 +52,9 @@ def sort_options(
     schemas: tuple[type[Config], ...],
     reserved: Mapping[str, str],
 ) -> Sorted:
-    """Every option in its place. `reserved` are client keys that are not for users, with why.
+    """Classify all options. `reserved`: client keys that users may not set, with the reason.
 
-    Errors: ConfigError for an option that there is not, with those of a similar name; for one given twice.
+    Errors: ConfigError for an unknown option, with similar names; for a duplicate one.
     """
     known = {name.lower(): name for name in own_names}
     client_keys = {name.lower(): name for schema in schemas for name in schema.keys()}  # noqa: SIM118
@@ -68,15 +68,16 @@ def sort_options(
             place, real = found.own, known[name]
         elif prefix is None:
             if name in client_keys:
-                raise ConfigError(f"there is no option {option!r}; did you mean 'kafka.{client_keys[name]}'?")
-            raise ConfigError(f"there is no option {option!r}{_near(name, [*known, *_BOOTSTRAP], known)}")
+                raise ConfigError(f"unknown option {option!r}; did you mean 'kafka.{client_keys[name]}'?")
+            raise ConfigError(f"unknown option {option!r}{_near(name, [*known, *_BOOTSTRAP], known)}")
         else:
             key = name.removeprefix(prefix)
             _check_client_key(option, key, reserved, client_keys)
             place, real = found.client, dotted(client_keys[key], schemas)
-            value = tuple(value) if isinstance(value, list) else value  # options are keys of the connections
+            # hashable: options are part of the key of shared connections
+            value = tuple(value) if isinstance(value, list) else value
         if real in place and place[real] != value:
-            raise ConfigError(f"option {option!r} is given twice: as {place[real]!r} and as {value!r}")
+            raise ConfigError(f"option {option!r} is given twice: {place[real]!r} and {value!r}")
         place[real] = value
     return found
 
@@ -89,12 +90,10 @@ def _check_client_key(
     if key not in client_keys:
         if key.startswith(_OF_SECURITY):
             raise ConfigError(
-                f"option {option!r} is not supported: there is neither authentication nor encryption yet"
+                f"option {option!r} is not supported: there is no authentication or encryption yet"
             )
         prefixed = {name: f"kafka.{real}" for name, real in client_keys.items()}
-        raise ConfigError(
-            f"option {option!r} is no key of headrace's clients{_near(key, prefixed, prefixed)}"
-        )
+        raise ConfigError(f"option {option!r} is not a config key of clients{_near(key, prefixed, prefixed)}")
 
 
 def _near(name: str, candidates: Iterable[str], real: Mapping[str, str]) -> str:
@@ -103,8 +102,8 @@ def _near(name: str, candidates: Iterable[str], real: Mapping[str, str]) -> str:
         near = [each.lower() for each in _ALSO_CALLED[name] if each.lower() in real]
     names = ", ".join(repr(real.get(each, each)) for each in near)
     if names:
-        return f"; there are {names}" if len(near) > 1 else f"; did you mean {names}?"
-    return f"; there are {', '.join(sorted(real.values()))}"
+        return f"; similar options: {names}" if len(near) > 1 else f"; did you mean {names}?"
+    return f"; the options are {', '.join(sorted(real.values()))}"
 
 
 def _bootstrap(given: Mapping[str, Any]) -> str | None:
@@ -113,7 +112,7 @@ def _bootstrap(given: Mapping[str, Any]) -> str | None:
         if option.lower() in _BOOTSTRAP and value is not None:
             found[option] = value if isinstance(value, str) else ",".join(_addresses(option, value))
     if len(set(found.values())) > 1:
-        raise ConfigError(f"the cluster is named in different ways: {found}")
+        raise ConfigError(f"several bootstrap addresses are given: {found}")
     for text in found.values():
         parse_addresses(text)
         return text
@@ -122,15 +121,15 @@ def _bootstrap(given: Mapping[str, Any]) -> str | None:
 
 def _addresses(option: str, value: Any) -> list[str]:
     if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
-        raise ConfigError(f"{option} is 'host:port,…' or several 'host:port', not {value!r}")
+        raise ConfigError(f"{option} must be 'host:port,…' or a list of 'host:port', not {value!r}")
     return list(value)
 
 
 def time_ms(name: str, value: Any) -> int:
-    """A time as Spark writes it: 15m, 500ms, 2h; a bare number is ms. Errors: ConfigError."""
+    """A duration in Spark's notation: 15m, 500ms, 2h; a bare number is ms. Errors: ConfigError."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     match = re.fullmatch(r"\s*([0-9]+)\s*([a-z]*)\s*", value.lower()) if isinstance(value, str) else None
     if match is None or match[2] not in _TIMES_MS:
-        raise ConfigError(f"{name} takes a time such as 500ms, 30s, 15m, 2h or 1d, not {value!r}")
+        raise ConfigError(f"{name} must be a duration such as 500ms, 30s, 15m, 2h or 1d, not {value!r}")
     return int(int(match[1]) * _TIMES_MS[match[2]])

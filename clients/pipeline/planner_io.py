@@ -1,6 +1,6 @@
-"""Asks the cluster what a plan needs: which partitions there are, and offsets by time. One round trip a kind.
+"""Requests the metadata of a plan: partitions, log bounds, and offsets by timestamp. One round trip for each.
 
-A `Planner` belongs to the driver; it may be used from any thread, and holds no connection between its calls.
+A `Planner` belongs to the driver; it is thread-safe, and keeps no connection between calls.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ T = TypeVar("T")
 class Planner:
     """Plans what tasks read. Errors of all calls: ApiTimeoutError, KafkaError, ClosedError, NoClusterError.
 
-    A batch needs `batch` alone. A stream begins at `initial_offsets`; each micro-batch goes from where the
-    one before ended to `latest_offsets`, by `between`.
+    A batch needs `batch` only. A stream starts at `initial_offsets`; each micro-batch goes from the end of
+    the previous one to `latest_offsets`, by `between`.
 
-    A cluster of which no node answers is given up with NoClusterError after
-    socket.connection.setup.timeout.ms. One that has answered once, or `is_known` to be there, is failing over
-    then, and is waited for as long as default.api.timeout.ms.
+    If no node of a cluster answers, calls fail with NoClusterError after socket.connection.setup.timeout.ms.
+    For a cluster that has answered before, or `is_known` to exist, they retry for default.api.timeout.ms,
+    because it is failing over.
     """
 
     def __init__(self, options: ReadOptions, *, is_known: bool = False) -> None:
@@ -69,11 +69,11 @@ class Planner:
         self._connecting = resolve(ConnectionConfig, dict(options.client), {})
         self._is_known = is_known
         self._isolation = READ_COMMITTED if options.is_read_committed else READ_UNCOMMITTED
-        self.last_ends: Offsets | None = None  # of the logs, as `latest_offsets` found them the last time
+        self.last_ends: Offsets | None = None  # log end offsets of the last `latest_offsets`
         self._waiting_since_s: float | None = None  # for minOffsetsPerTrigger
 
     def batch(self, filters: Filters | None = None) -> Plan:
-        """All that the options speak of, but for what the `filters` leave out for sure: give these to
+        """All ranges of the options, without parts that certainly have no row of `filters`: pass these to
         `fetch_arrow` too. Errors: ConfigError, DataLossError, UnknownTopicOrPartitionError."""
         options = self.options
         filters = Filters() if filters is None else filters
@@ -90,7 +90,7 @@ class Planner:
         return self._run(ask)
 
     def initial_offsets(self) -> Position:
-        """Where a stream begins, exact. Errors: ConfigError, UnknownTopicOrPartitionError."""
+        """The exact start offsets of a stream. Errors: ConfigError, UnknownTopicOrPartitionError."""
         starting, or_latest = self.options.starting, self.options.strategy_latest
 
         async def ask(io: ClusterIo) -> Position:
@@ -102,12 +102,13 @@ class Planner:
     def latest_offsets(
         self, start: Mapping[TopicPartition, int] | None = None, limits: Limits | None = None
     ) -> Position:
-        """Where the next micro-batch ends that begins at `start`, within `limits` (those of the options).
+        """The end of the next micro-batch that starts at `start`, within `limits` (default: those of the
+        options).
 
-        It is `start` itself while fewer than minOffsetsPerTrigger are new, for up to maxTriggerDelay. Without
-        `start`: the ends of the logs. Errors: UnknownTopicOrPartitionError, DataLossError for a topic that
-        was created again; neither of them with `start` and without failOnDataLoss: `between` tells what is
-        lost.
+        Equal to `start` while fewer than minOffsetsPerTrigger are new, for up to maxTriggerDelay. Without
+        `start`: the log end offsets. Errors: UnknownTopicOrPartitionError, DataLossError for a topic that was
+        created again; neither of them with `start` and without failOnDataLoss, where `between` reports the
+        loss.
         """
 
         is_strict = self.options.fail_on_data_loss
@@ -124,8 +125,10 @@ class Planner:
         renewed = before.renewed(ids)
         if renewed and is_strict:
             raise DataLossError(
-                f"topic {', '.join(renewed)} was created again since offsets of it were planned; what the old"
-                " one had is lost. With failOnDataLoss=false it goes on at the new one's first record"
+                f"topic {', '.join(renewed)} was created again after its offsets were planned; the records"
+                " of the old"
+                " topic are lost. With failOnDataLoss=false the stream continues at the new topic's first"
+                " record"
             )
         limits = self.options.limits if limits is None else limits
         starts = {
@@ -140,8 +143,8 @@ class Planner:
         return Position(latest if most is None else rate_limited(most, starts, latest), ids)
 
     def between(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Plan:
-        """The ranges of a micro-batch. Offsets are exact, of `initial_offsets` and `latest_offsets`, perhaps
-        of another process; the same ones give the same rows again. Errors: DataLossError."""
+        """The ranges of a micro-batch. Offsets are exact, from `initial_offsets` and `latest_offsets`,
+        possibly of another process; the same offsets give the same rows. Errors: DataLossError."""
 
         async def ask(io: ClusterIo) -> Plan:
             found = await self._places_of(io, sorted({tp.topic for tp in [*start, *end]}), position_of(end))
@@ -151,7 +154,7 @@ class Planner:
         return self._run(ask)
 
     def _sizes(self, earliest: Offsets, latest: Offsets) -> dict[TopicPartition, tuple[int, int]]:
-        """(bytes, offsets) of whole logs, as far as nodes tell. A replica may lag behind its leader."""
+        """(bytes, offsets) of whole logs, from nodes that answer. A replica may lag behind its leader."""
 
         async def ask(io: ClusterIo) -> Results[int, tuple[LogDirInfo, ...]]:
             engine = LogDirsEngine(Asking(io.hub, self._config))
@@ -164,7 +167,7 @@ class Planner:
                 sizes[tp] = max(sizes.get(tp, 0), each.size_bytes)
         return {tp: (size, latest[tp] - earliest[tp]) for tp, size in sizes.items() if tp in latest}
 
-    # --- inside -----------------------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------------------------
 
     def _waits(self, limits: Limits, count: int) -> bool:
         if limits.min_offsets is None or count >= limits.min_offsets:
@@ -189,7 +192,7 @@ class Planner:
             return subscribed(wanted, found, is_lax=is_lax, known=await io.hub.metadata.topic_names())
 
     async def _places_of(self, io: ClusterIo, names: Iterable[str] | None, expected: Position) -> Places:
-        """What some node says of topics; what all of them do, if that is not as expected."""
+        """The topics as one node knows them; as all nodes do, if that differs from `expected`."""
         asking = Asking(io.hub, self._config)
         request = MetadataRequest(None if names is None else tuple(names))
         answer = await asking.ask(METADATA, request, asking.call(None))
@@ -197,8 +200,8 @@ class Planner:
         return found if agrees(found, expected) else await self._places_of_all(io, names)
 
     async def _places_of_all(self, io: ClusterIo, names: Iterable[str] | None) -> Places:
-        """What all nodes say, when they say the same: a node that knows less than the others would have what
-        is there lost, or unknown."""
+        """The topics as all nodes know them: a node with older metadata would make existing topics look lost
+        or unknown."""
         asking = Asking(io.hub, self._config)
         call, request = asking.call(None), MetadataRequest(None if names is None else tuple(names))
 
@@ -211,24 +214,25 @@ class Planner:
                     for each in await asyncio.gather(*answers)
                 ]
             except KafkaError as error:
-                return NetworkError(f"a node does not say which topics there are: {error}")
+                return NetworkError(f"a node did not answer the metadata request: {error}")
             ids = [{tp: at.topic_id for tp, at in each.items()} for each in told]
             if any(each != ids[0] for each in ids):
-                return NetworkError("not all nodes know yet which topics there are")
+                return NetworkError("the nodes have different metadata: retry")
             return told[0]
 
         return await asking.one("the topics", ask, call)
 
     async def _edges(self, io: ClusterIo, *edges: Edge) -> tuple[Places, Logs, list[Offsets]]:
-        """What `_logs` finds of what is subscribed, and for each edge the offsets of its timestamps."""
+        """The result of `_logs` for subscribed partitions, and for each edge the offsets of its
+        timestamps."""
         places = await self._places(io, Position())
         of_edges = asyncio.gather(*(self._offsets(io, times(edge, places)) for edge in edges))
         (places, logs), found = await asyncio.gather(self._logs(io, places), of_edges)
         return places, logs, [{tp: each.offset for tp, each in by_time.items()} for by_time in found]
 
     async def _logs(self, io: ClusterIo, places: Places) -> tuple[Places, Logs]:
-        """Where the logs start and end, and the places with the leader epochs in which they do: a node that
-        knows less may have told of the places."""
+        """The log bounds, and the places with the leader epochs of these responses: the places may be from a
+        node with older metadata."""
         earliest, latest = await asyncio.gather(
             self._offsets(io, dict.fromkeys(places, EARLIEST_TIMESTAMP)),
             self._offsets(io, dict.fromkeys(places, LATEST_TIMESTAMP)),
@@ -262,8 +266,8 @@ class Planner:
         return io.hub.now_ms() + self._config.api_timeout_ms
 
     def _run(self, ask: Callable[[ClusterIo], Coroutine[Any, Any, T]]) -> T:
-        """Asked again as fetchOffset.numRetries says: what fails here has been retried for long already, or
-        met a topic in the middle of a change."""
+        """Retried by fetchOffset.numRetries: failures here were already retried by the client, or a topic was
+        changing."""
         options = self.options
         with shared_cluster(options.bootstrap, options.client) as cluster:
             io = cluster.io

@@ -1,7 +1,7 @@
-"""From options and what the cluster says to exact ranges. Pure: `planner_io` asks.
+"""Computes exact ranges from options and cluster metadata. Pure: `planner_io` sends the requests.
 
-In order: which partitions there are (`places_of`, `subscribed`), which timestamps to look up (`times`), exact
-offsets (`settled`), ranges between them (`plan_batch`, `plan_between`).
+In order: partitions (`places_of`, `subscribed`), timestamps to look up (`times`), exact offsets (`settled`),
+ranges between them (`plan_batch`, `plan_between`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """What is known of a partition: its topic's id, who leads it and since which epoch, where that is."""
+    """A partition: topic id, leader, leader epoch, hosts of its replicas."""
 
     topic_id: bytes
     leader: int
@@ -42,21 +42,21 @@ Narrow = Callable[[OffsetRange], OffsetRange | None]
 
 
 class Logs(NamedTuple):
-    """Where the logs of some partitions start and end for readers."""
+    """Log bounds of partitions, as visible to readers."""
 
     earliest: Offsets
     latest: Offsets
 
 
 def places_of(answer: MetadataResponse, *, with_internal: bool = True) -> Places:
-    """All partitions that an answer speaks of; topics with errors have none."""
+    """All partitions of a response; topics with errors have none."""
     hosts = {node.node_id: node.host for node in answer.nodes}
     found: Places = {}
     for topic in answer.topics:
         if topic.error_code or (topic.is_internal and not with_internal):
             continue
         for part in topic.partitions:
-            # the leader's host first, then those of the replicas in sync
+            # the leader's host first, then those of in-sync replicas
             near = dict.fromkeys(hosts[node] for node in (part.leader, *part.isr) if node in hosts)
             found[TopicPartition(topic.name, part.partition)] = Place(
                 topic.topic_id, part.leader, part.leader_epoch, tuple(near)
@@ -65,12 +65,12 @@ def places_of(answer: MetadataResponse, *, with_internal: bool = True) -> Places
 
 
 def ids_of(places: Places) -> dict[str, bytes]:
-    """Of their topics."""
+    """The topic ids of the places."""
     return {tp.topic: at.topic_id for tp, at in places.items()}
 
 
 def agrees(places: Places, expected: Mapping[TopicPartition, int]) -> bool:
-    """Whether an answer has the partitions of a position, in topics that have the ids that are known."""
+    """Whether a response has the partitions of a position, with the known topic ids."""
     known = position_of(expected).topic_ids
     return expected.keys() <= places.keys() and all(
         known.get(tp.topic, places[tp].topic_id) == places[tp].topic_id for tp in expected
@@ -78,19 +78,19 @@ def agrees(places: Places, expected: Mapping[TopicPartition, int]) -> bool:
 
 
 def refuse_another_topic(loss: Loss) -> None:
-    """For `on_loss` of a stream's tasks: the node that the driver asked did not know yet that the topic was
-    created again. To go on would pass the rows of the new one. Errors: DataLossError."""
+    """`on_loss` of a stream's tasks: the node that the driver asked did not know yet that the topic was
+    created again. Continuing would skip the rows of the new one. Errors: DataLossError."""
     if loss.reason == CREATED_AGAIN:
-        raise DataLossError(f"{loss}. The next plan reads the new one")
+        raise DataLossError(f"{loss}. The next plan reads the new topic")
 
 
 def subscribed(
     subscription: Subscription, places: Places, *, is_lax: bool = False, known: Iterable[str] = ()
 ) -> Places:
-    """What is to be read of the partitions that there are; patterns match whole names, as in Java.
+    """The existing partitions of a subscription; patterns match whole names, as in Java.
 
-    Errors: UnknownTopicOrPartitionError for what was named and is not there, unless `is_lax`; for a topic it
-    names the nearest one of those that are `known`.
+    Errors: UnknownTopicOrPartitionError for missing named ones, unless `is_lax`, with the nearest topic of
+    `known`.
     """
     topics = {tp.topic for tp in places}
     unknown = [name for name in _topics_of(subscription) if name not in topics]
@@ -102,13 +102,13 @@ def subscribed(
     if subscription.partitions:
         missing = [tp for tp in subscription.partitions if tp not in places]
         if missing and not is_lax:
-            raise UnknownTopicOrPartitionError(f"assign names what there is not: {_names(missing)}")
+            raise UnknownTopicOrPartitionError(f"assign has unknown partitions: {_names(missing)}")
         return {tp: places[tp] for tp in subscription.partitions if tp in places}
     return {tp: at for tp, at in places.items() if tp.topic in subscription.topics}
 
 
 def times(edge: Edge, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """The timestamps to look up for an edge. Errors: ConfigError when it names other partitions."""
+    """The timestamps to look up for an edge. Errors: ConfigError if its partitions differ."""
     wanted = sorted(partitions)
     if edge.timestamp is not None:
         return dict.fromkeys(wanted, edge.timestamp)
@@ -117,30 +117,30 @@ def times(edge: Edge, partitions: Iterable[TopicPartition]) -> dict[TopicPartiti
         return {}
     missing, unknown = sorted(set(wanted) - set(named)), sorted(set(named) - set(wanted))
     if missing or unknown:
-        more = "; -2 stands for earliest, -1 for latest" if edge.offsets is not None else ""
+        more = "; -2 means earliest, -1 latest" if edge.offsets is not None else ""
         raise ConfigError(
-            f"{edge.option} must name exactly the partitions that are read{more}"
-            + (f"; it lacks {_names(missing)}" if missing else "")
-            + (f"; not read are {_names(unknown)}" if unknown else "")
+            f"{edge.option} must have exactly the partitions that are read{more}"
+            + (f"; missing: {_names(missing)}" if missing else "")
+            + (f"; not read: {_names(unknown)}" if unknown else "")
         )
     return dict(edge.timestamps or {})
 
 
 def settled(edge: Edge, by_time: Mapping[TopicPartition, int], logs: Logs, *, or_latest: bool) -> Offsets:
-    """Exact offsets of an edge for the partitions of `logs`: `by_time` are those of its `times`, -1 where no
-    record is as new. Errors: ConfigError for such a one, unless `or_latest`."""
+    """Exact offsets of an edge for the partitions of `logs`; `by_time` are those of its `times`, -1 without a
+    record from that time on. Errors: ConfigError for -1, unless `or_latest`."""
     found: Offsets = {}
     for tp in sorted(logs.latest):
         if tp in by_time:
             offset = by_time[tp]
             if offset == NO_OFFSET and not or_latest:
                 raise ConfigError(
-                    f"{edge.option}: {tp} has no record as new as that;"
-                    " startingOffsetsByTimestampStrategy=latest starts at its end then"
+                    f"{edge.option}: {tp} has no record from that time on;"
+                    " startingOffsetsByTimestampStrategy=latest starts at its end instead"
                 )
         else:
             offset = edge.offsets[tp] if edge.offsets is not None else edge.offset  # type: ignore[assignment]
-        # a timestamp without a record leads to the end, as LATEST does
+        # a timestamp without a record means the end, like LATEST
         found[tp] = {EARLIEST: logs.earliest[tp], LATEST: logs.latest[tp]}.get(offset, offset)
     return found
 
@@ -153,9 +153,8 @@ def plan_batch(
     places: Places,
     narrow: Narrow | None = None,
 ) -> Plan:
-    """The ranges of a batch. Errors: DataLossError for offsets that the logs do not have, under
-    failOnDataLoss."""
-    # A start behind its end, both of which the log has, is a partition with nothing to read.
+    """The ranges of a batch. Errors: DataLossError for offsets outside of the logs, with failOnDataLoss."""
+    # A start after the end, both within the log, means an empty partition range.
     starts = {tp: start if start > logs.latest[tp] else min(start, ends[tp]) for tp, start in starts.items()}
     return plan_between(options, starts, ends, logs, places, narrow)
 
@@ -168,12 +167,12 @@ def plan_between(
     places: Places,
     narrow: Narrow | None = None,
 ) -> Plan:
-    """Ranges from `starts` to `ends`, and of these what `narrow` leaves. Partitions that came later than the
-    starts begin at their first offset, and so do those of a topic that was created again between the two;
-    what retention took, deleted partitions, logs that end too early, and what was in a topic before it was
-    created again are losses. `logs` are those of `places`; a partition that is not among these is deleted.
+    """Ranges from `starts` to `ends`, cut by `narrow`. Partitions that are not in `starts` begin at their
+    first offset, and so do those of a topic that was created again in between; offsets deleted by retention,
+    deleted partitions, logs that end too early, and records of a topic before it was created again are
+    losses. `logs` are those of `places`; a partition without place is deleted.
 
-    Errors: DataLossError for losses, under failOnDataLoss.
+    Errors: DataLossError for losses, with failOnDataLoss.
     """
     losses: list[Loss] = []
     before, after = position_of(starts).topic_ids, position_of(ends).topic_ids
@@ -185,7 +184,7 @@ def plan_between(
             losses.append(Loss(tp, first, last, "the partition is deleted"))
             continue
         earliest, latest, at = logs.earliest[tp], logs.latest[tp], places[tp]
-        if after.get(tp.topic, at.topic_id) != at.topic_id:  # its end is of a log that is no more
+        if after.get(tp.topic, at.topic_id) != at.topic_id:  # its end belongs to a log that no longer exists
             losses.append(Loss(tp, first, last, CREATED_AGAIN))
             continue
         if start is not None and before.get(tp.topic, at.topic_id) != at.topic_id:
@@ -193,7 +192,7 @@ def plan_between(
             start = None
         if start is None:
             start, exact[tp] = 0, earliest
-        if start > min(end, latest):  # it grew again since, perhaps with other records
+        if start > min(end, latest):  # the log has grown again since, possibly with other records
             losses.append(Loss(tp, start, end, f"its log ends at {min(end, latest)} now"))
             continue
         if end > latest:
@@ -212,8 +211,8 @@ def plan_between(
 
 
 def narrowing(filters: Filters, by_time: Mapping[TopicPartition, int]) -> Narrow:
-    """What filters leave of a range: `by_time` are the first offsets that are as new as they want, -1 where
-    nothing is."""
+    """The part of a range that filters select; `by_time`: the first offsets at or after their lower
+    timestamp, -1 without such a record."""
 
     def narrow(whole: OffsetRange) -> OffsetRange | None:
         first = by_time.get(whole.tp, whole.start)
@@ -223,12 +222,14 @@ def narrowing(filters: Filters, by_time: Mapping[TopicPartition, int]) -> Narrow
 
 
 def loss_error(losses: Iterable[Loss]) -> DataLossError:
-    """What to raise for losses under failOnDataLoss."""
-    return DataLossError("; ".join(map(str, losses)) + ". To read what is left, set failOnDataLoss to false")
+    """The error for losses with failOnDataLoss."""
+    return DataLossError(
+        "; ".join(map(str, losses)) + ". To read the remaining records, set failOnDataLoss to false"
+    )
 
 
 def _topics_of(subscription: Subscription) -> list[str]:
-    """The topics that it names, in order."""
+    """The named topics, in order."""
     return list(dict.fromkeys([*subscription.topics, *(tp.topic for tp in subscription.partitions)]))
 
 

@@ -1,6 +1,6 @@
-"""What a stream has planned: the offsets of its last micro-batches, to be stored before they run. Pure.
+"""Planned micro-batches of a stream: the offsets of its last batches, stored before they run. Pure.
 
-A batch that runs again, after a crash in the middle of it, has the same rows then.
+A batch that runs again after a crash then has the same rows.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from .ranges import Plan
 
 PLANS_TOPIC = "__pipeline_plans"
-# An engine runs the last batch again if it did not see its end, and with a checkpoint that was not flushed
-# to disk the one before.
+# An engine runs the last batch again if it did not see its end, and with a checkpoint that was not flushed to
+# disk, the one before.
 KEPT = 3
 _FORM, _WITH_TOPICS_APART = 2, 1
 
 
 class Planned(NamedTuple):
-    """The exact offsets of a batch, of all partitions."""
+    """The exact offsets of a batch, for all partitions."""
 
     batch: int
     starts: Position
@@ -30,19 +30,18 @@ class Planned(NamedTuple):
 
 
 class Plans(NamedTuple):
-    """The last batches, in order, at least one: the first of all is -1, which ends where the stream
-    begins."""
+    """The last batches, in order, at least one: the very first is -1, which ends where the stream starts."""
 
     batches: tuple[Planned, ...]
 
     @classmethod
     def beginning(cls, initial: Position) -> Plans:
-        """Of a stream that has read nothing yet."""
+        """The plans of a stream that has read no records."""
         return cls((Planned(-1, initial, initial),))
 
     def of(self, batch: int) -> Planned | None:
-        """What was planned for a batch: nothing, if its number was passed while nothing was new; None if it
-        is a new one. Errors: ConfigError for one that is not known any more."""
+        """The plan of a batch: an empty one if its number was skipped while there were no new records; None
+        if it is new. Errors: ConfigError for a batch that is no longer stored."""
         before: Planned | None = None
         for each in self.batches:
             if each.batch == batch:
@@ -52,24 +51,23 @@ class Plans(NamedTuple):
             before = each
         if batch < self.batches[0].batch:
             raise ConfigError(
-                f"batch {batch} is asked for, and batch {self.batches[-1].batch} is planned already: this"
-                " checkpoint is a copy of an earlier time. One without files in it begins anew"
+                f"batch {batch} was requested, but batch {self.batches[-1].batch} is already planned: this"
+                " checkpoint is an old copy. An empty one starts a new stream"
             )
         return None
 
     @property
     def ends(self) -> Position:
-        """Where the next batch starts."""
+        """The start of the next batch."""
         return self.batches[-1].ends
 
     def and_then(self, batch: int, plan: Plan) -> Plans:
-        """With the plan of a new batch."""
+        """Adds the plan of a new batch."""
         return Plans((*self.batches, Planned(batch, plan.starts, plan.ends))[-KEPT:])
 
 
 def within(ends: Position, most: Position | None) -> Position:
-    """Ends that do not pass `most`, of the partitions that are in it and are still the same; None for no
-    bound."""
+    """`ends` limited to `most`, for partitions in it whose topics are unchanged; None for no limit."""
     if most is None:
         return ends
     renewed = most.renewed(ends.topic_ids)
@@ -86,11 +84,11 @@ def encoded(plans: Plans) -> bytes:
 
 
 def decoded(value: bytes) -> Plans:
-    """Out of a stream's record. Errors: CorruptMessageError."""
+    """The plans of a stream's record. Errors: CorruptMessageError."""
     try:
         facts: dict[str, Any] = json.loads(value)
         if facts["form"] not in (_FORM, _WITH_TOPICS_APART):
-            raise CorruptMessageError(f"plans of form {facts['form']}: this version knows {_FORM}")
+            raise CorruptMessageError(f"the plans have format {facts['form']}, this version reads {_FORM}")
         known = facts["topics"] if facts["form"] == _WITH_TOPICS_APART else {}
         topics = {str(name): bytes.fromhex(found) for name, found in known.items()}
         batches = tuple(
@@ -98,9 +96,9 @@ def decoded(value: bytes) -> Plans:
             for batch, starts, ends in facts["batches"]
         )
     except (ValueError, KeyError, TypeError, AttributeError, ConfigError) as error:
-        raise CorruptMessageError(f"{value[:200]!r} are no plans of a stream: {error!r}") from error
+        raise CorruptMessageError(f"{value[:200]!r} is not the plans of a stream: {error!r}") from error
     if not batches:
-        raise CorruptMessageError(f"{value[:200]!r} are no plans of a stream: there is none")
+        raise CorruptMessageError(f"{value[:200]!r} is not the plans of a stream: it is empty")
     return Plans(batches)
 
 

@@ -1,7 +1,7 @@
-"""One set of connections per process and cluster, shared by all tasks that run there one after the other.
+"""One set of connections per process and cluster, shared by the tasks that run there.
 
-Engines reuse their Python workers, so a task of a small range would spend its time on connecting. What nobody
-has used for a while is closed. A forked child begins with none.
+Engines reuse their Python workers, and a task of a small range would spend its time on connecting. Idle
+connections are closed. A forked child starts without any.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Shared:
         self.cluster, self.io = cluster, cluster.io
         self.users = 0
         self.idle_since_s = 0.0
-        self.topics: set[str] = set()  # kept in the view until it is closed
+        self.topics: set[str] = set()  # kept in the metadata view until it is closed
 
 
 _news = threading.Condition()
@@ -41,18 +41,19 @@ _reaper: threading.Thread | None = None
 
 @contextlib.contextmanager
 def shared_cluster(bootstrap: str | None, client: tuple[tuple[str, Any], ...]) -> Iterator[Cluster]:
-    """The connections to a cluster, with those client keys. Errors: ConfigError."""
+    """The shared connections to a cluster with these client keys. Errors: ConfigError."""
     key, pid = (bootstrap, client), os.getpid()
     shared = _take(key)
     try:
         yield shared.cluster
     finally:
-        if pid == os.getpid():  # else it was the parent's
+        if pid == os.getpid():  # otherwise it belongs to the parent
             _give_back(shared)
 
 
 def keep_topics(io: ClusterIo, *topics: str) -> None:
-    """Keep topics in the view of shared connections: the next task of them need not ask. On their loop."""
+    """Keep topics in the metadata view of shared connections, so that the next task need not request them. On
+    their loop."""
     with _news:
         shared = next((each for each in _open.values() if each.io is io), None)
         new = [] if shared is None else [topic for topic in topics if topic not in shared.topics]
@@ -62,7 +63,7 @@ def keep_topics(io: ClusterIo, *topics: str) -> None:
 
 
 def close_idle(idle_s: float = 0.0) -> int:
-    """Close what nobody has used for that long; how many are left open."""
+    """Close connections that were idle for `idle_s`; returns the number of open ones."""
     latest_s = time.monotonic() - idle_s
     with _news:
         due = [key for key, each in _open.items() if not each.users and each.idle_since_s <= latest_s]
@@ -80,7 +81,7 @@ def _take(key: Key) -> _Shared:
         if shared is not None and shared.io.failure is None:
             shared.users += 1
             return shared
-    # Order: without the lock, for it starts a thread; whoever comes second closes its own again.
+    # Order: without the lock, because this starts a thread; a concurrent second one is closed again.
     made = _Shared(Cluster(key[0], config=dict(key[1])))
     with _news:
         shared = _open.get(key)

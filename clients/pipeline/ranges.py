@@ -1,4 +1,4 @@
-"""What tasks are given: ranges of offsets, with all that is needed to read them exactly. Pure."""
+"""Ranges of offsets with everything that a task needs to read them exactly. Pure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ CREATED_AGAIN = "the topic was created again"
 
 
 class OffsetRange(NamedTuple):
-    """The records of one partition from `start` up to before `end`; some offsets may have none.
+    """The records of one partition from `start` up to `end` (exclusive); some offsets may have no record.
 
-    `topic_id` and `leader_epoch` are those of the plan: a topic that was created again since, or a log that
-    lost these offsets, is noticed. `leader` is a node id and `hosts` where its records are near, both hints.
+    `topic_id` and `leader_epoch` are those of the plan, to detect a topic that was created again, or a log
+    that lost these offsets. `leader` is a node id and `hosts` are machines with its records; both are hints.
     """
 
     topic: str
@@ -30,18 +30,17 @@ class OffsetRange(NamedTuple):
 
     @property
     def tp(self) -> TopicPartition:
-        """Which partition."""
         return TopicPartition(self.topic, self.partition)
 
     @property
     def size(self) -> int:
-        """How many offsets it spans: at least as many as it has records."""
+        """The number of offsets: at least the number of records."""
         return max(self.end - self.start, 0)
 
 
 class Loss(NamedTuple):
-    """Offsets from `start` up to before `end` that should be there and are not, and why. As many as nobody
-    knows, if these are the same."""
+    """Missing offsets from `start` up to `end` (exclusive), with the reason. Their number is unknown if the
+    two are equal."""
 
     tp: TopicPartition
     start: int
@@ -50,19 +49,17 @@ class Loss(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many offsets."""
         return max(self.end - self.start, 0)
 
     def __str__(self) -> str:
         if not self.size:
-            return f"{self.tp}: what came from offset {self.start} on is lost: {self.reason}"
+            return f"{self.tp}: records from offset {self.start} on are lost: {self.reason}"
         return f"{self.tp}: {self.size} offsets from {self.start} on are lost: {self.reason}"
 
 
 class Plan(NamedTuple):
-    """`ranges` are what tasks read, one each. `starts` and `ends` are exact offsets of all partitions, those
-    without new records too, with the ids of their topics; `losses` is what is not there, always empty under
-    failOnDataLoss."""
+    """`ranges` are read by one task each. `starts` and `ends` are exact offsets of all partitions, including
+    those without new records, with topic ids; `losses` is always empty with failOnDataLoss."""
 
     ranges: tuple[OffsetRange, ...]
     starts: Position

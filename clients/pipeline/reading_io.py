@@ -1,7 +1,7 @@
-"""`fetch_arrow`: the records of one range as Arrow batches, ended by position, whatever lies at its end.
+"""`fetch_arrow`: the records of one range as Arrow batches, ending at an exact position.
 
-Memory is bounded by what a consumer fetches ahead, not by the range. A leader that moves and a node that dies
-are waited out for kafkaConsumer.pollTimeoutMs.
+Memory is bounded by the consumer's prefetch, not by the range. Leader changes and node failures are retried
+for kafkaConsumer.pollTimeoutMs.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace.client.pipeline")
 
 MAX_ROWS = 65_536
-# How often a read that waits looks whether there is still something to wait for.
+# How often a waiting read checks whether the range can still be completed.
 LOOK_S = 0.5
-_LOOKS_FOR_TOPIC = 3  # Bound: refreshes, a retry backoff apart, before a range counts as one of a lost topic
-# What a row is taken to have at most when a short range says how much to ask for at first.
+_LOOKS_FOR_TOPIC = 3  # Bound: metadata refreshes, a retry backoff apart, before the topic counts as deleted
+# The assumed size of a row, for the first fetch of a short range.
 _ROW_BYTES = 1024
 _LEAST_FETCH_BYTES = 64 << 10
 LOST = (DataLossError, LogTruncationError, NoOffsetError, OffsetOutOfRangeError)
@@ -65,7 +65,7 @@ def _epoch_ends(entries: tuple[EpochQuestion, ...], _timeout_ms: int) -> OffsetF
 
 
 _EPOCH_ENDS: LeaderQuery[int, int] = LeaderQuery(
-    OFFSET_FOR_LEADER_EPOCH, EpochQuestion, _epoch_ends, attrgetter("end_offset"), "its epochs are not known"
+    OFFSET_FOR_LEADER_EPOCH, EpochQuestion, _epoch_ends, attrgetter("end_offset"), "its epochs are unknown"
 )
 
 
@@ -78,15 +78,15 @@ def fetch_arrow(
     max_rows: int = MAX_ROWS,
     on_loss: Callable[[Loss], None] | None = None,
 ) -> Iterator[Any]:
-    """Arrow record batches in the layout of `headrace.ARROW_SCHEMA`, each of 1 to `max_rows` rows: of the
-    range, those that the `filters` take, with `columns` alone (None: all; headers under includeHeaders).
+    """Arrow record batches in the layout of `headrace.ARROW_SCHEMA`, each of 1 to `max_rows` rows: the rows
+    of the range that match `filters`, with the given `columns` (None: all; headers with includeHeaders).
 
-    What is not there any more is an error under failOnDataLoss; without, the rest is left out, logged, and
-    told to `on_loss`. Errors, at once: TypeError, ValueError, ImportError without pyarrow. While reading:
+    Missing records are an error with failOnDataLoss; otherwise they are skipped, logged, and passed to
+    `on_loss`. Errors, at once: TypeError, ValueError, ImportError without pyarrow. While reading:
     DataLossError, ApiTimeoutError, CorruptMessageError, NoClusterError.
     """
     if max_rows < 1:
-        raise ValueError(f"max_rows must be a whole number from 1 on, not {max_rows!r}")
+        raise ValueError(f"max_rows must be an integer >= 1, not {max_rows!r}")
     if columns is None and not options.include_headers:
         columns = [name for name in projection(None).schema.names if name != "headers"]
     wanted = projection(columns)
@@ -122,23 +122,23 @@ def _read(
 
 
 class _Shape:
-    """From what was gathered to the columns and rows that are wanted."""
+    """Selects the columns and rows of collected batches."""
 
     def __init__(self, wanted: Projection, filters: Filters) -> None:
         self._filters, self._schema = filters, wanted.schema
         names = list(wanted.schema.names)
-        # the offset says where the range ends
+        # the offset is needed to find the end of the range
         needed = [*names, "offset", *([] if filters.timestamp.is_all else ["timestamp"])]
         self._decoded = projection(list(dict.fromkeys(needed)))
         self.columns = ColumnSelection(wanted.has("key"), wanted.has("value"), wanted.has("headers"))
 
     def batch(self, builder: Any, end: int) -> Any:
-        """Rows of the range, out of one at least; perhaps none is left."""
+        """The selected rows of the range, of at least one collected row; may be empty."""
         found = to_record_batch(self._decoded, builder.finish(), builder.topics)
         column = found.column("offset")
-        # From the buffer: the first scalar of pyarrow in a process may import pandas, for tenths of a second.
+        # Read from the buffer: pyarrow's first scalar in a process may import pandas, for tenths of a second.
         offsets = memoryview(column.buffers()[1]).cast("q")[column.offset :][: len(column)]
-        if offsets[-1] >= end:  # they ascend
+        if offsets[-1] >= end:  # offsets ascend
             found = found.slice(0, bisect_left(offsets, end))
         found = self._filtered(found)
         return found if found.num_columns == len(self._schema) else found.select(self._schema.names)
@@ -154,7 +154,7 @@ class _Shape:
         mask = pc.and_(pc.greater_equal(times, bounds.low), pc.less_equal(times, bounds.high))
         if bounds.among is not None:
             mask = pc.and_(mask, pc.is_in(times, pa.array(sorted(bounds.among), pa.int64())))
-        return found.filter(mask)  # drops what has no timestamp
+        return found.filter(mask)  # also drops rows without timestamp
 
 
 class _RangeReader:
@@ -163,7 +163,7 @@ class _RangeReader:
     def __init__(self, io: ClusterIo, cut: OffsetRange, options: ReadOptions) -> None:
         self._io, self._cut, self._options = io, cut, options
         self.position = cut.start
-        self._held: HeadraceError | None = None  # what ends the read when the rows before it are taken
+        self._held: HeadraceError | None = None  # the error that ends the read after the rows before it
         config = _consumer_config(cut, options)
 
         async def make() -> ConsumerEngine:
@@ -177,9 +177,9 @@ class _RangeReader:
         self._engine = io.call(make())
 
     async def _view_as_planned(self) -> None:
-        """Refresh shared metadata that knows another topic of this name than the plan. It may be older than
-        the plan, which was made by another process: then the topic was created again before the plan, not
-        after it. A node may be behind too, so more than one answer is asked for. Errors: ApiTimeoutError."""
+        """Refresh shared metadata whose topic id differs from the plan's. It may be older than the plan,
+        which was made by another process: then the topic was created again before the plan, not after it. A
+        node may be behind too, so more than one response is needed. Errors: ApiTimeoutError."""
         cut, metadata = self._cut, self._io.hub.metadata
         for _ in range(_LOOKS_FOR_TOPIC):
             known = metadata.view.topics.get(cut.topic)
@@ -188,11 +188,11 @@ class _RangeReader:
             await metadata.refresh(self._deadline_ms())
 
     def batches(self, shape: _Shape, max_rows: int) -> Iterator[Any]:
-        """The rows from the position on. Errors: as `fetch_arrow`; those in LOST leave the position at what
-        cannot be read."""
+        """The rows from the position on. Errors: as `fetch_arrow`; after those in LOST the position is at the
+        unreadable record."""
         cut, engine = self._cut, self._engine
         while self.position < cut.end:
-            # A row takes an offset at least, so no more are decoded than the range can have.
+            # A row takes at least one offset, so at most the rest of the range is decoded.
             builder = engine.reader.new_columns(shape.columns, min(max_rows, cut.end - self.position))
             self._fill(builder)
             batch = shape.batch(builder, cut.end) if builder.count else None
@@ -201,7 +201,7 @@ class _RangeReader:
         self._check_log()
 
     def skip(self, error: HeadraceError) -> Loss:
-        """Go on at the first offset that is there, if the range has one; what is lost by that."""
+        """Continue at the first available offset of the range, if any; returns the loss."""
         cut, start = self._cut, self.position
         self.position = cut.end
         if isinstance(error, OffsetOutOfRangeError):
@@ -221,7 +221,7 @@ class _RangeReader:
         if self._held is not None:
             error, self._held = self._held, None
             raise error
-        moved_s = time.monotonic()  # from here on: whoever has the rows may take any time
+        moved_s = time.monotonic()  # from here on: the consumer of the rows may take any time
         while True:
             _, is_ready = engine.reader.fill_columns(builder)
             position = engine.change(self._stand)
@@ -238,8 +238,8 @@ class _RangeReader:
                 return
 
     def _check_log(self) -> None:
-        """Whether it is the log of the plan still. Within one leader epoch a log only grows; under a later
-        one the epochs up to the plan's must reach as far as they did. Errors: LogTruncationError."""
+        """Check that the log is still that of the plan. Within one leader epoch a log only grows; under a
+        later epoch the epochs up to the plan's must reach as far as before. Errors: LogTruncationError."""
         cut = self._cut
         now = self._engine.change(lambda fetcher: fetcher.states[cut.tp].validation.leader_epoch)
         if cut.leader_epoch == NO_EPOCH or now in (None, cut.leader_epoch):
@@ -258,14 +258,14 @@ class _RangeReader:
         if isinstance(end, HeadraceError):
             raise end
         if NO_OFFSET < end < cut.end:
-            text = f"the log has lost what it had from {end} on when the read was planned"
+            text = f"the log has lost records from offset {end} on since the read was planned"
             raise LogTruncationError(text, *cut.tp, cut.end, end)
 
     def _deadline_ms(self) -> int:
         return self._io.hub.now_ms() + self._options.poll_timeout_ms
 
     def close(self) -> None:
-        """Ask for nothing more."""
+        """Stop fetching."""
         if self._io.failure is None:
             self._io.wake(lambda: self._engine.fail(ClosedError("the range is read")))
 
@@ -274,18 +274,18 @@ class _RangeReader:
         fetcher.seek(cut.tp, self.position)
         state = fetcher.states[cut.tp]
         state.until = cut.end
-        # A topic of this name with another id is another topic: the fetcher drops the position then.
+        # Another topic id means another topic: the fetcher drops the position then.
         state.topic_id = cut.topic_id or None
 
     def _stand(self, fetcher: Fetcher) -> int | None:
-        """The next offset to hand out. A log never ends with a gap, so this passes the end of the range."""
+        """The next offset to return. A log never ends with a gap, so this passes the end of the range."""
         return fetcher.states[self._cut.tp].next_position()
 
     def _given_up(self, waited_s: float) -> HeadraceError | None:
-        """Why it is no use to wait for the next row any longer."""
+        """The error if waiting for the next row is useless."""
         view, cut, most_ms = self._io.hub.metadata.view, self._cut, self._options.poll_timeout_ms
         if waited_s > 2 * LOOK_S and cut.topic in view.missing:
-            return DataLossError(f"there is no topic {cut.topic!r} any more")
+            return DataLossError(f"topic {cut.topic!r} was deleted")
         if waited_s * 1000 < most_ms:
             return None
         state: PartitionState = self._engine.change(lambda fetcher: fetcher.states[cut.tp])
@@ -293,12 +293,12 @@ class _RangeReader:
         if end is not None and end < cut.end and not state.failures:
             return DataLossError(f"the log ends at {end} for readers")
         return ReplicaNotAvailableError(
-            f"{cut.tp}: nothing came for {most_ms} ms at offset {self.position} (kafkaConsumer.pollTimeoutMs)"
+            f"{cut.tp}: no record for {most_ms} ms at offset {self.position} (kafkaConsumer.pollTimeoutMs)"
         )
 
 
 def _consumer_config(cut: OffsetRange, options: ReadOptions) -> ConsumerConfig:
-    # Of the plan: a task's environment may say something else, and then its end would not be reached.
+    # From the plan: the task's environment may differ, and then the end of the range might not be reached.
     isolation = "read_committed" if options.is_read_committed else "read_uncommitted"
     values = {**dict(options.client), "auto.offset.reset": "none", "isolation.level": isolation}
     most = values["max.partition.fetch.bytes"]

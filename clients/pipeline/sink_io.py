@@ -1,6 +1,5 @@
-"""`Sink`: the driver's half of exactly once. It has the transactions of its tasks prepared, decides, durably,
-that their batch is committed, and then ends them; a driver that starts anew ends the rest. See docs/adr/0025.
-"""
+"""`Sink`: the driver's part of exactly once. It prepares the transactions of its tasks, durably decides to
+commit their batch, and then ends them; the next driver completes the rest. See docs/adr/0025."""
 
 from __future__ import annotations
 
@@ -60,28 +59,29 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.client.pipeline")
 
-# One is open, or may be by the attempt that has taken the id: a fence lies behind the other states.
+# States with an open transaction, or possibly one of the attempt that has the id: the other states are
+# fenced.
 _UNFENCED = ("Empty", "Ongoing", "Prepared")
 _PREPARED = ("Prepared",)
-# The markers of what was committed beside it hide what is asked about until they are written.
+# Errors while the markers of transactions committed with it are still being written.
 MARKERS_S = 30.0
-# Where drivers of this process have left the ids of their queries, by bootstrap and query, with nothing
-# prepared: who takes one up from there comes right after them. Bound: MAX_LEFT.
+# Ids of queries that drivers of this process left without prepared transactions, by bootstrap and query: the
+# next driver of the query starts right after them. Bound: MAX_LEFT.
 _left: dict[tuple[str | None, str], tuple[int, int]] = {}
 MAX_LEFT = 1_000
 
 
 class Sink:
-    """What the driver of one query knows and does; the newest one of a query fences off those before.
+    """The sink of one query; the newest one fences its predecessors.
 
-    On opening, a batch that was decided and not finished is finished, and what a driver before this one has
-    had prepared and not decided is aborted. Belongs to one thread. Errors on opening: DataLossError if
-    somebody has aborted rows of a batch that was decided (with failOnDataLoss=false it is logged, and the
-    batch counts as committed); ApiTimeoutError, KafkaError.
+    Opening it completes a batch that was decided, and aborts transactions that a previous driver prepared
+    without a decision. Used by one thread. Errors on opening: DataLossError if rows of a decided batch were
+    aborted (with failOnDataLoss=false it is logged, and the batch counts as committed); ApiTimeoutError,
+    KafkaError.
     """
 
     def __init__(self, options: WriteOptions, query: str, *, is_first: bool = False) -> None:
-        """`is_first`: nobody has had a Sink of this query before."""
+        """`is_first`: this query never had a Sink before."""
         name = driver_id(query)
         self._options, self._query, self._place = options, query, (options.bootstrap, query)
         self._tasks = re.escape(f"{name}/") + ".*"  # the ids of all of its tasks
@@ -98,7 +98,7 @@ class Sink:
             self._has_prepared = not is_first and not self._is_next()
             self._finish_last()
             if self._has_prepared:
-                # Order: nothing that is decided is prepared any more, and no driver before this one decides.
+                # Order: no decided transaction is prepared any more, and no previous driver can decide.
                 self._abort_prepared([each.transactional_id for each in self._found(_PREPARED)])
                 self._has_prepared = False
         except BaseException:
@@ -107,45 +107,46 @@ class Sink:
 
     @property
     def last_batch(self) -> int | None:
-        """The last batch that was committed; None before the first."""
+        """The last committed batch; None before the first."""
         return None if self._last is None else self._last.batch
 
     def is_committed(self, batch: int) -> bool:
-        """Whether a batch is: one that runs again then has nothing to write. Errors: ConfigError for what is
-        no number."""
+        """Whether a batch was committed: if it runs again, it has nothing to write. Errors: ConfigError for
+        an invalid number."""
         number = checked_batch(batch)
         return self._last is not None and number <= self._last.batch
 
     def commit(
         self, batch: int, writes: Sequence[PreparedWrite], *, progress: Progress | None = None
     ) -> bool:
-        """Commit all rows of a batch, whose numbers ascend; False, with these writes aborted, if it was
-        committed before. With the decision, or not at all, goes the `progress` of a group: where the next
-        batch begins to read.
+        """Commit all rows of a batch, whose numbers must increase; False, with these writes aborted, if it
+        was committed before. The `progress` of a group, where the next batch starts to read, is committed
+        atomically with the decision.
 
         Errors: InvalidTxnStateError, with everything aborted, if one of the writes cannot be committed any
-        more; ProducerFencedError for a driver that is not the newest (nothing is committed by it);
-        ApiTimeoutError, when it may have been decided: open another `Sink`, which finishes or undoes it then.
-        DataLossError as on opening; UnsupportedVersionError, with everything aborted, while nodes are older.
+        more; ProducerFencedError for a driver that is not the newest (which commits nothing);
+        ApiTimeoutError, after which the outcome is unknown: open another `Sink`, which completes or undoes
+        it. DataLossError as on opening; UnsupportedVersionError, with everything aborted, while nodes are
+        older.
         """
         batch = checked_batch(batch)
         self._finish_last()
         real = tuple(dict.fromkeys(each for each in writes if not each.is_empty))
         if self.is_committed(batch):
             outcomes = self._io.call(_end(self._io, self._options, real, committed=False))
-            # they may be the very ones that are committed
+            # they may be the committed ones
             _raise_first(outcomes, but=GONE)
             return False
         self._has_prepared = True
         try:
-            # Order: from here on nothing but this driver's word, or the next one's, ends them.
+            # Order: from here on only this driver or the next one ends them.
             check_all_prepared(real, self._io.call(_prepare(self._io, self._options, real)).errors)
         except (InvalidTxnStateError, UnsupportedVersionError):
             has_gate = self._has_gate
             self._show_newest()
             self.abort(real)
             self._has_prepared = False
-            if has_gate:  # the job is over, and so is a later attempt that is the reason
+            if has_gate:  # the job has ended, and so has a later attempt that is the reason
                 self.abort_leftovers()
             raise
         decision = Decision(batch, not real, real)
@@ -156,30 +157,29 @@ class Sink:
         return True
 
     def abort(self, writes: Sequence[PreparedWrite]) -> None:
-        """Undo what tasks have prepared; what is undone already is no error. Errors: ApiTimeoutError."""
+        """Abort prepared writes; idempotent. Errors: ApiTimeoutError."""
         abort_writes(writes, self._options)
 
     def open_gate(self) -> Gate:
-        """For `prepare_arrow` in the tasks of one job: shut by `commit`, by `abort_leftovers` and by the next
-        `Sink` of the query. An attempt that begins later writes nothing, and leaves nothing open."""
+        """For `prepare_arrow` in the tasks of one job; closed by `commit`, by `abort_leftovers` and by the
+        next `Sink` of the query. A later attempt writes nothing, and leaves no transaction open."""
         self._has_gate = True
         return Gate(driver_id(self._query), self._log.producer)
 
     def abort_leftovers(self, keep: Sequence[PreparedWrite] = ()) -> int:
-        """Undo what tasks of this query have left open, but for `keep`: attempts whose message nobody has,
-        which would keep readers of committed data waiting until transaction.timeout.ms; how many that were.
-        No attempt that has begun by now writes on, and none that begins later with a gate of before.
+        """Abort open transactions of this query's tasks except `keep`: attempts without a commit message, for
+        which read_committed consumers would wait until transaction.timeout.ms; returns their number. No
+        running attempt can write afterwards, and no later one with an older gate.
 
-        Call it when a job has failed, and before the first one of a driver. A batch that is decided and not
-        finished is finished first. Errors: ProducerFencedError, with nothing undone, in a driver that is not
-        the newest; as on opening.
+        Call it after a failed job, and before a driver's first one. A decided batch is completed first.
+        Errors: ProducerFencedError, with nothing aborted, in a driver that is not the newest; as on opening.
         """
         self._finish_last()
-        # Order: an attempt that has found the gate open has its id already, and is among those.
+        # Order: an attempt that found the gate open has initialized its id already, and is among those found.
         self._show_newest()
         done, count = {each.transactional_id for each in keep}, 0
         while True:
-            # Once more than there is to do: an id is in no answer if its coordinator moves between two.
+            # Once more than necessary: an id is in no response if its coordinator moves between two requests.
             found = self._found(_UNFENCED)
             new = {each.transactional_id: each.state for each in found if each.transactional_id not in done}
             if not new:
@@ -190,17 +190,17 @@ class Sink:
             count += sum(state is not TransactionState.EMPTY for state in new.values())
 
     def fence(self, tasks: Iterable[str]) -> None:
-        """Undo what these tasks have open, and let no attempt that has begun write on."""
+        """Abort the open transactions of these tasks, and fence running attempts."""
         names = [task_id(self._query, task) for task in tasks]
         _raise_first(self._io.call(self._engine.fence(names, timeout=None)))
 
     def forget(self) -> None:
-        """Leave nothing of the query in the log of commits, once it is over. Errors: as `commit`."""
+        """Delete the record of the query from the commit log, when it has ended. Errors: as `commit`."""
         self._log.put(None)
         self._last, self._is_over = None, True
 
     def close(self) -> None:
-        """Ends nothing that is open."""
+        """Close the connections; open transactions stay open."""
         if self._has_prepared or self._is_over:
             _left.pop(self._place, None)
         else:
@@ -222,7 +222,7 @@ class Sink:
         self._last, self._has_gate = decision, False
 
     def _found(self, states: Sequence[str]) -> list[TransactionListing]:
-        """The tasks of this query that are in these states."""
+        """The tasks of this query in these states."""
         found = self._engine.find(states, (), longer_than=None, pattern=self._tasks, timeout=None)
         return self._io.call(found)
 
@@ -231,7 +231,7 @@ class Sink:
             self._finish(self._last)
 
     def _abort_prepared(self, names: Sequence[str]) -> None:
-        """What is prepared under these ids and was not decided. What ends meanwhile is no error."""
+        """Abort prepared but undecided transactions of these ids; one that ends meanwhile is ignored."""
         if not names:
             return
         found = self._io.call(self._engine.describe(names, timeout=None))
@@ -242,19 +242,19 @@ class Sink:
             for each in known
             if each.state is TransactionState.PREPARED
         ]
-        # Order: who is the newest driver here has seen nothing that a later one has had prepared, and ends
-        # what it has seen by producer id and epoch. So what a later driver decides is never undone.
+        # Order: this driver has not seen transactions that a later driver prepared, and ends those it has
+        # seen by producer id and epoch. So a decision of a later driver is never undone.
         self._show_newest()
         _raise_first(self._io.call(_end(self._io, self._options, writes, committed=False)), but=GONE)
 
     def _is_next(self) -> bool:
-        """Whether the driver before is one of this process that has left nothing prepared: asking all nodes
-        what there is takes as long as a batch. Each who takes the id moves its epoch by one at least."""
+        """Whether the previous driver was one of this process that left no prepared transactions: listing
+        them on all nodes takes as long as a batch. Each new driver increments the epoch by at least one."""
         producer_id, epoch = self._log.producer
         return _left.pop(self._place, None) == (producer_id, epoch - 1)
 
     def _show_newest(self) -> None:
-        """Write again what stands in the log; that shuts the gate. Errors: ProducerFencedError."""
+        """Write the current record again, which closes the gate. Errors: ProducerFencedError."""
         self._log.put(self._log.found)
         self._has_gate = False
 
@@ -264,35 +264,35 @@ class Sink:
         for write in decision.writes:
             error = outcomes.errors.get(write.transactional_id)
             if isinstance(error, GONE):
-                # It was aborted; or it was committed before, and a later attempt has begun since.
+                # It was aborted; or it was committed before, and a later attempt has started since.
                 if not is_visible(write, self._options, patience_s=MARKERS_S):
                     lost.append(f"task {write.task} with {write.report.rows} rows ({error})")
             elif error is not None:
                 raise error
         if lost:
             text = (
-                f"batch {decision.batch} of {self._query!r} is committed in part: what these tasks wrote was"
-                f" aborted after it was decided: {'; '.join(lost)}"
+                f"batch {decision.batch} of {self._query!r} is partly lost: the rows of these tasks were"
+                f" aborted after the decision: {'; '.join(lost)}"
             )
             if self._options.fail_on_data_loss:
-                raise DataLossError(f"{text}. With failOnDataLoss=false it counts as committed")
+                raise DataLossError(f"{text}. With failOnDataLoss=false the batch counts as committed")
             log.error("%s", text)
         self._record(Decision(decision.batch, is_done=True))
 
 
 def commit_writes(writes: Sequence[PreparedWrite], options: WriteOptions) -> None:
-    """Commit what tasks have prepared, one by one, from any process; again is no error. For batches of which
-    no more than one write is; several are committed together by `Sink`.
+    """Commit prepared writes one by one, from any process; idempotent. For batches with a single write;
+    several are committed together by `Sink`.
 
-    Errors: of the first that is not: InvalidTxnStateError, ProducerFencedError if it was aborted.
+    Errors: that of the first failure: InvalidTxnStateError, ProducerFencedError if it was aborted.
     """
     _raise_first(_end_all(writes, options, committed=True))
 
 
 def abort_writes(writes: Sequence[PreparedWrite], options: WriteOptions) -> None:
-    """Undo what tasks have prepared, from any process; what is undone already is no error.
+    """Abort prepared writes, from any process; idempotent.
 
-    Errors: InvalidTxnStateError for one that is committed; ApiTimeoutError.
+    Errors: InvalidTxnStateError for a committed one; ApiTimeoutError.
     """
     fenced = (ProducerFencedError, InvalidProducerIdMappingError)
     _raise_first(_end_all(writes, options, committed=False), but=fenced)
@@ -313,7 +313,7 @@ def _end_all(
 
 
 async def _prepare(io: ClusterIo, options: WriteOptions, writes: Sequence[Prepared]) -> Results[str, None]:
-    """By transactional id what came of it. Again is no error."""
+    """The result by transactional id. Idempotent."""
 
     async def ask(at: Coordinator, write: Prepared) -> KafkaError | None:
         request = PrepareTxnRequest(at.key, write.producer_id, write.producer_epoch)
@@ -325,8 +325,8 @@ async def _prepare(io: ClusterIo, options: WriteOptions, writes: Sequence[Prepar
 async def _end(
     io: ClusterIo, options: WriteOptions, writes: Sequence[Prepared], *, committed: bool
 ) -> Results[str, None]:
-    """By transactional id what came of it. The coordinator takes an end again that it has taken before, and
-    refuses one of a transaction that is over."""
+    """The result by transactional id. The coordinator accepts a repeated EndTxn, and rejects one for another
+    transaction."""
 
     async def ask(at: Coordinator, write: Prepared) -> KafkaError | None:
         request = EndTxnRequest(at.key, write.producer_id, write.producer_epoch, committed)
@@ -341,7 +341,7 @@ async def _each(
     writes: Sequence[Prepared],
     ask: Callable[[Coordinator, Prepared], Awaitable[KafkaError | None]],
 ) -> Results[str, None]:
-    """Asked of the coordinators, by transactional id."""
+    """Send a request for each write to its coordinator; results by transactional id."""
     asking = _asking(io, options)
     by_name = {each.transactional_id: each for each in writes}
     coordinating = Coordinating(asking, TRANSACTION_KEY)

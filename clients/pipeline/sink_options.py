@@ -1,4 +1,4 @@
-"""Where and how is written: options by the names of Spark's Kafka sink, checked columns. Pure."""
+"""Options of a write, named as in Spark's Kafka sink, and the validation of columns. Pure."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
 COLUMNS = ("key", "value", "topic", "partition", "headers", "timestamp")
 _RESERVED = {
-    "transactional.id": "each task has one of its own",
-    "enable.idempotence": "what is written is written once",
-    "key.serializer": "keys are bytes or text",
-    "value.serializer": "values are bytes or text",
-    "interceptor.classes": "interceptors see records, not columns",
+    "transactional.id": "each task uses its own",
+    "enable.idempotence": "writes are always idempotent",
+    "key.serializer": "keys must be bytes or text",
+    "value.serializer": "values must be bytes or text",
+    "interceptor.classes": "interceptors need records, not columns",
 }
 _SCHEMAS = (ConnectionConfig, ProducerConfig, AdminConfig)
-# From the first row of a task to the driver's commit; as long as a cluster allows by default.
+# From a task's first row to the driver's commit; the longest timeout that a cluster allows by default.
 _DEFAULTS = {"transaction.timeout.ms": 15 * MINUTE}
 
 
 @dataclass(frozen=True, kw_only=True)
 class _WriteConfig(Config):
-    topic: str | None = key("topic", None, doc="Where all rows go; they have no column for it then.")
-    fail_on_data_loss: bool = key("failOnDataLoss", True, doc="A batch that is lost in part is an error.")
+    topic: str | None = key("topic", None, doc="The topic of all rows, instead of a column.")
+    fail_on_data_loss: bool = key("failOnDataLoss", True, doc="Fail if a decided batch is partly lost.")
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Checked options of a write. Small, and can be pickled. `client` are keys of clients by dotted names."""
+    """Validated options of a write. Small, and can be pickled. `client`: client keys by dotted names."""
 
     bootstrap: str | None
     topic: str | None
@@ -46,17 +46,17 @@ class WriteOptions:
 
 
 def write_options(given: Mapping[str, Any]) -> WriteOptions:
-    """Options of a write, as text or as Python values, names in any case.
+    """Options of a write, as text or Python values, names case-insensitive.
 
-    Errors: ConfigError naming the option and what is allowed.
+    Errors: ConfigError with the option and the valid values.
     """
     found = sort_options(given, _WriteConfig.keys(), _SCHEMAS, _RESERVED)
     config = _WriteConfig(**{_WriteConfig.field_of(name): value for name, value in found.own.items()})
     client = {**_DEFAULTS, **found.client}
     for schema in _SCHEMAS:
-        resolve(schema, client, {})  # a bad value fails here
+        resolve(schema, client, {})  # validates values
     if str(client.get("acks", "all")) not in ("all", "-1"):
-        raise ConfigError("kafka.acks must be all: what is written is acknowledged by all replicas in sync")
+        raise ConfigError("kafka.acks must be all")
     fault = None if config.topic is None else topic_name_fault(config.topic)
     if fault is not None:
         raise ConfigError(f"topic: {fault}")
@@ -66,28 +66,28 @@ def write_options(given: Mapping[str, Any]) -> WriteOptions:
 
 
 def checked_names(table: Any, topic: str | None) -> Names:
-    """The columns of an Arrow table that become records. Errors: ValueError for one that is missing or not
-    known, TypeError for one of another type, each naming what is allowed."""
+    """The columns of an Arrow table that become records. Errors: ValueError for a missing or unknown column,
+    TypeError for an invalid type, with the valid ones."""
     names = table.schema.names
     others = ", ".join(name for name in COLUMNS if name != "value")
-    allowed = f"a table to write has value and, if wanted, {others}"
+    allowed = f"the columns are value and, optionally, {others}"
     for name in names:
         if name not in COLUMNS:
-            raise ValueError(f"column {name!r} is not known: {allowed}")
+            raise ValueError(f"unknown column {name!r}: {allowed}")
         if names.count(name) > 1:
             raise ValueError(f"there are {names.count(name)} columns {name!r}")
     if "value" not in names:
-        raise ValueError(f"there is no column 'value', only {names}: {allowed}")
+        raise ValueError(f"no column 'value' in {names}: {allowed}")
     if topic is None:
         if "topic" not in names:
-            raise ValueError("where to write: there is neither an option topic nor a column 'topic'")
+            raise ValueError("no topic: give the option topic or a column 'topic'")
         kind = table.schema.field("topic").type
         if not is_text(kind):
-            raise TypeError(f"column 'topic' has type {kind}: topics are text")
+            raise TypeError(f"column 'topic' has type {kind}: topics must be text")
     for name in ("key", "value"):
         if name in names and not is_binary(kind := table.schema.field(name).type):
             raise TypeError(
-                f"column {name!r} has type {kind}: keys and values are binary or text. Cast it"
+                f"column {name!r} has type {kind}: keys and values must be binary or text. Cast it"
                 ' (.cast("string") in Spark, .cast(pa.string()) in Arrow, .astype(str) in pandas), or encode'
                 " it first, as JSON for instance"
             )

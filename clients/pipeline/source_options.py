@@ -1,4 +1,4 @@
-"""What is read, from where to where and how: options by the names of Spark's Kafka connector. Pure.
+"""Options of a read, named as in Spark's Kafka connector. Pure.
 
 Source: Spark KafkaSourceProvider.scala.
 """
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
     from ...protocol.model import TopicPartition
 
-_PLANNED = "the planned offsets say what is read"
+_PLANNED = "the plan has exact offsets"
 _RESERVED = {
     "auto.offset.reset": f"{_PLANNED}: see startingOffsets",
-    "enable.auto.commit": f"{_PLANNED}, and nothing is committed to a group",
+    "enable.auto.commit": f"{_PLANNED}, and no group offsets are committed",
     "group.instance.id": f"{_PLANNED}, and no group is joined",
     "group.protocol": f"{_PLANNED}, and no group is joined",
-    "interceptor.classes": "interceptors see records, not columns",
-    "key.deserializer": "keys are bytes; make of them what you want with the columns",
-    "value.deserializer": "values are bytes; make of them what you want with the columns",
+    "interceptor.classes": "interceptors need records, not columns",
+    "key.deserializer": "keys are bytes: convert the column",
+    "value.deserializer": "values are bytes: convert the column",
 }
 _SCHEMAS = (ConnectionConfig, ConsumerConfig, AdminConfig)
-# A range is read by one task: more of it at a time than a consumer of many partitions asks for.
+# A range is read by one task, with more bytes per fetch than for a consumer of many partitions.
 READ_DEFAULTS = {"max.partition.fetch.bytes": 4 << 20, "fetch.max.bytes": 16 << 20}
 
-# Options that are more than one number or word; `_ReadConfig` has the others.
+# Options that are not a single number or word; `_ReadConfig` has the others.
 _STRUCTURED = (
     "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets",
     "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "maxTriggerDelay",
@@ -45,38 +45,52 @@ _STRUCTURED = (
 @dataclass(frozen=True, kw_only=True)
 class _ReadConfig(Config):
     starting_timestamp: int | None = key(
-        "startingTimestamp", None, low=0, high=MAX_LONG, unit="ms", doc="Start where records are as new."
+        "startingTimestamp",
+        None,
+        low=0,
+        high=MAX_LONG,
+        unit="ms",
+        doc="Start at the first record from this time on.",
     )
     ending_timestamp: int | None = key(
-        "endingTimestamp", None, low=0, high=MAX_LONG, unit="ms", doc="End where records are as new."
+        "endingTimestamp",
+        None,
+        low=0,
+        high=MAX_LONG,
+        unit="ms",
+        doc="End at the first record from this time on.",
     )
     starting_strategy: str = key(
         "startingOffsetsByTimestampStrategy",
         "error",
         choices=("error", "latest"),
-        doc="What to do where no record is as new as the start's timestamp.",
+        doc="Partitions without a record from the start time on: error, or latest.",
     )
-    fail_on_data_loss: bool = key("failOnDataLoss", True, doc="Offsets that are gone are an error.")
+    fail_on_data_loss: bool = key("failOnDataLoss", True, doc="Fail if planned offsets are missing.")
     min_partitions: int | None = key(
-        "minPartitions", None, low=1, high=MAX_INT, doc="Cut large ranges for about this many tasks."
+        "minPartitions", None, low=1, high=MAX_INT, doc="Split large ranges into about this many tasks."
     )
     max_records_per_partition: int | None = key(
-        "maxRecordsPerPartition", None, low=1, high=MAX_LONG, doc="No range is longer than this."
+        "maxRecordsPerPartition", None, low=1, high=MAX_LONG, doc="Maximum offsets per range."
     )
     max_offsets_per_trigger: int | None = key(
-        "maxOffsetsPerTrigger", None, low=1, high=MAX_LONG, doc="Offsets in one micro-batch, at most."
+        "maxOffsetsPerTrigger", None, low=1, high=MAX_LONG, doc="Maximum offsets per micro-batch."
     )
     min_offsets_per_trigger: int | None = key(
-        "minOffsetsPerTrigger", None, low=1, high=MAX_LONG, doc="Wait for that many offsets."
+        "minOffsetsPerTrigger",
+        None,
+        low=1,
+        high=MAX_LONG,
+        doc="Wait for this many new offsets, up to maxTriggerDelay.",
     )
     max_bytes_per_trigger: int | None = key(
-        "maxBytesPerTrigger", None, low=1, high=MAX_LONG, doc="About so many bytes of logs in a micro-batch."
+        "maxBytesPerTrigger", None, low=1, high=MAX_LONG, doc="Approximate log bytes per micro-batch."
     )
-    include_headers: bool = key("includeHeaders", False, doc="A column of the records' headers.")
-    group_id_prefix: str = key("groupIdPrefix", "spark-kafka-source", doc="Begins the names of groups.")
-    fetch_retries: int = key("fetchOffset.numRetries", 3, low=0, high=MAX_INT, doc="Of planning.")
+    include_headers: bool = key("includeHeaders", False, doc="Include the column headers.")
+    group_id_prefix: str = key("groupIdPrefix", "spark-kafka-source", doc="Prefix of group names.")
+    fetch_retries: int = key("fetchOffset.numRetries", 3, low=0, high=MAX_INT, doc="Retries of planning.")
     fetch_retry_ms: int = key(
-        "fetchOffset.retryIntervalMs", 10, low=0, high=MAX_INT, unit="ms", doc="Between these."
+        "fetchOffset.retryIntervalMs", 10, low=0, high=MAX_INT, unit="ms", doc="Interval of these retries."
     )
     poll_timeout_ms: int = key(
         "kafkaConsumer.pollTimeoutMs",
@@ -84,12 +98,12 @@ class _ReadConfig(Config):
         low=1,
         high=MAX_INT,
         unit="ms",
-        doc="A range of which nothing comes for so long cannot be read.",
+        doc="Fail a range without records for this long.",
     )
 
 
 class Subscription(NamedTuple):
-    """One of these is set."""
+    """Exactly one of these is set."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -97,10 +111,10 @@ class Subscription(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """Where reading starts, or ends; one is set. `offset` is EARLIEST or LATEST for all partitions; the
-    mappings name each partition; timestamps are ms."""
+    """The start or end of a read; one field besides `option` is set. `offset` is EARLIEST or LATEST for all
+    partitions; the mappings have every partition; timestamps are ms."""
 
-    option: str  # that it comes from
+    option: str  # its source
     offset: int | None = None
     timestamp: int | None = None
     offsets: Offsets | None = None
@@ -108,7 +122,7 @@ class Edge(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Of one micro-batch; None for no limit. Bytes are those of the logs, on the average."""
+    """Limits of one micro-batch; None for none. Bytes are estimated from average log sizes."""
 
     max_offsets: int | None = None
     min_offsets: int | None = None
@@ -118,7 +132,7 @@ class Limits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Checked options of a read. Small, and can be pickled. `client` are keys of clients by dotted names."""
+    """Validated options of a read. Small, and can be pickled. `client`: client keys by dotted names."""
 
     bootstrap: str | None
     subscription: Subscription
@@ -140,14 +154,14 @@ class ReadOptions:
 
     @property
     def is_read_committed(self) -> bool:
-        """Whether records of open and aborted transactions are left out."""
+        """Whether isolation.level is read_committed."""
         return dict(self.client).get("isolation.level") == "read_committed"
 
 
 def read_options(given: Mapping[str, Any], *, stream: bool = False) -> ReadOptions:
-    """Options of a read, as text or as Python values, names in any case; `stream` for one that goes on.
+    """Options of a read, as text or Python values, names case-insensitive; `stream` for a streaming read.
 
-    Errors: ConfigError naming the option and what is allowed.
+    Errors: ConfigError with the option and the valid values.
     """
     sorted_ = sort_options(given, [*_STRUCTURED, *_ReadConfig.keys()], _SCHEMAS, _RESERVED)
     parts = {name: sorted_.own.pop(name, None) for name in _STRUCTURED}
@@ -155,9 +169,9 @@ def read_options(given: Mapping[str, Any], *, stream: bool = False) -> ReadOptio
     client = {**READ_DEFAULTS, **sorted_.client}
     group_id = client.pop("group.id", None)
     if group_id is not None and (not isinstance(group_id, str) or not group_id.strip()):
-        raise ConfigError(f"kafka.group.id must be text that is not empty, not {group_id!r}")
+        raise ConfigError(f"kafka.group.id must be a non-empty text, not {group_id!r}")
     for schema in _SCHEMAS:
-        resolve(schema, client, {})  # a bad value fails here
+        resolve(schema, client, {})  # validates values
     return ReadOptions(
         bootstrap=sorted_.bootstrap,
         subscription=_subscription(parts),
@@ -195,10 +209,10 @@ def _subscription(parts: Mapping[str, Any]) -> Subscription:
 def _topics(given: Any) -> tuple[str, ...]:
     names = given.split(",") if isinstance(given, str) else given
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        raise ConfigError(f"subscribe takes topics with commas between them, not {given!r}")
+        raise ConfigError(f"subscribe must be topics separated by commas, not {given!r}")
     topics = tuple(dict.fromkeys(name.strip() for name in names if name.strip()))
     if not topics:
-        raise ConfigError(f"subscribe names no topic: {given!r}")
+        raise ConfigError(f"subscribe has no topic: {given!r}")
     for name in topics:
         fault = topic_name_fault(name)
         if fault is not None:
@@ -208,11 +222,11 @@ def _topics(given: Any) -> tuple[str, ...]:
 
 def _pattern(given: Any) -> str:
     if not isinstance(given, str) or not given.strip():
-        raise ConfigError(f"subscribePattern takes a regular expression, not {given!r}")
+        raise ConfigError(f"subscribePattern must be a regular expression, not {given!r}")
     try:
         re.compile(given)
     except re.error as error:
-        raise ConfigError(f"subscribePattern {given!r} is no regular expression: {error}") from error
+        raise ConfigError(f"subscribePattern {given!r} is not a regular expression: {error}") from error
     return given
 
 
@@ -221,7 +235,7 @@ def _starting(parts: Mapping[str, Any], timestamp: int | None, stream: bool) -> 
     if edge is None:
         edge = _offsets_edge("startingOffsets", parts["startingOffsets"], LATEST if stream else EARLIEST)
         if not stream:
-            _forbid(edge, LATEST, "latest", "a batch that starts at the end reads nothing")
+            _forbid(edge, LATEST, "latest", "a batch that starts at the end is empty")
     return edge
 
 
@@ -233,12 +247,12 @@ def _ending(parts: Mapping[str, Any], timestamp: int | None, stream: bool) -> Ed
     edge = _time_edge("ending", parts, timestamp)
     if edge is None:
         edge = _offsets_edge("endingOffsets", parts["endingOffsets"], LATEST)
-        _forbid(edge, EARLIEST, "earliest", "a batch that ends at the start reads nothing")
+        _forbid(edge, EARLIEST, "earliest", "a batch that ends at the start is empty")
     return edge
 
 
 def _time_edge(side: str, parts: Mapping[str, Any], timestamp: int | None) -> Edge | None:
-    """One timestamp for all goes before one per partition, and both before offsets."""
+    """A timestamp for all partitions takes precedence over one per partition, and both over offsets."""
     if timestamp is not None:
         return Edge(f"{side}Timestamp", timestamp=timestamp)
     name = f"{side}OffsetsByTimestamp"

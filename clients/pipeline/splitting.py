@@ -1,4 +1,4 @@
-"""Cuts ranges for more tasks, and offsets by rate limits, in the proportions Spark's connector has. Pure.
+"""Splits ranges for more tasks, and limits offsets by rate, in the proportions of Spark's connector. Pure.
 
 Source: Spark KafkaOffsetRangeCalculator.scala, KafkaMicroBatchStream.scala.
 """
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from .offsets import Offsets
     from .ranges import OffsetRange
 
-_UNKNOWN_BYTES = 1024  # of a row of which nothing is known
+_UNKNOWN_BYTES = 1024  # assumed bytes of a row without data
 
 
 def split(
     ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None
 ) -> list[OffsetRange]:
-    """Ranges that are not empty, none longer than `max_records`, and about `min_partitions` of them: the
-    large ones are cut in proportion to their size, those small enough for one task stay whole.
+    """Non-empty ranges, none longer than `max_records`, and about `min_partitions` of them: large ranges are
+    split in proportion to their size, those small enough for one task stay whole.
 
-    Rounding may leave one less or a few more than `min_partitions`.
+    Rounding may give one less or a few more than `min_partitions`.
     """
     whole = [each for each in ranges if each.size > 0]
     if max_records is not None:
@@ -42,7 +42,7 @@ def split(
 
 
 def divided(whole: OffsetRange, parts: int) -> list[OffsetRange]:
-    """A range in that many parts of even size, or one for each offset; the last ones are longer by one."""
+    """A range in `parts` parts of even size, or one per offset; the last ones are longer by one."""
     found, start, left = [], whole.start, whole.size
     parts = min(parts, whole.size)
     for number in range(parts):
@@ -54,13 +54,13 @@ def divided(whole: OffsetRange, parts: int) -> list[OffsetRange]:
 
 
 def _share(size: int, total: int, parts: int) -> int:
-    # in whole numbers: the nearest, halves upwards
+    # rounded to the nearest integer, halves up
     return max((2 * size * parts + total) // (2 * total), 1)
 
 
 def rate_limited(limit: int, starts: Mapping[TopicPartition, int], ends: Offsets) -> Offsets:
-    """Ends that lie about `limit` offsets behind their starts, over all partitions in proportion to what each
-    has; a partition with anything new gets at least one. Ends without a start stay."""
+    """Ends about `limit` offsets after their starts, distributed over partitions in proportion to their new
+    offsets; a partition with new offsets gets at least one. Ends without a start are unchanged."""
     sizes = {tp: end - starts[tp] for tp, end in ends.items() if tp in starts and end > starts[tp]}
     total = sum(sizes.values())
     if not total:
@@ -78,9 +78,9 @@ def offsets_within(
     ends: Mapping[TopicPartition, int],
     sizes: Mapping[TopicPartition, tuple[int, int]],
 ) -> int:
-    """About how many of the offsets between have that many bytes, one at least. `sizes` are (bytes, offsets)
-    of whole logs: rows are taken to be as long as the others of their partition, where that is not known as
-    those of all."""
+    """The approximate number of offsets in between with `limit_bytes` bytes, at least one. `sizes`: (bytes,
+    offsets) of whole logs; the average row size of the partition is assumed, or that of all partitions if
+    unknown."""
     known_bytes, known_offsets = (sum(each[side] for each in sizes.values()) for side in (0, 1))
     expected_bytes = 0
     for tp, end in ends.items():
@@ -92,5 +92,5 @@ def offsets_within(
 
 
 def new_offsets(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
-    """How many offsets lie between, over all partitions."""
+    """The number of offsets in between, over all partitions."""
     return sum(max(end - starts.get(tp, 0), 0) for tp, end in ends.items())

@@ -1,4 +1,4 @@
-"""Whether the rows of a task are to be seen."""
+"""Whether the rows of a task are visible to read_committed consumers."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 
 def is_visible(write: PreparedWrite, options: WriteOptions, *, patience_s: float = 0.0) -> bool:
-    """Whether readers of committed records see the first row of a write: its transaction is committed.
+    """Whether the first row of a write is visible to read_committed consumers: its transaction is committed.
 
-    Asks for `patience_s`: a commit is answered before its markers are in all partitions. Errors:
-    ApiTimeoutError if that cannot be told by then, because of a transaction before it that is open.
+    Polls for `patience_s`: a commit is answered before its markers are in all partitions. Errors:
+    ApiTimeoutError if it is unknown by then, because of an earlier open transaction.
     """
     tp, written = write.report.partitions[0]
-    reading = committed_options(options, tp, failOnDataLoss=False)  # what is deleted is not seen
+    reading = committed_options(options, tp, failOnDataLoss=False)  # deleted rows are not visible
     first = written.first
     planner = Planner(reading, is_known=True)
     if not until(lambda: planner.latest_offsets().get(tp, 0) > first, patience_s):
         raise ApiTimeoutError(
             f"{tp} has an open transaction before offset {first}: whether task {write.task} is committed"
-            " can be told when that has ended"
+            " is unknown until that has ended"
         )
     cut = OffsetRange(*tp, first, first + 1)
     return any(batch.num_rows for batch in fetch_arrow(cut, reading, columns=["offset"]))

@@ -1,7 +1,7 @@
-"""`write_arrow` and `prepare_arrow`: the Arrow batches of one task into topics.
+"""`write_arrow` and `prepare_arrow`: write the Arrow batches of one task to topics.
 
-At least once: an idempotent producer, flushed at the end; a task that is run again writes again. For exactly
-once a task prepares: its rows lie in a transaction that stays open, and the driver ends it, see `sink_io`.
+At least once: an idempotent producer, flushed at the end; a task that runs again writes again. Exactly once:
+a task prepares its rows in a transaction that stays open, and the driver ends it, see `sink_io`.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 
 
 def write_arrow(batches: Iterable[Any], options: WriteOptions) -> WriteReport:
-    """Write record batches or tables, at least once; back when all of it is stored.
+    """Write record batches or tables at least once; returns when all rows are acknowledged.
 
-    Columns: `value` and, if wanted, key, topic, partition, headers, timestamp; the option `topic` goes before
-    the column. Errors: TypeError, ValueError for columns that cannot be records; the first error that a row
-    met, and then others may be stored or not.
+    Columns: `value` and optionally key, topic, partition, headers, timestamp; the option `topic` overrides
+    the column. Errors: TypeError, ValueError for invalid columns; the first error of a row, after which other
+    rows may be stored or not.
     """
     with shared_cluster(options.bootstrap, options.client) as cluster:
         producer = Producer(cluster)
         try:
             return _write(producer, batches, options)
         finally:
-            with contextlib.suppress(HeadraceError):  # the first error of a row is raised, not this
+            with contextlib.suppress(HeadraceError):  # the first error of a row is raised, not this one
                 producer.close(0)
 
 
@@ -59,12 +59,12 @@ def prepare_arrow(
     task: str | int,
     gate: Gate | None = None,
 ) -> PreparedWrite:
-    """Write in a transaction that is left open, for the driver's `Sink` of that `query` to commit or abort.
+    """Write in a transaction that stays open, for the driver's `Sink` of that `query` to commit or abort.
 
-    An earlier attempt of the same task is fenced off, and what it wrote is aborted. With the `gate` of its
-    job (`Sink.open_gate`) an attempt that comes when the job is over does neither, and writes nothing.
-    Errors: as `write_arrow`; ProducerFencedError if a later attempt has begun, or it comes too late; nothing
-    of it counts then.
+    An earlier attempt of the same task is fenced, and its rows are aborted. With the `gate` of its job
+    (`Sink.open_gate`) an attempt after the end of the job does neither, and writes nothing. Errors: as
+    `write_arrow`; ProducerFencedError if a later attempt has started, or the attempt is too late; its rows
+    are aborted then.
     """
     name = task_id(query, task)
     with shared_cluster(options.bootstrap, options.client) as cluster:
@@ -72,7 +72,8 @@ def prepare_arrow(
         producer = Producer(cluster, transactional_id=name)
         try:
             producer.init_transactions()
-            # Order: the driver shuts the gate before it looks for ids. Who finds it open here is found.
+            # Order: the driver closes the gate before it searches ids. An attempt that finds it open here is
+            # found.
             check_gate(cluster.io, options, gate)
             producer.begin_transaction()
             report = _write(producer, batches, options)
@@ -81,11 +82,11 @@ def prepare_arrow(
             if not _is_fenced(error):
                 raise
             raise ProducerFencedError(
-                f"task {task} of {query!r}: a later attempt of it has begun, or its job is over, or it took"
+                f"task {task} of {query!r}: a later attempt has started, or its job has ended, or it took"
                 f" longer than transaction.timeout.ms ({error})"
             ) from error
         finally:
-            producer.close()  # aborts what is not prepared
+            producer.close()  # aborts the transaction unless it is prepared
     return PreparedWrite(str(task), name, prepared.producer_id, prepared.producer_epoch, report)
 
 
@@ -101,12 +102,12 @@ def _write(producer: Producer[bytes, bytes], batches: Iterable[Any], options: Wr
     names: Names | None = None
     for batch in batches:
         if not isinstance(batch, pa.RecordBatch | pa.Table):
-            raise TypeError(f"a task writes pyarrow record batches or tables, not {type(batch).__name__}")
+            raise TypeError(f"a task must write pyarrow record batches or tables, not {type(batch).__name__}")
         if names is None or batch.schema != schema:
             names, schema = checked_names(batch, options.topic), batch.schema
         for topic, rows in _by_topic(batch, options.topic):
             found = producer.send_arrow(topic, rows, **names._asdict())
-            assert isinstance(found, ArrowResult), "without interceptors"
+            assert isinstance(found, ArrowResult), "there are no interceptors"
             outcomes.add(found)
     producer.flush()
     return outcomes.finish()
@@ -119,10 +120,10 @@ def _by_topic(batch: Any, topic: str | None) -> Iterator[tuple[str, Any]]:
     if topic is not None:
         yield topic, batch
         return
-    # As plain text: dictionaries hide nulls, and views can be neither compared nor filtered.
+    # As plain text: dictionaries hide nulls, and views cannot be compared or filtered.
     column = batch.column("topic").cast(pa.large_string())
     if column.null_count:
-        raise ValueError("column 'topic' has a null, and there is no option topic to take its place")
+        raise ValueError("column 'topic' has a null, and the option topic is not set")
     names = pc.unique(column).to_pylist()
     if len(names) > 1:
         batch = batch.cast(pa.schema([_without_views(field) for field in batch.schema]))
@@ -137,21 +138,21 @@ def _without_views(field: Any) -> Any:
 
 
 class _Outcomes:
-    """Takes what is acknowledged off as it goes, so that a long task does not keep an object per batch."""
+    """Collects acknowledgements during the write, so that a long task does not keep an object per batch."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Delivery, int, int]] = deque()
         self._stored: dict[tuple[str, int], Written] = {}
 
     def add(self, result: ArrowResult) -> None:
-        """Rows that were handed over. Errors: of rows that failed already."""
+        """Track sent rows. Errors: of rows that failed already."""
         waiting = self._waiting
         waiting.extend(result.runs())
         while waiting and waiting[0][0].is_done:
             self._settle(*waiting.popleft())
 
     def finish(self) -> WriteReport:
-        """After a flush. Errors: the first one of a row."""
+        """The report after a flush. Errors: the first one of a row."""
         while self._waiting:
             self._settle(*self._waiting.popleft())
         return WriteReport.of((TopicPartition(*place), found) for place, found in self._stored.items())

@@ -1,4 +1,4 @@
-"""What came of a write: counts and offsets per partition, and what is left to be ended. Pure."""
+"""Results of a write: counts and offsets per partition, and the transaction to end. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 
 class Written(NamedTuple):
-    """Rows of one partition; they lie at offsets from `first` to `last`, with those of others among them."""
+    """Rows of one partition; their offsets are within `first` to `last`, possibly with other records in
+    between."""
 
     rows: int
     first: int
@@ -19,14 +20,14 @@ class Written(NamedTuple):
 
 
 class WriteReport(NamedTuple):
-    """Rows that are stored, in all and by partition."""
+    """Stored rows, in total and by partition."""
 
     rows: int = 0
     partitions: tuple[tuple[TopicPartition, Written], ...] = ()
 
     @classmethod
     def of(cls, runs: Iterable[tuple[TopicPartition, Written]]) -> WriteReport:
-        """All of them together."""
+        """The report of several runs."""
         found: dict[TopicPartition, Written] = {}
         for tp, new in runs:
             old = found.get(tp, new)
@@ -36,8 +37,8 @@ class WriteReport(NamedTuple):
 
 
 class PreparedWrite(NamedTuple):
-    """A task's rows, stored in a transaction that is open: the commit message of the task. One without rows
-    has nothing to end."""
+    """The rows of a task in an open transaction: the task's commit message. Without rows there is no
+    transaction to end."""
 
     task: str
     transactional_id: str
@@ -47,5 +48,5 @@ class PreparedWrite(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to end."""
+        """Whether there is no transaction to end."""
         return not self.report.rows

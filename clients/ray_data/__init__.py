@@ -1,7 +1,7 @@
-"""Topics as Ray Datasets, as shards of a training, and Datasets into topics; `headrace.ray_data`.
+"""Topics as Ray Datasets and as shards of a training, and Datasets into topics: `headrace.ray_data`.
 
-`read`, `write`, `stream` and `sharded` are for the driver. Names are loaded at their first use: neither Ray
-nor pyarrow is imported before.
+`read`, `write`, `stream` and `sharded` are for the driver. Names are imported at their first use, and Ray and
+pyarrow with them.
 """
 
 from __future__ import annotations
@@ -41,6 +41,6 @@ __all__ = [
     "read", "write", "stream", "sharded", "Stream", "Shards", "ShardIterator", "TopicDatasource",
     "TopicDatasink",
 ]  # fmt: skip
-# TorchDataset is not among them: it needs torch
+# TorchDataset is not listed: it needs torch
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES, extras=_EXTRAS)

@@ -1,4 +1,4 @@
-"""Arguments as `ray.data.read_kafka` names them, turned into options of the core. Pure.
+"""Arguments named as in `ray.data.read_kafka`, converted to options of clients/pipeline. Pure.
 
 Source: Ray 2.60 ray/data/read_api.py, kafka_datasource.py.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...protocol.model import TopicPartition
     from ..pipeline.offsets import Offsets
 
-# How tasks run, handed to Ray as they are.
+# Options of Ray's tasks, passed to Ray unchanged.
 OF_READ_TASKS = frozenset((
     "accelerator_type", "compute", "concurrency", "fallback_strategy", "label_selector", "max_calls",
     "memory", "num_cpus", "num_gpus", "override_num_blocks", "ray_remote_args", "resources", "runtime_env",
@@ -28,15 +28,15 @@ _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
 
 class Split(NamedTuple):
-    """What is for Ray, and what for the core."""
+    """Options for Ray's tasks, and options for clients/pipeline."""
 
     of_tasks: dict[str, Any]
     options: dict[str, Any]
 
 
 class Side(NamedTuple):
-    """Where a read starts, or ends. Either `options` say all of it, or offsets of all partitions are needed:
-    one for each, or those of `named` and the word for the others."""
+    """The start or end of a read. Either `options` are complete, or exact offsets of all partitions are
+    needed: `each` for all, or those of `named` and the default for the others."""
 
     options: Mapping[str, Any]
     each: int | None = None
@@ -44,12 +44,12 @@ class Side(NamedTuple):
 
     @property
     def needs_partitions(self) -> bool:
-        """Whether it is to be asked which partitions there are, for `offsets`."""
+        """Whether the partitions have to be requested, for `offsets`."""
         return self.each is not None or self.named is not None
 
 
 def split(given: Mapping[str, Any], of_tasks: frozenset[str]) -> Split:
-    """By whose they are; None says nothing."""
+    """Split arguments by owner; None values are dropped."""
     real = {name: value for name, value in given.items() if value is not None}
     return Split(
         {name: value for name, value in real.items() if name in of_tasks},
@@ -58,30 +58,30 @@ def split(given: Mapping[str, Any], of_tasks: frozenset[str]) -> Split:
 
 
 def core_options(topics: Any, bootstrap: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of the core but for the two sides. What Kafka's transactions have aborted, or not committed
-    yet, is left out unless the isolation level says otherwise, as it is by `read_kafka`.
+    """Options of clients/pipeline except start and end. Records of aborted and open transactions are skipped
+    unless the isolation level says otherwise, as in `read_kafka`.
 
-    Errors: ConfigError for arguments that cannot be meant.
+    Errors: ConfigError for invalid arguments.
     """
     options = dict(given)
     if bootstrap is not None:
         options["bootstrap.servers"] = bootstrap
     if topics is not None:
         if not topics:
-            raise ConfigError("topics names no topic")
+            raise ConfigError("topics is empty")
         options["subscribe"] = topics
     if options.pop("kafka_auth_config", None) is not None:
-        raise ConfigError("kafka_auth_config is not supported: there is nothing to log in to")
+        raise ConfigError("kafka_auth_config is not supported: there is no authentication yet")
     timeout_ms = options.pop("timeout_ms", None)
     if timeout_ms is not None:
         options["kafkaConsumer.pollTimeoutMs"] = timeout_ms
     config = options.pop("consumer_config", None) or {}
     if not isinstance(config, Mapping):
-        raise ConfigError(f"consumer_config takes keys of a consumer and their values, not {config!r}")
+        raise ConfigError(f"consumer_config must be a dict of consumer config, not {config!r}")
     for name, value in config.items():
         if name == "bootstrap.servers":
             if bootstrap is not None and value != bootstrap:
-                raise ConfigError("bootstrap.servers is given twice: say it by bootstrap_servers")
+                raise ConfigError("bootstrap.servers is given twice: use bootstrap_servers")
             options[name] = value
         else:
             options[f"kafka.{name}"] = value
@@ -91,46 +91,46 @@ def core_options(topics: Any, bootstrap: Any, given: Mapping[str, Any]) -> dict[
 
 
 def start_side(given: Any) -> Side:
-    """Of `start_offset`. Errors: ConfigError."""
+    """Parse `start_offset`. Errors: ConfigError."""
     if given == "latest":
-        raise ConfigError("start_offset must not be 'latest': such a read has nothing")
+        raise ConfigError("start_offset must not be 'latest': the read would be empty")
     side = _side("start_offset", "starting", given)
-    if "startingTimestamp" in side.options:  # one that lies ahead leaves nothing to read
+    if "startingTimestamp" in side.options:  # a time in the future gives an empty read
         side = side._replace(options={**side.options, "startingOffsetsByTimestampStrategy": "latest"})
     return side
 
 
 def end_side(given: Any) -> Side:
-    """Of `end_offset`. Errors: ConfigError."""
+    """Parse `end_offset`. Errors: ConfigError."""
     if given == "earliest":
-        raise ConfigError("end_offset must not be 'earliest': such a read has nothing")
+        raise ConfigError("end_offset must not be 'earliest': the read would be empty")
     return _side("end_offset", "ending", given)
 
 
 def check_order(start: Side, end: Side) -> None:
-    """Errors: ConfigError for a start that lies behind its end."""
+    """Errors: ConfigError for a start after its end."""
     pairs = [
         (start.each, end.each),
         (start.options.get("startingTimestamp"), end.options.get("endingTimestamp")),
     ]
     for first, last in pairs:
         if first is not None and last is not None and first > last:
-            raise ConfigError(f"start_offset ({first}) lies behind end_offset ({last})")
+            raise ConfigError(f"start_offset ({first}) is after end_offset ({last})")
     for tp, offset in (start.named or {}).items():
         last = (end.named or {}).get(tp, -1)
         if last >= 0 and offset > last:
-            raise ConfigError(f"start_offset of {tp} ({offset}) lies behind its end_offset ({last})")
+            raise ConfigError(f"start_offset of {tp} ({offset}) is after its end_offset ({last})")
 
 
 def offsets_of(side: Side, name: str, logs: Mapping[TopicPartition, int], *, is_end: bool) -> Offsets:
-    """Offsets for all partitions, whose logs end at `logs`: one number for all of them ends at each log's
-    end at the latest. Errors: ConfigError for partitions that are named and are not read."""
+    """Offsets of all partitions, whose log end offsets are `logs`: a single number is limited to the end of
+    each log. Errors: ConfigError for named partitions that are not read."""
     if side.each is not None:
         return {tp: min(side.each, end) if is_end else side.each for tp, end in logs.items()}
     named = side.named or {}
     unknown = sorted(set(named) - set(logs))
     if unknown:
-        raise ConfigError(f"{name} names what is not read: {', '.join(map(str, unknown[:10]))}")
+        raise ConfigError(f"{name} has partitions that are not read: {', '.join(map(str, unknown[:10]))}")
     return {tp: named.get(tp, LATEST if is_end else EARLIEST) for tp in logs}
 
 
@@ -141,7 +141,7 @@ def _side(name: str, edge: str, given: Any) -> Side:
         return Side({f"{edge}Offsets": given})
     if isinstance(given, datetime):
         moment = given if given.tzinfo is not None else given.replace(tzinfo=UTC)
-        # Records have whole ms from 1970 on: the first that is not before the moment.
+        # Timestamps are integer ms from 1970 on: the first one that is not before the given time.
         return Side({f"{edge}Timestamp": max(-(-microseconds(moment) // 1000), 0)})
     if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
         return Side({}, each=given)
@@ -149,7 +149,7 @@ def _side(name: str, edge: str, given: Any) -> Side:
         return Side({}, named=_named(name, given))
     word = "earliest" if edge == "starting" else "latest"
     raise ConfigError(
-        f"{name} takes a whole number from 0 on, a datetime, {word!r}, or"
+        f"{name} must be an integer >= 0, a datetime, {word!r}, or"
         f" {{topic: {{partition: offset}}}}, not {given!r}"
     )
 
@@ -159,9 +159,9 @@ def _named(name: str, given: Mapping[Any, Any]) -> Offsets:
     numbers = {}
     for topic, offsets in given.items():
         if not isinstance(offsets, Mapping):
-            raise ConfigError(f"{name}: at topic {topic!r} stands {offsets!r}, not {{partition: offset}}")
+            raise ConfigError(f"{name}: topic {topic!r} has {offsets!r}, not {{partition: offset}}")
         if wrong in offsets.values():
-            raise ConfigError(f"{name} must not be {wrong!r}, at topic {topic!r}: such a read has nothing")
+            raise ConfigError(f"{name} must not be {wrong!r}, at topic {topic!r}: the read would be empty")
         numbers[topic] = {
             number: _WORDS.get(offset, offset) if isinstance(offset, str) else offset
             for number, offset in offsets.items()

@@ -1,4 +1,4 @@
-"""Where a stream goes on: what its group has committed, and which topics that was said of. Pure."""
+"""The position of a stream: the committed offsets of its group, with topic ids in their metadata. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _NOTE = "topic id "
 
 
 class Checkpoint(NamedTuple):
-    """The next offsets, and the ids of their topics as far as they are known: another id, another topic."""
+    """The next offsets, and known topic ids: another id means another topic."""
 
     offsets: Offsets
     topic_ids: dict[str, str]
 
     @classmethod
     def of(cls, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> Checkpoint:
-        """Out of what a group has committed."""
+        """From the committed offsets of a group."""
         found = cls({}, {})
         for tp, at in committed.items():
             if at is not None:
@@ -33,8 +33,8 @@ class Checkpoint(NamedTuple):
         return found
 
     def beginning(self, initial: Mapping[TopicPartition, int]) -> Offsets:
-        """Where to go on. Topics of which nothing is committed begin at `initial`; partitions that came
-        later to the others have no place here, and begin at their first record."""
+        """The offsets to continue from. Topics without committed offsets start at `initial`; partitions that
+        were added to the others have no offset here, and start at their first record."""
         known = {tp.topic for tp in self.offsets}
         new = {tp: offset for tp, offset in initial.items() if tp.topic not in known}
         return new | {tp: offset for tp, offset in self.offsets.items() if tp in initial}
@@ -44,14 +44,14 @@ class Checkpoint(NamedTuple):
         return [name for name, known in self.topic_ids.items() if topic_ids.get(name, known) != known]
 
     def without(self, topics: list[str]) -> Checkpoint:
-        """Nothing is known of those: they begin at their first records."""
+        """A copy without these topics: they start at their first records."""
         return Checkpoint(
             {tp: offset for tp, offset in self.offsets.items() if tp.topic not in topics},
             {name: known for name, known in self.topic_ids.items() if name not in topics},
         )
 
     def notes(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """As a group commits them."""
+        """The committed offsets with topic ids as metadata."""
         return {
             tp: OffsetAndMetadata(
                 offset, _NOTE + self.topic_ids[tp.topic] if tp.topic in self.topic_ids else ""
@@ -61,7 +61,7 @@ class Checkpoint(NamedTuple):
 
 
 def clipped(ends: Mapping[TopicPartition, int], target: Mapping[TopicPartition, int] | None) -> Offsets:
-    """Ends that do not lie behind a target; without one as they are."""
+    """Ends limited to a target; without one unchanged."""
     if target is None:
         return dict(ends)
     return {tp: min(end, target[tp]) for tp, end in ends.items() if tp in target}

@@ -1,4 +1,4 @@
-"""Which ranges are read on which machine of a Ray: beside the nodes that have the records. Pure."""
+"""Places the ranges of a read on Ray nodes near their replicas. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def ray_nodes(facts: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Ids of the Ray nodes that are alive by address and by host name, out of what `ray.nodes()` says."""
+    """Ids of live Ray nodes by address and by host name, from `ray.nodes()`."""
     found: dict[str, list[str]] = {}
     for node in facts:
         if node.get("Alive"):
@@ -24,8 +24,8 @@ def ray_nodes(facts: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
 def beside(
     ranges: Iterable[OffsetRange], nodes: Mapping[str, list[str]]
 ) -> list[tuple[str | None, list[OffsetRange]]]:
-    """Ranges by the Ray node on the leader's machine, else on that of a replica; None for those that have
-    none. Several Ray nodes of one machine share its partitions."""
+    """Ranges by the Ray node on the leader's machine, else on a replica's; None for ranges without one.
+    Several Ray nodes on a machine share its partitions."""
     found: dict[str | None, list[OffsetRange]] = {}
     for each in ranges:
         near = next((nodes[host] for host in each.hosts if host in nodes), None)

@@ -1,4 +1,4 @@
-"""Exact ranges out of the arguments of a read, on the driver. Without Ray."""
+"""Plans exact ranges from the arguments of a read, on the driver. Does not import Ray."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def planned(
     given: Mapping[str, Any],
     filters: Filters | None = None,
 ) -> tuple[ReadOptions, Plan]:
-    """Checked options, and exact ranges of what they speak of. Errors: as `read`."""
+    """Validated options, and the exact ranges of a read. Errors: as `read`."""
     options = with_bootstrap(core_options(topics, bootstrap, given))
     start, end = start_side(start_offset), end_side(end_offset)
     check_order(start, end)
@@ -37,8 +37,8 @@ def planned(
 
 
 def with_sides(options: Mapping[str, Any], start: Side, end: Side | None = None) -> dict[str, Any]:
-    """Options with where to start and to end, but for what they say of that themselves. Asks for the
-    partitions if it must. Errors: as `read`."""
+    """Options with start and end, except those that they have already. Requests partitions if needed. Errors:
+    as `read`."""
     edges = dict(start.options) | dict(() if end is None else end.options)
     if start.needs_partitions or (end is not None and end.needs_partitions):
         logs = Planner(read_options(options, stream=True)).latest_offsets()
@@ -54,7 +54,8 @@ def with_sides(options: Mapping[str, Any], start: Side, end: Side | None = None)
 
 
 def with_bootstrap(options: dict[str, Any]) -> dict[str, Any]:
-    """The address is found once, here: tasks and the driver mean the same cluster. Errors: NoClusterError."""
+    """Resolve bootstrap addresses once, here, so that tasks and the driver use the same cluster. Errors:
+    NoClusterError."""
     names = ("bootstrap", "bootstrap.servers", "kafka.bootstrap.servers", "headrace.bootstrap.servers")
     if any(name.lower() in names for name in options):
         return options

@@ -1,4 +1,4 @@
-"""Ray's expressions as the core's filters, where they are of the same kind. Pure: looks at names alone."""
+"""Converts Ray's expressions to filters where possible. Pure: it matches class names."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Condition = tuple[str, str, Any]
 
 
 def filters_of(expression: Any) -> Filters | None:
-    """All that an expression says, as filters: comparisons of partition, offset and timestamp with values,
-    joined by `&`. None if it says anything else."""
+    """A whole expression as filters: comparisons of partition, offset and timestamp with values, joined by
+    `&`. None for any other expression."""
     conditions = _conditions(expression)
     if conditions is None or any(_is_no_moment(*each) for each in conditions):
         return None
@@ -41,7 +41,7 @@ def _conditions(expression: Any) -> list[Condition] | None:
 
 
 def _is_no_moment(column: str, _sign: str, value: Any) -> bool:
-    """The core takes numbers for ms, which Ray's own filter would not."""
+    """Filters accept numbers as ms, which Ray's own comparison would not."""
     values = value if isinstance(value, list | tuple | set) else [value]
     return column == "timestamp" and any(getattr(each, "tzinfo", None) is None for each in values)
 

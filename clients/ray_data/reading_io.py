@@ -1,6 +1,6 @@
 """`read`: topics as a Dataset of exact offsets, planned once on the driver, read by Ray's tasks.
 
-A Dataset that is run twice, or of which a task runs again, has the same rows: ranges end by position.
+A Dataset that runs twice, or whose task runs again, has the same rows: ranges end at exact offsets.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ..pipeline.ranges import OffsetRange, Plan
     from ..pipeline.source_options import ReadOptions
 
-# What a row has beside key and value, about; and what one has where nodes do not say how large logs are.
+# Approximate bytes of a row besides key and value; and of a row where log sizes are unknown.
 _ROW_BYTES = 48
 _UNKNOWN_ROW_BYTES = 512
 _TASK_BYTES, _LEAST_TASK_BYTES = 64 << 20, 4 << 20
@@ -57,19 +57,19 @@ def read(
     locality: bool = True,
     **options: Any,
 ) -> Dataset:
-    """Topics from exact offsets to exact offsets, which are found out now, as a Dataset with the columns of
-    `headrace.ARROW_SCHEMA` (headers with `includeHeaders=True`), or `columns` of them.
+    """Topics between exact offsets, resolved now, as a Dataset with the columns of `headrace.ARROW_SCHEMA`
+    (headers with `includeHeaders=True`), or the given `columns`.
 
     Arguments are those of `ray.data.read_kafka`: offsets are numbers, datetimes, "earliest", "latest", or
-    {topic: {partition: offset}}; how tasks run by `num_cpus`, `override_num_blocks` and the like; and all
-    options of the core in docs/PIPELINE.md, such as `subscribePattern` or `failOnDataLoss=False`. `filters`
-    as of `Filters.of`. Tasks are placed beside the leaders unless `locality` is off.
+    {topic: {partition: offset}}; task options such as `num_cpus` or `override_num_blocks`; and all options of
+    docs/PIPELINE.md, such as `subscribePattern` or `failOnDataLoss=False`. `filters` as for `Filters.of`.
+    Tasks are placed near the leaders unless `locality` is off.
 
-    Errors: ConfigError, UnknownTopicOrPartitionError, DataLossError, NoClusterError, ApiTimeoutError; those
-    of tasks come out of Ray as its RayTaskError, which is a DataLossError too.
+    Errors: ConfigError, UnknownTopicOrPartitionError, DataLossError, NoClusterError, ApiTimeoutError; errors
+    of tasks are RayTaskErrors that are also instances of the original class, such as DataLossError.
     """
     if trigger != "once":
-        raise ConfigError(f"trigger is 'once', not {trigger!r}: see headrace.ray_data.stream")
+        raise ConfigError(f"trigger must be 'once', not {trigger!r}: see headrace.ray_data.stream")
     of_tasks, given = split(options, OF_READ_TASKS)
     wanted = Filters.of(filters)
     checked, plan = planned(topics, bootstrap_servers, start_offset, end_offset, given, wanted)
@@ -85,7 +85,7 @@ def dataset_of(
     *,
     locality: bool,
 ) -> Dataset:
-    """The Dataset of a plan: one read, or one for each Ray node that has something beside it."""
+    """The Dataset of a plan: one read per Ray node near its ranges, or a single one."""
     if not ray.is_initialized():
         ray.init()
     nodes = ray_nodes(ray.nodes()) if locality else {}  # type: ignore[no-untyped-call]
@@ -96,7 +96,7 @@ def dataset_of(
     reads: list[Dataset] = []
     for node, ranges in groups or [(None, [])]:
         source = TopicDatasource(ranges, options, columns=columns, filters=filters, row_bytes=size)
-        # Soft: where the node is gone, another one will do.
+        # Soft affinity: if the node is gone, another one is used.
         near = {"label_selector": {"ray.io/node-id": node}, "fallback_strategy": [{"label_selector": {}}]}
         ours = {"override_num_blocks": source.task_count(cpus), **({} if node is None else near)}
         reads.append(ray.data.read_datasource(source, **{**ours, **of_tasks}))
@@ -104,7 +104,7 @@ def dataset_of(
 
 
 def bytes_per_offset(ranges: Iterable[OffsetRange], options: ReadOptions) -> dict[TopicPartition, float]:
-    """What a record of each partition takes on its leader's disk, as far as that can be told."""
+    """Approximate bytes of a record on the leader's disk by partition, where known."""
     leaders = {each.tp: each.leader for each in ranges}
     if not leaders:
         return {}
@@ -127,8 +127,8 @@ def bytes_per_offset(ranges: Iterable[OffsetRange], options: ReadOptions) -> dic
 class TopicDatasource(Datasource):
     """Ranges of exact offsets for `ray.data.read_datasource`. Small, and can be pickled.
 
-    `row_bytes` are what records of a partition take, about. How many rows there are is not known before they
-    are read: markers and what compaction took have offsets too.
+    `row_bytes`: approximate bytes of a record by partition. The number of rows is unknown before the read:
+    markers and compacted records have offsets too.
     """
 
     def __init__(
@@ -152,17 +152,18 @@ class TopicDatasource(Datasource):
         self._projection_map: dict[str, str] | None = None
 
     def get_name(self) -> str:
-        """As Ray's own pages call it."""
+        """The name in Ray's dashboard."""
         return "Topics"
 
     def estimate_inmemory_data_size(self) -> int:
-        """Bytes, about: compressed records take more."""
+        """Approximate bytes; compressed records take more."""
         return sum(map(self._size, self._ranges))
 
     def task_count(self, cpus: int) -> int:
-        """How many tasks are best: large ones, for a task costs as much as some MiB, but one for each CPU.
+        """The best number of tasks: large ones, because a task costs as much as some MiB, but at least one
+        per CPU.
 
-        Ray by itself wants 200, and cuts blocks where it has fewer.
+        Ray's default is 200, and it splits blocks if there are fewer.
         """
         size = self.estimate_inmemory_data_size()
         count = max(size // _TASK_BYTES, min(cpus, size // _LEAST_TASK_BYTES), len(self._ranges), 1)
@@ -176,7 +177,7 @@ class TopicDatasource(Datasource):
         per_task_row_limit: int | None = None,
         data_context: DataContext | None = None,
     ) -> list[ReadTask]:
-        """About that many, cut in proportion to their sizes; large ranges alone are cut."""
+        """About `parallelism` tasks; only large ranges are split, in proportion to their sizes."""
         names = self._names()
         schema = projection(names).schema if names else pa.schema([(NO_COLUMN, pa.null())])
         return [
@@ -190,15 +191,16 @@ class TopicDatasource(Datasource):
         ]
 
     def supports_projection_pushdown(self) -> bool:
-        """Columns that are not wanted are not decoded."""
+        """Columns that are not selected are not decoded."""
         return True
 
     def supports_predicate_pushdown(self) -> bool:
-        """Offsets and partitions that are not wanted are not fetched."""
+        """Partitions and offsets that are not selected are not fetched."""
         return True
 
     def apply_predicate(self, predicate_expr: Any) -> TopicDatasource:
-        """Itself, if the expression is of another kind than the core's filters: Ray filters then."""
+        """The datasource with the predicate as filters, or unchanged if it cannot be converted: Ray filters
+        then."""
         more = filters_of(predicate_expr)
         if more is None or self._filters != Filters():
             return self
@@ -212,7 +214,7 @@ class TopicDatasource(Datasource):
         return self._columns if wanted is None else [name for name in self._columns if name in wanted]
 
     def _size(self, each: OffsetRange) -> int:
-        """Less where large columns are left out."""
+        """Approximate bytes, less without large columns."""
         one = self._row_bytes.get(each.tp, _UNKNOWN_ROW_BYTES)
         return int(each.size * (_ROW_BYTES + (one if {"key", "value"} & set(self._names()) else 0)))
 

@@ -1,7 +1,7 @@
-"""Which rows a worker of a training reads, epoch after epoch, and what it has still to read. Pure.
+"""Shards of a training: the rows of each worker, epoch after epoch, and its unread rest. Pure.
 
-A shard is a part of all offsets of a plan, cut to even sizes. What is left of an epoch is a list of ranges,
-so the shards of another number of workers go on from exactly there.
+A shard is a part of all offsets of a plan, divided evenly. The rest of an epoch is a list of ranges, so that
+another number of workers can continue exactly there.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ Ranges = tuple["OffsetRange", ...]
 
 @dataclass(frozen=True, slots=True)
 class Shards:
-    """A bounded plan that all workers of a training share. Small, and can be pickled: make it on the driver,
-    by `sharded`, and hand it to the workers."""
+    """A bounded plan that all workers of a training share. Small, and can be pickled: created on the driver
+    by `sharded`, and passed to the workers."""
 
     ranges: Ranges
     options: ReadOptions
 
     @property
     def mark(self) -> int:
-        """A number that another plan does not have, as good as surely."""
+        """A hash that identifies the plan."""
         facts = [(*each.tp, each.start, each.end, each.topic_id) for each in self.ranges]
         return zlib.crc32(repr(facts).encode())
 
@@ -45,8 +45,8 @@ class Shards:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What one of `count` shards has still to read: `rests` of the epochs that are begun, in their order,
-    and after them whole epochs, from `next_epoch` on."""
+    """The position of one of `count` shards: the `rests` of started epochs, in order, followed by whole
+    epochs from `next_epoch` on."""
 
     shard: int
     count: int
@@ -54,7 +54,7 @@ class Place:
     next_epoch: int
 
     def state(self, mark: int) -> dict[str, Any]:
-        """As JSON has it."""
+        """JSON-able state."""
         rests = [
             [epoch, [[*each.tp, each.start, each.end] for each in ranges]] for epoch, ranges in self.rests
         ]
@@ -69,20 +69,20 @@ class Place:
 
 
 def first_place(shard: int, count: int) -> Place:
-    """Nothing is read yet. Errors: ConfigError."""
+    """The position before the first epoch. Errors: ConfigError."""
     if not 0 <= shard < count:
-        raise ConfigError(f"there is no shard {shard} of {count}")
+        raise ConfigError(f"shard {shard} of {count} does not exist")
     return Place(shard, count, (), 0)
 
 
 def spread(place: Place, number: int, workers: int) -> Place:
-    """The part of one of several workers of a place."""
+    """The part of one of several workers of a position."""
     rests = tuple((epoch, cut(ranges, number, workers)) for epoch, ranges in place.rests)
     return Place(place.shard * workers + number, place.count * workers, rests, place.next_epoch)
 
 
 def cut(ranges: Sequence[OffsetRange], shard: int, count: int) -> Ranges:
-    """One of `count` parts of all offsets, in their order; sizes differ by one at most."""
+    """One of `count` parts of all offsets, in order; sizes differ by at most one."""
     total = sum(each.size for each in ranges)
     first, last = total * shard // count, total * (shard + 1) // count
     found, before = [], 0
@@ -95,28 +95,31 @@ def cut(ranges: Sequence[OffsetRange], shard: int, count: int) -> Ranges:
 
 
 def own_place(plan: Shards, state: Mapping[str, Any], shard: int, count: int) -> Place:
-    """Where a shard goes on after a state of its own. Errors: ConfigError, as `place_from`."""
+    """The position of a shard from its own state. Errors: ConfigError, as `place_from`."""
     found = _place(plan, state)
     if (found.shard, found.count) != (shard, count):
         raise ConfigError(
-            f"the state is of shard {found.shard} of {found.count}, not {shard} of {count}: give a list of"
-            " the states of all shards, of which each takes its part"
+            f"the state belongs to shard {found.shard} of {found.count}, not {shard} of {count}: give a list"
+            " of"
+            " the states of all shards"
         )
     return found
 
 
 def place_from(plan: Shards, states: Iterable[Mapping[str, Any]], shard: int, count: int) -> Place:
-    """Where a shard goes on after the `states` of all shards of a training, however many these were: what
-    they had left of an epoch is dealt out anew. For as many shards each keeps its own.
+    """The position of a shard from the `states` of all shards of a training, of any number: their rests of an
+    epoch are divided again. With the same number each shard keeps its own.
 
-    Errors: ConfigError for states that are no such, of another plan, or not of all shards.
+    Errors: ConfigError for invalid states, those of another plan, or missing shards.
     """
     first_place(shard, count)
     places = sorted((_place(plan, each) for each in states), key=lambda each: each.shard)
     before = places[0].count if places else 1
     if [each.shard for each in places] != list(range(before)) or any(each.count != before for each in places):
         have = [f"{each.shard} of {each.count}" for each in places]
-        raise ConfigError(f"states of all shards of one training are needed, once each, not of {have}")
+        raise ConfigError(
+            f"the states of all shards of one training are needed, once each, not those of {have}"
+        )
     if before == count:
         return places[shard]
     next_epoch = max(each.next_epoch for each in places)
@@ -151,11 +154,11 @@ def _place(plan: Shards, state: Mapping[str, Any]) -> Place:
         )
         return Place(int(state["shard"]), int(state["shards"]), rests, int(state["next_epoch"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{str(state)[:200]} is no state of a shard: {error!r}") from error
+        raise ConfigError(f"{str(state)[:200]} is not the state of a shard: {error!r}") from error
 
 
 def _check(plan: Shards, state: Any) -> None:
     if not isinstance(state, Mapping) or state.get("form") != _FORM:
-        raise ConfigError(f"{str(state)[:200]} is no state of a shard of form {_FORM}")
+        raise ConfigError(f"{str(state)[:200]} is not the state of a shard in format {_FORM}")
     if state.get("plan") != plan.mark:
-        raise ConfigError("the state is of another plan: of other topics or offsets")
+        raise ConfigError("the state belongs to another plan, with other topics or offsets")

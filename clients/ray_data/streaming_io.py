@@ -1,8 +1,8 @@
-"""`stream`: one Dataset after the other, of exact offsets, each committed when its step is done.
+"""`stream`: consecutive Datasets of exact offsets, each committed when its step is done.
 
-Without a sink the group's offsets are committed after the step: a step that fails, or a driver that dies in
-it, does it again. With a sink they are committed in the transaction that decides about what the step wrote:
-both or none, and by the newest driver alone.
+Without a sink the group's offsets are committed after the step: a step that fails, or whose driver dies, runs
+again. With a sink they are committed in the transaction that decides on the rows written by the step:
+atomically, and by the newest driver only.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ def stream(
     available_now: bool = False,
     **options: Any,
 ) -> Stream:
-    """Micro-batches of what is new in topics, at most one in `every` seconds, for `with` and `for`.
+    """Micro-batches of new records, at most one per `every` seconds, for `with` and `for`.
 
-    A group that has committed nothing begins at `start_offset` ("latest" too). `available_now` ends with
-    what is there now. `sink` names the sink of `Stream.write`. Other options as of `read`, and the limits
-    `maxOffsetsPerTrigger`, `minOffsetsPerTrigger`, `maxTriggerDelay`.
+    A group without committed offsets starts at `start_offset` ("latest" included). `available_now` ends at
+    the current end of the topics. `sink` names the sink of `Stream.write`. Other options as for `read`, and
+    the limits `maxOffsetsPerTrigger`, `minOffsetsPerTrigger`, `maxTriggerDelay`.
 
-    Errors: as `read`; ProducerFencedError in a driver after which another one began with this sink.
+    Errors: as `read`; ProducerFencedError in a driver that was replaced by another one with this sink.
     """
     if not group:
-        raise ConfigError("a stream has a group, which remembers how far it is")
+        raise ConfigError("a stream needs a group, which stores its offsets")
     if every <= 0:
-        raise ConfigError(f"every takes seconds, more than none, not {every!r}")
+        raise ConfigError(f"every must be a positive number of seconds, not {every!r}")
     of_tasks, given = split(options, OF_READ_TASKS)
     checked = with_bootstrap(core_options(topics, bootstrap_servers, given))
     if start_offset == "latest":
@@ -77,10 +77,10 @@ def stream(
 
 
 class Stream:
-    """Iterate over it inside `with`: a step is done when the next Dataset is asked for, or the block is left
-    without an error. Belongs to one thread, but for `stop`.
+    """Iterate over it inside `with`: a step is done when the next Dataset is requested, or the block ends
+    without an error. Used by one thread, except `stop`.
 
-    `start` and `end` are the offsets of the Dataset that is in work.
+    `start` and `end` are the offsets of the current Dataset.
     """
 
     def __init__(
@@ -94,10 +94,10 @@ class Stream:
         self._planner = Planner(options)
         self._stopped = threading.Event()
         self._began_s = time.monotonic() - every
-        self._is_open = False  # whether a step is in work
+        self._is_open = False  # whether a step is in progress
         self._prepared: list[PreparedWrite] = []
         self._writes = 0
-        # Order: the sink fences earlier drivers off, and then they do not change the offsets any more.
+        # Order: the sink fences previous drivers, which then cannot change the offsets any more.
         self._sink = None if sink is None else Sink(checked_options(None, options.bootstrap, {}), sink)
         try:
             if self._sink is not None:
@@ -128,10 +128,10 @@ class Stream:
         rows_per_task: int | None = None,
         **options: Any,
     ) -> WriteReport:
-        """Write rows that are seen when the step is committed, with its offsets; several times if wanted.
-        Arguments and errors as of `write`."""
+        """Write rows that become visible when the step is committed, atomically with its offsets; may be
+        called several times. Arguments and errors as for `write`."""
         if self._sink is None or not self._is_open or self._sink_name is None:
-            raise ConfigError("a stream writes inside of its steps, and needs a sink")
+            raise ConfigError("Stream.write needs a sink, and a step in progress")
         of_tasks, given = split(options, OF_WRITE_TASKS)
         checked = checked_options(topic, self._options.bootstrap, given)
         name = f"{self._writes}-"
@@ -148,11 +148,11 @@ class Stream:
         return datasink.report
 
     def stop(self) -> None:
-        """There is no further Dataset; from any thread."""
+        """End the iteration; thread-safe."""
         self._stopped.set()
 
     def close(self) -> None:
-        """The step in work, if there is one, is not committed."""
+        """Close the stream; a step in progress is not committed."""
         self._stopped.set()
         self._is_open = False
         if self._sink is not None:
@@ -178,9 +178,9 @@ class Stream:
             except HeadraceError as failed:
                 if error is None:
                     raise
-                error.add_note(f"what the step wrote could not be undone: {failed!r}")
+                error.add_note(f"the rows of the step could not be aborted: {failed!r}")
 
-    # --- inside -----------------------------------------------------------------------------------------
+    # --- steps ----------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _admin(self) -> Iterator[Admin]:
@@ -188,7 +188,7 @@ class Stream:
             yield Admin(cluster)
 
     def _begin(self) -> Checkpoint:
-        """What is committed; the start of a new group is, before anything is read from there."""
+        """The committed offsets; the start of a new group is committed before its first read."""
         with (
             shared_cluster(self._options.bootstrap, self._options.client) as cluster,
             Admin(cluster) as admin,
@@ -203,15 +203,15 @@ class Stream:
         return found
 
     def _initial(self, committed: Checkpoint) -> Offsets:
-        """All partitions, with where those begin whose topics are new to the group. What the options say of
-        the start need not hold any more when the group has a place everywhere."""
+        """The start offsets of all partitions whose topics are new to the group. Start options are ignored if
+        the group has committed offsets everywhere."""
         there = self._planner.latest_offsets()
         known = {tp.topic for tp in committed.offsets}
         return there if all(tp.topic in known for tp in there) else self._planner.initial_offsets()
 
     def _next_plan(self) -> Plan | None:
-        """The next rows, when there are some and it is time."""
-        # With a target there is nothing to wait for, and no reason to leave a rest.
+        """The plan of the next Dataset; None if there are no new records, or it is not time yet."""
+        # With a target there are no further records to wait for, and no reason to leave a rest.
         every_s = self._every if self._target is None else 0.0
         limits = self._options.limits
         if self._target is not None:
@@ -221,7 +221,7 @@ class Stream:
             ids = self._topic_ids(self._at)
             at = self._at.without(self._renewed(ids))
             ends = clipped(self._planner.latest_offsets(at.offsets, limits), self._target)
-            # What is gone is for the plan to tell: `new_offsets` counts it for nothing.
+            # Losses are reported by the plan: `new_offsets` does not count them.
             if new_offsets(at.offsets, ends) or any(
                 ends.get(tp, -1) < place for tp, place in at.offsets.items()
             ):
@@ -238,7 +238,8 @@ class Stream:
         found = self._at.renewed(ids)
         if found and self._options.fail_on_data_loss:
             raise DataLossError(
-                f"created again since group {self._group!r} has read them: {', '.join(found)}. To read"
+                f"topics were created again since group {self._group!r} read them: {', '.join(found)}. To"
+                " read"
                 " them from their first records on, set failOnDataLoss to false"
             )
         return found
@@ -250,19 +251,19 @@ class Stream:
             Admin(cluster) as admin,
         ):
             found = admin.describe_topics(*names)
-        gone = found.errors  # whether that may be is for the planner to say
+        gone = found.errors  # the planner decides whether missing topics are an error
         return {name: found[name].topic_id.hex() for name in found if name not in gone}
 
     def _finish(self) -> None:
-        """The step is done: what it wrote is seen, and it is not done again."""
+        """Commit the step: its rows become visible, and it does not run again."""
         if self._is_open:
             self._is_open = False
-            reached = self._at._replace(offsets=dict(self.end))  # without partitions that are no more
+            reached = self._at._replace(offsets=dict(self.end))  # without deleted partitions
             self._commit(reached)
             self._at = reached
 
     def _are_deleted(self, admin: Admin, errors: Mapping[TopicPartition, BaseException]) -> bool:
-        """Whether all that cannot be committed is of topics that were deleted since they were planned."""
+        """Whether all failed partitions belong to topics that were deleted after planning."""
         is_unknown = all(isinstance(error, UnknownTopicOrPartitionError) for error in errors.values())
         names = {tp.topic for tp in errors}
         return is_unknown and (not names or admin.describe_topics(*names).errors.keys() == names)
@@ -270,7 +271,7 @@ class Stream:
     def _commit(self, reached: Checkpoint) -> None:
         notes = reached.notes()
         if self._sink is not None:
-            # From here on it may be decided: nobody but the sink ends these.
+            # From here on the batch may be decided: only the sink may end these.
             writes, self._prepared, self._writes = self._prepared, [], 0
             self._sink.commit(next_batch(self._sink), writes, progress=Progress(self._group, notes))
             return

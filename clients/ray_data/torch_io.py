@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class TorchDataset(IterableDataset):  # type: ignore[misc]
     """For `DataLoader(TorchDataset(iterator), batch_size=None, num_workers=n)`: the workers share the shard.
 
-    `state_dict` and `load_state_dict` are those of the process they are called in, as torchdata's
-    StatefulDataLoader calls them in each worker.
+    `state_dict` and `load_state_dict` apply to the calling process; torchdata's StatefulDataLoader calls them
+    in each worker.
     """
 
     def __init__(self, iterator: ShardIterator) -> None:

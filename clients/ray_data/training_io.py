@@ -1,7 +1,6 @@
-"""Rows for training: each worker reads its own shard of a plan, straight from the nodes, without Ray's tasks.
+"""Rows for training: each worker reads its shard of a plan directly from the nodes, without Ray's tasks.
 
-What was handed out is known by exact offsets, so a training goes on where it was, with as many workers as
-there are then.
+The position is known by exact offsets, so a training continues where it stopped, with any number of workers.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def sharded(
     end_offset: Any = "latest",
     **options: Any,
 ) -> Shards:
-    """The plan that all workers of a training share; arguments as of `read`, but those of Ray's tasks.
+    """The plan that all workers of a training share; arguments as for `read`, except those of Ray's tasks.
 
     Errors: ConfigError, UnknownTopicOrPartitionError, DataLossError, NoClusterError, ApiTimeoutError.
     """
@@ -43,15 +42,15 @@ def sharded(
 
 
 class ShardIterator:
-    """Batches of one shard. Each `for` hands out what is left of an epoch; the next one begins the next.
+    """Batches of one shard. Each `for` loop returns the rest of an epoch; the next one starts the next epoch.
 
-    Batches have `batch_size` rows, the last one of an epoch perhaps less, or it is left out (`drop_last`).
-    They are what `decode` makes of a pyarrow.Table; else, by `batch_format`, the table ("arrow"), or a dict
-    of its columns as NumPy arrays ("numpy": numbers, times in UTC, objects for the others; null is None or
-    NaT), or as tensors ("torch": numbers, times in microseconds, bytes of one length each as uint8).
+    Batches have `batch_size` rows; the last one of an epoch may have fewer, or is dropped (`drop_last`). They
+    are the result of `decode` for a pyarrow.Table; without it, by `batch_format`, the table ("arrow"), or a
+    dict of its columns as NumPy arrays ("numpy": numbers, times in UTC, objects for other types; null is None
+    or NaT), or as tensors ("torch": numbers, times in microseconds, bytes of equal length as uint8).
 
-    The shard is that of the `rank` among `world_size` workers, of Ray Train unless they are given; workers of
-    a torch DataLoader share it. `epoch` counts from 0. Belongs to one thread.
+    The shard is that of `rank` among `world_size` workers, by default from Ray Train; workers of a torch
+    DataLoader share it. `epoch` counts from 0. Used by one thread.
 
     Errors: ConfigError; while iterating those of `fetch_arrow`.
     """
@@ -69,11 +68,11 @@ class ShardIterator:
         drop_last: bool = False,
     ) -> None:
         if batch_size < 1:
-            raise ConfigError(f"batch_size must be a whole number from 1 on, not {batch_size!r}")
+            raise ConfigError(f"batch_size must be an integer >= 1, not {batch_size!r}")
         if batch_format not in FORMATS:
-            raise ConfigError(f"batch_format is one of {', '.join(FORMATS)}, not {batch_format!r}")
+            raise ConfigError(f"batch_format must be one of {', '.join(FORMATS)}, not {batch_format!r}")
         if (rank is None) != (world_size is None):
-            raise ConfigError("give rank and world_size, or neither")
+            raise ConfigError("give both rank and world_size, or neither")
         self._shards, self._batch_size, self._drop_last = shards, batch_size, drop_last
         self._worker = _train_worker() if rank is None or world_size is None else (rank, world_size)
         first_place(*self._worker)
@@ -89,7 +88,7 @@ class ShardIterator:
 
     @property
     def epoch(self) -> int:
-        """The one that is in work, or comes next."""
+        """The current epoch, or the next one."""
         place = self._placed()
         return place.rests[0][0] if place.rests else place.next_epoch
 
@@ -102,19 +101,19 @@ class ShardIterator:
         yield from self._rest()
 
     def state_dict(self) -> dict[str, Any]:
-        """What is left to be read, as JSON has it: all that was not handed out."""
+        """The unread rest as JSON-able state: all rows that were not returned."""
         return self._placed().state(self._shards.mark)
 
     def load_state_dict(self, state: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
-        """Go on from there: from a state of this very shard, or from a list of the states of all shards, of
-        which there may have been another number. Errors: ConfigError."""
+        """Continue from the state of this shard, or from a list of the states of all shards, of any number.
+        Errors: ConfigError."""
         shard, count = self._identity()
         if isinstance(state, list | tuple):
             self._place = place_from(self._shards, state, shard, count)
         else:
             self._place = own_place(self._shards, state, shard, count)  # type: ignore[arg-type]
 
-    # --- inside -----------------------------------------------------------------------------------------
+    # --- position -------------------------------------------------------------------------------------------
 
     def _placed(self) -> Place:
         place = first_place(*self._worker) if self._place is None else self._place
@@ -129,7 +128,7 @@ class ShardIterator:
         return rank * workers + number, size * workers
 
     def _rest(self) -> Iterator[Any]:
-        """Of the first epoch that is begun. The place is moved before a batch is handed out."""
+        """Batches of the first started epoch. The position is advanced before a batch is returned."""
         place = self._placed()
         (epoch, ranges), later = place.rests[0], place.rests[1:]
         for table, left in _batches(ranges, self._shards, self._names, self._batch_size):
@@ -142,7 +141,7 @@ class ShardIterator:
 def _batches(
     ranges: Sequence[OffsetRange], shards: Shards, names: list[str], size: int
 ) -> Iterator[tuple[Any, tuple[OffsetRange, ...]]]:
-    """Tables of `size` rows, the last one of less, with what is left to be read after each."""
+    """Tables of `size` rows, the last one smaller, with the unread rest after each."""
     columns = list(dict.fromkeys([*names, "offset"]))
     pieces: list[Any] = []
     rows = 0
@@ -164,14 +163,14 @@ def _batches(
 
 
 def _train_worker() -> tuple[int, int]:
-    import ray.train  # of those alone who ask for it
+    import ray.train  # imported only when used
 
     context = ray.train.get_context()
     return context.get_world_rank(), context.get_world_size()
 
 
 def _loader_worker() -> tuple[int, int]:
-    """This process among the workers of a torch DataLoader."""
+    """The index of this process among the workers of a torch DataLoader, and their number."""
     torch: Any = sys.modules.get("torch")
     found = None if torch is None else torch.utils.data.get_worker_info()
     return (0, 1) if found is None else (found.id, found.num_workers)

@@ -1,4 +1,4 @@
-"""Topics as Spark DataFrames: `headrace.spark`. Spark is imported when a function of these is called."""
+"""Topics as Spark DataFrames: `headrace.spark`. Spark is imported when one of these functions is called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reader of a batch: Spark plans it once, and reads each range in a task of its own."""
+"""The reader of a batch: planned once by Spark, with a task per range."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ log = logging.getLogger("headrace.client.spark")
 
 
 class Reader(DataSourceReader):
-    """Reads `columns` as Arrow record batches. Errors: those of `Planner.batch`, and of `fetch_arrow`."""
+    """Reads `columns` as Arrow record batches. Errors: those of `Planner.batch` and `fetch_arrow`."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options, self._columns = options, list(columns)
         self._pushed = Pushed()
 
     def partitions(self) -> list[InputPartition]:
-        """A range of offsets each."""
+        """One partition per range of offsets."""
         plan = Planner(self._options).batch(self._pushed.filters)
         for loss in plan.losses:
             log.warning("%s", loss)
         return [InputPartition(each) for each in plan.ranges if self._pushed.has_topic(each.topic)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Record batches; none for what Spark makes of no range at all."""
+        """Record batches; none for the partition that Spark creates for an empty plan."""
         return read_range(partition, self._options, self._columns, self._pushed.filters)
 
 
 class FilteringReader(Reader):
-    """One that takes the filters it can apply exactly."""
+    """A reader that accepts the filters that it can apply exactly."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        """The filters that are left for Spark."""
+        """The remaining filters, which Spark applies."""
         self._pushed, left = pushed(filters)
         return left
 
@@ -54,7 +54,7 @@ class FilteringReader(Reader):
 def read_range(
     partition: InputPartition, options: ReadOptions, columns: Sequence[str], filters: Filters | None = None
 ) -> Iterator[Any]:
-    """What a task yields. Errors: those of `fetch_arrow`."""
+    """The record batches of a task. Errors: those of `fetch_arrow`."""
     freeze_imports()
     if partition.value is None:
         return iter(())

@@ -1,4 +1,4 @@
-"""What a stream has processed, told as the offsets of a group: tools that show lag see it then."""
+"""Commits the processed offsets of a stream to a group, for lag monitoring."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace.client.spark")
 
 TIMEOUT_S = 2.0
-# After a failure the stream is not held up again for so long.
+# After a failure, the pause before the next attempt.
 PAUSE_S = 30.0
 
 
 class GroupProgress:
-    """Of kafka.group.id, if that is given. Nothing depends on these offsets, so no failure is an error."""
+    """The progress of kafka.group.id, if set. The stream does not use these offsets, so failures are only
+    logged."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -30,7 +31,7 @@ class GroupProgress:
         self._not_before_s = 0.0
 
     def publish(self, offsets: Offsets) -> None:
-        """Tell what is new."""
+        """Commit the changed offsets."""
         group_id = self._options.group_id
         news = {tp: offset for tp, offset in offsets.items() if self._published.get(tp) != offset}
         if group_id is None or not news or time.monotonic() < self._not_before_s:
@@ -43,6 +44,6 @@ class GroupProgress:
                 admin.alter_group_offsets(group_id, news, create=True, timeout=TIMEOUT_S).raise_for_errors()
         except (HeadraceError, TimeoutError) as error:
             self._not_before_s = time.monotonic() + PAUSE_S
-            log.warning("the progress of the stream is not told to group %r: %s", group_id, error)
+            log.warning("committing the progress of the stream to group %r failed: %s", group_id, error)
         else:
             self._published.update(news)

@@ -1,11 +1,12 @@
-"""What Spark needs of the Java it runs on, from version 17 on. Pure."""
+"""JVM options that Spark needs from Java 17 on. Pure."""
 
 from __future__ import annotations
 
 import re
 
 LEAST_VERSION = 17
-# Spark, Arrow and RayDP look into these. With a shorter list RayDP's from_spark fails, then to_spark hangs.
+# Packages that Spark, Arrow and RayDP access. With a shorter list RayDP's from_spark fails, then to_spark
+# hangs.
 _OPENED = (
     "java.lang",
     "java.lang.invoke",
@@ -27,11 +28,11 @@ JAVA_OPTIONS = " ".join(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in 
 
 
 def with_options(given: str) -> str:
-    """JAVA_OPTIONS behind what is given already, without those that it has."""
+    """The given options followed by missing ones of JAVA_OPTIONS."""
     return " ".join([*filter(None, [given]), *(each for each in JAVA_OPTIONS.split() if each not in given)])
 
 
 def major_version(text: str) -> int | None:
-    """Out of what `java -version` says: 8 for 1.8.0_392, 17 for 17.0.9; None if it says none."""
+    """The version in the output of `java -version`: 8 for 1.8.0_392, 17 for 17.0.9; None without one."""
     found = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(found[1]) if found else None

@@ -1,5 +1,5 @@
-"""Which filters of Spark a read applies itself, exactly; the others stay with Spark. Pure, and without Spark:
-filters are known by the names of their classes and fields.
+"""Selects the Spark filters that a read applies itself, exactly; Spark applies the others. Pure: filters are
+matched by the names of their classes and fields, without importing Spark.
 
 Source: pyspark.sql.datasource.Filter.
 """
@@ -35,18 +35,18 @@ _ON_TOPICS: dict[str, Callable[[str, Any], bool]] = {
 
 
 class Pushed(NamedTuple):
-    """What was taken. `topics` are pairs of a filter's name and its value."""
+    """Accepted filters. `topics` are pairs of a filter's name and value."""
 
     filters: Filters = Filters()
     topics: tuple[tuple[str, Any], ...] = ()
 
     def has_topic(self, topic: str) -> bool:
-        """Whether anything of a topic is wanted."""
+        """Whether rows of a topic can match."""
         return all(_ON_TOPICS[name](topic, value) for name, value in self.topics)
 
 
 def pushed(filters: Iterable[Any]) -> tuple[Pushed, list[Any]]:
-    """What is taken of filters that all have to hold, and the others as they are."""
+    """The accepted part of filters that are all required, and the remaining filters unchanged."""
     conditions: list[tuple[str, str, Any]] = []
     topics: list[tuple[str, Any]] = []
     left = []

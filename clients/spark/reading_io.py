@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.client.spark")
 
-# Bound: a task's place costs the driver two calls to the JVM, 0.1 ms each.
+# Bound: the location of a task costs the driver two calls to the JVM, 0.1 ms each.
 MAX_PLACED = 2_000
 
 
@@ -32,13 +32,13 @@ def read(
     filters: Filters | Iterable[tuple[str, str, Any]] = (),
     **options: Any,
 ) -> Any:
-    """What the options speak of, as a DataFrame with the columns of Spark's Kafka source or some of them, and
-    the rows that `filters` (as of `Filters.of`) leave.
+    """Topics as a DataFrame with the columns of Spark's Kafka source or some of them, and the rows that match
+    `filters` (as for `Filters.of`).
 
-    The offsets are those of now: every action on the DataFrame reads the same rows. Options are those of
+    Offsets are resolved now: every action on the DataFrame reads the same rows. Options are those of
     docs/PIPELINE.md. Errors, at once: ConfigError, DataLossError, UnknownTopicOrPartitionError, TypeError,
-    ValueError, NoClusterError, ApiTimeoutError. Of an action: PythonException, which shows the error of the
-    task, as `fetch_arrow` tells.
+    ValueError, NoClusterError, ApiTimeoutError. Of an action: PythonException with the error of the task, one
+    of `fetch_arrow`.
     """
     wanted, left = read_options(options), Filters.of(filters)
     return frame(spark, Planner(wanted).batch(left), wanted, columns, left)
@@ -51,7 +51,7 @@ def frame(
     columns: Iterable[str] | None = None,
     filters: Filters | None = None,
 ) -> Any:
-    """A plan as a DataFrame: one task for each of its ranges. Errors: TypeError, ValueError for columns."""
+    """A plan as a DataFrame with one task per range. Errors: TypeError, ValueError for columns."""
     for loss in plan.losses:
         log.warning("%s", loss)
     names, _ = schema_of(columns, include_headers=options.include_headers)
@@ -73,7 +73,7 @@ def fetched(
     names: list[str],
     filters: Filters | None,
 ) -> Iterator[Any]:
-    """In a task: the rows of the ranges whose numbers it is given."""
+    """In a task: the rows of the ranges with the given numbers."""
     freeze_imports()
     on_loss = refuse_another_topic if options.is_stream else None
     for batch in batches:
@@ -82,14 +82,14 @@ def fetched(
 
 
 def _numbers(spark: Any, ranges: Sequence[OffsetRange]) -> Any:
-    """A DataFrame with one number per partition, 0, 1, ..., to be run near the records of that range."""
+    """A DataFrame with one number per partition, 0, 1, ..., with the range's hosts as preferred locations."""
     count = len(ranges)
     context = getattr(spark, "sparkContext", None)
     if context is None or count > MAX_PLACED or not any(each.hosts for each in ranges):
         return spark.range(count, numPartitions=count)
     from pyspark.sql import DataFrame
 
-    # Only the JVM's makeRDD takes places; what is made of it by narrow steps keeps them.
+    # Only the JVM's makeRDD accepts locations; narrow transformations keep them.
     jvm, java_context, java_session = context._jvm, context._jsc.sc(), spark._jsparkSession  # noqa: SLF001
     near = {hosts: jvm.PythonUtils.toSeq(list(hosts)) for hosts in {each.hosts for each in ranges}}
     placed = jvm.java.util.ArrayList()

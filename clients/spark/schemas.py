@@ -1,4 +1,4 @@
-"""Spark's names for the columns of the Arrow layout. Pure."""
+"""Spark types of the columns of the Arrow layout. Pure."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _TYPES = {
 
 
 def schema_of(columns: Iterable[str] | None, *, include_headers: bool) -> tuple[list[str], str]:
-    """The names of the columns, and Spark's text for their types; None for all, headers only with
-    `include_headers`. Errors: TypeError, ValueError for no, unknown or doubled names."""
+    """The names of the columns and their types as Spark DDL; None for all columns, headers only with
+    `include_headers`. Errors: TypeError, ValueError for empty, unknown or duplicate names."""
     names = list(projection(columns).schema.names)
     if columns is None and not include_headers:
         names.remove("headers")
@@ -32,14 +32,14 @@ def schema_of(columns: Iterable[str] | None, *, include_headers: bool) -> tuple[
 
 
 def struct_of(names: Iterable[str]) -> Any:
-    """Columns as a pyspark StructType: to read Spark's text takes PySpark 3.5 10 ms of calls to the JVM."""
+    """Columns as a pyspark StructType: parsing DDL costs PySpark 3.5 10 ms of JVM calls."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(projection(names).schema)
 
 
 def arrow_schema(schema: Any) -> Any:
-    """A pyspark StructType as Arrow has it. PySpark 4 wants to be told of which zone the times are."""
+    """A pyspark StructType as an Arrow schema. PySpark 4 needs the time zone of timestamps."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     is_asked = "timezone" in inspect.signature(to_arrow_schema).parameters
@@ -47,10 +47,12 @@ def arrow_schema(schema: Any) -> Any:
 
 
 def checked_columns(schema: Any) -> list[str]:
-    """The names of a pyspark StructType, which has columns of the layout. Errors: TypeError, ValueError."""
+    """The column names of a pyspark StructType with columns of the layout. Errors: TypeError, ValueError."""
     found = arrow_schema(schema)
     wanted = projection(found.names).schema
     for name in found.names:
         if not found.field(name).type.equals(wanted.field(name).type):
-            raise TypeError(f"column {name!r} is {_TYPES[name]}, not {schema[name].dataType.simpleString()}")
+            raise TypeError(
+                f"column {name!r} must be {_TYPES[name]}, not {schema[name].dataType.simpleString()}"
+            )
     return list(found.names)

@@ -1,6 +1,6 @@
-"""`session`: a Spark session that can run headrace's tasks, on Ray by RayDP or by itself.
+"""`session`: a Spark session for headrace's tasks, on Ray by RayDP or standalone.
 
-What a JDK from 17 on needs goes into the environment, where every Java that is started finds it.
+JVM options for Java 17 and newer are set in the environment, which every JVM that Spark starts inherits.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ _RAYDP_SPARK = "3.5."
 _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # what runs twice at once is written twice, or fences itself off
+    # speculative attempts would write twice, or fence each other
     "spark.speculation": "false",
     "spark.python.daemon.module": "headrace.clients.spark.worker_daemon_io",
-    # PySpark 4: over TCP a worker waits 40 ms for what it is to read, as Nagle and late acknowledgements do
+    # PySpark 4: over TCP a worker waits 40 ms for its input, due to Nagle's algorithm and delayed
+    # acknowledgements
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
 }
@@ -47,18 +48,18 @@ def session(
     hosts: Sequence[str] | None = None,
     configs: Mapping[str, str] | None = None,
 ) -> Iterator[Any]:
-    """A SparkSession, stopped at the end. Without `master` it runs on Ray, by RayDP: on the one that is
-    connected, else on one found or started.
+    """A SparkSession, stopped at the end. Without `master` it runs on Ray by RayDP: on the connected Ray,
+    else on one that is found or started.
 
-    `resources` are custom resources of Ray that each executor takes: with some that only certain nodes have
-    they run there alone. `hosts` are addresses of Ray's nodes, on which the executors are spread in turn, as
-    those of the storage nodes, for readers beside what they read. `configs` go before what is set here.
+    `resources` are custom Ray resources of each executor, which restrict executors to nodes that have them.
+    `hosts` are addresses of Ray nodes for the executors, round-robin, such as those of storage nodes, so that
+    readers are near their data. `configs` override the settings made here.
 
-    Errors: ConfigError for a Java that is missing or too old, for packages that are missing or do not fit,
-    for places that Ray does not have, for a session that runs in this process already.
+    Errors: ConfigError for a missing or old Java, missing or incompatible packages, unavailable hosts, or if
+    a session already runs in this process.
     """
     if master is not None and (resources or hosts):
-        raise ConfigError("resources and hosts are for executors on Ray: give no master")
+        raise ConfigError("resources and hosts need executors on Ray: omit master")
     _check_packages(on_ray=master is None)
     _prepare_environment()
     _check_none_runs()
@@ -100,7 +101,7 @@ def _on_ray(
     taken = {
         f"spark.ray.raydp_spark_executor.actor.resource.{k}": str(v) for k, v in (resources or {}).items()
     }
-    # RayDP starts its Java outside of this process, on a Ray that may be older than our environment.
+    # RayDP starts its JVM outside of this process, on a Ray that may be older than this environment.
     options = with_options("")
     java = {
         "spark.ray.raydp_app_master.extraJavaOptions": options,
@@ -129,20 +130,21 @@ def _on_ray(
 
 
 def _placed(hosts: Sequence[str], count: int, need: Mapping[str, float]) -> Any:
-    """One bundle per executor, on the hosts in turn. Errors: ConfigError without such nodes, or room."""
+    """A placement group with one bundle per executor, on the hosts round-robin. Errors: ConfigError for
+    unknown hosts, or without free resources."""
     import ray
 
     there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
     missing = [host for host in hosts if f"node:{host}" not in there]
     if missing:
         known = ", ".join(sorted(name.removeprefix("node:") for name in there if name.startswith("node:")))
-        raise ConfigError(f"Ray has no node at {', '.join(missing)}; there are {known}")
+        raise ConfigError(f"Ray has no node at {', '.join(missing)}; its nodes are {known}")
     bundles = [{**need, f"node:{hosts[number % len(hosts)]}": 0.001} for number in range(count)]
     group = ray.util.placement_group(bundles, strategy="PACK")
     if not group.wait(PLACEMENT_TIMEOUT_S):
         ray.util.remove_placement_group(group)
         raise ConfigError(
-            f"Ray has no room for {count} executors of {dict(need)} at {', '.join(hosts)}"
+            f"Ray has no free resources for {count} executors of {dict(need)} at {', '.join(hosts)}"
             f" within {PLACEMENT_TIMEOUT_S:g} s"
         )
     return group
@@ -162,17 +164,17 @@ def _check_packages(*, on_ray: bool) -> None:
         )
     if not found.startswith(_RAYDP_SPARK):
         raise ConfigError(
-            f"RayDP runs PySpark 3.5 alone, and here is {found}: install {extra} in an"
+            f"RayDP needs PySpark 3.5, but {found} is installed: install {extra} in an"
             " environment of its own, or give a master as in session(master='local[2]')"
         )
 
 
 def _check_none_runs() -> None:
-    """A process has one Spark: another session would be that one, with its settings, and end it."""
+    """A process has a single SparkContext: another session would reuse it with its settings, and stop it."""
     from pyspark import SparkContext
 
     if SparkContext._active_spark_context is not None:  # noqa: SLF001
-        raise ConfigError("a Spark session runs in this process already: stop it, or use it as it is")
+        raise ConfigError("a Spark session is already running in this process: stop it, or use it")
 
 
 def _version(package: str) -> str | None:
@@ -183,7 +185,7 @@ def _version(package: str) -> str | None:
 
 
 def _prepare_environment() -> None:
-    """For every Java and every worker that is started from here."""
+    """Settings for every JVM and every worker started by this process."""
     _check_java()
     os.environ["JDK_JAVA_OPTIONS"] = with_options(os.environ.get("JDK_JAVA_OPTIONS", ""))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -193,12 +195,12 @@ def _prepare_environment() -> None:
 def _check_java() -> None:
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    need = f"Spark needs a JDK from version {LEAST_VERSION} on"
+    need = f"Spark needs a JDK of version {LEAST_VERSION} or newer"
     if java is None or not Path(java).exists():
         where = (
             f"JAVA_HOME is {home}, which has no bin/java"
             if home
-            else "there is no java in PATH, and no JAVA_HOME"
+            else "no java in PATH, and JAVA_HOME is not set"
         )
         raise ConfigError(f"{need}: {where}")
     try:

@@ -1,7 +1,7 @@
-"""`spark.read.format("headrace")` and its like: the data source of PySpark 4.2 and newer.
+"""`spark.read.format("headrace")` and so on: the data source of PySpark 4.2 and newer.
 
-Spark runs it in Python processes: one that plans, tasks that read and write, one that commits. Objects go
-from one to the next by pickle, so they hold options and no connections.
+Spark runs it in Python processes: one that plans, tasks that read and write, one that commits. Objects are
+passed between them by pickle, so they contain options and no connections.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow  # noqa: F401  # the newest used
 except ImportError as error:
     purpose = (
-        "format('headrace') needs PySpark 4.2 or newer (on PySpark 3.5 take headrace.spark.read, write,"
+        "format('headrace') needs PySpark 4.2 or newer (on PySpark 3.5 use headrace.spark.read, write,"
         " write_batch and stream)"
     )
     raise missing_extra(error, purpose, "spark") from error
@@ -35,44 +35,45 @@ PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 class HeadraceDataSource(DataSource):
-    """Topics, read and written. Register it with `register`; `spark.dataSource.register` does too, without
-    the push-down of filters. Options are those of `read_options` and of `write_options`, with `exactlyOnce`.
+    """The data source of topics. Register it with `register`; `spark.dataSource.register` works too, without
+    filter push-down. Options are those of `read_options` and `write_options`, and `exactlyOnce`.
 
-    Its errors come through Spark as text: ConfigError, UnknownTopicOrPartitionError, DataLossError, others.
+    Its errors are passed through Spark as text: ConfigError, UnknownTopicOrPartitionError, DataLossError,
+    others.
     """
 
     @classmethod
     def name(cls) -> str:
-        """The format."""
+        """The format name."""
         return "headrace"
 
     def schema(self) -> str:
-        """Spark's Kafka columns. Errors: ConfigError."""
+        """The columns of Spark's Kafka source. Errors: ConfigError."""
         freeze_imports()
         return schema_of(None, include_headers=self._options_of_any_read().include_headers)[1]
 
     def reader(self, schema: Any) -> Reader:
-        """A batch. `schema` may be some of the columns: the others are not decoded then."""
+        """The reader of a batch. `schema` may have some of the columns: the others are not decoded."""
         freeze_imports()
         return Reader(read_options(self.options), checked_columns(schema))
 
     def streamReader(self, schema: Any) -> StreamReader:
-        """A stream of micro-batches, with the same columns."""
+        """The reader of micro-batches, with the same columns."""
         return StreamReader(read_options(self.options, stream=True), checked_columns(schema))
 
     def writer(self, schema: Any, overwrite: bool) -> BatchWriter:
-        """A batch that is appended. Errors: ConfigError, TypeError, ValueError."""
+        """The writer of a batch, in append mode. Errors: ConfigError, TypeError, ValueError."""
         if overwrite:
-            raise ConfigError('a topic is not overwritten: write with mode("append")')
+            raise ConfigError('a topic cannot be overwritten: write with mode("append")')
         return BatchWriter(delivery(self.options, schema))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> StreamWriter:
-        """The micro-batches of a query are appended; in the output mode complete (`overwrite`) each is the
-        whole result again, as with Kafka. Errors: as `writer`."""
+        """The writer of micro-batches in append mode; in the output mode complete (`overwrite`) each
+        micro-batch is the whole result again, as with Kafka. Errors: as `writer`."""
         return StreamWriter(delivery(self.options, schema))
 
     def _options_of_any_read(self) -> ReadOptions:
-        """Nobody says yet whether it is a batch or a stream."""
+        """Options valid for a batch or a stream, which is not known yet."""
         try:
             return read_options(self.options)
         except ConfigError as error:
@@ -83,7 +84,8 @@ class HeadraceDataSource(DataSource):
 
 
 class _FilteringDataSource(HeadraceDataSource):
-    """Spark refuses a reader that takes filters where it is not allowed to give any."""
+    """A data source with filter push-down: Spark rejects a reader with filters where push-down is
+    disabled."""
 
     def reader(self, schema: Any) -> Reader:
         freeze_imports()
@@ -91,9 +93,9 @@ class _FilteringDataSource(HeadraceDataSource):
 
 
 def register(spark: Any, *, push_filters: bool = True) -> None:
-    """Make `format("headrace")` known to a session. With `push_filters`, filters on topic, partition, offset
-    and timestamp say what is read at all: Spark's own setting for that, which is off by default and for all
-    data sources in Python, is set for this session."""
+    """Register `format("headrace")` in a session. With `push_filters`, filters on topic, partition, offset
+    and timestamp reduce what is read: this enables Spark's setting for Python data sources, which is off by
+    default, for this session."""
     if push_filters:
         spark.conf.set(PUSHDOWN, "true")
     spark.dataSource.register(_FilteringDataSource if push_filters else HeadraceDataSource)

@@ -1,11 +1,11 @@
-"""The writers of batches and streams: a transaction per task, which the driver commits.
+"""Writers of batches and streams: a transaction per task, committed by the driver.
 
-A micro-batch belongs to its query, by the id that Spark keeps in the checkpoint. A task's transactional id
-has the run of the query in it: when a batch is played again after a restart, the tasks must not fence off
-what the driver before has decided to commit and could not finish; the next `Sink` does that.
+A micro-batch belongs to its query, by the id in Spark's checkpoint. A task's transactional id includes the
+run of the query: when a batch is replayed after a restart, tasks must not fence transactions that the
+previous driver decided to commit and could not complete; the next `Sink` does that.
 
-Spark tells the driver of a stream neither the query nor the run: messages do, and when no task has sent one
-the ids of tasks, which have a mark of the checkpoint in them.
+Spark does not pass query and run to the driver of a stream: they come with messages of tasks, or, if no task
+has sent one, from the transactional ids of tasks, which contain a hash of the checkpoint.
 """
 
 from __future__ import annotations
@@ -37,21 +37,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.client.spark")
 
-# What Spark tells the tasks of a streaming query.
+# Properties that Spark sets for tasks of a streaming query.
 _QUERY, _RUN = "sql.streaming.queryId", "spark.jobGroup.id"
-_cleaned: set[str] = set()  # runs of this process, of which nothing older is left open
+_cleaned: set[str] = set()  # runs of this process whose predecessors' open transactions were aborted
 
 
 class Delivery(NamedTuple):
-    """How rows are written."""
+    """Settings of a write."""
 
     options: WriteOptions
     is_exactly_once: bool
-    mark: str = ""  # of a stream's checkpoint, if Spark tells where that is
+    mark: str = ""  # hash of a stream's checkpoint location, if Spark passes it
 
 
 def delivery(given: Mapping[str, str], schema: Any) -> Delivery:
-    """Checked, for the columns of a pyspark StructType. Errors: ConfigError, TypeError, ValueError."""
+    """Validated settings, for the columns of a pyspark StructType. Errors: ConfigError, TypeError,
+    ValueError."""
     freeze_imports()
     own = {name: value for name, value in given.items() if name.lower() == "exactlyonce"}
     text = "".join(own.values()).strip().lower() or "true"
@@ -65,21 +66,22 @@ def delivery(given: Mapping[str, str], schema: Any) -> Delivery:
 
 
 class Message(WriterCommitMessage):
-    """What a task tells the driver. `query` and `run` are of the stream, or of the one write of a batch."""
+    """The commit message of a task. `query` and `run` are those of the stream, or of the single write of a
+    batch."""
 
     def __init__(self, query: str = "", run: str = "", write: PreparedWrite | None = None) -> None:
         self.query, self.run, self.write = query, run, write
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes one batch: all of its rows, or an error and, for readers of committed records, none."""
+    """Writes one batch: all of its rows, or an error and, for read_committed consumers, none."""
 
     def __init__(self, how: Delivery) -> None:
         self._how, self._query = how, f"spark-batch-{uuid.uuid4()}"
 
     def write(self, iterator: Iterator[Any]) -> Message:
         """In a task. Errors: those of `write_arrow` and `prepare_arrow`."""
-        # Nobody opens its sink before the job is over.
+        # No other driver opens its sink before the job has ended.
         return _write(iterator, self._how, self._query, "", Gate(driver_id(self._query)))
 
     def commit(self, messages: list[Message | None]) -> None:
@@ -100,23 +102,23 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes the micro-batches of a query, each once."""
+    """Writes each micro-batch of a query once."""
 
     def __init__(self, how: Delivery) -> None:
         self._how = how
 
     def write(self, iterator: Iterator[Any]) -> Message:
-        """In a task. Errors: those of `write_arrow` and `prepare_arrow`; ConfigError when Spark does not tell
-        which query it is."""
+        """In a task. Errors: those of `write_arrow` and `prepare_arrow`; ConfigError if Spark does not pass
+        the query."""
         if not self._how.is_exactly_once:
             return _write(iterator, self._how, "", "", None)
         context = TaskContext.get()
-        assert context is not None, "in a task"
+        assert context is not None, "only called in a task"
         query, run = (context.getLocalProperty(name) for name in (_QUERY, _RUN))
         if not query or not run:
             raise ConfigError(
-                f"Spark does not tell its tasks {_QUERY} and {_RUN}, by which a batch that is played again"
-                " is known: exactlyOnce=false writes at least once"
+                f"Spark does not pass {_QUERY} and {_RUN} to its tasks, which identify a replayed batch"
+                ": exactlyOnce=false writes at least once"
             )
         query, run = f"spark-{query}", f"{run}@{self._how.mark}"
         return _write(iterator, self._how, query, run, Gate(task_id(query, run)))
@@ -129,16 +131,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 if run not in _cleaned:
                     sink.abort_leftovers(keep=writes)
                 if not sink.commit(batchId, writes):
-                    log.warning("batch %d of %r is committed already: not again", batchId, query)
+                    log.warning("batch %d of %r was committed before: skipped", batchId, query)
             _cleaned.add(run)
 
     def abort(self, messages: list[Message | None], batchId: int) -> None:
         """On the driver. Errors: those of `Sink`."""
         for query, run in _queries(messages) or _queries_at(self._how):
             with Sink(self._how.options, query) as sink:
-                # Spark aborts after a commit that failed, too: that may be decided.
+                # Spark also aborts after a failed commit, which may be decided.
                 if not sink.is_committed(batchId):
-                    # Order: the id of the run is the gate of its tasks. Those that have passed it are found.
+                    # Order: the id of the run is the gate of its tasks. Tasks that have passed it are found.
                     sink.fence([run])
                     sink.abort_leftovers()
 
@@ -149,7 +151,7 @@ def _write(batches: Iterator[Any], how: Delivery, query: str, run: str, gate: Ga
         write_arrow(batches, how.options)
         return Message()
     context = TaskContext.get()
-    assert context is not None, "in a task"
+    assert context is not None, "only called in a task"
     task = _task(run, context.partitionId())
     return Message(query, run, prepare_arrow(batches, how.options, query=query, task=task, gate=gate))
 
@@ -163,13 +165,13 @@ def _writes(messages: Sequence[Message | None]) -> list[PreparedWrite]:
 
 
 def _queries(messages: Sequence[Message | None]) -> set[tuple[str, str]]:
-    """One; none if all tasks failed, or nothing is exactly once."""
+    """The query and run of the messages; empty if all tasks failed, or without exactly once."""
     return {(each.query, each.run) for each in messages if each is not None and each.query}
 
 
 def _queries_at(how: Delivery) -> set[tuple[str, str]]:
-    """Of runs at this checkpoint that may go on, for all that the ids of their tasks tell. What is not known
-    is left to the next run, and to transaction.timeout.ms."""
+    """Query and run of unfinished runs at this checkpoint, from the transactional ids of their tasks. Others
+    are left to the next run, and to transaction.timeout.ms."""
     if not how.mark or not how.is_exactly_once:
         return set()
     pattern = f"{driver_id('spark-')}[^/]*/[^/]*%40{how.mark}(%2F[0-9]+)?"
@@ -177,4 +179,4 @@ def _queries_at(how: Delivery) -> set[tuple[str, str]]:
         names = [each.transactional_id for each in admin.list_transactions(pattern=pattern)]
     parts = [[unquote(part) for part in name.split("/")[1:]] for name in names]
     runs = {(query, task.partition("/")[0]) for query, task in parts}
-    return runs - {(query, task) for query, task in parts}  # a run whose own id is used is over
+    return runs - {(query, task) for query, task in parts}  # a run whose own id is in use has ended

@@ -1,7 +1,8 @@
-"""`stream`: micro-batches of a topic on a Spark without a source of ours, by a clock that Spark checkpoints.
+"""`stream`: micro-batches of topics on a Spark without Python data sources, driven by a checkpointed clock.
 
-Spark's `rate-micro-batch` source counts batches, and its checkpoint says which are done; what a batch reads
-is planned here, and stored in a topic before it runs. A batch that Spark runs again reads the same rows.
+Spark's `rate-micro-batch` source counts batches, and its checkpoint has the completed ones; the offsets of a
+batch are planned here, and stored in a topic before it runs. A batch that Spark runs again reads the same
+rows.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.client.spark")
 
-# An empty batch costs Spark files and tenths of a second of work, so one waits for rows this long, and looks
-# for them this often. As long may a stop take that is not asked of the `Stream`.
+# An empty batch costs Spark files and tenths of a second of work, so a batch waits this long for rows, with
+# checks at this interval. Stopping Spark's query directly may take as long.
 IDLE_S = 2.0
 LOOK_S = 0.1
 
@@ -46,20 +47,20 @@ def stream(
     processing_time: str = "0 seconds",
     **options: Any,
 ) -> Stream:
-    """Call `fn(df, batch_id)` for one micro-batch after the other, as `foreachBatch` does: again with the
-    same rows and the same number if it did not end well. With `write_batch` in it the whole is exactly once.
+    """Call `fn(df, batch_id)` for each micro-batch, as `foreachBatch` does: again with the same rows and the
+    same number after a failure. With `write_batch` in it the whole is exactly once.
 
-    `checkpoint` is a folder of Spark's; a stream that is started again with it goes on. `available_now` ends
-    when what is there at the start is read. `processing_time` is the least time from batch to batch. Options
-    are those of docs/PIPELINE.md. Errors, at once: ConfigError, UnknownTopicOrPartitionError,
-    NoClusterError, ApiTimeoutError; later ones are raised by `awaitTermination`.
+    `checkpoint` is a folder of Spark's; a stream with an existing one continues. `available_now` ends at the
+    current end of the topics. `processing_time` is the minimum interval of batches. Options are those of
+    docs/PIPELINE.md. Errors, at once: ConfigError, UnknownTopicOrPartitionError, NoClusterError,
+    ApiTimeoutError; later ones are raised by `awaitTermination`.
     """
     started = Stream(read_options(options, stream=True), fn, available_now=available_now)
     return started.start(spark, checkpoint, name, processing_time)
 
 
 class Stream:
-    """A running stream; the names are those of Spark's StreamingQuery."""
+    """A running stream; names as in Spark's StreamingQuery."""
 
     def __init__(
         self, options: ReadOptions, fn: Callable[[Any, int], object], *, available_now: bool = False
@@ -81,7 +82,7 @@ class Stream:
         self._log: DriverLog | None = None
 
     def start(self, spark: Any, checkpoint: str, name: str | None, processing_time: str) -> Stream:
-        """By `stream`."""
+        """Called by `stream`."""
         clock = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
         writer = clock.writeStream.foreachBatch(self._tick).option("checkpointLocation", checkpoint)
         if name is not None:
@@ -101,53 +102,54 @@ class Stream:
 
     @property
     def id(self) -> str:
-        """Of the checkpoint."""
+        """The id of the checkpoint."""
         return str(self._query.id)
 
     @property
     def runId(self) -> str:
-        """Of this run."""
+        """The id of this run."""
         return str(self._query.runId)
 
     @property
     def name(self) -> str | None:
-        """As it was given."""
+        """The given name."""
         found: str | None = self._query.name
         return found
 
     @property
     def isActive(self) -> bool:
-        """Whether it still runs."""
+        """Whether the stream is running."""
         return bool(self._query.isActive)
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:
-        """Of the last batch that had rows: its offsets as Spark writes them, and how far behind it ended."""
+        """The last batch with rows: its offsets in Spark's form, and its lag."""
         return self._progress
 
     def exception(self) -> Exception | None:
-        """Why it ended, if that was an error."""
+        """The error that ended the stream, if any."""
         return self._error
 
     def awaitTermination(self, timeout: float | None = None) -> bool:
-        """Wait for its end, `timeout` seconds at most; whether it has ended.
+        """Wait for the end of the stream, at most `timeout` seconds; True if it has ended.
 
-        Errors: what `fn` raised, or a task of headrace in it, or the planning."""
+        Errors: those of `fn`, of a headrace task in it, or of planning.
+        """
         has_ended = self._ended.wait(timeout)
         if self._error is not None:
             raise self._error
         return has_ended
 
     def stop(self) -> None:
-        """End it, now: a batch that runs is cut off, and runs again at the next start."""
+        """Stop at once: a running batch is interrupted, and runs again at the next start."""
         self._ending.set()
         self._query.stop()
         self._ended.wait()
 
-    # --- inside -----------------------------------------------------------------------------------------
+    # --- batches --------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        """Under the id of the checkpoint: another one begins anew."""
+        """Open the plans of the checkpoint's id; a new id starts a new stream."""
         options = self._options
         cluster = self._exit.enter_context(shared_cluster(options.bootstrap, options.client))
         self._log = DriverLog(cluster, options, PLANS_TOPIC, self.id, f"headrace-stream/{self.id}")
@@ -158,16 +160,16 @@ class Stream:
             self._store(Plans.beginning(self._planner.initial_offsets()))
 
     def _watch(self) -> None:
-        """Until it ends, by whatever: then let everything go."""
+        """Wait for the end of Spark's query, then release everything."""
         while not self._ending.wait(1.0) and self._query.isActive:
             pass
-        with contextlib.suppress(Exception):  # the error of the query is known already, if there is one
+        with contextlib.suppress(Exception):  # the error of the query, if any, is known already
             self._query.stop()
         self._exit.close()
         self._ended.set()
 
     def _tick(self, clock: Any, batch: int) -> None:
-        """One batch of the clock: one of ours, or nothing."""
+        """One batch of the clock: one micro-batch, or an empty one."""
         self._ready.wait()
         if self._ending.is_set():
             return
@@ -175,7 +177,7 @@ class Stream:
             with readable():
                 self._run(clock.sparkSession, batch)
         except Exception as error:
-            if not self._ending.is_set():  # else it is what a stop does to a job
+            if not self._ending.is_set():  # otherwise it is the effect of `stop` on the job
                 self._error = error
                 self._ending.set()
             raise
@@ -189,7 +191,7 @@ class Stream:
             plan = self._planner.between(self._plans.ends, ends)
             self._store(self._plans.and_then(batch, plan))
         else:
-            log.info("batch %d of stream %s runs again", batch, self.id)
+            log.info("running batch %d of stream %s again", batch, self.id)
             plan = self._planner.between(planned.starts, planned.ends)
         if plan.ranges:
             began_s = time.monotonic()
@@ -197,7 +199,8 @@ class Stream:
             self._report(batch, plan, time.monotonic() - began_s)
 
     def _new_ends(self) -> Position | None:
-        """Where the next batch ends; None if there is nothing new for a while, or for good."""
+        """The end of the next batch; None if there are no new records for a while, or the stream has
+        ended."""
         until_s = time.monotonic() + IDLE_S
         starts = self._plans.ends
         while True:

@@ -1,5 +1,5 @@
-"""Offsets and limits of micro-batches, as Spark hands them over. Pure, and without Spark: limits are known by
-the names of their classes and fields.
+"""Offsets and limits of micro-batches in Spark's form. Pure: limits are matched by the names of their classes
+and fields, without importing Spark.
 
 Source: pyspark.sql.streaming.datasource.
 """
@@ -21,21 +21,20 @@ if TYPE_CHECKING:
 
 
 def to_spark(offsets: Mapping[TopicPartition, int]) -> dict[str, Any]:
-    """{"topic": {"0": 23}}, and the ids of topics if they are known, in one order: Spark compares offsets as
-    text."""
+    """{"topic": {"0": 23}} and known topic ids, sorted: Spark compares offsets as text."""
     found: dict[str, Any] = json.loads(position_to_json(position_of(offsets)))
     return found
 
 
 def from_spark(given: Mapping[str, Any]) -> Position:
-    """Of `to_spark`, perhaps out of a checkpoint, also one without ids. Errors: ConfigError for what has
-    another form."""
+    """The inverse of `to_spark`, also for checkpoints without topic ids. Errors: ConfigError for another
+    form."""
     return position_from_json(given, "the offset of a checkpoint")
 
 
 def limits_for(limit: Any, options: Limits) -> Limits:
-    """Of a micro-batch: all that there is, if the engine says so; else what it says, and what the options say
-    beside that, for the engine knows only one of these. Errors: ConfigError for other limits."""
+    """The limits of a micro-batch: none if the engine requests all records; else its limit together with
+    those of the options, as the engine passes only one of them. Errors: ConfigError for other limits."""
     name = type(limit).__name__
     if name == "ReadAllAvailable":
         return Limits()
@@ -45,4 +44,4 @@ def limits_for(limit: Any, options: Limits) -> Limits:
         return options._replace(max_bytes=limit.max_bytes)
     if name == "ReadMinRows":
         return options._replace(min_offsets=limit.min_rows)
-    raise ConfigError(f"a micro-batch of topics cannot be limited by {name}")
+    raise ConfigError(f"the read limit {name} is not supported")

@@ -1,7 +1,7 @@
-"""The reader of a stream: it lives in one process of the driver, and its ranges are read in tasks.
+"""The reader of a stream: it runs in one process of the driver, and its ranges are read in tasks.
 
-The engine keeps the offsets in its checkpoint. It may read again what it has planned before a restart, so a
-micro-batch is what its two offsets say and nothing else.
+The engine keeps the offsets in its checkpoint. It may read a planned batch again after a restart, so a
+micro-batch depends on its two offsets only.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ log = logging.getLogger("headrace.client.spark")
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads `columns` as Arrow record batches. Errors: those of `Planner`, and of `fetch_arrow`."""
+    """Reads `columns` as Arrow record batches. Errors: those of `Planner` and `fetch_arrow`."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options, self._columns = options, list(columns)
         self._planner = Planner(options)
-        self._until: Position | None = None  # where a run of what is available ends
+        self._until: Position | None = None  # end of a run with available-now trigger
         self._progress = GroupProgress(options)
 
     def initialOffset(self) -> dict[str, Any]:
-        """As startingOffsets and its like say."""
+        """The start offsets of the options."""
         return to_spark(self._planner.initial_offsets())
 
     def getDefaultReadLimit(self) -> Any:
-        """One of the limits in the options, for there is no limit made of several; `latestOffset` knows the
+        """One of the limits in the options, as there is no combined limit; `latestOffset` applies the
         others."""
         limits = self._options.limits
         if limits.max_offsets is not None:
@@ -60,36 +60,37 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
-        """Where the micro-batch ends that begins at `start`; what lies before `start` has been processed."""
+        """The end of the micro-batch that starts at `start`; earlier records have been processed."""
         first = from_spark(start)
         self._progress.publish(first)
         limits = limits_for(limit, self._options.limits)
-        if self._until is not None:  # there may never be as many as minOffsetsPerTrigger before the end
+        if self._until is not None:  # there may be fewer than minOffsetsPerTrigger before the end
             limits = limits._replace(min_offsets=None)
         return to_spark(within(self._planner.latest_offsets(first, limits), self._until))
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What comes from now on is for another run."""
+        """Fix the current end: later records belong to another run."""
         self._until = self._planner.latest_offsets()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Where the logs ended when they were asked the last time."""
+        """The log end offsets of the last request."""
         ends = self._planner.last_ends
         return None if ends is None else to_spark(ends)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """A range of offsets each."""
+        """One partition per range of offsets."""
         plan = self._planner.between(from_spark(start), from_spark(end))
         for loss in plan.losses:
             log.warning("%s", loss)
         return [InputPartition(each) for each in plan.ranges]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Record batches."""
+        """The record batches of a task."""
         return read_range(partition, self._options, self._columns)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Comes one micro-batch late, and for the last one never: `latestOffset` tells sooner."""
+        """Unused: it is called one micro-batch late, and not for the last one; `latestOffset` commits
+        progress earlier."""
 
     def stop(self) -> None:
-        """Nothing is held that the end of the process would not free; Spark may not even call this."""
+        """Unused: the end of the process frees all resources; Spark may not even call this."""

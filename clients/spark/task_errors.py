@@ -1,6 +1,6 @@
-"""The error of a task out of what Spark says of it. Pure.
+"""Extracts the error of a headrace task from Spark's message. Pure.
 
-Spark hands an error over as text: the traceback of the Python worker, perhaps with a Java stack around it.
+Spark passes an error as text: the traceback of the Python worker, possibly inside a Java stack trace.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from ...protocol.errors import HeadraceError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# The last line of a traceback. What follows are more lines of its message, or the Java stack.
+# The last line of a traceback, followed by more lines of its message, or the Java stack.
 _RAISED = re.compile(r"^(?:headrace\.protocol\.\w+\.(\w+)|(TypeError|ValueError)): (.*)$", re.MULTILINE)
 _AROUND = re.compile(r"^(?:\s+at [\w.$/]+\(|\s*$|Driver stacktrace:|Caused by: )", re.MULTILINE)
 
 
 def error_of(text: str) -> Exception | None:
-    """The error that ended a task of headrace, of the same class and in the same words; None if `text` shows
-    none, as for errors of other people's functions."""
+    """The error that ended a headrace task, with the same class and message; None if `text` has none, as for
+    errors of users' functions."""
     found = list(_RAISED.finditer(text))
     if not found:
         return None
@@ -37,14 +37,14 @@ def error_of(text: str) -> Exception | None:
         return None
     try:
         return kind(message)
-    except TypeError:  # one that is made of more than its text
+    except TypeError:  # a class with other arguments than a message
         return HeadraceError(f"{name}: {message}")
 
 
 @contextlib.contextmanager
 def readable() -> Iterator[None]:
-    """Inside, an action of Spark fails with the error of its task, where headrace has raised it; what Spark
-    said is the cause."""
+    """While it is active, an action of Spark fails with the error of its headrace task, if any; Spark's
+    exception is the cause."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

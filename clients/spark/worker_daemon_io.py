@@ -1,8 +1,8 @@
-"""The parent of Spark's Python workers, for `spark.python.daemon.module`: imports once what each needs.
+"""The parent of Spark's Python workers, for `spark.python.daemon.module`: it imports common modules once.
 
-Spark puts archives with its own Python code on their path, a whole jar among them, and before every task
-makes Python forget what it knows of its path. Up to Python 3.12 that reads the tables of these archives
-again, 80 ms a task. Where PySpark is installed as a package they are not needed.
+Spark adds archives with its Python code to sys.path, including a whole jar, and clears the import caches
+before every task. Up to Python 3.12 that reads the archives' directories again, 80 ms per task. With an
+installed PySpark package they are not needed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from .worker_garbage_io import freeze_imports
 
-# Spark's workers import pandas and pyarrow themselves before they run anything with Arrow.
+# Spark's workers import pandas and pyarrow anyway before Arrow tasks.
 _NEEDED = (
     "pandas",
     "pyarrow.compute",
@@ -25,7 +25,7 @@ _NEEDED = (
 
 
 def drop_archives() -> None:
-    """Take Spark's archives off the path, if its packages are there without them."""
+    """Remove Spark's archives from sys.path, if its packages are installed."""
     others = [entry for entry in sys.path if not _is_of_spark(entry)]
     before, sys.path[:] = sys.path[:], others
     if any(importlib.util.find_spec(name) is None for name in ("pyspark", "py4j")):
@@ -34,7 +34,7 @@ def drop_archives() -> None:
     dropped = tuple(entry for entry in before if _is_of_spark(entry))
     if not dropped:
         return
-    # what was taken for a package because the jar has such a folder would bring it back
+    # modules that were imported as packages from folders of the jar would add it again
     for name, module in list(sys.modules.items()):
         places = list(getattr(module, "__path__", ()))
         if places and all(str(place).startswith(dropped) for place in places):
@@ -50,7 +50,7 @@ def _is_of_spark(entry: str) -> bool:
 
 
 def main() -> None:
-    """Serve until Spark ends it."""
+    """Serve until Spark ends the process."""
     drop_archives()
     for name in _NEEDED:
         with contextlib.suppress(ImportError):

@@ -1,8 +1,7 @@
-"""Less work for Spark's Python workers between tasks.
+"""Excludes imported modules from garbage collection in Spark's Python workers.
 
-After each thing that it did, a worker that is used again collects garbage, and looks through all that was
-ever imported for it: with pandas and pyarrow 35 ms of CPU time, as much as reading half a million rows. It is
-never garbage.
+A reused worker runs a full collection after each task, which traverses everything that was ever imported:
+with pandas and pyarrow 35 ms of CPU time, as much as reading half a million rows. None of it is garbage.
 """
 
 from __future__ import annotations
@@ -10,13 +9,13 @@ from __future__ import annotations
 import gc
 import os
 
-_REUSED = "SPARK_REUSE_WORKER"  # Spark tells its workers, and nobody else
-_is_frozen = False  # a worker that was forked from one that has is
+_REUSED = "SPARK_REUSE_WORKER"  # set by Spark for its workers only
+_is_frozen = False  # inherited by forked workers
 
 
 def freeze_imports() -> None:
-    """What is there by now no collection looks at again: once per process, in Spark's workers alone. Call it
-    when the most is imported."""
+    """Exclude all current objects from collections: once per process, in Spark's workers only. Call it after
+    the imports."""
     global _is_frozen
     if _is_frozen or not os.environ.get(_REUSED):
         return

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.client.spark")
 
-# Queries by cluster that this process has written for: it leaves nothing open itself.
+# Queries by cluster that this process has written for: it leaves no transactions open itself.
 _begun: set[tuple[str | None, str]] = set()
 
 
 def write(df: Any, **options: Any) -> WriteReport:
-    """Write the rows of a DataFrame, at least once: what a failed task had sent is there twice when Spark
-    runs it again; the report tells of the attempts that count for Spark.
+    """Write the rows of a DataFrame at least once: rows of a failed task are duplicated when Spark runs it
+    again; the report covers the successful attempts.
 
-    Columns: as `write_arrow`; others are refused. Errors: ConfigError, TypeError, ValueError at once; the
-    error of a task as it was there (see `write_arrow`), from the PythonException.
+    Columns: as for `write_arrow`; others are rejected. Errors: ConfigError, TypeError, ValueError at once;
+    the error of a task (see `write_arrow`), from the PythonException.
     """
     wanted = write_options(options)
     _check_columns(df, wanted)
@@ -45,12 +45,12 @@ def write(df: Any, **options: Any) -> WriteReport:
 
 
 def write_batch(df: Any, batch_id: int, *, query: str, **options: Any) -> bool:
-    """Write the rows of a micro-batch exactly once, for `foreachBatch`; False for a batch that is committed
-    already, and then nothing is done. Readers of committed records see all rows of a batch, or none.
+    """Write the rows of a micro-batch exactly once, for `foreachBatch`; False, without an effect, for a batch
+    that was committed before. read_committed consumers see all rows of a batch, or none.
 
-    `query` names what is written, for ever: each sink of a stream has a name of its own, and a stream that
-    begins anew, without its checkpoint, takes a new one, for its batches are counted from 0 again. Needs
-    speculation off. Errors: as `write`, and those of `Sink`; the batch can be run again then.
+    `query` is the permanent name of the output: each sink of a stream has its own, and a stream that starts
+    without its checkpoint needs a new one, because its batch numbers start at 0 again. Needs speculation to
+    be off. Errors: as `write`, and those of `Sink`; the batch can be run again then.
     """
     wanted = write_options(options)
     _check_columns(df, wanted)
@@ -64,10 +64,13 @@ def write_batch(df: Any, batch_id: int, *, query: str, **options: Any) -> bool:
     with Sink(wanted, query) as sink:
         if sink.is_committed(batch_id):
             log.warning(
-                "batch %d of %r is committed already, up to %s: not again", batch_id, query, sink.last_batch
+                "batch %d of %r was committed before (last batch %s): skipped",
+                batch_id,
+                query,
+                sink.last_batch,
             )
             return False
-        if (wanted.bootstrap, query) not in _begun:  # what a driver before this one has left
+        if (wanted.bootstrap, query) not in _begun:  # abort transactions of a previous driver
             sink.abort_leftovers()
             _begun.add((wanted.bootstrap, query))
         gate = sink.open_gate()
@@ -77,7 +80,7 @@ def write_batch(df: Any, batch_id: int, *, query: str, **options: Any) -> bool:
             try:
                 sink.abort_leftovers()
             except HeadraceError as failed:
-                error.add_note(f"what its tasks wrote could not be undone: {failed!r}")
+                error.add_note(f"the rows of its tasks could not be aborted: {failed!r}")
             raise
         return sink.commit(batch_id, messages)
 
@@ -94,7 +97,7 @@ def _message(content: Any) -> Any:
 
 
 def _of_tasks(df: Any, work: Callable[[Iterator[Any]], Iterator[Any]]) -> list[Any]:
-    """What each task has yielded. Errors: that of the task."""
+    """The results of all tasks. Errors: that of a failed task."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         freeze_imports()

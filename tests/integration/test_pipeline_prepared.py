@@ -224,7 +224,7 @@ def test_nothing_is_decided_while_a_node_is_too_old(
     wanted = options(cluster, "old")
     monkeypatch.setattr(sink_io, "PREPARE_TXN", PREPARE_TXN._replace(key=10_999))
     with Sink(wanted, "old") as sink:
-        with pytest.raises(UnsupportedVersionError, match="nodes are upgraded before drivers"):
+        with pytest.raises(UnsupportedVersionError, match="upgrade nodes before drivers"):
             sink.commit(0, [prepare(wanted, "old", "x")])
         assert sink.last_batch is None
     assert states(cluster, "old") == set()

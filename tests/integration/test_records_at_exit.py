@@ -264,5 +264,5 @@ def test_an_unreachable_cluster_is_reported_at_the_end(cluster: headrace.LocalCl
             gone.kill_node(0)
             _, stderr = process.communicate("go\n", timeout=120)
     assert f"{name}-0: not acknowledged" in stderr, "the first delivery error names the partition"
-    assert f"without a caller that asked why: {COUNT}" in stderr
+    assert f"whose futures were not checked: {COUNT}" in stderr
     assert "ResourceWarning" in stderr

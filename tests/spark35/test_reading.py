@@ -66,7 +66,7 @@ def test_filters_leave_the_exact_rows(spark: Any, cluster: Any) -> None:
         df = headrace.spark.read(spark, columns=["value"], filters=filters, **given(cluster, "filtered"))
         assert df.columns == ["value"]
         assert df.count() == 3
-    with pytest.raises(ValueError, match="filters are of partition, offset, timestamp"):
+    with pytest.raises(ValueError, match="use partition, offset, timestamp"):
         headrace.spark.read(spark, filters=[("value", "=", b"x")], **given(cluster, "filtered"))
 
 
@@ -101,7 +101,9 @@ def test_what_is_not_there_is_an_error_at_once(spark: Any, cluster: Any) -> None
     """Before there is a job: topics, options, offsets."""
     with pytest.raises(UnknownTopicOrPartitionError, match="no topic 'nowhere'"):
         headrace.spark.read(spark, **given(cluster, "nowhere"))
-    with pytest.raises(ConfigError, match="no option 'startingOffset'; there are 'startingOffsets'"):
+    with pytest.raises(
+        ConfigError, match="unknown option 'startingOffset'; similar options: 'startingOffsets'"
+    ):
         headrace.spark.read(spark, **given(cluster, "empty", startingOffset="earliest"))
     create(cluster, "outside", partitions=1)
     fill(cluster, "outside", range(100))
@@ -154,7 +156,7 @@ def test_a_node_dies_in_the_middle_of_a_read(spark: Any, cluster: Any, tmp_path:
 def test_a_process_has_one_session(spark: Any) -> None:
     """A second one would be the first, and stop it."""
     with (
-        pytest.raises(ConfigError, match="runs in this process already"),
+        pytest.raises(ConfigError, match="is already running in this process"),
         headrace.spark.session(master="local"),
     ):
         pass

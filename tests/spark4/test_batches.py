@@ -143,8 +143,8 @@ def test_ranges_columns_and_offsets_are_chosen(topics: Topics, topic: Callable[.
     ("options", "schema", "wanted"),
     [
         ({"subscribe": "nosuch"}, None, "no topic 'nosuch'"),
-        ({"startingOffset": "earliest"}, None, "there is no option 'startingoffset'.*startingOffsets"),
-        ({}, "value string", "column 'value' is binary, not string"),
+        ({"startingOffset": "earliest"}, None, "unknown option 'startingoffset'.*startingOffsets"),
+        ({}, "value string", "column 'value' must be binary, not string"),
     ],
 )
 def test_what_cannot_be_read_is_said(

@@ -261,7 +261,7 @@ def test_a_batch_that_fails_leaves_nothing_and_is_run_by_the_next_query(copy: Co
     ("read", "write", "wanted"),
     [
         ({"endingOffsets": "latest"}, {}, "endingOffsets is for batches"),
-        ({}, {"kafka.transactional.id": "mine"}, "each task has one of its own"),
+        ({}, {"kafka.transactional.id": "mine"}, "each task uses its own"),
     ],
 )
 def test_what_cannot_be_done_is_said(

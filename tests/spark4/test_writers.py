@@ -73,10 +73,10 @@ def test_a_task_of_a_batch_that_starts_when_the_job_has_failed(tasks: Tasks) -> 
     failed, done = BatchWriter(tasks.how), BatchWriter(tasks.how)
     message = tasks.write(failed, 0)
     failed.abort([message, None])
-    with pytest.raises(ProducerFencedError, match="came too late"):
+    with pytest.raises(ProducerFencedError, match="is too late"):
         tasks.write(failed, 1)
     done.commit([tasks.write(done, 0), tasks.write(done, 1)])
-    with pytest.raises(ProducerFencedError, match="came too late"):
+    with pytest.raises(ProducerFencedError, match="is too late"):
         tasks.write(done, 1)
     assert tasks.seen() == [b"row"] * 2
 
@@ -89,7 +89,7 @@ def test_a_task_of_a_batch_that_has_begun_when_the_job_fails(tasks: Tasks) -> No
         writer.abort([None, None])
         yield "late"
 
-    with pytest.raises(ProducerFencedError, match="its job is over"):
+    with pytest.raises(ProducerFencedError, match="its job has ended"):
         tasks.write(writer, 1, slow())
     assert tasks.seen() == []
 
@@ -105,9 +105,9 @@ def test_a_task_of_a_stream_that_starts_when_its_batch_has_failed(tasks: Tasks, 
         writer.abort([message if has_message else None, None, None], 0)
         yield "late"
 
-    with pytest.raises(ProducerFencedError, match="its job is over"):
+    with pytest.raises(ProducerFencedError, match="its job has ended"):
         tasks.write(writer, 1, slow())
-    with pytest.raises(ProducerFencedError, match="came too late"):
+    with pytest.raises(ProducerFencedError, match="is too late"):
         tasks.write(writer, 2)
     assert tasks.open() == []
     tasks.run = "run-2"

@@ -89,7 +89,7 @@ def test_a_resolver_that_refuses_leaves_the_others_to_be_asked() -> None:
 def test_no_cluster_at_all_is_a_clear_error() -> None:
     """It names the argument, the variable and who was asked."""
     bootstrap.register_resolver("ray", lambda: None)
-    with pytest.raises(ConfigError, match=r"bootstrap='host:port'.*HEADRACE_BOOTSTRAP.*asked: ray"):
+    with pytest.raises(ConfigError, match=r"bootstrap='host:port'.*HEADRACE_BOOTSTRAP.*searched: ray"):
         bootstrap.resolve_bootstrap(None)
 
 

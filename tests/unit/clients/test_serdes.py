@@ -88,13 +88,13 @@ def test_null_never_reaches_a_serde() -> None:
 
 def test_a_serializer_must_give_bytes() -> None:
     """Text from a callable would be written in an unknown encoding."""
-    with pytest.raises(SerializationError, match="gave str, not bytes"):
+    with pytest.raises(SerializationError, match="returned str, not bytes"):
         serdes.serializer(str, "value")("t", 1, ())
 
 
 def test_what_is_no_serde_is_refused_at_construction() -> None:
     """`value="json"` is a likely mistake."""
-    with pytest.raises(TypeError, match="value= takes a serde"):
+    with pytest.raises(TypeError, match="value= must be a serde"):
         serdes.serializer("json", "value")
-    with pytest.raises(TypeError, match="value= takes a serde"):
+    with pytest.raises(TypeError, match="value= must be a serde"):
         serdes.deserializer("json", "value")

@@ -35,7 +35,7 @@ class Awaited:
     [
         (Both(), "a list of objects with on_a or on_b"),
         ("text", "a list of objects"),
-        ([Both], r"not classes: Both\(\)"),
+        ([Both], r"not classes: use Both\(\)"),
         ([object()], "has neither"),
         ([SimpleNamespace(on_a=1, on_b=print)], "on_a of .* plain method"),
         ([Awaited()], "on_a of .* plain method"),

@@ -117,7 +117,7 @@ def test_bad_rows_do_not_hold_up_the_others(fake: FakeCluster, cluster: Cluster)
         5: UnknownTopicOrPartitionError,
     }
     assert sorted(fake.values("t")) == [b"0", b"6"]
-    assert "partitions 0 to 2" in str(errors[3])
+    assert "are 0 to 2" in str(errors[3])
 
 
 @pytest.mark.parametrize("partition", [[0, None, 0, None], None])

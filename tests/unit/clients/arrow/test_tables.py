@@ -106,14 +106,18 @@ VALUE = {"value": [b"v"]}
         (
             {"key": [b"a"], "body": [b"b"]},
             ValueError,
-            r"no column 'value' for value=, only \['key', 'body'\]",
+            r"no column 'value' for value=; the columns are \['key', 'body'\]",
         ),
-        (pd.DataFrame({"body": [b"b"]}), ValueError, r"no column 'value' for value=, only \['body'\]"),
+        (
+            pd.DataFrame({"body": [b"b"]}),
+            ValueError,
+            r"no column 'value' for value=; the columns are \['body'\]",
+        ),
         ({"value": [1, 2]}, TypeError, "'value' has type int64"),
         ({"value": [{"a": 1}]}, TypeError, "'value' has type struct"),
         ({**VALUE, "key": [1.5]}, TypeError, "'key' has type double"),
         ({"value": [b"a", 1]}, TypeError, "column 'value'"),
-        ({"value": b"abc"}, TypeError, "column 'value' is a sequence"),
+        ({"value": b"abc"}, TypeError, "column 'value' must be a sequence"),
         ({"value": [b"a"], "key": [b"a", b"b"]}, ValueError, "different lengths"),
         ({**VALUE, "partition": ["1"]}, TypeError, "'partition' has type string"),
         ({**VALUE, "partition": [1.0]}, TypeError, "'partition' has type double.*'Int64'"),
@@ -123,12 +127,12 @@ VALUE = {"value": [b"v"]}
         ({**VALUE, "headers": [5]}, TypeError, "int"),
         ({**VALUE, "headers": ["zz"]}, TypeError, "pairs or a mapping"),
         ({**VALUE, "headers": [[{"name": "a", "value": b"1"}]]}, TypeError, "pairs or a mapping"),
-        ({**VALUE, "headers": [{5: b"x"}]}, TypeError, "name is text"),
+        ({**VALUE, "headers": [{5: b"x"}]}, TypeError, "name must be text"),
         ({**VALUE, "headers": UNNAMED}, ValueError, "headers without a name"),
         ({**VALUE, "headers": NOT_UTF8}, TypeError, "'headers' has type"),
-        ({**VALUE, "headers": BAD_NAME}, ValueError, "do not hold what they say"),
-        ({"value": BACKWARDS}, ValueError, "do not hold what they say"),
-        ({"value": BAD_TEXT}, ValueError, "do not hold what they say"),
+        ({**VALUE, "headers": BAD_NAME}, ValueError, "have invalid data"),
+        ({"value": BACKWARDS}, ValueError, "have invalid data"),
+        ({"value": BAD_TEXT}, ValueError, "have invalid data"),
         (pa.table([[b"a"], [b"b"]], names=["value", "value"]), ValueError, "2 columns 'value'"),
         (pd.DataFrame({"value": [b"a", 1]}), TypeError, "data frame"),
     ],
@@ -142,7 +146,7 @@ def test_what_is_refused_says_what_and_where(data: Any, error: type[Exception], 
 @pytest.mark.parametrize("field", Names._fields)
 def test_a_column_that_was_asked_for_must_be_there(field: str) -> None:
     """A typing error must not send records without keys."""
-    with pytest.raises(ValueError, match=f"no column 'typo' for {field}=, only \\['value'\\]"):
+    with pytest.raises(ValueError, match=f"no column 'typo' for {field}=; the columns are \\['value'\\]"):
         table(VALUE, NAMES._replace(**{field: "typo"}))
 
 
@@ -150,7 +154,7 @@ def test_bad_names() -> None:
     """The value column cannot be switched off, and names are text."""
     with pytest.raises(ValueError, match="value="):
         table(VALUE, NAMES._replace(value=None))
-    with pytest.raises(TypeError, match="by text"):
+    with pytest.raises(TypeError, match="column name or None"):
         table(VALUE, NAMES._replace(key=5))  # type: ignore[arg-type]
 
 
@@ -163,7 +167,7 @@ def test_other_types_are_let_through_for_serdes() -> None:
 def test_a_column_that_is_not_named_by_text_is_refused(name: str) -> None:
     """Which argument it was, and what came."""
     names: Any = NAMES._replace(**{name: 5})
-    with pytest.raises(TypeError, match=f"^{name}= names a column by text, or is None, not int 5$"):
+    with pytest.raises(TypeError, match=f"^{name}= must be a column name or None, not int 5$"):
         table({"value": [b"x"]}, names)
 
 

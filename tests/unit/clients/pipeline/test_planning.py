@@ -95,7 +95,7 @@ def test_edges_settle_to_exact_offsets() -> None:
     assert settle(Edge("o", offsets={T0: -2, T1: 7}), {}) == {T0: 1, T1: 7}
     assert times(Edge("o", timestamp=5), latest) == {T0: 5, T1: 5}
     assert settle(Edge("o", timestamp=5), {T0: 3, T1: -1}, or_latest=True) == {T0: 3, T1: 20}
-    with pytest.raises(ConfigError, match="t-1 has no record as new"):
+    with pytest.raises(ConfigError, match="t-1 has no record from that time"):
         settle(Edge("o", timestamp=5), {T0: 3, T1: -1})
 
 
@@ -103,7 +103,7 @@ def test_an_edge_names_exactly_what_is_read() -> None:
     """Spark asserts the same; the error says which lack and which are too many."""
     assert times(Edge("o", timestamps={T0: 5, T1: 6}), [T0, T1]) == {T0: 5, T1: 6}
     assert times(Edge("o", offsets={T0: 5, T1: -1}), [T0, T1]) == {}
-    with pytest.raises(ConfigError, match="lacks t-1; not read are t-2"):
+    with pytest.raises(ConfigError, match="missing: t-1; not read: t-2"):
         times(Edge("o", offsets={T0: 5, T2: 1}), [T0, T1])
 
 
@@ -202,7 +202,7 @@ def test_an_answer_of_a_node_that_knows_less() -> None:
 def test_a_task_of_a_stream_does_not_pass_another_topic() -> None:
     """What else is lost it may."""
     refuse_another_topic(Loss(T0, 3, 5, "its log starts at 5 now"))
-    with pytest.raises(DataLossError, match=r"t-0: 2 offsets .* The next plan reads the new one"):
+    with pytest.raises(DataLossError, match=r"t-0: 2 offsets .* The next plan reads the new topic"):
         refuse_another_topic(Loss(T0, 3, 5, CREATED_AGAIN))
 
 
@@ -249,7 +249,7 @@ def test_filters_cut_ranges() -> None:
     assert (cut.start, cut.end) == (12, 19)
     with pytest.raises(ValueError, match="partition, offset, timestamp"):
         Filters.of([("key", "=", 1)])
-    with pytest.raises(TypeError, match="whole numbers"):
+    with pytest.raises(TypeError, match="needs integers"):
         Filters.of([("offset", "=", "1")])
 
 

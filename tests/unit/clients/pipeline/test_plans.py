@@ -43,7 +43,7 @@ def test_only_the_last_batches_are_kept_and_an_older_checkpoint_is_refused() -> 
     """It would read, in silence, what was read before or nothing."""
     plans = planned(*range(1, 8))
     assert [each.batch for each in plans.batches] == [6 - back for back in reversed(range(KEPT))]
-    with pytest.raises(ConfigError, match="batch 2 is asked for, and batch 6 is planned already"):
+    with pytest.raises(ConfigError, match="batch 2 was requested, but batch 6 is already planned"):
         plans.of(2)
 
 

@@ -46,9 +46,9 @@ def test_options_of_the_core() -> None:
 @pytest.mark.parametrize(
     ("topics", "given", "text"),
     [
-        ([], {}, "names no topic"),
+        ([], {}, "topics is empty"),
         ("t", {"kafka_auth_config": object()}, "kafka_auth_config"),
-        ("t", {"consumer_config": "x"}, "consumer_config takes"),
+        ("t", {"consumer_config": "x"}, "consumer_config must be"),
         ("t", {"consumer_config": {"bootstrap.servers": "other:1"}}, "twice"),
     ],
 )
@@ -115,7 +115,7 @@ def test_ends_that_cannot_be_meant(given: Any) -> None:
 )
 def test_a_start_behind_its_end(start: Any, end: Any) -> None:
     """Is an error, but where nothing is said of the other."""
-    with pytest.raises(ConfigError, match="behind"):
+    with pytest.raises(ConfigError, match="is after"):
         check_order(start_side(start), end_side(end))
     check_order(start_side(start), end_side("latest"))
     check_order(start_side({"t": {0: 5}}), end_side({"t": {0: -1, 1: 3}}))

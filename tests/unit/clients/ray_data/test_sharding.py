@@ -121,9 +121,9 @@ def test_states_that_do_not_fit() -> None:
         (states[:2], "0 of 3.*1 of 3"),
         ([states[0], *states[:2]], "once each"),
         ([], "states of all shards"),
-        ([{**states[0], "form": 2}], "of form 1"),
-        ([{**states[0], "rests": [[0, [["a", 9, 0, 1]]]]}], "no state of a shard"),
-        (["x"], "no state of a shard"),
+        ([{**states[0], "form": 2}], "in format 1"),
+        ([{**states[0], "rests": [[0, [["a", 9, 0, 1]]]]}], "not the state of a shard"),
+        (["x"], "not the state of a shard"),
     ]:
         with pytest.raises(ConfigError, match=text):
             place_from(PLAN, given, 0, 2)  # type: ignore[arg-type]
@@ -131,5 +131,5 @@ def test_states_that_do_not_fit() -> None:
         place_from(other, states, 0, 2)
     with pytest.raises(ConfigError, match="shard 0 of 3, not 1 of 2"):
         own_place(PLAN, states[0], 1, 2)
-    with pytest.raises(ConfigError, match="no shard 2 of 2"):
+    with pytest.raises(ConfigError, match="shard 2 of 2 does not exist"):
         first_place(2, 2)

@@ -20,5 +20,5 @@ def test_columns_by_what_is_asked_for() -> None:
 
 def test_columns_that_there_are_not() -> None:
     """As Arrow's."""
-    with pytest.raises(ValueError, match="there is no column 'size'"):
+    with pytest.raises(ValueError, match="unknown column 'size'"):
         schema_of(["size"], include_headers=False)

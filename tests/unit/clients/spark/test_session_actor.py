@@ -33,7 +33,7 @@ def java(folder: Path, says: str) -> str:
         ({}, None, r"PySpark is not installed: install headrace\[raydp\]"),
         ({}, "local[2]", r"PySpark is not installed: .* or headrace\[spark\]"),
         ({"pyspark": "3.5.7"}, None, r"RayDP is not installed: install headrace\[raydp\]"),
-        ({"pyspark": "4.2.0", "raydp": "1.6.5"}, None, r"RayDP runs PySpark 3.5 alone, and here is 4.2.0"),
+        ({"pyspark": "4.2.0", "raydp": "1.6.5"}, None, r"RayDP needs PySpark 3.5, but 4.2.0 is installed"),
     ],
 )
 def test_packages_that_are_missing_or_do_not_fit(
@@ -55,7 +55,7 @@ def test_a_java_that_is_missing_or_too_old(monkeypatch: pytest.MonkeyPatch, tmp_
 
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    refused("needs a JDK from version 17 on: there is no java in PATH, and no JAVA_HOME")
+    refused("needs a JDK of version 17 or newer: no java in PATH, and JAVA_HOME is not set")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     refused("which has no bin/java")
     monkeypatch.setenv("JAVA_HOME", java(tmp_path, 'openjdk version "11.0.2" 2019-01-15'))
@@ -65,7 +65,7 @@ def test_a_java_that_is_missing_or_too_old(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_places_on_ray_are_for_ray() -> None:
     """A local master has one place."""
     with (
-        pytest.raises(ConfigError, match="executors on Ray: give no master"),
+        pytest.raises(ConfigError, match="need executors on Ray: omit master"),
         headrace.spark.session(master="local[1]", hosts=["h"]),
     ):
         pass
