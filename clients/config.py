@@ -67,6 +67,8 @@ class ConnectionConfig(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerConfig(RequestConfig):
+    """Config keys of a consumer."""
+
     auto_offset_reset: str = key(
         "auto.offset.reset",
         "latest",
@@ -227,6 +229,8 @@ class ConsumerConfig(RequestConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class AdminConfig(RequestConfig):
+    """Config keys of an admin client."""
+
     api_timeout_ms: int = key(
         "default.api.timeout.ms",
         MINUTE,

@@ -77,6 +77,7 @@ class Losses:
 
 
 def record_count(batch: Batch) -> int:
+    """The current number of records of a batch."""
     return batch.builder.count if batch.is_open and batch.builder is not None else batch.count
 
 

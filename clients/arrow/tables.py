@@ -137,6 +137,7 @@ def is_binary(kind: Any) -> bool:
 
 
 def is_text(kind: Any) -> bool:
+    """Whether an Arrow type is a UTF-8 string, in any layout."""
     types = pa.types
     kind = _bare(kind)
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
