@@ -108,6 +108,7 @@ class Host:
         self.holds_lease = True
         self.handed_over: set[int] | None = None  # partitions; None: all
         self.refuses: KafkaError | None = None  # every append
+        self.append_error: KafkaError | None = None  # of an append that the checks before it allowed
         self.logs = [Partition() for _ in range(partitions)]
         self.reads: list[LogPiece] = []
         self.asked: list[tuple[int, Any, Any, int, Callable[[Any], None]]] = []
@@ -169,6 +170,8 @@ class Host:
 
     def append(self, key: Any, leader_epoch: int, batch: Any) -> int:
         log = self.logs[key[1]]
+        if self.append_error is not None:
+            raise self.append_error
         if self.refuses is not None:
             raise self.refuses
         if leader_epoch != log.leader_epoch:
@@ -226,6 +229,7 @@ class Counter:
 
     def __init__(self, partition: int, context: ShardContext) -> None:
         self.partition, self.context = partition, context
+        self.refusal: KafkaError | None = None  # of every request
         self.numbers: dict[str, int] = {}
         self.pending: dict[int, dict[str, int]] = {}
         self.ended: list[tuple[int, bool]] = []
@@ -236,6 +240,8 @@ class Counter:
         self.commits = 0
 
     def handle(self, api: Any, body: Any, token: Token, now: Now) -> Outcome:
+        if self.refusal is not None:
+            raise self.refusal
         outcome = Outcome()
         if api == registry.HEARTBEAT:
             return self._set(body, token)
@@ -321,7 +327,9 @@ class Counter:
 class CoordinatorRig:
     """Coordinators of counters over `partitions` partitions of __consumer_offsets."""
 
-    def __init__(self, partitions: int = 1, make: Any = Counter, **config: Any) -> None:
+    def __init__(
+        self, partitions: int = 1, make: Any = Counter, codec: RecordCodec = CODEC, **config: Any
+    ) -> None:
         self.host = Host(partitions, config)
         self.shards: list[Any] = []
         self.image_with(partitions)
@@ -330,7 +338,7 @@ class CoordinatorRig:
             self.shards.append(make(partition, context))
             return self.shards[-1]
 
-        self.all = Coordinators(self.host, {CONSUMER_OFFSETS: make_shard}, CODEC)  # type: ignore[arg-type]
+        self.all = Coordinators(self.host, {CONSUMER_OFFSETS: make_shard}, codec)  # type: ignore[arg-type]
         self.sessions = itertools.count(1)
 
     def image_with(self, partitions: int, leader: int = NODE) -> None:

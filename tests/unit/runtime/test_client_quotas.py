@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from headrace.runtime import client_quotas
-from headrace.runtime.client_quotas import EXPIRY_MS, ApplicableQuota, ClientQuotas, Windows, largest
+from headrace.runtime.client_quotas import (
+    EXPIRY_MS,
+    MAX_METERS,
+    ApplicableQuota,
+    ClientQuotas,
+    Rate,
+    Windows,
+    largest,
+)
 from hypothesis import given
 from hypothesis import strategies as st
-
-if TYPE_CHECKING:
-    import pytest
 
 KEY, WINDOWS = "producer_byte_rate", Windows(11, 1_000)
 PERCENT, MUTATIONS = "request_percentage", "controller_mutation_rate"
@@ -201,7 +203,7 @@ def test_a_bucket_gives_what_came_into_it(steps: list[tuple[int, int]], bound: i
 @given(st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 4_000)), max_size=40), st.integers(2, 12))
 def test_a_rate_forgets_and_never_invents(steps: list[tuple[int, int]], count: int) -> None:
     """It is at most all that came over the shortest time it is looked at, and 0 when all windows are over."""
-    windows, rate, now_ms, total = Windows(count, 1_000), client_quotas.Rate(), 0, 0
+    windows, rate, now_ms, total = Windows(count, 1_000), Rate(), 0, 0
     for value, pause_ms in steps:
         rate.record(value, now_ms, windows)
         total += value
@@ -212,18 +214,17 @@ def test_a_rate_forgets_and_never_invents(steps: list[tuple[int, int]], count: i
     assert rate.measure(now_ms + count * 1_000, windows)[0] == 0
 
 
-def test_meters_are_bounded_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever names clients think of."""
-    monkeypatch.setattr(client_quotas, "MAX_METERS", 3)
-    made = quotas(**{KEY: 1.0})
-    for number in range(10):
+def test_meters_are_bounded_and_expire() -> None:
+    """However many client ids there are."""
+    made, last_ms = quotas(**{KEY: 1.0}), MAX_METERS + 6
+    for number in range(last_ms + 1):
         held = made.of_client(KEY, "u", f"c{number}")
         assert held is not None
         made.record(held, 50, number, WINDOWS)
-    assert len(made) == 3
+    assert len(made) == MAX_METERS
     assert held is not None
-    assert made.throttle_ms(held, 10, WINDOWS) > 0
-    made.expire(EXPIRY_MS + 9)
+    assert made.throttle_ms(held, last_ms + 1, WINDOWS) > 0
+    made.expire(EXPIRY_MS + last_ms)
     assert len(made) == 1
-    made.expire(EXPIRY_MS + 10)
+    made.expire(EXPIRY_MS + last_ms + 1)
     assert len(made) == 0

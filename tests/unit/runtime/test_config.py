@@ -125,7 +125,7 @@ def test_a_sensitive_value_is_in_no_error_and_no_repr(values) -> None:
     with pytest.raises(ConfigError, match="sensitive") as caught:
         Secretive.of(values)
     error: BaseException | None = caught.value
-    while error is not None:  # what pytest itself may be handling is part of the chain
+    while error is not None:  # an exception that pytest is handling is part of the chain
         assert not any(str(value) in repr(error) for value in values.values())
         error = error.__cause__ or error.__context__
     assert "s3cr3t" not in repr(Secretive(password="s3cr3t"))

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from headrace.coordinators.group import group_state_counts
 from headrace.coordinators.group.classic_group import ClassicGroup
 from headrace.coordinators.group.classic_states import ClassicState
 from headrace.coordinators.group.group import GroupType
-
-if TYPE_CHECKING:
-    import pytest
+from headrace.coordinators.group.group_state_counts import MAX_CHANGED, GroupStateCounts
 
 EMPTY = (GroupType.CLASSIC, "Empty")
 PREPARING = (GroupType.CLASSIC, "PreparingRebalance")
@@ -19,7 +16,7 @@ PREPARING = (GroupType.CLASSIC, "PreparingRebalance")
 def test_a_group_counts_as_what_it_is_now() -> None:
     """Whatever it was in between, and not at all when it is gone."""
     groups: dict[str, Any] = {"g": ClassicGroup("g")}
-    counted = group_state_counts.GroupStateCounts(groups)
+    counted = GroupStateCounts(groups)
     counted.changed("g")
     counted.changed("nowhere")
     assert counted.counts().groups == {EMPTY: 1}
@@ -32,9 +29,8 @@ def test_a_group_counts_as_what_it_is_now() -> None:
     assert (+counted.counts().groups, counted.counts().members) == ({}, 0)
 
 
-def test_nobody_who_asks_waits_for_all_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When many have changed, as at a load, most of them are counted before."""
-    monkeypatch.setattr(group_state_counts, "MAX_CHANGED", 2)
+def test_changed_groups_beyond_the_bound_are_counted_before_a_response() -> None:
+    """When many have changed, as at a load, a response counts no more than MAX_CHANGED of them."""
     looks: list[str] = []
 
     class Group(ClassicGroup):
@@ -43,10 +39,12 @@ def test_nobody_who_asks_waits_for_all_groups(monkeypatch: pytest.MonkeyPatch) -
             looks.append(self.group_id)
             return super().state_name
 
-    groups: dict[str, Any] = {name: Group(name) for name in "abcde"}
-    counted = group_state_counts.GroupStateCounts(groups)
-    for name in "aaabbbcccdddeeeaaa":
-        counted.changed(name)
+    names = [f"g{number}" for number in range(MAX_CHANGED + 3)]
+    groups: dict[str, Any] = {name: Group(name) for name in names}
+    counted = GroupStateCounts(groups)
+    for name in names:
+        for _ in range(3):
+            counted.changed(name)
     assert len(looks) == 3
-    assert counted.counts().groups == {EMPTY: 5}
-    assert len(looks) == 5
+    assert counted.counts().groups == {EMPTY: len(names)}
+    assert len(looks) == len(names)

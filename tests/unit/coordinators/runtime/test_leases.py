@@ -81,13 +81,9 @@ def test_too_few_replicas_show_nothing_without_a_lease(rig: CoordinatorRig) -> N
     assert rig.describe("g").answer.groups[0].group_state == "5"
 
 
-def test_an_error_is_shown_like_an_answer(rig: CoordinatorRig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_waits_for_the_lease_like_a_response(rig: CoordinatorRig) -> None:
     """It may be out of date as well: a member that is not known here may be known elsewhere."""
-
-    def refuse(*_: object) -> None:
-        raise UnknownServerError("who is that?")
-
-    monkeypatch.setattr(rig.shard, "handle", refuse)
+    rig.shard.refusal = UnknownServerError("unknown member")
     refused = rig.describe("g")
     assert refused.is_waiting
     rig.commit()

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from coordinator_rig import CoordinatorRig, Counter, batch_of, marker_of
-from headrace.coordinators.runtime import hosted_shard
-from headrace.coordinators.runtime.hosted_shard import RecordCodec
+from headrace.coordinators.assembly import CODEC
+from headrace.coordinators.runtime.hosted_shard import REPLAY_STEP, RecordCodec
 from headrace.coordinators.runtime.ports import Outcome, ProducerIdAndEpoch, Record
 from headrace.protocol.errors import (
     CoordinatorLoadInProgressError,
@@ -75,17 +75,16 @@ def test_a_log_is_replayed_piece_by_piece() -> None:
     assert rig.host.news == ["__consumer_offsets-0: coordinator loaded, 9 records in 0 ms"]
 
 
-def test_a_long_piece_lets_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No more than a step is replayed in one event."""
-    monkeypatch.setattr(hosted_shard, "REPLAY_STEP", 10)
+def test_long_piece_is_replayed_in_steps() -> None:
+    """No more than REPLAY_STEP records are replayed in one event: other requests are handled in between."""
     rig = CoordinatorRig()
-    rig.host.put(0, batch_of(*((f"g{i}", i) for i in range(25))))
+    rig.host.put(0, batch_of(*((f"g{i}", i) for i in range(2 * REPLAY_STEP + 5))))
     rig.lead()
     rig.host.finish_read()
-    assert len(rig.shard.numbers) == 10
+    assert len(rig.shard.numbers) == REPLAY_STEP
     assert rig.all.next_deadline_ms() == rig.host.now_ms
     rig.all.expire()
-    assert len(rig.shard.numbers) == 20
+    assert len(rig.shard.numbers) == 2 * REPLAY_STEP
     assert not rig.shard.is_loaded
     rig.all.expire()
     assert rig.shard.is_loaded
@@ -167,12 +166,11 @@ def test_a_record_that_cannot_be_decoded_names_its_offset() -> None:
     assert "offset 1" in rig.host.notes[0]
 
 
-def test_a_record_that_the_codec_chokes_on_ends_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It runs on a thread, whose unknown errors end the node."""
-    rig = CoordinatorRig()
+def test_record_that_the_codec_cannot_decode_fails_only_its_shard() -> None:
+    """The codec runs on a thread, whose unknown errors end the node."""
+    broken = RecordCodec(CODEC.encode, lambda _key, _value: 1 / 0)  # type: ignore[arg-type, return-value]
+    rig = CoordinatorRig(codec=broken)
     rig.host.put(0, batch_of(("g", 1)))
-    broken = RecordCodec(rig.all._parts.codec.encode, lambda _key, _value: 1 / 0)  # type: ignore[arg-type, return-value]
-    monkeypatch.setattr(rig.all, "_parts", rig.all._parts._replace(codec=broken))
     rig.lead()
     rig.load()
     assert isinstance(rig.set(1).answer, CoordinatorNotAvailableError)
