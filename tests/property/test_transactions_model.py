@@ -311,7 +311,7 @@ class Transactions(RuleBasedStateMachine):
         rig.pass_time(60_000)
         rig.settle()
         assert all(not leader.open for leader in rig.leaders.values())
-        for name in rig.shard._known:
+        for name in rig.shard._transactions:
             assert rig.state(name) in ("Empty", "CompleteCommit", "CompleteAbort")
         for txn in self.txns:
             found = {value in rig.leaders[key].committed for key, value in txn.writes}
