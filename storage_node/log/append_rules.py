@@ -1,4 +1,4 @@
-"""What a batch must fulfil before a leader appends it, and the bytes that the leader puts in front of it.
+"""Validation of a batch before a leader appends it, and the header fields that the leader rewrites.
 
 Source: Kafka LogValidator.java, ProduceRequest.java validateRecords.
 """
@@ -46,8 +46,8 @@ _CRC = struct.Struct(">I")
 
 
 class AppendInfo(NamedTuple):
-    """Where a batch went; `log_append_time_ms` is -1 under CreateTime. Nothing was appended if it
-    `is_repeated`: it is there already."""
+    """The offsets of an appended batch; `log_append_time_ms` is -1 under CreateTime. If it `is_repeated`, it
+    was in the log already."""
 
     base_offset: int
     last_offset: int
@@ -58,10 +58,10 @@ class AppendInfo(NamedTuple):
 def check_client_batch(
     batch: Buffer, config: LogConfig, *, wall_ms: int, checked: BatchFacts | None, internal: bool
 ) -> BatchFacts:
-    """What is in the one batch that fills `batch`, if a leader may append it. Nothing is changed.
+    """The facts of the one batch that fills `batch`, if a leader may append it.
 
-    The cheap checks come first, so that a batch too large is not decompressed to find that out. `checked` is
-    what `codec.inspect` gave for the same bytes. `internal` batches come from this server.
+    The cheap checks come first, so that too large a batch is not decompressed. `checked` is the result of
+    `codec.inspect` for the same bytes. `internal` batches come from this server.
     Errors: MessageTooLarge, RecordBatchTooLarge, InvalidTimestamp, InvalidRecord, CorruptMessage,
     UnsupportedCompressionType.
     """
@@ -88,9 +88,9 @@ def check_client_batch(
 
 
 def check_before_recompression(batch: Buffer, config: LogConfig) -> None:
-    """The checks of `check_client_batch` that need no record, so that what fails them is not decompressed.
+    """The checks of `check_client_batch` that need no record, so that a bad batch is not decompressed.
 
-    The append of the recompressed batch makes all of them. Errors: MessageTooLarge, InvalidRecord,
+    The append of the recompressed batch repeats all checks. Errors: MessageTooLarge, InvalidRecord,
     CorruptMessage.
     """
     header = _framed_header(batch)
@@ -106,7 +106,7 @@ def _too_large(batch: Buffer, config: LogConfig) -> MessageTooLargeError:
 
 
 def _is_plain(batch: Buffer, config: LogConfig) -> bool:
-    """Whether nothing is to be decompressed and the size is fine: then one look at the batch does for all."""
+    """Whether the batch is uncompressed and within the size limits: then one inspection does all checks."""
     size = len(batch)
     return (
         HEADER_BYTES <= size <= config.max_message_bytes
@@ -116,7 +116,7 @@ def _is_plain(batch: Buffer, config: LogConfig) -> bool:
 
 
 def _inspected(batch: Buffer) -> BatchFacts | None:
-    """None if something is wrong: the rules say what, in their own order."""
+    """None if the batch is bad: the checks then raise their errors in order."""
     try:
         return active_codec().inspect(batch)
     except KafkaError:
@@ -126,19 +126,19 @@ def _inspected(batch: Buffer) -> BatchFacts | None:
 def restamped(
     batch: Buffer, header: BatchHeader, max_timestamp: int, *, is_append_time: bool
 ) -> list[Buffer]:
-    """The batch from its CRC on with another max timestamp, in pieces: new CRC and fields, untouched rest."""
+    """The batch from its CRC on, with a new max timestamp, in pieces: new CRC and fields, unchanged rest."""
     rest = memoryview(batch)[_STAMPED_END:]
     attributes = header.attributes | (LOG_APPEND_TIME_BIT if is_append_time else 0)
     fields = _STAMPED.pack(attributes, header.last_offset_delta, header.base_timestamp, max_timestamp)
     return [_CRC.pack(crc32c(rest, crc32c(fields))) + fields, rest]
 
 
-assert _STAMPED.size == _STAMPED_END - ATTRIBUTES_POSITION, "the stamped fields lie side by side"
+assert _STAMPED.size == _STAMPED_END - ATTRIBUTES_POSITION, "the stamped fields are adjacent"
 
 
 def _framed_header(batch: Buffer) -> BatchHeader:
     if len(batch) > _MAGIC_POSITION and batch[_MAGIC_POSITION] != MAGIC:
-        raise InvalidRecordError(f"magic {batch[_MAGIC_POSITION]}, only {MAGIC} is taken")
+        raise InvalidRecordError(f"magic {batch[_MAGIC_POSITION]}, only {MAGIC} is accepted")
     header = read_batch_header(batch)
     if header.size_bytes > len(batch):
         raise CorruptMessageError(f"a batch of {header.size_bytes} bytes in {len(batch)} bytes")
@@ -153,7 +153,7 @@ def _check_client_attributes(header: BatchHeader) -> None:
             f"{header.record_count} records with a last offset delta of {header.last_offset_delta}"
         )
     if header.attributes & (CONTROL_BIT | DELETE_HORIZON_BIT):
-        raise InvalidRecordError("control batches and delete horizons are written by servers alone")
+        raise InvalidRecordError("only servers write control batches and delete horizons")
     if header.producer_id >= 0:
         if header.base_sequence < 0 or header.producer_epoch < 0:
             raise InvalidRecordError(
@@ -161,7 +161,7 @@ def _check_client_attributes(header: BatchHeader) -> None:
                 f" {header.producer_id}"
             )
     elif header.is_transactional:
-        raise InvalidRecordError("a transactional batch of no producer")
+        raise InvalidRecordError("a transactional batch without a producer id")
 
 
 def _check_timestamps(batch: Buffer, facts: BatchFacts, config: LogConfig, wall_ms: int) -> None:

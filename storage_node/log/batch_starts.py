@@ -1,5 +1,5 @@
-"""Where batches of a segment start, as far as that is known without its index: the newest, and the ends of
-what readers got, where they will go on."""
+"""Batch positions that are known without the offset index: of the newest batches, and at the ends of earlier
+reads, where the next reads start."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from array import array
 from bisect import bisect_right
 from typing import NamedTuple
 
-# Bound: ends of runs kept for the readers that go on there: so many readers of a segment at a time.
+# Bound: run ends of one segment, one per concurrent reader.
 _RUN_ENDS = 64
-# Bound: batch starts of the newest batches kept in memory: enough to cover the index interval many times.
+# Bound: newest batches of one segment, enough to cover many index intervals.
 _NEWEST = 1024
 
 
 class BatchStart(NamedTuple):
-    """Where a batch starts, and what its header must say: its first offset or, from the index, its last."""
+    """The position of a batch, and an offset for checking its header: the first or, from the index, the
+    last."""
 
     position: int
     base_offset: int | None
@@ -22,7 +23,7 @@ class BatchStart(NamedTuple):
 
 
 class NewestStarts:
-    """The newest batches, in order. One thread adds; others may look at the same time."""
+    """The newest batches, in order. One thread adds; others may call `find` at the same time."""
 
     __slots__ = ("_pair",)
 
@@ -30,7 +31,6 @@ class NewestStarts:
         self._pair = (array("q"), array("q"))  # base offsets and positions
 
     def add(self, base_offset: int, position: int) -> None:
-        """One more."""
         base_offsets, positions = self._pair
         if len(base_offsets) >= 2 * _NEWEST:
             # Order: a reader holds the old pair or takes the new one, never one of each.
@@ -40,14 +40,14 @@ class NewestStarts:
         base_offsets.append(base_offset)
 
     def find(self, offset: int) -> BatchStart | None:
-        """The batch that holds the offset, or would; None if it is older than all."""
+        """The batch with `offset`; None if it is older than all."""
         base_offsets, positions = self._pair
         number = bisect_right(base_offsets, offset) - 1
         return BatchStart(positions[number], base_offsets[number], None) if number >= 0 else None
 
 
 class RunEnds:
-    """Offsets where readers go on. The owner's alone."""
+    """The ends of reads. Owner's thread."""
 
     __slots__ = ("_positions",)
 
@@ -55,17 +55,17 @@ class RunEnds:
         self._positions: dict[int, int] = {}  # by offset, oldest first
 
     def note(self, offset: int, position: int) -> None:
-        """A reader got what lies before `position`, and will go on at `offset`."""
+        """A read ended before `position`; the next one starts at `offset`."""
         ends = self._positions
         if len(ends) >= _RUN_ENDS:
             del ends[next(iter(ends))]
         ends[offset] = position
 
     def forget(self, offset: int) -> None:
-        """It is not what lies there: the index is to be asked."""
+        """The position is wrong: use the index."""
         self._positions.pop(offset, None)
 
     def find(self, offset: int) -> BatchStart | None:
-        """The batch that starts there, if a run ended before it: exact, so that nothing is read twice."""
+        """The batch that starts at `offset`, if a read ended there."""
         position = self._positions.get(offset)
         return None if position is None else BatchStart(position, offset, None)

@@ -1,7 +1,7 @@
 """Walk the record batches of a segment file: by header only, or whole with the CRC checked.
 
-Every walker raises CorruptMessageError at the first byte that cannot be a batch, after it has given all
-batches before that byte; the message names file and position.
+Both raise CorruptMessageError at the first byte that cannot be a batch, after yielding all batches before it;
+the message has the file and the position.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
     from ...runtime.files.file_layer import File
 
-# Bound: how much of a segment a scan holds in memory, unless one batch is larger.
+# Bound: bytes of a segment that a scan holds in memory, unless one batch is larger.
 SCAN_CHUNK_BYTES = 1024 * 1024
-# Bound: what a header walk reads at once: an index interval of 4 KiB and some small batches around it.
+# Bound: bytes that a header walk reads at once: an index interval of 4 KiB and small batches around it.
 WALK_CHUNK_BYTES = 16 * 1024
 
 
 class StoredBatch(NamedTuple):
-    """One whole batch of a segment file; its CRC was found right."""
+    """One whole batch of a segment file, CRC checked."""
 
     position: int
     header: BatchHeader
@@ -45,7 +45,7 @@ def crc_fault(batch: memoryview, header: BatchHeader) -> str | None:
 
 
 def header_at(data: memoryview, at: int, *, path: str, position: int) -> BatchHeader:
-    """The header at index `at` of `data`, which is byte `position` of the file, for messages."""
+    """The header at index `at` of `data`; `path` and `position` are for the error."""
     try:
         return read_batch_header(data, at)
     except CorruptMessageError as error:

@@ -6,7 +6,7 @@ Shapes (lines end in LF):
   partition.metadata       "version: 0", "topic_id: <base64>"
   meta.properties          Java properties: version=1, cluster.id, node.id, directory.id
   clean shutdown marker    JSON {"version":0,"brokerEpoch":n}
-Errors: CorruptFileError with what was read and where, for every parse.
+Errors: every parse raises CorruptFileError with the line.
 Source: Kafka CheckpointFile.java, PartitionMetadataFile.java, MetaProperties.java,
 CleanShutdownFileHandler.java.
 """
@@ -31,7 +31,7 @@ _UNKNOWN_BROKER_EPOCH = -1
 
 
 class CorruptFileError(HeadraceError):
-    """A stored file is not what its name says; the message tells the line or byte."""
+    """A stored file is damaged; the message has the line or byte."""
 
 
 def uuid_text(uuid: bytes) -> str:
@@ -123,7 +123,7 @@ def format_clean_shutdown(broker_epoch: int) -> bytes:
 
 
 def parse_clean_shutdown(content: bytes) -> int:
-    """The broker epoch in a clean-shutdown marker, -1 if it holds none: its presence is what counts."""
+    """The broker epoch in a clean-shutdown marker, -1 without one; the marker is valid all the same."""
     try:
         facts = json.loads(content)
     except ValueError:
@@ -137,9 +137,9 @@ def _with_header(lines: list[str]) -> bytes:
 
 
 def _entries(content: bytes) -> list[tuple[int, str]]:
-    """Numbered entry lines; the count in the second line must agree, so a cut file is never half believed.
+    """Numbered entry lines; the count in the second line must match, so that a truncated file is rejected.
 
-    Kafka makes a checkpoint as an empty file before there is anything to say: that has no entries.
+    Kafka creates a checkpoint as an empty file: it has no entries.
     """
     if not content:
         return []

@@ -34,7 +34,7 @@ _ORDERED_KEYS = (
     ("min.compaction.lag.ms", "max.compaction.lag.ms"),
     ("segment.jitter.ms", "segment.ms"),
 )
-# Keys whose value may be refused because of another key's.
+# Keys whose value may be refused because of another key.
 RELATED_KEYS = frozenset(name for pair in _ORDERED_KEYS for name in pair)
 
 
@@ -282,12 +282,12 @@ class LogConfig(Config):
 
     @cached_property
     def is_compacted(self) -> bool:
-        """Whether the last value of each key is to be kept."""
+        """cleanup.policy contains `compact`."""
         return "compact" in self.cleanup_policy
 
     @cached_property
     def target_compression(self) -> Compression | None:
-        """The codec in which the leader stores batches; None: as they came."""
+        """The codec in which the leader stores batches; None: as the producer sent them."""
         return _CODECS.get(self.compression_type)
 
     @property
@@ -302,12 +302,12 @@ class LogConfig(Config):
 
     @cached_property
     def max_segment_ms(self) -> int:
-        """segment.ms, or less: what is in the active segment is not compacted."""
+        """segment.ms, or less for a compacted topic: the active segment is not compacted."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        try:  # 0 lies within the bounds of the key and is no level of gzip
+        try:  # 0 is in the range of the key, but not a gzip level
             check_level(Compression.GZIP, self.compression_gzip_level)
         except ValueError as error:
             raise ConfigError(f"compression.gzip.level: {error}") from error

@@ -1,4 +1,4 @@
-"""Print what is in the files of a log, ours or Apache Kafka's: a stream of entries, each with a text form.
+"""Dump the files of a log, headrace's or Apache Kafka's, as a stream of entries with a text form.
 
 Damage never ends in an exception: a fault entry says at which byte or line and why, and the dump goes on
 where it can. Only a disk that fails raises (KafkaStorageError).
@@ -43,7 +43,7 @@ _METADATA_SNAPSHOT = re.compile(r"([0-9]{20}-[0-9]{10}|bootstrap)\.checkpoint")
 
 @dataclass(frozen=True, slots=True)
 class DumpEntry:
-    """One thing found in a file.
+    """One entry of a file.
 
     `kind` names it (batch, record, offset_index, fault, ...); `facts` are its fields in order, with keys and
     values of records as bytes; `position` is the byte of the file where it starts, where that says anything.
@@ -59,14 +59,14 @@ class DumpEntry:
         return self.kind == "fault"
 
     def text(self) -> str:
-        """One line for people."""
+        """One line of text."""
         at = "" if self.position is None else f" @{self.position}"
         indent = "  " if self.kind in ("record", "control_record") else ""
         facts = " ".join(f"{name}={_text(value)}" for name, value in self.facts.items())
         return f"{indent}{self.kind}{at} {facts}".rstrip()
 
     def to_mapping(self) -> dict[str, Any]:
-        """The entry as JSON-able values: bytes become text, what is no UTF-8 is escaped."""
+        """The entry as JSON-able values: bytes become text, with bytes that are not UTF-8 escaped."""
         facts = {name: _jsonable(value) for name, value in self.facts.items()}
         position = {} if self.position is None else {"position": self.position}
         return {"kind": self.kind, **position, **facts}
@@ -89,7 +89,7 @@ def _plain(name: str) -> str:
 def dump_file(
     files: Files, path: str, *, has_records: bool = True, verify: bool = False
 ) -> Iterator[DumpEntry]:
-    """Entries of the file at `path`; what it is, its name tells.
+    """Entries of the file at `path`; its name tells the format.
 
     With `has_records` every batch is decoded to its records. With `verify` index entries are checked against
     the `.log` file beside them. A file of an unknown name is one fault.
@@ -107,7 +107,7 @@ def dump_file(
         return
     dump_small = _small_file_dumper(name)
     if dump_small is None:
-        yield fault(0, f"{name!r} is no file of a log")
+        yield fault(0, f"{name!r} is not a file of a log")
         return
     try:
         yield from dump_small(read_file(files, path))
@@ -152,7 +152,7 @@ def _header(file: File, position: int, end: int) -> BatchHeader:
 
 def _order_faults(header: BatchHeader, position: int, expected: int | None) -> Iterator[DumpEntry]:
     if expected is not None and header.base_offset < expected:
-        yield fault(position, f"base offset {header.base_offset} falls behind {expected}")
+        yield fault(position, f"base offset {header.base_offset} is below {expected}")
     elif expected is not None and header.base_offset > expected:
         yield DumpEntry("gap", {"from_offset": expected, "to_offset": header.base_offset}, position)
 
@@ -231,7 +231,7 @@ def _dump_transaction_index(data: bytes) -> Iterator[DumpEntry]:
         yield DumpEntry("aborted_transaction", entry._asdict(), number * ENTRY_BYTES)
     if len(data) % ENTRY_BYTES:
         at = len(data) - len(data) % ENTRY_BYTES
-        yield fault(at, f"{len(data) - at} bytes at the end are no whole entry")
+        yield fault(at, f"{len(data) - at} bytes at the end are not a whole entry")
 
 
 def _dump_producers(data: bytes) -> Iterator[DumpEntry]:
@@ -261,14 +261,14 @@ def _dump_json(data: bytes) -> Iterator[DumpEntry]:
     try:
         facts = json.loads(data)
     except ValueError as error:
-        raise CorruptFileError(f"no JSON: {error}") from error
+        raise CorruptFileError(f"not JSON: {error}") from error
     if not isinstance(facts, dict):
         raise CorruptFileError(f"a JSON object is expected, not {str(facts)[:60]!r}")
     yield DumpEntry("properties", facts)
 
 
 def fault(position: int | None, why: str) -> DumpEntry:
-    """Something is wrong, at a byte of the file if that says anything."""
+    """A fault, with the byte of the file if known."""
     return DumpEntry("fault", {"why": why}, position)
 
 
@@ -281,7 +281,7 @@ def _jsonable(value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    """Text that keeps to its line, whatever a record holds."""
+    """Text without line breaks, whatever a record contains."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,5 +1,4 @@
-"""A whole partition folder or log dir in a dump: every file in it, and with `verify` what they say of each
-other.
+"""Dump a whole partition folder or log dir: every file in it, and with `verify` contradictions between files.
 
 Segments must not overlap and go on where the one before ends, but for the gaps that compaction leaves;
 epochs in batches and in the leader-epoch-checkpoint must agree; snapshots and aborted transactions must
@@ -33,7 +32,7 @@ _OFFSET_FILES = (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.LOG_START_O
 
 @dataclass(slots=True)
 class FolderFacts:
-    """What the batches of one partition's folder say."""
+    """Facts from the batches of one partition's folder."""
 
     base_offsets: list[int] = field(default_factory=list)  # of the segments, rising
     end_offsets: list[int] = field(default_factory=list)  # of the segments; the base where one is empty
@@ -44,8 +43,8 @@ class FolderFacts:
 
 
 def dump_path(files: Files, path: str, *, has_records: bool = True, verify: bool = False) -> Iterator[Found]:
-    """Entries of a file, of all files in a partition's folder, or of all in a log dir; with `verify`
-    faults of their relations, too. Errors: KafkaStorageError when the disk fails."""
+    """Entries of a file, of all files in a partition's folder, or of all in a log dir; with `verify` also
+    faults between files. Errors: KafkaStorageError when the disk fails."""
     if not files.is_directory(path):
         for entry in dump_file(files, path, has_records=has_records, verify=verify):
             yield path, entry
@@ -85,7 +84,7 @@ def _dump_log_dir(files: Files, path: str, *, has_records: bool, verify: bool) -
 def _dump_folder(
     files: Files, path: str, facts: FolderFacts, *, has_records: bool, verify: bool
 ) -> Iterator[Found]:
-    """Segments first: what the other files say is held against them."""
+    """Segments first: the other files are compared with them."""
     listed = [name for name in files.listdir(path) if not files.is_directory(f"{path}/{name}")]
     for name in sorted(listed, key=lambda name: (not name.endswith(names.LOG), name)):
         inner = f"{path}/{name}"
@@ -97,7 +96,7 @@ def _dump_folder(
             if verify and facts.base_offsets and base_offset < facts.end_offset:
                 yield (
                     inner,
-                    fault(0, f"starts at {base_offset}, the segment before ends at {facts.end_offset}"),
+                    fault(0, f"starts at {base_offset}, the previous segment ends at {facts.end_offset}"),
                 )
             facts.base_offsets.append(base_offset)
             facts.end_offset = max(facts.end_offset, base_offset)
@@ -134,7 +133,7 @@ def _folder_faults(files: Files, path: str, listed: list[str], facts: FolderFact
             elif found is not None and found[1] == names.TXN_INDEX:
                 yield from _transaction_faults(files, inner, found[0], facts)
         except CorruptFileError:
-            pass  # told when the file was dumped
+            pass  # reported when the file was dumped
 
 
 def _epoch_faults(path: str, entries: list[EpochEntry], facts: FolderFacts) -> Iterator[Found]:
@@ -150,7 +149,7 @@ def _epoch_faults(path: str, entries: list[EpochEntry], facts: FolderFacts) -> I
         said = entries[number].epoch if number >= 0 else None
         is_older = number < 0 and bool(entries) and epoch <= entries[0].epoch  # below the log's start offset
         if epoch >= 0 and said != epoch and not is_older:
-            yield path, fault(None, f"the batch at offset {base_offset} is of epoch {epoch}, not {said}")
+            yield path, fault(None, f"the batch at offset {base_offset} has epoch {epoch}, not {said}")
 
 
 def _producer_faults(files: Files, path: str, offset: int, facts: FolderFacts) -> Iterator[Found]:
@@ -158,7 +157,7 @@ def _producer_faults(files: Files, path: str, offset: int, facts: FolderFacts) -
         yield path, fault(None, f"a snapshot at {offset}, the log ends at {facts.end_offset}")
     for producer in parse_producer_snapshot(read_file(files, path)):
         if producer.last_offset >= offset or producer.transaction_first_offset >= offset:
-            yield path, fault(None, f"producer {producer.producer_id} has records that come behind {offset}")
+            yield path, fault(None, f"producer {producer.producer_id} has records above offset {offset}")
 
 
 def _transaction_faults(files: Files, path: str, base_offset: int, facts: FolderFacts) -> Iterator[Found]:
@@ -169,9 +168,9 @@ def _transaction_faults(files: Files, path: str, base_offset: int, facts: Folder
     last_offset = -1
     for number, entry in enumerate(parse_transaction_index(read_file(files, path))):
         if not base_offset <= entry.last_offset < end_offset or entry.first_offset > entry.last_offset:
-            yield path, fault(None, f"entry {number} is of offsets that do not end in this segment")
+            yield path, fault(None, f"entry {number} does not end in this segment")
         if entry.last_offset <= last_offset:
-            yield path, fault(None, f"entry {number} does not rise over the one before")
+            yield path, fault(None, f"entry {number} does not rise")
         last_offset = entry.last_offset
 
 
@@ -181,17 +180,17 @@ def _checkpoint_faults(
     try:
         offsets = parse_offsets(read_file(files, path))
     except CorruptFileError:
-        return  # told when the file was dumped
+        return  # reported when the file was dumped
     for whose, offset in sorted(offsets.items()):
         facts = folders.get(whose)
         if facts is None:
             if offset > 0:
-                yield path, fault(None, f"{whose} is said to have offset {offset}, and has no folder here")
+                yield path, fault(None, f"{whose} has offset {offset} and has no folder in this dir")
         elif offset > facts.end_offset:
             yield (
                 path,
-                fault(None, f"{whose} is said to have offset {offset}, and ends at {facts.end_offset}"),
+                fault(None, f"{whose} has offset {offset}, its log ends at {facts.end_offset}"),
             )
         elif name == names.LOG_START_OFFSETS and facts.base_offsets and offset < facts.base_offsets[0]:
             first = facts.base_offsets[0]
-            yield path, fault(None, f"{whose} is said to start at {offset}, its first segment at {first}")
+            yield path, fault(None, f"{whose} has start offset {offset}, its first segment starts at {first}")

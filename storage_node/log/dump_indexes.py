@@ -1,4 +1,4 @@
-"""The entries of an offset or time index for a dump, each checked by itself and, if asked, by the log."""
+"""Dump the entries of an offset or time index, checked by themselves and optionally against the log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Entry = tuple[str, dict[str, Any], int]  # kind, facts, position
 
 
 class IndexCheck:
-    """The batches of the log file beside an index, to compare entries with."""
+    """The batches of the `.log` file, to compare index entries with."""
 
     def __init__(self, files: Files, log_path: str) -> None:
         self._last_offset_at: dict[int, int] = {}  # by position
@@ -39,19 +39,19 @@ class IndexCheck:
             file.close()
 
     def offset_fault(self, offset: int, position: int) -> str | None:
-        """Why no batch ends at `offset` and starts at `position`."""
+        """Why no batch ends at `offset` and starts at `position`, or None."""
         last_offset = self._last_offset_at.get(position)
         if last_offset is None:
             return f"no batch starts at {position} in the log"
         return None if last_offset == offset else f"the batch at {position} ends at offset {last_offset}"
 
     def time_fault(self, timestamp_ms: int, offset: int) -> str | None:
-        """Why `timestamp_ms` is not the largest timestamp up to the batch that holds `offset`."""
+        """Why `timestamp_ms` is not the largest timestamp up to the batch with `offset`, or None."""
         number = bisect_left(self._last_offsets, offset)
         if number == len(self._last_offsets):
             return f"offset {offset} is not in the log"
         largest_ms = self._largest_ms[number]
-        return None if largest_ms == timestamp_ms else f"the largest timestamp up to there is {largest_ms}"
+        return None if largest_ms == timestamp_ms else f"the largest timestamp up to it is {largest_ms}"
 
     def _note(self, position: int, header: BatchHeader) -> None:
         self._last_offset_at[position] = header.last_offset
@@ -95,11 +95,12 @@ def dump_time_index(data: bytes, base_offset: int, check: IndexCheck | None) -> 
 
 
 def _whole(data: bytes, entry_bytes: int) -> tuple[bytes, list[Entry]]:
-    """The bytes before a tail that is no entry: zeros that Kafka reserves in active segments, or a cut."""
+    """The bytes without an unused tail: zeros that Kafka preallocates in active segments, or a partial
+    entry."""
     end = len(data) - len(data) % entry_bytes
     faults: list[Entry] = []
     if end != len(data):
-        faults.append(("fault", {"why": f"{len(data) - end} bytes at the end are no whole entry"}, end))
+        faults.append(("fault", {"why": f"{len(data) - end} bytes at the end are not a whole entry"}, end))
     used = end
     while used and not any(data[used - entry_bytes : used]):
         used -= entry_bytes

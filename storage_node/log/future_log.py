@@ -44,7 +44,7 @@ class FutureLog:
         self.copied_bytes = 0  # by the last step
         folder = names.suffixed_folder(source.topic_partition, unique, names.FUTURE_FOLDER)
         self.directory = f"{target.path}/{folder}"
-        self._truncate_at = _NO_TRUNCATION
+        self._reported_truncation = _NO_TRUNCATION
         self._truncate_to = _NO_TRUNCATION
         self._upto = 0
 
@@ -66,7 +66,7 @@ class FutureLog:
         """Whether the rest is small enough to be copied on the owner's thread."""
         if (
             self.log is None
-            or self._truncate_at != _NO_TRUNCATION
+            or self._reported_truncation != _NO_TRUNCATION
             or self.end_offset < self.source.log_start_offset
         ):
             return False
@@ -74,11 +74,11 @@ class FutureLog:
 
     def source_truncated(self, end_offset: int) -> None:
         """The source was truncated to `end_offset`."""
-        self._truncate_at = min(self._truncate_at, end_offset)
+        self._reported_truncation = min(self._reported_truncation, end_offset)
 
     def prepare(self) -> None:
         """Decide what the next step copies."""
-        self._truncate_to, self._truncate_at = self._truncate_at, _NO_TRUNCATION
+        self._truncate_to, self._reported_truncation = self._reported_truncation, _NO_TRUNCATION
         self._upto = self.source.high_watermark
         self.copied_bytes = 0
 

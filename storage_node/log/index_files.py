@@ -1,4 +1,4 @@
-"""The index files of a segment: written whole, and looked at before they are read."""
+"""Write the index files of a segment, and check their sizes before they are read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def write_index(files: Files, path: str, content: bytes) -> None:
-    """Write the file anew. Errors: KafkaStorageError."""
+    """Replace the content of the file. Errors: KafkaStorageError."""
     file = files.open(path, create=True)
     try:
         file.truncate(0)
@@ -22,14 +22,14 @@ def write_index(files: Files, path: str, content: bytes) -> None:
 
 
 def index_size_fault(files: Files, path: str, entry_bytes: int, log_bytes: int) -> str | None:
-    """Why the file cannot be an index, with entries of this size, of a log file of `log_bytes`, or None.
-    Errors: KafkaStorageError."""
+    """Why the file cannot be an index with entries of this size for `log_bytes` of batches, or None. Errors:
+    KafkaStorageError."""
     if not files.exists(path):
         return f"{path} is missing"
     size = files.size(path)
     if size % entry_bytes:
         return f"{path} has {size} bytes, no multiple of {entry_bytes}"
-    # Bound: an entry per batch, and one for the end; whoever wrote more must not fill our memory.
+    # Bound: an entry per batch, and one for the end; a larger file must not fill the memory.
     if size // entry_bytes > log_bytes // HEADER_BYTES + 1:
         return f"{path} has {size} bytes for a log of {log_bytes}"
     return None

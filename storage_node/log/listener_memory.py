@@ -1,5 +1,5 @@
-"""Where a server is reached: the address that it tells others, and the port of its first start, which is
-kept with its data so that clients find it again.
+"""The advertised address of a server, and the port of its first start, which is stored with its data so that
+clients find it again after a restart.
 
 Pure: a small text file in the first (or the metadata) log dir, written through the file layer.
 """
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 FILE_NAME = "listener.port"
 MAX_PORT = 65_535
-# Addresses to listen on that nobody can connect to from elsewhere.
+# Addresses to listen on that no client can connect to.
 _WILDCARDS = frozenset(("", "*", "0.0.0.0", "::", "[::]"))  # noqa: S104 -- to refuse them
 
 
 def is_wildcard(host: str) -> bool:
-    """Whether it is an address to listen on that nobody can connect to."""
+    """Whether no client can connect to this listen address."""
     return host in _WILDCARDS
 
 
 def reachable_host(listener_host: str, advertised_host: str) -> str:
-    """The host to tell others. Errors: ConfigError when that would be no address at all."""
+    """The host to advertise. Errors: ConfigError for a wildcard address."""
     host = advertised_host or listener_host
     if host in _WILDCARDS:
         raise ConfigError(
-            f"listener.host {listener_host!r} is no address that others can connect to: set advertised.host"
+            f"clients cannot connect to listener.host {listener_host!r}: set advertised.host"
             if not advertised_host
             else f"advertised.host must not be {advertised_host!r}"
         )
@@ -43,18 +43,18 @@ def file_of_listener(name: str) -> str:
 
 
 def remembered_port(files: Files, directory: str, name: str = FILE_NAME) -> int:
-    """The port of the last run, or 0 when there is none or the file makes no sense."""
+    """The port of the previous run; 0 if there is none or the file is damaged."""
     try:
         if not files.exists(f"{directory}/{name}"):
             return 0
         text = read_file(files, f"{directory}/{name}")[:16].strip()
     except KafkaStorageError:
-        return 0  # only a wish; the log manager judges the disk
+        return 0  # the port is a preference; the log manager handles disk errors
     port = int(text) if text.isdigit() and len(text) <= 5 else 0
     return port if port <= MAX_PORT else 0
 
 
 def remember_port(files: Files, directory: str, port: int, name: str = FILE_NAME) -> None:
-    """Keep `port` for the next start. Errors: KafkaStorageError; the old value or the new one stays."""
+    """Store `port` for the next start, atomically. Errors: KafkaStorageError."""
     if remembered_port(files, directory, name) != port:
         write_file_atomically(files, directory, name, b"%d\n" % port)

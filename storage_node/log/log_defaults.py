@@ -1,4 +1,4 @@
-"""A node's defaults of the topic keys, under Kafka's broker names.
+"""The node's defaults of the topic configs, under Kafka's broker names.
 
 Source: Kafka ServerTopicConfigSynonyms.java.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound=Config)
 
-# Keys of a node's own file that stand in for one that it does not set, the stronger ones first.
+# Keys that replace a key that is not set, in order of precedence.
 STAND_INS: dict[str, tuple[str, ...]] = {
     "log.retention.ms": ("log.retention.minutes", "log.retention.hours"),
     "log.roll.ms": ("log.roll.hours",),
@@ -26,8 +26,8 @@ STAND_INS: dict[str, tuple[str, ...]] = {
 
 
 def _default_of(topic_key: str, name: str, *, unset: str = "") -> Any:
-    """Declare the broker key `name`, which takes what the topic key takes and is its default. With `unset`,
-    a key that may be left open: the name of the key that stands in then."""
+    """Declare the broker key `name`, with the range of the topic key, as its default. With `unset` the key is
+    optional: the name of the key that replaces it."""
     doc = f"Default of {topic_key}{f'; unset: {unset}' if unset else ''}."
     facts = replace(LogConfig.keys()[topic_key], name=name, doc=doc, default_of=topic_key)
     return declared(facts, None if unset else LogConfig.defaults()[topic_key])
@@ -35,7 +35,7 @@ def _default_of(topic_key: str, name: str, *, unset: str = "") -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class LogDefaults(Config):
-    """Keys of a node that stand in where a topic has no value of its own."""
+    """Keys of a node that apply to topics without a value of their own."""
 
     log_segment_bytes: int = _default_of("segment.bytes", "log.segment.bytes")
     log_roll_ms: int | None = _default_of("segment.ms", "log.roll.ms", unset="log.roll.hours")
@@ -109,7 +109,7 @@ class LogDefaults(Config):
             raise ConfigError("log.retention.ms, .minutes and .hours are -1 for ever, or at least 1")
 
     def log_defaults(self) -> LogConfig:
-        """The topic keys as this node sets them, before any topic's own."""
+        """The topic configs of this node, without any topic's own values."""
         values = self.to_mapping()
         values["log.retention.ms"] = self._retention_ms()
         if self.log_roll_ms is None:
@@ -136,10 +136,10 @@ TOPIC_KEY_SYNONYMS: dict[str, str] = {
 def effective_log_config(
     defaults: LogConfig, overrides: Mapping[str, Any]
 ) -> tuple[LogConfig, tuple[str, ...]]:
-    """`defaults` with a topic's own values over them, and what could not be applied, in words.
+    """`defaults` merged with a topic's own values, and messages about values that were not applied.
 
     A key or value that this node does not know must not stop it: the metadata log may come from a newer
-    controller. It is left out, and its default stays.
+    controller. The default applies.
     """
     known = LogConfig.keys()
     values = {name: overrides[name] for name in sorted(overrides) if name in known}
@@ -147,8 +147,8 @@ def effective_log_config(
 
 
 def merged_as_far_as_possible(config: C, values: Mapping[str, Any]) -> tuple[C, tuple[str, ...]]:
-    """`config` with all `values`, if they go together; else with those that can be applied one by one, and
-    what could not, in words."""
+    """`config` with all `values` if they are valid together; otherwise with those that can be applied one by
+    one, and messages about the others."""
     try:
         return config.merged(values), ()
     except ConfigError:

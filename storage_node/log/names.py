@@ -20,7 +20,7 @@ SEGMENT_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX)
 
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
-OFFSET_GAPS = "offset-gaps"  # ours alone: compaction may have left gaps between the batches
+OFFSET_GAPS = "offset-gaps"  # not in Kafka: the log may have gaps between batches
 
 META_PROPERTIES = "meta.properties"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -29,7 +29,7 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
-RESERVE = ".reserve"  # room for small files when the disk is full; not of Kafka
+RESERVE = ".reserve"  # not in Kafka: space for small files when the disk is full
 
 METADATA_TOPIC = "__cluster_metadata"
 DELETE_FOLDER = "-delete"
@@ -48,7 +48,7 @@ def segment_name(base_offset: int, suffix: str) -> str:
 
 
 def parse_segment_name(name: str) -> tuple[int, str] | None:
-    """(base offset, suffix) of a segment file's name, or None if it is none."""
+    """(base offset, suffix) of a segment file's name; None for other names."""
     found = _SEGMENT.match(name)
     if found is None or int(found["offset"]) > MAX_OFFSET:
         return None
@@ -56,10 +56,10 @@ def parse_segment_name(name: str) -> tuple[int, str] | None:
 
 
 def folder_fault(partition: TopicPartition) -> str | None:
-    """Why a partition of this name can have no folder, or None if it can.
+    """Why this partition cannot have a folder, or None.
 
-    The name comes from a controller that may be newer, or hostile: what is no topic's name might lead out of
-    the log dir, break the lines of a checkpoint, or be the controller's own log.
+    The name comes from a controller that may be newer, or hostile: a bad name might lead out of the log dir,
+    break the lines of a checkpoint, or be that of the metadata log.
     """
     if not 0 <= partition.partition <= MAX_PARTITION:
         return f"partition {partition.partition} is out of range"
@@ -86,8 +86,7 @@ def suffixed_folder(partition: TopicPartition, unique: str, suffix: str) -> str:
 
 
 def parse_folder_name(name: str) -> TopicPartition | None:
-    """The partition whose folder has this name, or None; folders with a state suffix are none, nor is the
-    controller's."""
+    """The partition of this folder name; None for other names, folders with a suffix and the metadata log."""
     found = _FOLDER.match(name)
     if found is None:
         return None

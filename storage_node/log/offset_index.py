@@ -27,7 +27,7 @@ class OffsetPosition(NamedTuple):
 
 
 class OffsetIndex:
-    """Entries of one segment. One owner appends; other threads may look up at the same time."""
+    """One owner appends; other threads may look up at the same time."""
 
     __slots__ = ("_positions", "_relative_offsets", "base_offset")
 
@@ -38,7 +38,7 @@ class OffsetIndex:
 
     @classmethod
     def from_bytes(cls, base_offset: int, data: bytes) -> OffsetIndex:
-        """The entries in a file's bytes, without a cut last one. Ask `fault` whether to trust them."""
+        """The whole entries in a file's bytes; `fault` says whether they can be trusted."""
         index = cls(base_offset)
         flat = array("i")
         flat.frombytes(data[: len(data) - len(data) % ENTRY_BYTES])
@@ -49,7 +49,6 @@ class OffsetIndex:
         return index
 
     def to_bytes(self) -> bytes:
-        """All entries as on disk."""
         flat = array("i", bytes(ENTRY_BYTES * len(self._positions)))
         flat[0::2] = self._relative_offsets
         flat[1::2] = self._positions
@@ -62,12 +61,11 @@ class OffsetIndex:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that the entries take on disk."""
         return ENTRY_BYTES * len(self._relative_offsets)
 
     @property
     def last(self) -> OffsetPosition:
-        """The last entry; the start of the segment when there is none."""
+        """The start of the segment without any entry."""
         return self._entry(len(self._relative_offsets) - 1)
 
     def entries(self) -> list[OffsetPosition]:
@@ -87,23 +85,23 @@ class OffsetIndex:
         self._relative_offsets.append(offset - self.base_offset)
 
     def lookup(self, offset: int) -> OffsetPosition:
-        """The last entry at or below `offset`: no batch before its position holds `offset`."""
+        """The last entry at or below `offset`: no batch before its position has `offset`."""
         relative = min(offset - self.base_offset, MAX_RELATIVE_OFFSET)
         return self._entry(bisect_right(self._relative_offsets, relative) - 1)
 
     def last_within(self, position: int, offset: int) -> OffsetPosition | None:
-        """The last entry at or before `position` and at or below `offset`, if there is one."""
+        """The last entry at or before `position` and at or below `offset`, or None."""
         relative = min(offset - self.base_offset, MAX_RELATIVE_OFFSET)
         number = min(bisect_right(self._positions, position), bisect_right(self._relative_offsets, relative))
         return self._entry(number - 1) if number else None
 
     def position_before(self, position: int) -> int:
-        """The position of the last entry at or before `position`; 0 if there is none."""
+        """The position of the last entry at or before `position`, or 0."""
         number = bisect_right(self._positions, position) - 1
         return self._positions[number] if number >= 0 else 0
 
     def truncate(self, end_offset: int) -> None:
-        """Forget entries at and above `end_offset`."""
+        """Remove the entries at and above `end_offset`."""
         kept = bisect_right(self._relative_offsets, end_offset - 1 - self.base_offset)
         del self._relative_offsets[kept:]
         del self._positions[kept:]

@@ -1,4 +1,4 @@
-"""Producer-state snapshots (`.snapshot`): what a log knew of its idempotent producers at an offset.
+"""Producer snapshots (`.snapshot` files): the producer state of a log at an offset.
 
 Shape, big-endian: version i16 (1), CRC-32C u32 over the rest, count i32, then per producer 46 bytes: producer
 id i64, epoch i16, last sequence i32, last offset i64, offset delta i32, timestamp i64, coordinator epoch i32,

@@ -27,7 +27,7 @@ class TimestampOffset(NamedTuple):
 
 
 class TimeIndex:
-    """Entries of one segment. One owner appends; other threads may look up at the same time."""
+    """One owner appends; other threads may look up at the same time."""
 
     __slots__ = ("_relative_offsets", "_timestamps", "base_offset")
 
@@ -38,7 +38,7 @@ class TimeIndex:
 
     @classmethod
     def from_bytes(cls, base_offset: int, data: bytes) -> TimeIndex:
-        """The entries in a file's bytes, without a cut last one. Ask `fault` whether to trust them."""
+        """The whole entries in a file's bytes; `fault` says whether they can be trusted."""
         index = cls(base_offset)
         for timestamp_ms, relative in _ENTRY.iter_unpack(data[: len(data) - len(data) % ENTRY_BYTES]):
             index._timestamps.append(timestamp_ms)
@@ -46,7 +46,6 @@ class TimeIndex:
         return index
 
     def to_bytes(self) -> bytes:
-        """All entries as on disk."""
         return b"".join(map(_ENTRY.pack, self._timestamps, self._relative_offsets))
 
     def __len__(self) -> int:
@@ -54,12 +53,11 @@ class TimeIndex:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that the entries take on disk."""
         return ENTRY_BYTES * len(self._timestamps)
 
     @property
     def last(self) -> TimestampOffset:
-        """The last entry; (NO_TIMESTAMP, base offset) when there is none."""
+        """(NO_TIMESTAMP, base offset) without any entry."""
         return self._entry(len(self._timestamps) - 1)
 
     def entries(self) -> list[TimestampOffset]:
@@ -82,7 +80,7 @@ class TimeIndex:
         return self._entry(bisect_right(self._timestamps, timestamp_ms - 1) - 1)
 
     def truncate(self, end_offset: int) -> None:
-        """Forget entries at and above `end_offset`."""
+        """Remove the entries at and above `end_offset`."""
         kept = bisect_right(self._relative_offsets, end_offset - 1 - self.base_offset)
         del self._timestamps[kept:]
         del self._relative_offsets[kept:]

@@ -1,4 +1,4 @@
-"""Find records by their timestamps. Exact to the record: the batches that can hold the answer are decoded.
+"""Find records by timestamp, exact to the record: the batches that can contain it are decoded.
 
 Source: Kafka LogSegment.java findOffsetByTimestamp, UnifiedLog.java fetchOffsetByTimestamp.
 """
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 def first_at_or_after(
     segments: Sequence[Segment], timestamp_ms: int, start_offset: int
 ) -> tuple[int, int, int] | None:
-    """(offset, timestamp, leader epoch) of the first record from `start_offset` on that is no older."""
+    """(offset, timestamp, leader epoch) of the first record at or above both arguments, or None."""
     for segment in list(segments):
         if segment.largest_timestamp_ms < timestamp_ms or segment.next_offset <= start_offset:
             continue
         index = segment.time_index
         entry = index.lookup_before(timestamp_ms)
-        # Every record up to the entry's offset is older than asked.
+        # Every record up to the entry's offset is older than `timestamp_ms`.
         begin = entry.offset + 1 if entry.timestamp_ms != NO_TIMESTAMP else segment.base_offset
         for batch in batches_from(segment, max(begin, start_offset), timestamp_ms):
             found = _first_in(batch, timestamp_ms, start_offset)
@@ -37,7 +37,7 @@ def first_at_or_after(
 
 
 def first_with_largest(segments: Sequence[Segment], start_offset: int) -> tuple[int, int, int] | None:
-    """(offset, timestamp, leader epoch) of the first record that has the largest timestamp of all."""
+    """(offset, timestamp, leader epoch) of the first record with the largest timestamp, or None."""
     visible = [segment for segment in segments if segment.next_offset > start_offset]
     largest_ms = max((segment.largest_timestamp_ms for segment in visible), default=NO_TIMESTAMP)
     if largest_ms == NO_TIMESTAMP:
@@ -46,7 +46,7 @@ def first_with_largest(segments: Sequence[Segment], start_offset: int) -> tuple[
 
 
 def _largest_by_scan(segments: Sequence[Segment], start_offset: int) -> tuple[int, int, int] | None:
-    """When the record with the largest timestamp lies below the start offset, look at all the rest."""
+    """The largest timestamp is below the start offset: scan all records above it."""
     best: tuple[int, int, int] | None = None
     for segment in segments:
         for batch in batches_from(segment, start_offset, 0):

@@ -1,9 +1,9 @@
-"""The transaction index: the aborted transactions whose markers lie in a segment.
+"""The transaction index: the aborted transactions whose markers are in a segment.
 
 Shape of the file, big-endian, 34 bytes per entry: version i16 (0), producer id i64, first offset i64, last
-offset i64, last stable offset i64. Like the other indexes it is in memory while the segment is active, can be
-rebuilt from the batches, and is written when the segment is sealed; unlike them it stays in memory, so that
-no fetch has to wait for a disk.
+offset i64, last stable offset i64. Like the other indexes it can be rebuilt from the
+batches, and is written when the segment is sealed; unlike them it stays in memory, so that no fetch waits for
+the disk.
 Source: Kafka TransactionIndex.java, AbortedTxn.java.
 """
 
@@ -33,7 +33,7 @@ class AbortedTransaction(NamedTuple):
 
 
 def parse_transaction_index(data: bytes) -> list[AbortedTransaction]:
-    """The whole entries in a file's bytes; a last part of an entry is left out."""
+    """The whole entries in a file's bytes."""
     whole = data[: len(data) - len(data) % ENTRY_BYTES]
     return [AbortedTransaction._make(entry) for entry in _ENTRY.iter_unpack(whole)]
 
@@ -56,12 +56,12 @@ class TransactionIndex:
             yield AbortedTransaction(0, *entry)
 
     def append(self, entry: AbortedTransaction) -> None:
-        """One more, whose marker lies behind the others."""
+        """Its marker comes after the others."""
         for column, value in zip(self._columns, entry[1:], strict=True):
             column.append(value)
 
     def truncate(self, end_offset: int) -> None:
-        """Drop those whose marker lies at or behind `end_offset`: they are open again."""
+        """Remove the transactions with a marker at or above `end_offset`: they are open again."""
         last_offsets = self._columns[2]
         count = len(last_offsets)
         while count and last_offsets[count - 1] >= end_offset:
@@ -70,8 +70,8 @@ class TransactionIndex:
             del column[count:]
 
     def collect(self, offset: int, upto_offset: int, found: list[tuple[int, int]]) -> bool:
-        """Add to `found` (producer id, first offset) of those that overlap the offsets up to `upto_offset`,
-        exclusive. True if no later one can."""
+        """Add to `found` (producer id, first offset) of the transactions that overlap [offset, upto_offset).
+        True if no later one can."""
         producers, firsts, lasts, stables = self._columns
         for number in range(bisect_left(lasts, offset), len(lasts)):
             if firsts[number] < upto_offset:
@@ -81,5 +81,4 @@ class TransactionIndex:
         return False
 
     def to_bytes(self) -> bytes:
-        """The content of the file."""
         return b"".join(_ENTRY.pack(*entry) for entry in self)

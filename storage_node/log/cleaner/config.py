@@ -12,7 +12,7 @@ _MIN_MAP_BYTES = MIB  # of each thread, as Kafka has it
 
 @dataclass(frozen=True, kw_only=True)
 class CleanerConfig(Config):
-    """How compacted logs are cleaned."""
+    """Keys of the log cleaner."""
 
     log_cleaner_enable: bool = key("log.cleaner.enable", True, doc="Whether logs are compacted at all.")
     log_cleaner_threads: int = key(
@@ -75,5 +75,5 @@ class CleanerConfig(Config):
 
     @property
     def buffer_bytes(self) -> int:
-        """What one thread reads, or writes, at once."""
+        """Bytes that one thread reads or writes at once."""
         return max(self.log_cleaner_io_buffer_size // self.log_cleaner_threads // 2, KIB)

@@ -1,8 +1,7 @@
-"""What of a compacted log may be cleaned, how badly it needs it, and which segments become one. Pure.
+"""Which segments of a log can be compacted, whether compaction is due, and which segments are merged. Pure.
 
-A log is clean below its cleaner offset: no key has two values there. What lies behind is dirty, and of that
-those sealed segments can be cleaned that lie below the last stable offset and are older than
-min.compaction.lag.ms.
+A log is clean below its cleaner offset: no key has two values there. The rest is dirty. Sealed dirty segments
+can be compacted if they are below the last stable offset and older than min.compaction.lag.ms.
 Source: Kafka LogCleanerManager.java cleanableOffsets and LogToClean.java, Cleaner.java groupSegmentsBySize.
 """
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Cleanable(NamedTuple):
-    """What a cleaning of a log would take: `segments` from its start on, which end at `end_offset`."""
+    """The `segments` of a log that can be compacted, from its start up to `end_offset`."""
 
     segments: tuple[Segment, ...]
     first_dirty_offset: int
@@ -33,18 +32,18 @@ class Cleanable(NamedTuple):
 
     @property
     def dirty_ratio(self) -> float:
-        """The dirty share of the bytes."""
+        """Dirty bytes by all bytes."""
         return self.dirty_bytes / max(self.clean_bytes + self.dirty_bytes, 1)
 
     def is_due(self, config: LogConfig) -> bool:
-        """Whether it is dirty enough, or for too long."""
+        """Whether the dirty ratio, or the age of a dirty segment, is above its limit."""
         return (self.is_overdue and self.dirty_bytes > 0) or (
             self.dirty_ratio > config.min_cleanable_dirty_ratio
         )
 
 
 def cleanable(log: Log, wall_ms: int) -> Cleanable:
-    """What could be cleaned of the log now."""
+    """The segments of the log that can be compacted now."""
     config = log.config
     sealed = log.segments.sealed
     first_dirty = first_dirty_offset(log)
@@ -69,7 +68,7 @@ def cleanable(log: Log, wall_ms: int) -> Cleanable:
 
 
 def first_dirty_offset(log: Log) -> int:
-    """Where the log begins to be dirty: its start, if the cleaner offset is not within it any more."""
+    """The cleaner offset; the log start offset if the cleaner offset is outside the log."""
     offset = log.compaction.cleaner_offset
     if offset is None or not log.log_start_offset <= offset <= log.log_end_offset:
         return log.log_start_offset
@@ -79,8 +78,8 @@ def first_dirty_offset(log: Log) -> int:
 def group_segments(
     segments: Sequence[Segment], segment_bytes: int, index_bytes: int
 ) -> list[tuple[Segment, ...]]:
-    """Segments side by side that become one each: neither it nor its indexes become too large, nor its
-    offsets too many for an index entry."""
+    """Groups of adjacent segments to be merged, within the limits of segment size, index size and relative
+    offsets."""
     groups: list[list[Segment]] = []
     size = offsets = times = 0
     for segment in segments:

@@ -1,13 +1,12 @@
-"""One segment in place of several, so that any crash leaves either the old ones or the new one.
+"""Replace several segments by one, so that any crash leaves either the old ones or the new one.
 
-1. The new segment is written to files that end in `.cleaned`, and brought to the disk. Until here a crash
-   leaves the old ones; what ends in `.cleaned` is removed.
-2. Its files are renamed to `.swap`, the `.log` last, and the folder is synced. From here on the new one
-   counts: recovery finishes what follows. While any `.cleaned` is left, the `.swap` beside it do not count.
-3. The old files lose their names, to `.deleted`.
-4. The new ones take theirs, the `.log` last, and the folder is synced.
+1. The new segment is written to `.cleaned` files, which are synced. A crash up to here leaves the old
+segments; recovery removes `.cleaned` files. 2. The files are renamed to `.swap`, the `.log` last, and the
+folder is synced. From here on the new segment is valid: recovery finishes the following steps. While a
+`.cleaned` file is left, the `.swap` files of the same segment are not valid. 3. The old files are renamed to
+`.deleted`. 4. The new files get their final names, the `.log` last, and the folder is synced.
 
-A `.log.swap` says by its content which segments it replaces: those that begin in its range of offsets.
+A `.log.swap` file replaces the segments whose base offsets are in its range of offsets.
 Source: Kafka LocalLog.java replaceSegments, LogLoader.java removeTempFilesAndCollectSwapFiles.
 """
 
@@ -25,12 +24,12 @@ if TYPE_CHECKING:
     from ....runtime.files.file_layer import Files
     from ..segment import Segment
 
-# The log last: whoever finds it finds the others.
+# The `.log` last: when it is there, the others are too.
 _ORDER = (names.OFFSET_INDEX, names.TIME_INDEX, names.TXN_INDEX, names.LOG)
 
 
 def stage(files: Files, segment: Segment) -> None:
-    """Step 2, for a segment whose files are on the disk. Errors: KafkaStorageError."""
+    """Step 2; the files of the segment are synced. Errors: KafkaStorageError."""
     _rename(files, segment, names.SWAP)
     files.fsync_directory(segment.directory)
 
@@ -44,7 +43,7 @@ def settle(files: Files, old: Sequence[Segment], new: Segment) -> None:
 
 
 def finish_swaps(files: Files, directory: str, listed: Sequence[str]) -> None:
-    """Finish, or undo, what a crash left; may be cut short and repeated.
+    """Finish or undo the swaps that a crash interrupted; idempotent.
 
     Errors: KafkaStorageError, also if a segment that may be the only copy of its records is damaged.
     """
@@ -63,7 +62,7 @@ def _finish(files: Files, directory: str, base: int, listed: Sequence[str]) -> N
     end = _end_offset(files, _path(directory, base, names.LOG, names.SWAP), base)
     for other, suffix in _named(listed, ""):
         if suffix == names.LOG and (other == base or base <= other < end):
-            # Order: the log first; the rest is then the rest of nothing.
+            # Order: the `.log` first; without it the other files are orphans.
             for each in names.SEGMENT_SUFFIXES:
                 if files.exists(_path(directory, other, each, "")):
                     files.remove(_path(directory, other, each, ""))
@@ -100,6 +99,6 @@ def _path(directory: str, base: int, suffix: str, ending: str) -> str:
 
 
 def _named(listed: Sequence[str], ending: str) -> list[tuple[int, str]]:
-    """(base offset, suffix) of the segment files among the names that end so."""
+    """(base offset, suffix) of the segment files with this ending."""
     found = (names.parse_segment_name(name.removesuffix(ending)) for name in listed if name.endswith(ending))
     return sorted(each for each in found if each is not None and each[1] in names.SEGMENT_SUFFIXES)

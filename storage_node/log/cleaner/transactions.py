@@ -1,9 +1,10 @@
-"""Which transactional batches compaction may drop: the data of aborted ones, and markers without data. Pure.
+"""Which transactional batches compaction may remove: data of aborted transactions, and markers without data.
+Pure.
 
-A cleaner shows it the batches of a log in their order. A marker goes only when no batch of its transaction
-was met on the way, that is when all of them went in an earlier cleaning; the cleaner then waits for the
-delete horizon. The aborted transactions whose markers stay make the transaction index of the cleaned segment.
-Source: Kafka CleanedTransactionMetadata.java.
+The cleaner passes the batches of a log in order. A marker may be removed only if no batch of its transaction
+was passed, that is, an earlier compaction removed them all; the cleaner then waits for the delete horizon.
+The aborted transactions whose markers stay are the transaction index of the compacted segment. Source: Kafka
+CleanedTransactionMetadata.java.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ if TYPE_CHECKING:
 
 
 class CleanedTransactions:
-    """The transactions around the batch that was seen last."""
+    """The transactions that are open at the current batch."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """`aborted`: all that overlap the batches which will be seen."""
+        """`aborted`: all that overlap the batches to come."""
         self._coming = [(each.first_offset, each) for each in aborted]
         heapq.heapify(self._coming)
-        self._aborted: dict[int, AbortedTransaction] = {}  # by producer, those that are open here
-        self._with_data: set[int] = set()  # producers of open transactions, aborted or not, with batches left
-        self.kept: list[AbortedTransaction] = []  # whose markers stay, to be taken by the cleaner
+        self._aborted: dict[int, AbortedTransaction] = {}  # open at the current batch, by producer
+        self._with_data: set[int] = set()  # producers with data batches in the open transaction
+        self.kept: list[AbortedTransaction] = []  # transactions whose markers stay; the cleaner takes them
 
     def can_drop_batch(self, header: BatchHeader) -> bool:
-        """A data batch is next: whether it is of an aborted transaction."""
+        """The next batch is a data batch: whether its transaction is aborted."""
         self._open(header.last_offset)
         if not header.is_transactional:
             return False
@@ -41,7 +42,8 @@ class CleanedTransactions:
         return header.producer_id in self._aborted
 
     def can_drop_marker(self, batch: Buffer, header: BatchHeader) -> bool:
-        """A control batch is next: whether nothing is left of its transaction. Errors: as `decode`."""
+        """The next batch is a control batch: whether its transaction has no data left. Errors: as
+        `decode`."""
         self._open(header.last_offset)
         if not header.record_count:
             return True
@@ -57,7 +59,7 @@ class CleanedTransactions:
         return not had_data
 
     def _open(self, offset: int) -> None:
-        """Open the aborted transactions that begin up to `offset`."""
+        """Open the aborted transactions that start at or below `offset`."""
         while self._coming and self._coming[0][0] <= offset:
             _, transaction = heapq.heappop(self._coming)
             self._aborted.setdefault(transaction.producer_id, transaction)

@@ -1,17 +1,16 @@
-"""One cleaning of one log, in steps that run on a thread: find the last offset of each key, then write groups
-of segments anew without what is older.
+"""One compaction of one log, in steps that run on a thread: find the last offset of each key, then rewrite
+groups of segments without older records.
 
-The log's owner makes a `Cleaning`, and between the steps lets it begin and the log serve what was written:
+The log's owner creates a `Cleaning`, and calls `install` between the steps of the thread:
 
-    index()                       which offset is the last of each key, as many as the map holds
-    while rewrite():              a group is written and staged, see swap.py
-        install()                 the owner: the log serves the new segment
-        settle()                  the old files lose their names, the new ones get theirs
+    index()                       map each key to its last offset, for as many keys as fit
+    while rewrite():              write and stage one group, see swap.py
+        install()                 owner: the log serves the new segment
+        settle()                  rename the old files, then the new ones
 
-Nothing is compacted away for a record that a loss of power could take: everything up to the last record in
-the map is brought to the disk before the first swap. Segments are read and written whole batches at a time;
-what happens to records is the codec's (`clean_batch`), and no record is an object here.
-Source: Kafka Cleaner.java.
+No record is removed because of a newer one that a loss of power could take: everything up to the last record
+in the map is synced before the first swap. Segments are read and written whole batches at a time; the codec
+filters the records (`clean_batch`), without an object per record. Source: Kafka Cleaner.java.
 """
 
 from __future__ import annotations
@@ -46,19 +45,19 @@ if TYPE_CHECKING:
 
 
 class CleaningAbortedError(HeadraceError):
-    """Somebody needs the log in peace; what was not installed is undone."""
+    """The compaction was aborted; groups that were not installed are undone."""
 
 
 class Pace(Protocol):
-    """How fast cleaners may read and write."""
+    """The rate limit of all cleaners."""
 
     def take(self, size_bytes: int) -> None:
-        """So much passes; waits as long as it must."""
+        """Account for bytes read or written; waits as long as the limit requires."""
 
 
 @dataclass(slots=True)
 class CleaningStats:
-    """What one cleaning has done."""
+    """Of one compaction."""
 
     indexed_bytes: int = 0
     indexed_records: int = 0
@@ -82,7 +81,7 @@ class _Replacement:
 
 @dataclass(slots=True, eq=False)
 class Cleaning:
-    """See the module's docstring. One thread at a time; `abort` on any."""
+    """See the module's docstring. One thread at a time; `abort` on any thread."""
 
     log: Log
     plan: Cleanable
@@ -92,7 +91,7 @@ class Cleaning:
     wall_ms: int
     pace: Pace
     stats: CleaningStats = field(default_factory=CleaningStats)
-    end_offset: int = 0  # clean below it, once all groups are done
+    end_offset: int = 0  # compacted below it, once all groups are done
     _files: GuardedFiles = field(init=False)
     _map: OffsetMap = field(init=False)
     _transactions: CleanedTransactions = field(init=False)
@@ -100,25 +99,25 @@ class Cleaning:
     _producers: dict[int, tuple[int, int]] = field(init=False)
     _aborted: list[AbortedTransaction] = field(init=False)
     _replacement: _Replacement | None = None
-    _epoch: int = NO_EPOCH  # of the batch that was written anew, or left out, last
+    _epoch: int = NO_EPOCH  # of the batch that was rewritten, or dropped, last
     _is_aborted: bool = False
 
     def __post_init__(self) -> None:
         self._files = self.log.folder.files
         self._producers = self.log.producers.last_batches()
-        # What is decided of the plan's data may be written behind it, down to the active segment.
+        # The markers of transactions in the plan may be after it, up to the active segment.
         found = (each for segment in self.log.segments for each in segment.aborted or ())
         self._aborted = [each for each in found if each.first_offset < self.plan.end_offset]
 
     def abort(self) -> None:
-        """See log_cleaning.Abortable."""
+        """See compaction_state.Abortable."""
         self._is_aborted = True
 
     # --- steps -----------------------------------------------------------------------------------------
 
     def index(self) -> None:
-        """Fill the map from the dirty segments. Errors: CleaningAbortedError, KafkaStorageError, and what the
-        codec finds wrong with a batch."""
+        """Fill the map from the dirty segments. Errors: CleaningAbortedError, KafkaStorageError, and those of
+        the codec for a damaged batch."""
         start = self.plan.first_dirty_offset
         offset_map = active_codec().offset_map(self.map_bytes, load_factor=self.load_factor)
         transactions = CleanedTransactions(self._aborted_from(start))
@@ -143,8 +142,8 @@ class Cleaning:
             self._drop_snapshots(segments[-1].next_offset)
 
     def rewrite(self) -> bool:
-        """Write the next group, up to where only `install` is left; False if there is none. Errors: as
-        `index`; nothing is left of the group then."""
+        """Write and stage the next group; False if there is none. Errors: as `index`; no file of the group is
+        left then."""
         if not self._groups:
             return False
         group = list(self._groups.pop())
@@ -164,20 +163,20 @@ class Cleaning:
         return True
 
     def install(self) -> None:
-        """Let the log serve what was written. Its owner's thread."""
-        assert self._replacement is not None, "a group was written"
+        """Have the log serve the new segment. The owner's thread."""
+        assert self._replacement is not None, "no group was written"
         for segment in self._replacement.old:
             segment.is_replaced = True
         self.log.replace_segments(self._replacement.old, self._replacement.new)
 
     def settle(self) -> list[Segment]:
-        """Give the files their names; the old segments, whose files are left to be removed. Errors:
+        """Rename the files; returns the old segments, whose files are to be deleted. Errors:
         KafkaStorageError."""
-        assert self._replacement is not None, "a group was installed"
+        assert self._replacement is not None, "no group was installed"
         (old, new), self._replacement = (self._replacement.old, self._replacement.new), None
         try:
             settle(self._files, old, new)
-        except DiskFullError as error:  # nobody knows how much of it is done; the next start finishes it
+        except DiskFullError as error:  # an unknown part is done; the next start finishes it
             self._files.fuse.blow(str(error))
             raise KafkaStorageError(str(error)) from error
         return old
@@ -211,18 +210,19 @@ class Cleaning:
         return True
 
     def _drop_snapshots(self, upto_offset: int) -> None:
-        """Of producers, from among the batches that are written anew: what was open then may have its marker
-        there, and who read on from such a snapshot, after a crash, would miss that. Durable on return."""
+        """Remove the producer snapshots of offsets that are compacted: the marker of a transaction that was
+        open in the snapshot may be removed, and a recovery from the snapshot would miss it. Durable on
+        return."""
         directory = self.log.folder.path
         offsets = snapshot_offsets(self._files.listdir(directory))
         remove_snapshots(self._files, directory, [each for each in offsets if each < upto_offset])
         self._files.fsync_directory(directory)
 
     def _aborted_from(self, start: int) -> list[AbortedTransaction]:
-        """The aborted transactions that reach `start` or more and begin below the end of the plan."""
+        """Aborted transactions that end at or above `start` and start below the end of the plan."""
         return [each for each in self._aborted if each.last_offset >= start]
 
-    # --- writing anew ------------------------------------------------------------------------------------
+    # --- rewriting ---------------------------------------------------------------------------------------
 
     def _create(self, group: list[Segment]) -> Segment:
         base = group[0].base_offset
@@ -257,7 +257,7 @@ class Cleaning:
     def _write(
         self, new: Segment, pieces: list[Buffer], noted: list[tuple[int, int, BatchHeader, int]], size: int
     ) -> None:
-        """Append; of each piece is noted: its position, its bytes, the header it had, its max timestamp."""
+        """Append `pieces`; `noted` has their positions, sizes, original headers and max timestamps."""
         new.file.pwrite(new.size_bytes, pieces)
         interval = self.log.config.index_interval_bytes
         for position, bytes_, header, max_timestamp in noted:
@@ -266,9 +266,9 @@ class Cleaning:
         self.pace.take(size)
 
     def _cleaned(self, batch: _Batch, *, keep_header: bool) -> tuple[Buffer, int] | None:
-        """What stays of a batch, and its max timestamp then; its offsets are what they were. Of the last one
-        of a group, or of a producer, and of the first one of a leader epoch, at least the header stays: it
-        says where the log goes on, which sequence was the last, or where the epoch began."""
+        """The compacted batch with its max timestamp, or None; offsets do not change. At least the header
+        stays of the last batch of a group or of a producer, and of the first batch of a leader epoch: it
+        shows where the segment ends, the last sequence, or the start of the epoch."""
         header, codec = batch.header, active_codec()
         keep_header = keep_header or (header.producer_id >= 0 and self._is_last_of_producer(header))
         is_horizon_due = False
@@ -299,14 +299,14 @@ class Cleaning:
         return data, header.max_timestamp
 
     def _begins_epoch(self, header: BatchHeader) -> bool:
-        """Who copies this log knows of its epochs what the batches say. A replica that knows fewer of them,
-        or later starts, cannot tell others as their leader where they left the log: they would cut off what
-        is committed, or keep what is not."""
+        """A replica that copies this log learns its leader epochs from the batches. With fewer epochs, or
+        later start offsets, it would report wrong divergence offsets as a leader: followers would truncate
+        committed records, or keep uncommitted ones."""
         return header.leader_epoch != self._epoch
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        """Its last batch of data; its last marker if it has no data in this epoch. A producer that was silent
-        for too long is not known any more.
+        """The producer's last data batch; its last marker if it has no data in this epoch. An expired
+        producer is not known.
 
         Source: Kafka Cleaner.java isBatchLastRecordOfProducer.
         """
@@ -316,7 +316,7 @@ class Cleaning:
         return header.is_control and header.producer_epoch == epoch
 
     def _finish(self, new: Segment) -> None:
-        """Bring all files of the new segment to the disk."""
+        """Seal the new segment and sync its files."""
         if self._transactions.kept:
             new.aborted = TransactionIndex(self._transactions.kept)
             self._transactions.kept = []
@@ -340,8 +340,8 @@ class Cleaning:
     def _batches(
         self, segment: Segment, position: int, take: Callable[[memoryview, int], int] | None = None
     ) -> Iterator[_Batch]:
-        """All batches of a segment, one buffer at a time; CRCs are the codec's to check. `take` may take some
-        from an index of the buffer on, and says where it stopped."""
+        """All batches of a segment, one buffer at a time; the codec checks the CRCs. `take` may consume
+        batches from an index of the buffer on, and returns where it stopped."""
         end, path = segment.size_bytes, segment.file.path
         chunk, start = memoryview(b""), position
         while position < end:
@@ -370,4 +370,4 @@ class Cleaning:
 
     def _check(self) -> None:
         if self._is_aborted:
-            raise CleaningAbortedError(f"cleaning of {self.log.topic_partition} was stopped")
+            raise CleaningAbortedError(f"the compaction of {self.log.topic_partition} was aborted")

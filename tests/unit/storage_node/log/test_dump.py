@@ -119,7 +119,7 @@ def test_gaps_and_falling_offsets(disk: FakeFiles) -> None:
         {"from_offset": 5, "to_offset": 50}
     ]
     disk.put(LOG, jumped + (3).to_bytes(8, "big") + batch(1)[8:])
-    assert "falls behind 51" in next(entry for entry in dump(disk, LOG) if entry.is_fault).text()
+    assert "is below 51" in next(entry for entry in dump(disk, LOG) if entry.is_fault).text()
 
 
 def test_indexes_and_their_check_against_the_log(disk: FakeFiles) -> None:

@@ -77,7 +77,7 @@ def remove(name: str) -> Callable[[FakeFiles], None]:
 
 EARLY = ProducerState(7, 0, 3, 9, 1, NOW, 0, -1)
 LIES: dict[str, tuple[Callable[[FakeFiles], None], str]] = {
-    "segments that overlap": (cut_first_segment_short, "the segment before ends at 8"),
+    "segments that overlap": (cut_first_segment_short, "the previous segment ends at 8"),
     "an index that is missing": (remove(f"{FOLDER}/{SECOND}.index"), "is missing"),
     "an index that lies": (
         lie(f"{FOLDER}/{SECOND}.index", struct.pack(">ii", 3, 5)),
@@ -93,7 +93,7 @@ LIES: dict[str, tuple[Callable[[FakeFiles], None], str]] = {
     ),
     "epochs that never were": (
         lie(f"{FOLDER}/leader-epoch-checkpoint", format_epochs((EpochEntry(0, 0),))),
-        "is of epoch 1, not 0",
+        "has epoch 1, not 0",
     ),
     "an epoch behind the end": (
         lie(
@@ -116,7 +116,7 @@ LIES: dict[str, tuple[Callable[[FakeFiles], None], str]] = {
     ),
     "a transaction of another segment": (
         lie(f"{FOLDER}/{SECOND}.txnindex", struct.pack(">hqqqq", 0, 7, 9, 10, 11)),
-        "do not end in this segment",
+        "does not end in this segment",
     ),
     "transactions that fall": (
         lie(f"{FOLDER}/{SECOND}.txnindex", struct.pack(">hqqqq", 0, 7, 4, 5, 6) * 2),
@@ -142,7 +142,7 @@ LIES: dict[str, tuple[Callable[[FakeFiles], None], str]] = {
             ],
             None,
         )[1],
-        "its first segment at 4",
+        "its first segment starts at 4",
     ),
     "a checkpoint that is none": (lie("/d/log-start-offset-checkpoint", b"x"), "fault"),
 }
