@@ -1,1 +1,1 @@
-"""The consumer: fetching ahead, positions, handing out."""
+"""The consumer: fetching ahead, positions, returned records."""

@@ -1,1 +1,1 @@
-"""The metadata log and who may write it."""
+"""The controller quorum: Raft, the replicated metadata log and its snapshots."""

@@ -426,7 +426,7 @@ class MetadataLog:
                 self.voters.add(stored.header.base_offset, voters)
 
     def _restart_after_snapshot(self, *, is_of_quorum: bool) -> None:
-        """Begin the log anew after the snapshot if the log ends before it, because of damage, or diverges
+        """Restart the log after the snapshot if the log ends before it, because of damage, or diverges
         from it, because the process died while it installed the snapshot."""
         stored, last_offset = self._log, self.recovered.offset
         is_stale = stored.log_end_offset <= last_offset

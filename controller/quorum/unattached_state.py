@@ -1,4 +1,4 @@
-"""Unattached and resigned controllers: those that follow no leader and campaign for nobody. Pure."""
+"""Unattached and resigned controllers: neither follows a leader or campaigns. Pure."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class UnattachedState(EpochState):
 
 
 class ResignedState(EpochState):
-    """Led this epoch, and votes for nobody in it. Source: Kafka ResignedState.java."""
+    """Has led this epoch, and grants no vote in it. Source: Kafka ResignedState.java."""
 
     role = Role.RESIGNED
 

@@ -107,7 +107,7 @@ def test_the_data_plane_goes_on_without_a_majority() -> None:
                 assert time.monotonic() < ends_at
                 seen += len(consumer.poll(0.5))
         with cluster.admin() as admin:
-            with pytest.raises(NotControllerError, match="no controller leads") as refused:
+            with pytest.raises(NotControllerError, match="no active controller can be reached") as refused:
                 asyncio.run(create_at_node(cluster.bootstrap, "u", timeout_ms=500))
             assert refused.value.retriable
             with pytest.raises(ApiTimeoutError):
@@ -140,5 +140,5 @@ def test_a_cluster_comes_back_with_all_of_its_controllers(tmp_path: Path) -> Non
 @pytest.mark.parametrize("controllers", [0, 10])
 def test_controllers_are_counted(controllers: int) -> None:
     """One to nine."""
-    with pytest.raises((ValueError, HeadraceError), match="1 to 9"):
+    with pytest.raises((ValueError, HeadraceError), match=r"within 1\.\.9"):
         headrace.local(controllers=controllers)

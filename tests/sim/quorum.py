@@ -42,7 +42,7 @@ RECORDS_BETWEEN_SNAPSHOTS = 40
 
 
 def log_config() -> Any:
-    """As in production, but with tiny segments, so that logs are cut at their start."""
+    """As in production, with small segments, so that log starts advance."""
     config = metadata_log_config(64 * 2**20)
     object.__setattr__(config, "segment_bytes", SEGMENT_BYTES)
     return config
@@ -53,7 +53,7 @@ LOG_CONFIG = log_config()
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run is like; `draw` makes one from a seed."""
+    """The parameters of a run; `draw` makes them from a seed."""
 
     voters: int = 3
     observers: int = 1
@@ -66,7 +66,7 @@ class Plan:
 
     @classmethod
     def draw(cls, random: random.Random) -> Plan:
-        """A plan by chance: one kind of world per seed, so that rare ones are not drowned by common ones."""
+        """A random plan: one kind of world per seed, so that common faults do not hide rare ones."""
         kinds = (
             "crash",
             "power",
@@ -99,7 +99,7 @@ class Plan:
 
 
 class SimController:
-    """One controller: its disk, and while it lives its core. A new life begins with `start`."""
+    """One controller: its disk, and its core while the process lives. `start` begins a new life."""
 
     def __init__(self, cluster: SimQuorum, node_id: int, *, voters: VoterSet | None) -> None:
         self.cluster, self.node_id = cluster, node_id
@@ -119,7 +119,7 @@ class SimController:
     # --- life and death -----------------------------------------------------------------------------------
 
     def new_disk(self, voters: VoterSet | None = None) -> None:
-        """An empty disk, formatted only at the beginning of the quorum."""
+        """An empty disk; formatted at the beginning of the quorum only."""
         self.files = FakeFiles()
         self.key = ReplicaKey(self.node_id, self.cluster.directory_id(self.node_id, voters))
         if voters is not None:
@@ -132,12 +132,12 @@ class SimController:
 
     @property
     def living(self) -> Raft:
-        """The core of a living controller."""
+        """The core; the process must be alive."""
         assert self.raft is not None
         return self.raft
 
     def start(self) -> None:
-        """A new process on the disk as it is."""
+        """A new process on the disk."""
         if self.is_alive:
             return
         world = self.cluster.world
@@ -163,7 +163,7 @@ class SimController:
         self.step(events.TimerFired())
 
     def die(self, *, power: bool) -> None:
-        """The process ends in the middle of what it did; with the power, unsynced bytes go too."""
+        """The process ends in the middle of an operation; a power failure loses unsynced bytes."""
         self.cluster.world.note(f"{self.node_id} dies")
         if self._timer is not None:
             self._timer.cancel()
@@ -180,8 +180,8 @@ class SimController:
         self.cluster.world.after(delay_ms, f"{self.node_id} restarts", self.start)
 
     def _reset_connections(self) -> None:
-        """The kernel of a dead process closes its connections: who waits for an answer learns of it, unless
-        the network is in the way."""
+        """The kernel of a dead process closes its connections, which fails the requests to it unless the
+        network is cut."""
         for other in self.cluster.controllers.values():
             if other.raft is None or other is self:
                 continue
@@ -198,19 +198,19 @@ class SimController:
                     )
 
     def spoil(self, operation: str, after: int) -> None:
-        """Let an operation on the disk fail: the process must end, and may have written anything before."""
+        """Let an operation on the disk fail; the process must end, and may have written anything before."""
         self.has_bad_disk = True
         self.files.fail(operation, "", errno.EIO, after)
 
     def doom(self, operations: int, tear_bytes: int) -> None:
-        """Let the process die in one of the next operations on its disk."""
+        """Let the process die in one of its next operations on the disk."""
         self.files.crash_at = len(self.files.operations) + operations
         self.files.tear_bytes = tear_bytes
 
     # --- events in, effects out ---------------------------------------------------------------------------
 
     def step(self, event: events.Event) -> None:
-        """Feed the core and do what it says."""
+        """Step the core and perform the effects."""
         if self.raft is None:
             return
         self.cluster.touched.append(self)
@@ -237,7 +237,7 @@ class SimController:
         return self.cluster.world.after(delay_ms, f"{self.node_id} {label}", happen)
 
     def awake(self, label: str, action: Any) -> None:
-        """Do it now, or when the process is continued."""
+        """Do it now, or when the pause of the process ends."""
         life = self.life
         if not self.pause.is_on:
             action()
@@ -348,14 +348,14 @@ class SimController:
             self.log.checkpoint()
 
     def write(self, value: str) -> None:
-        """As the active leader, decide something."""
+        """Append a decision, as the active leader."""
         records = [ConfigRecord(4, "", f"key{hash_of(value) % 20}", value)]
         self._writes[self.log.end_offset] = value
         self.step(events.AppendRequested((encode_batch(records, self.cluster.world.wall_ms),)))
 
 
 def over_the_wire(body: Any) -> Any:
-    """The message as the other end gets it."""
+    """The message, encoded and decoded."""
     return msgspec.msgpack.decode(msgspec.msgpack.encode(body), type=type(body))
 
 
@@ -365,7 +365,7 @@ def hash_of(value: str) -> int:
 
 
 class SimQuorum:
-    """A quorum, its network, and what is done to it."""
+    """A quorum, its network, and the faults."""
 
     def __init__(self, seed: int | str, plan: Plan | None = None, *, keep_trace: bool = False) -> None:
         self.world = World(seed, keep_trace=keep_trace)
@@ -413,7 +413,7 @@ class SimQuorum:
         return self
 
     def heal(self) -> None:
-        """No more faults; who is dead comes back by itself."""
+        """End all faults; dead processes restart by themselves."""
         self.has_faults = False
         self.network.heal()
         self.network.weather = FAIR
@@ -423,12 +423,12 @@ class SimQuorum:
             controller.pause.end()
 
     def has_leader(self) -> bool:
-        """Whether anyone decides."""
+        """Whether a controller is active."""
         return bool(self.active())
 
     def require_progress(self, limit_ms: int, *, without: tuple[SimController, ...] = ()) -> None:
-        """A leader decides something new, and everybody learns of it, within the limit; `without` those that
-        are dead for good."""
+        """A new decision is committed on all controllers within the limit, `without` those that died for
+        good."""
         needed = [c for c in self.controllers.values() if c not in without]
         goal: dict[str, int] = {}
 
@@ -443,7 +443,7 @@ class SimQuorum:
         assert self.world.run(limit_ms, until=is_done), f"no progress in {limit_ms} ms: {self.summary()}"
 
     def summary(self) -> str:
-        """Who is what, for people."""
+        """The state of every controller, for an assertion message."""
         return "; ".join(
             f"{node}: {c.raft.role.value} epoch {c.raft.context.epoch} leader {c.raft.context.leader_id} "
             f"end {c.log.end_offset} hw {c.log.high_watermark} "
@@ -454,11 +454,11 @@ class SimQuorum:
         )
 
     def active(self) -> list[SimController]:
-        """Who believes to be the deciding leader."""
+        """The controllers that consider themselves active."""
         return [c for c in self.controllers.values() if c.raft is not None and c.raft.is_active]
 
     def directory_id(self, node: int, voters: VoterSet | None) -> bytes:
-        """The id of a disk that is new."""
+        """The directory id of a new disk."""
         assert voters is None or node not in self._disks
         self._disks[node] = self._disks.get(node, 0) + 1
         return self._disk_id(node, self._disks[node])
@@ -492,7 +492,7 @@ class SimQuorum:
             self.world.after(gap_ms, "fault", self._fault_on)
 
     def _victim(self) -> SimController:
-        """Anyone, but leaders more often than others."""
+        """A random controller, leaders more often than others."""
         active = self.active()
         if active and self.random.random() < 0.4:
             return self.random.choice(active)
@@ -551,7 +551,7 @@ class SimQuorum:
             victim.die(power=False)
 
     def _fault_disk(self, victim: SimController) -> None:
-        """A disk is lost for good. One voter at a time: else what was promised may be gone with both."""
+        """A disk is lost. One voter at a time: otherwise committed records may be lost with both."""
         living = [c for c in self.controllers.values() if c.is_alive]
         sets = {keys_of(voters) for c in living for _, voters in c.log.voters.entries}
         is_lost = any(key in self._lost for voters in sorted(sets) for key in voters)
@@ -566,7 +566,7 @@ class SimQuorum:
         victim.new_disk()
 
     def _fault_voters(self, victim: SimController) -> None:
-        """An operator adds or removes a voter; one whose disk is lost is removed rather than others."""
+        """An operator adds or removes a voter, first of all one with a lost disk."""
         active = self.active()
         if not active:
             return

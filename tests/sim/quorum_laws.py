@@ -1,8 +1,6 @@
-"""The laws of the controller quorum, checked after every event and at every commit.
-
-Names as in Kafka's RaftEventSimulationTest where it has the law. Of the controllers only the one that an
-event touched can have changed, so only that one is looked at.
-"""
+"""The laws of the controller quorum, checked after every event and at every commit. A law that Kafka's
+RaftEventSimulationTest has is named as there. Only the controller that an event touched can have changed, so
+only that one is checked."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Batch(NamedTuple):
-    """What makes a batch what it is; logs hold the same one or none."""
+    """The identity of a batch: logs have the same one or none."""
 
     base_offset: int
     next_offset: int
@@ -33,11 +31,11 @@ class _Batch(NamedTuple):
 
 
 class Laws:
-    """What was seen so far, and what must therefore hold."""
+    """The history of a run, and what must hold because of it."""
 
     def __init__(self, cluster: SimQuorum) -> None:
         self._cluster = cluster
-        self._leaders: dict[int, ReplicaKey] = {}  # epoch -> who led it
+        self._leaders: dict[int, ReplicaKey] = {}  # by epoch
         self._votes: dict[tuple[ReplicaKey, int], Any] = {}
         self._epochs: dict[ReplicaKey, int] = {}
         self._high_watermarks: dict[tuple[ReplicaKey, int], int] = {}  # by key and life
@@ -73,7 +71,8 @@ class Laws:
         self._match_logs(controller)
 
     def _match_logs(self, controller: SimController) -> None:
-        """LogMatching: a batch of an epoch at an offset is the same in all logs, and so is what is before."""
+        """LogMatching: batches with the same epoch and offset are the same in all logs, and so are those
+        before."""
         key, log = controller.key, controller.log
         start = self._seen_ends.get(key, 0)
         if log._log.reader.invalidations != self._cuts.get(key, 0):
@@ -96,17 +95,17 @@ class Laws:
             epoch_before = batch.epoch
         self._seen_ends[key] = log.end_offset
 
-    # --- at what happens ----------------------------------------------------------------------------------
+    # --- at events ----------------------------------------------------------------------------------------
 
     def on_start(self, controller: SimController) -> None:
-        """A process begins on a disk: what was committed on this disk when it died may be unknown again."""
+        """A process starts: its high watermark may be lower than before."""
         key = controller.key
         self._seen_ends[key] = 0
         self._cuts[key] = controller.log._log.reader.invalidations
         self.on_applied(controller)
 
     def on_death(self, controller: SimController) -> None:
-        """What it had flushed still counts."""
+        """Its flushed records still count."""
         self.marks["died"] += 1
 
     def on_reply(self, controller: SimController, token: Any, body: Any) -> None:
@@ -121,7 +120,7 @@ class Laws:
             assert vote == raft.context.voted, f"VoteOnce: {controller.key} for {vote} and another"
 
     def on_committed(self, controller: SimController, end_offset: int) -> None:
-        """ConsistentCommittedData, MajorityReachedHighWatermark: when anyone says that something stays."""
+        """ConsistentCommittedData, MajorityReachedHighWatermark: a controller advances its high watermark."""
         self.marks["committed"] += 1
         log, raft = controller.log, controller.living
         for batch in batches(log, controller.image.offset + 1, end_offset):
@@ -137,7 +136,7 @@ class Laws:
         self.committed_end = max(self.committed_end, end_offset)
 
     def on_applied(self, controller: SimController) -> None:
-        """ConsistentCommittedData once more, as users see it: equal offsets make equal images."""
+        """ConsistentCommittedData again, for images: equal offsets give equal images."""
         image = controller.image
         end_offset = image.offset + 1
         if end_offset not in self._images:
@@ -145,7 +144,7 @@ class Laws:
         assert self._images[end_offset] == image, f"ConsistentCommittedData: image of {controller.key}"
 
     def _extend_images(self, controller: SimController) -> None:
-        """From the longest known image on; whoever commits first says how it goes on."""
+        """Replay from the longest known image on; the first controller that commits defines the next one."""
         known = max(self._images)
         image = self._images[known]
         for base_offset, records in controller.log.committed(known, controller.image.offset + 1):
@@ -153,22 +152,22 @@ class Laws:
             self._images[image.offset + 1] = image
 
     def on_snapshot_loaded(self, controller: SimController) -> None:
-        """LeaderNeverLoadsSnapshot; and what is loaded is what was committed."""
+        """LeaderNeverLoadsSnapshot; and the snapshot has the committed image."""
         assert controller.living.role is not Role.LEADER, f"LeaderNeverLoadsSnapshot: {controller.key}"
         self.on_applied(controller)
         self.marks["snapshot loaded"] += 1
 
     def on_active(self, controller: SimController, epoch: int) -> None:
-        """LeaderCompleteness: who begins to decide has applied all that was ever promised."""
+        """LeaderCompleteness: an active controller has applied all committed records."""
         self.marks["elected"] += 1
         applied = controller.image.offset + 1
         assert applied >= self.committed_end, (
-            f"LeaderCompleteness: {controller.key} decides in epoch {epoch} at {applied}, "
+            f"LeaderCompleteness: {controller.key} is active in epoch {epoch} at {applied}, "
             f"{self.committed_end} are committed"
         )
 
     def at_end(self) -> None:
-        """Everything that was acknowledged is there, where it was, on all disks."""
+        """Every acknowledged record is in the committed log at its offset."""
         for controller in self._cluster.controllers.values():
             if controller.is_alive:
                 self.check(controller)

@@ -1,4 +1,4 @@
-"""The controller quorum holds its laws in simulation; and the simulation can fail."""
+"""The controller quorum keeps its laws in simulation, and planted bugs break them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ SEEDS = int(os.environ.get("HEADRACE_SIM_SEEDS", "24"))
 
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, 12))
 def test_random_faults_break_no_law(first: int) -> None:
-    """Twelve seeds, each a world of its own; after it has healed the quorum goes on. Together they have seen
-    everything that matters."""
+    """Twelve seeds, each with its own plan; after the faults the quorum makes progress. Together they have
+    every mark."""
     marks: Counter[str] = Counter()
     for seed in range(first, min(first + 12, SEEDS + 1)):
         try:
@@ -32,12 +32,12 @@ def test_random_faults_break_no_law(first: int) -> None:
         for mark in ("elected", "committed", "died", "truncated", "snapshot loaded", "voters changed")
         if not marks[mark]
     ]
-    assert not missing, f"twelve seeds without {missing} prove little"
+    assert not missing, f"no seed of twelve has {missing}"
 
 
 @pytest.mark.parametrize("bug", quorum_bugs.BUGS, ids=lambda bug: bug.__name__)
-def test_a_planted_bug_is_found(bug, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One rule is broken: some seed shows it, as the law that rests on the rule."""
+def test_planted_bug_is_found(bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One rule is broken: some seed reports the law that depends on the rule."""
     law, plan, seeds = quorum_bugs.BUGS[bug]
     bug(monkeypatch)
     first = quorum_bugs.FIRST.get(bug, 1)
@@ -47,11 +47,11 @@ def test_a_planted_bug_is_found(bug, monkeypatch: pytest.MonkeyPatch) -> None:
         except AssertionError as error:
             if law in str(error):
                 return
-    pytest.fail(f"{seeds} seeds have not noticed that {law}")
+    pytest.fail(f"none of {seeds} seeds reports {law}")
 
 
-def test_a_seed_says_everything() -> None:
-    """The same trace twice in this process, and in another with other hashes of strings."""
+def test_seed_determines_the_trace() -> None:
+    """The same trace twice in this process, and in another one with other string hashes."""
     check_seed_says_everything(SimQuorum, "quorum")
 
 
@@ -61,7 +61,7 @@ SIZES = [(1, 0), (2, 1), (3, 1), (4, 0), (5, 2)]
 
 
 def running(seed: int, voters: int, observers: int, weather: Weather = FAIR) -> SimQuorum:
-    """A quorum that has elected a leader and decided something."""
+    """A quorum with an active leader and a committed decision."""
     plan = Plan(voters=voters, observers=observers, fault_ms=0, auto_join=False)
     cluster = SimQuorum(f"property-{seed}", plan)
     cluster.network.weather = weather
@@ -73,26 +73,26 @@ def running(seed: int, voters: int, observers: int, weather: Weather = FAIR) -> 
 
 
 def leader_of(cluster: SimQuorum) -> SimController:
-    """The deciding leader of the highest epoch."""
+    """The active leader of the highest epoch."""
     return max(cluster.active(), key=lambda controller: controller.living.context.epoch)
 
 
 def stop(controller: SimController) -> None:
-    """It dies, and does not come back by itself."""
+    """The process dies for good."""
     controller.start = lambda: None  # type: ignore[method-assign]
     controller.die(power=True)
 
 
 @pytest.mark.parametrize(("voters", "observers"), SIZES)
 def test_elects_a_leader(voters: int, observers: int) -> None:
-    """From empty disks to decisions that everybody has."""
+    """From formatted disks to decisions that every controller has."""
     for seed in range(5):
         running(seed, voters, observers).laws.at_end()
 
 
 @pytest.mark.parametrize(("voters", "observers"), [(3, 1), (4, 0), (5, 2)])
-def test_elects_a_new_leader_after_one_died(voters: int, observers: int) -> None:
-    """The leader dies for good: the others go on within the fetch timeout and an election or two."""
+def test_new_leader_is_elected_after_one_died(voters: int, observers: int) -> None:
+    """Within the fetch timeout and an election or two."""
     for seed in range(5):
         cluster = running(seed, voters, observers)
         old = leader_of(cluster)
@@ -101,7 +101,7 @@ def test_elects_a_new_leader_after_one_died(voters: int, observers: int) -> None
 
 
 @pytest.mark.parametrize(("voters", "observers"), SIZES)
-def test_comes_back_after_all_died(voters: int, observers: int) -> None:
+def test_quorum_recovers_after_all_died(voters: int, observers: int) -> None:
     """The power fails everywhere."""
     for seed in range(5):
         cluster = running(seed, voters, observers)
@@ -112,8 +112,8 @@ def test_comes_back_after_all_died(voters: int, observers: int) -> None:
 
 
 @pytest.mark.parametrize(("voters", "observers"), [(3, 1), (5, 2)])
-def test_a_leader_that_is_cut_off_is_replaced_and_resigns(voters: int, observers: int) -> None:
-    """It decides nothing any more, and within one and a half fetch timeouts it knows."""
+def test_isolated_leader_is_replaced_and_resigns(voters: int, observers: int) -> None:
+    """Within one and a half fetch timeouts."""
     for seed in range(5):
         cluster = running(seed, voters, observers)
         old = leader_of(cluster)
@@ -131,8 +131,8 @@ def test_a_leader_that_is_cut_off_is_replaced_and_resigns(voters: int, observers
         cluster.laws.at_end()
 
 
-def test_makes_progress_with_a_majority_and_heals() -> None:
-    """Five voters, two of them apart: three go on; healed, all are one again."""
+def test_majority_makes_progress_during_a_partition() -> None:
+    """Three of five voters; after the partition all of them have every decision."""
     for seed in range(5):
         cluster = running(seed, 5, 0)
         cluster.network.separate([1, 2], [3, 4, 5])
@@ -145,8 +145,8 @@ def test_makes_progress_with_a_majority_and_heals() -> None:
         cluster.laws.at_end()
 
 
-def test_leaders_that_fail_one_after_the_other() -> None:
-    """Five voters; each new leader dies at once, five times over."""
+def test_five_leaders_die_one_after_the_other() -> None:
+    """Each of them right after its election, with five voters."""
     for seed in range(5):
         cluster = running(seed, 5, 0)
         for _ in range(5):
@@ -156,9 +156,8 @@ def test_leaders_that_fail_one_after_the_other() -> None:
         cluster.laws.at_end()
 
 
-def test_comes_back_after_one_lost_its_disk() -> None:
-    """A voter returns with an empty disk: it is an observer that has everything, and votes no more; with
-    auto join it is made a voter in place of its old self."""
+def test_voter_with_a_lost_disk_returns() -> None:
+    """As an observer that catches up; with auto join it becomes a voter in place of its old directory id."""
     for auto_join in (False, True):
         for seed in range(3):
             plan = Plan(voters=3, observers=0, fault_ms=0, auto_join=auto_join)
@@ -177,8 +176,8 @@ def test_comes_back_after_one_lost_its_disk() -> None:
 # --- what only a scenario shows ----------------------------------------------------------------------------
 
 
-def test_a_voter_that_was_away_disturbs_nobody() -> None:
-    """Cut off for long, a follower comes back: the leader and its epoch are the same (pre-vote)."""
+def test_isolated_voter_returns_without_an_election() -> None:
+    """Leader and epoch stay the same (pre-vote)."""
     for seed in range(10):
         cluster = running(seed, 3, 0)
         leader = leader_of(cluster)
@@ -191,22 +190,22 @@ def test_a_voter_that_was_away_disturbs_nobody() -> None:
         assert (leader_of(cluster), leader.living.context.epoch) == (leader, epoch)
 
 
-def test_without_pre_vote_it_would(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_isolated_voter_forces_an_election_without_pre_vote(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scenario above can fail."""
     quorum_bugs.skips_pre_vote(monkeypatch)
     with pytest.raises(AssertionError):
-        test_a_voter_that_was_away_disturbs_nobody()
+        test_isolated_voter_returns_without_an_election()
 
 
-def test_a_lonely_leader_without_check_quorum_would_not_resign(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So can the one of the leader that is cut off."""
+def test_isolated_leader_does_not_resign_without_check_quorum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scenario of the isolated leader can fail."""
     quorum_bugs.never_checks_its_quorum(monkeypatch)
     with pytest.raises(AssertionError):
-        test_a_leader_that_is_cut_off_is_replaced_and_resigns(3, 0)
+        test_isolated_leader_is_replaced_and_resigns(3, 0)
 
 
-def test_a_leader_that_stops_in_order_hands_over_at_once() -> None:
-    """It says goodbye: the next leader does not wait for the fetch timeout."""
+def test_stopping_leader_is_replaced_at_once() -> None:
+    """It resigns: the next leader does not wait for the fetch timeout."""
     from headrace.controller.quorum.events import StopRequested
 
     for seed in range(10):
@@ -219,8 +218,8 @@ def test_a_leader_that_stops_in_order_hands_over_at_once() -> None:
         assert leader_of(cluster) is not old
 
 
-def test_one_voter_leads_in_its_first_step() -> None:
-    """No network, no timer: election and first decision take one flush."""
+def test_only_voter_leads_in_its_first_step() -> None:
+    """Election and first decision take one flush, and no request."""
     cluster = SimQuorum("one", Plan(voters=1, observers=0, fault_ms=0))
     controller = cluster.controllers[1]
     controller.start()
