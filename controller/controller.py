@@ -1,10 +1,9 @@
-"""The controller's core: decides what happens to the cluster, and holds the image that its log makes. Pure.
+"""The controller core: decides on changes of the cluster and holds the metadata image. Pure.
 
-Shape: `decide` looks at the image and a request and gives records and a reply; it changes no hard state.
-`apply` is the only way the image changes; a restart is `apply` from the log. The shell appends the records
-of a decision, applies them, makes them durable, and only then replies and publishes. If an append or a flush
-fails, the process ends and the image is built anew from the log.
-Invariants: see `state/laws.py`.
+`decide` takes a request and returns records and a response; it changes soft state only. `apply` is the only
+way to change the image; recovery is `apply` from the log. The shell appends the records of a decision,
+applies them, waits until they are committed, and only then answers and publishes. If an append or a flush
+fails, the process ends and the image is rebuilt from the log. Invariants: `state/laws.py`.
 """
 
 from __future__ import annotations
@@ -45,19 +44,19 @@ if TYPE_CHECKING:
     from .state.cluster_state import ClusterState
     from .state.mutation_quotas import Charge
 
-    _Decide = Callable[[Any, int], Decision]  # of a request at a time in ms
+    _Decide = Callable[[Any, int], Decision]  # of a request, at a time in ms
 
-# However long sessions are: a node that asks for metadata waits two seconds for the answer to its long poll.
+# Bound also for long sessions: a node waits two seconds for the response to its long poll.
 MAX_TICK_MS = 250
 
 
 class Controller:
-    """Decides and applies. `image` has everything that was decided, durable already or not yet."""
+    """Decides and applies. `image` has all decisions, committed or not."""
 
     def __init__(
         self, config: ControllerConfig, randomness: RandomSource, image: MetadataImage, now_ms: int
     ) -> None:
-        """Nodes that were active in `image` have one session timeout from `now_ms` to be heard."""
+        """Nodes that are active in `image` have one session timeout from `now_ms` to send a heartbeat."""
         self.image = image
         delays = HeartbeatDelays(
             config.broker_heartbeat_interval_ms,
@@ -66,7 +65,7 @@ class Controller:
         )
         self.sessions = Sessions(delays)
         self.sessions.restart(sorted(n for n, b in image.brokers.items() if not b.is_fenced), now_ms)
-        # Twice the shell's period: longer than this between two ticks means that we stood still.
+        # Twice the interval of ticks: a longer gap is a stall.
         self._stall_ms = 2 * tick_interval_ms(config)
         self._last_tick_ms = now_ms
         self._own = config
@@ -131,10 +130,10 @@ class Controller:
         }
 
     def decide(self, request: Any, now_ms: int) -> Decision:
-        """What to record and to answer.
+        """The records and the response.
 
-        Errors: a KafkaError that answers the whole request, where its response has no room for one;
-        nothing is recorded then.
+        Errors: a KafkaError for the whole request, if its response has no field for one; no record is written
+        then.
         """
         decide = self._decide.get(type(request))
         if decide is None:
@@ -142,14 +141,14 @@ class Controller:
         return decide(request, now_ms)
 
     def decide_format(self, cluster_id: str) -> tuple[MetadataRecord, ...]:
-        """The first records of a new cluster, or nothing if the log has begun."""
+        """The first records of a new cluster, or nothing if the log has records."""
         if self.image.cluster_id:
             return ()
         return (FormatRecord(cluster_id), _cluster_min_isr(self._config.min_insync_replicas))
 
     def decide_expiry(self, now_ms: int) -> tuple[MetadataRecord, ...]:
-        """What time brings: records that fence one silent node, or elect some leaders. Apply them and ask
-        again until there are none."""
+        """Records that are due by time: they fence one node whose session expired, or elect some leaders.
+        Apply them and call again until there are none."""
         return (
             self._decide_elr_config()
             or self._fencing.decide_expiry(self.image, now_ms)
@@ -158,22 +157,22 @@ class Controller:
         )
 
     def _decide_elr_config(self) -> tuple[MetadataRecord, ...]:
-        """The cluster-wide min.insync.replicas of a cluster whose metadata log has none: 1, the value in
-        force. Source: Kafka ConfigurationControlManager.java, maybeGenerateElrSafetyRecords; KIP-966."""
+        """The cluster-wide min.insync.replicas of a cluster whose metadata log has none: 1, the effective
+        value. Source: Kafka ConfigurationControlManager.java, maybeGenerateElrSafetyRecords; KIP-966."""
         is_due = self.image.cluster_id and MIN_ISR not in self.image.configs.get(CLUSTER_DEFAULT, {})
         return (_cluster_min_isr(1),) if is_due else ()
 
     def note_ended(self, incarnation_ids: Set[bytes]) -> None:
-        """These processes of nodes have ended, says who supervises them: `decide_expiry` fences what they
-        registered, and nothing that was registered by others, under the same node ids or not."""
+        """A supervisor reports that these processes of nodes have ended: `decide_expiry` fences their
+        registrations, and no others, also under the same node ids."""
         self._fencing.note_ended(self.image, incarnation_ids)
 
     def note_disconnected(self, node_id: int, broker_epoch: int, now_ms: int) -> None:
-        """The connection on which a registered node sent its heartbeats has ended."""
+        """The connection of a registered node's heartbeats has closed."""
         self._fencing.note_disconnected(self.image, node_id, broker_epoch, now_ms)
 
     def decide_balance(self, now_ms: int) -> tuple[MetadataRecord, ...]:
-        """Bring preferred leaders back, if that is due: at most MAX_ELECTIONS now, the rest a tick later."""
+        """Elect preferred leaders, if that is due: at most MAX_ELECTIONS now, the rest a tick later."""
         if not self._config.auto_leader_rebalance_enable or now_ms < self._balance_due_ms:
             return ()
         percentage = self._config.leader_imbalance_per_broker_percentage
@@ -185,8 +184,8 @@ class Controller:
         return records
 
     def decide_unclean(self, now_ms: int) -> tuple[MetadataRecord, ...]:
-        """Leaders for leaderless partitions that allow unclean elections, if that is due; bounded as
-        `decide_balance` is."""
+        """Unclean elections for partitions without a leader whose topics allow them, if that is due; bounded
+        as in `decide_balance`."""
         if now_ms < self._unclean_due_ms:
             return ()
         elections = leaders.decide_unclean(self._cluster)
@@ -195,20 +194,21 @@ class Controller:
         return records
 
     def tick(self, now_ms: int) -> None:
-        """Time has come to here. If it came in a jump, no node could be heard meanwhile: give them the time
-        back, so that a stopped or swapped-out controller does not fence the whole cluster on waking."""
+        """The clock has reached `now_ms`. After a stall, in which no heartbeat could be received, all
+        sessions are extended, so that a suspended controller does not fence the whole cluster when it
+        resumes."""
         gap_ms = now_ms - self._last_tick_ms
         if gap_ms > self._stall_ms:
             self.sessions.extend(gap_ms)
             if gap_ms >= LONG_STALL_MS:
                 self.notes.say(
-                    f"this controller stood still for {gap_ms} ms: the sessions of all nodes are extended",
+                    f"this controller was stalled for {gap_ms} ms: the sessions of all nodes are extended",
                     is_warning=True,
                 )
         self._last_tick_ms = now_ms
 
     def apply(self, base_offset: int, records: Sequence[MetadataRecord]) -> MetadataDelta:
-        """Take the records of one decision into the image; the first has offset `base_offset`."""
+        """Apply the records of one decision; the first has offset `base_offset`."""
         before = self.image
         self.image, delta = replay(before, base_offset, records)
         self._sizes.follow(before, self.image, delta.configs)
@@ -217,11 +217,11 @@ class Controller:
         return delta
 
     def check(self) -> None:
-        """Assert the laws of the image; tests call this after every step."""
+        """Assert the invariants of the image; tests call this after every step."""
         check_image(self.image)
 
     def _reconfigure(self) -> None:
-        """Act by the cluster's configs; what comes at intervals comes as soon as the new ones say."""
+        """Apply the cluster's configs; periodic work is due by the new intervals at the latest."""
         self._config = self._fencing.config = self._topics.config = live_config(self._own, self.image)
         now_ms = self._last_tick_ms
         self._balance_due_ms = min(self._balance_due_ms, now_ms + self._balance_interval_ms)
@@ -239,20 +239,20 @@ class Controller:
     def _bounded(
         self, elections: Iterator[MetadataRecord], interval_ms: int
     ) -> tuple[tuple[MetadataRecord, ...], int]:
-        """The first elections, and how long to wait for the next look: a tick if there may be more."""
+        """The first elections, and the time until the next look: a tick if there may be more."""
         records = tuple(islice(elections, leaders.MAX_ELECTIONS))
         is_full = len(records) == leaders.MAX_ELECTIONS
         return records, tick_interval_ms(self._config) if is_full else interval_ms
 
     def _charged(self, decide: Callable[[MetadataImage, Any, Charge], Decision]) -> _Decide:
-        """By the quota of the client."""
+        """`decide`, charged to the client's quota."""
         return lambda request, now_ms: decide(
             self.image, request, self._mutations.charge(self.image, request, now_ms)
         )
 
 
 def _answered(response: Callable[..., Any], decide: _Decide) -> _Decide:
-    """`decide`, with a KafkaError of the whole request made into its response."""
+    """`decide`, with a KafkaError of the whole request in its response."""
 
     def guarded(request: Any, now_ms: int) -> Decision:
         try:
@@ -268,5 +268,5 @@ def _cluster_min_isr(value: int) -> ConfigRecord:
 
 
 def tick_interval_ms(config: ControllerConfig) -> int:
-    """How often the shell tells the time: often enough that sessions and long polls run out on time."""
+    """The interval of `tick`, short enough for sessions and long polls to expire on time."""
     return min(max(5, config.broker_session_timeout_ms // 20), MAX_TICK_MS)

@@ -1,7 +1,7 @@
-"""The controller as a Ray actor: hosts a `ControllerServer`, and says where it listens.
+"""The controller as a Ray actor: hosts a `ControllerServer` and reports its endpoint.
 
-Nothing of the data or control protocol goes through Ray calls. Ray starts the process, starts it again
-after its death, and finds it by name; its state is on its disk.
+Neither protocol uses Ray calls. Ray starts the process, restarts it after its death, and finds it by name;
+its state is on its disk.
 """
 
 from __future__ import annotations
@@ -31,12 +31,11 @@ CALL_TIMEOUT_S = 5.0
 
 
 class ControllerActor:
-    """Control surface of one controller process. All calls are idempotent.
+    """The control interface of one controller process. All calls are idempotent.
 
-    It has no coroutine methods: one alone would make Ray run all calls in an event loop of its own, one at a
-    time, and any call of Ray from the server's threads would be a blocking one inside an async actor.
-
-    Errors: ConfigError from the constructor, which Ray reports as the death of the actor for good.
+    It has no coroutine methods: with one, Ray would run all calls in one event loop of its own, and a Ray
+    call from the server's threads would block inside an async actor. Errors: ConfigError from the
+    constructor, which Ray reports as the permanent death of the actor.
     """
 
     def __init__(
@@ -54,7 +53,8 @@ class ControllerActor:
         return self._server
 
     def _note_ended(self, deaths: Deaths) -> None:
-        """On the watch's thread. Errors: ClosedError, TimeoutError when the server cannot take it."""
+        """Called on the thread of the death watch. Errors: ClosedError, TimeoutError when the server cannot
+        take it."""
         self._host.call(_on_loop(lambda: self._server.note_ended(deaths)), CALL_TIMEOUT_S)
 
     def ready(self, timeout_s: float) -> tuple[str, int]:
@@ -70,12 +70,13 @@ class ControllerActor:
         return endpoint
 
     def voter(self) -> tuple[VoterDescription, bool]:
-        """This controller as a voter, and whether its disk is blank: whether it may be of a new quorum."""
+        """This controller as a voter, and whether its disk is blank, so that it may be part of a new
+        quorum."""
         facts = _on_loop(lambda: (self._server.describe_voter(), self._server.is_blank))
         return self._host.call(facts, CALL_TIMEOUT_S)
 
     def begin(self, voters: Sequence[VoterDescription]) -> None:
-        """Begin the quorum; nothing happens if this controller is part of one already."""
+        """Begin the quorum; does nothing if this controller is part of one."""
 
         def begin_if_blank() -> None:
             if self._server.is_blank:
@@ -84,7 +85,7 @@ class ControllerActor:
         self._host.call(_on_loop(begin_if_blank), CALL_TIMEOUT_S)
 
     def status(self) -> dict[str, Any]:
-        """Facts for people, JSON-able; `state` is starting, running, stopping, stopped or failed."""
+        """JSON-able; `state` is starting, running, stopping, stopped or failed."""
         return self._host.status()
 
     def stop(self, timeout_s: float, delete_data: bool = False) -> None:
@@ -96,7 +97,7 @@ class ControllerActor:
 
 
 async def _on_loop(work: Callable[[], T]) -> T:
-    """For `ServerHost.call`: the server's state is used on the thread where the server was made."""
+    """For `ServerHost.call`: the server is used only on its own thread."""
     return work()
 
 
@@ -112,8 +113,8 @@ def controller_actor(
     config: Mapping[str, Any],
     resources: Mapping[str, float],
 ) -> Any:
-    """The handle of controller `index` of this namespace: the one that runs, or a new one. `names` are those
-    of all controllers of the cluster; one among several takes the place of its own lost disk by itself."""
+    """The handle of controller `index` of this namespace: the running actor, or a new one. `names` are those
+    of all controllers of the cluster; one of several replaces its own lost disk automatically."""
     name = controller_name(index)
     joining = {"controller.quorum.auto.join.enable": True} if len(names) > 1 else {}
     options = detached(name, namespace, resources)

@@ -1,7 +1,7 @@
-"""What the configs of a group may be: bounds for the whole cluster. Kafka's names.
+"""Cluster-wide bounds of group configs, under Kafka's names.
 
-In Kafka they are read-only; here they hold as soon as they are set. What a group has from before, it
-keeps. Source: Kafka GroupCoordinatorConfig.java, GroupConfig.java; KIP-848.
+In Kafka they are read-only; here they apply as soon as they are set, to new values only. Source: Kafka
+GroupCoordinatorConfig.java, GroupConfig.java; KIP-848.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MIN_SESSION, _MAX_SESSION = "group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"
 _MIN_INTERVAL = "group.consumer.min.heartbeat.interval.ms"
 _MAX_INTERVAL = "group.consumer.max.heartbeat.interval.ms"
-# A group's key, and those of the cluster that bound it
+# A group's key, and the cluster's keys that bound it
 _BOUNDS = (
     ("consumer.session.timeout.ms", _MIN_SESSION, _MAX_SESSION),
     ("consumer.heartbeat.interval.ms", _MIN_INTERVAL, _MAX_INTERVAL),
@@ -27,7 +27,7 @@ _BOUNDS = (
 
 @dataclass(frozen=True, kw_only=True)
 class GroupBounds(Config):
-    """Keys that controllers check the configs of groups by."""
+    """The keys by which controllers check group configs."""
 
     group_consumer_min_session_timeout_ms: int = key(
         _MIN_SESSION,
@@ -74,7 +74,7 @@ class GroupBounds(Config):
                 raise ConfigError(f"{low} {values[low]} must not be more than {high} {values[high]}")
 
     def check_group(self, values: Mapping[str, str]) -> None:
-        """Of the dotted names of a group, with canonical values. Errors: InvalidConfigError."""
+        """Check canonical values by dotted names. Errors: InvalidConfigError."""
         bounds = self.to_mapping()
         for name, low, high in _BOUNDS:
             value = int(values.get(name, bounds[low]))

@@ -1,8 +1,8 @@
-"""Who a controller's disk is: `meta.properties` beside the metadata log, as Kafka has it.
+"""The identity of a controller's metadata log dir: `meta.properties`, as in Kafka.
 
-The directory id is made when a controller first uses a folder, before anything else is written there, and
-names the replica in the voter set. A disk that was wiped gets another one, so it is never taken for the voter
-that has forgotten its votes.
+The directory id is generated when a controller first uses a directory, before anything else is written there,
+and names the replica in the voter set. A wiped disk gets a new one, so that it is never taken for the voter
+whose votes it has lost.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _VERSION = "1"
 
 @dataclass(frozen=True)
 class DiskIdentity:
-    """What the folder says. `is_blank`: nothing of a metadata log is in it; `is_older`: there is a log from
-    before controllers had directory ids, which was of a controller alone."""
+    """`is_blank`: the directory has no metadata log; `is_older`: it has one from before directory ids, of a
+    single controller."""
 
     controller_id: int
     directory_id: bytes
@@ -42,10 +42,8 @@ class DiskIdentity:
 
 
 def load_identity(files: Files, directory: str, controller_id: int) -> DiskIdentity:
-    """Read the identity of an existing folder, or give it one; durable on return.
-
-    Errors: ConfigError when it belongs to another controller; KafkaStorageError, also for a damaged file.
-    """
+    """Read the identity of a directory, or generate it; durable on return. Errors: ConfigError when it
+    belongs to another controller; KafkaStorageError, also for a damaged file."""
     log_dir = f"{directory}/{METADATA_PARTITION}"
     has_log = files.exists(log_dir) and bool(files.listdir(log_dir))
     path = f"{directory}/{META_PROPERTIES}"
@@ -78,5 +76,5 @@ def _read(files: Files, path: str, controller_id: int) -> DiskIdentity:
 
 
 def _new_id() -> bytes:
-    """A random id; never all zeros, which stands for none."""
+    """A random id that is not zero, Kafka's value for no id."""
     return secrets.token_bytes(15) + b"\x01"

@@ -1,9 +1,8 @@
-"""What readers of the metadata log are told: the newest records from memory, or a snapshot. Pure.
+"""Responses to readers of the metadata log: the newest records from memory, or a snapshot. Pure.
 
-Only committed records are in here. Invariants: an answer never cuts a decision in two, so no reader ever acts
-on half of one; an answer continues exactly where the reader stands, or is a snapshot.
-Bound: the tail holds at most twice `max_tail_records` (beyond one decision); a reader further behind gets a
-snapshot.
+It has committed records only. Invariants: a response ends between decisions, so that no reader applies a part
+of one; it begins at the reader's next offset, or is a snapshot. Bound: the tail holds at most twice
+`max_tail_records` (beyond one decision); a reader further behind gets a snapshot.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from ..protocol.metadata.records import MetadataRecord
 
 
-# Bound: encoded answers kept: the snapshot, and news for readers who are little behind.
+# Bound: cached responses: the snapshot, and records for readers that are slightly behind.
 MAX_ENCODED = 8
 
 
@@ -39,12 +38,12 @@ class MetadataFeed:
         self.restart(image)
 
     def restart(self, image: MetadataImage) -> None:
-        """Know only this image, as after a snapshot of another controller was loaded."""
+        """Start from this image without a tail, as after another controller's snapshot was loaded."""
         self.image = image
         self._tail: list[MetadataRecord] = []
         self._tail_start = image.offset + 1  # offset of the first record in the tail
         self._ends: list[int] = []  # exclusive end offset of each decision in the tail
-        self._encoded: dict[int, bytes] = {}  # answers to this image by where the reader stands
+        self._encoded: dict[int, bytes] = {}  # responses by the offset that the reader has applied
 
     def publish(
         self,
@@ -52,8 +51,8 @@ class MetadataFeed:
         decisions: Sequence[Sequence[MetadataRecord]],
         took_ms: Sequence[int] = (),
     ) -> None:
-        """The decisions, in log order, are committed and made `image`; `took_ms` of each if they were made
-        here."""
+        """These decisions, in log order, are committed and lead to `image`; `took_ms` are their durations if
+        they were made here."""
         end_offset = self.image.offset + 1
         self.elections.committed(self.image, decisions, took_ms)
         for records in decisions:
@@ -66,12 +65,12 @@ class MetadataFeed:
         self._trim()
 
     def encoded(self, offset: int) -> bytes | None:
-        """As `answer`, as MessagePack; the same bytes for all readers that stand at the same place.
+        """As `answer`, encoded; cached for all readers at the same offset.
 
-        A snapshot may be tens of MB, and news goes to every node of a cluster at once; a reader that asks a
-        hundred times and reads nothing must not make a hundred of them.
+        A snapshot may have tens of MB, and new records are sent to every node at once; a reader that asks a
+        hundred times without reading must not allocate a hundred of them.
         """
-        key = max(offset, self._tail_start - 2)  # everybody before the tail gets the same snapshot
+        key = max(offset, self._tail_start - 2)  # all readers before the tail get the same snapshot
         found = self._encoded.get(key)
         if found is None:
             answer = self.answer(offset)
@@ -84,9 +83,9 @@ class MetadataFeed:
         return found
 
     def answer(self, offset: int) -> FetchMetadataResponse | None:
-        """What comes after `offset`, the last one that the reader has applied; None if there is nothing.
+        """The response for a reader that has applied `offset`; None without newer records.
 
-        Errors: OffsetOutOfRangeError for a reader that is ahead: it has seen metadata that was lost.
+        Errors: OffsetOutOfRangeError for a reader that is ahead: it has applied metadata that was lost.
         """
         if offset > self.image.offset:
             raise OffsetOutOfRangeError(
@@ -98,11 +97,11 @@ class MetadataFeed:
         return self._snapshot_answer() if start < self._tail_start else self._tail_answer(start)
 
     def nothing_new(self, offset: int) -> FetchMetadataResponse:
-        """The answer to a reader whose time is up."""
+        """The response without records, when the reader's wait is over."""
         return FetchMetadataResponse(NO_ERROR, base_offset=offset + 1, end_offset=offset + 1)
 
     def _tail_answer(self, start: int) -> FetchMetadataResponse:
-        first = bisect_right(self._ends, start)  # the decision that holds `start`
+        first = bisect_right(self._ends, start)  # the decision that contains `start`
         last = bisect_right(self._ends, start + self._max_answer_records) - 1
         end = self._ends[max(first, last)]
         records = self._tail[start - self._tail_start : end - self._tail_start]
@@ -118,7 +117,7 @@ class MetadataFeed:
         )
 
     def _trim(self) -> None:
-        """Drop whole old decisions; only once the tail is twice too long, so that the cost is spread."""
+        """Drop the oldest decisions, once the tail is twice too long, which spreads the cost."""
         if len(self._tail) <= 2 * self._max_tail_records:
             return
         target = self.image.offset + 1 - self._max_tail_records

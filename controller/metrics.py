@@ -1,9 +1,9 @@
-"""What a controller says about the cluster under Kafka's metric names. Pure.
+"""Metrics of a controller about the cluster, under Kafka's names. Pure.
 
-Gauges are read off the committed image; elections are counted on every controller alike, as it learns that
-their records are committed: a restart counts again what its log has after the snapshot that it began with.
-How long they took only the controller knows that decided them: from when it heard of the reason, or noticed
-it, until the new leader is committed. A meter shows its total as `count`; who scrapes makes rates of it.
+Gauges are derived from the committed image. Elections are counted by every controller when their records are
+committed; a restart counts those behind its snapshot again. Election times are known to the controller that
+decided: from the request or the expiry until the commit. A meter has its total as `count`, from which a
+scraper derives rates.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 class ElectionCounts:
-    """Leaders that were elected; `unclean` of them may miss acknowledged records; `times` in ms of those that
-    were decided here."""
+    """Elected leaders; `unclean` of them may lack acknowledged records; `times` in ms of elections decided
+    here."""
 
     def __init__(self) -> None:
         self.elected = 0
@@ -38,7 +38,8 @@ class ElectionCounts:
         decisions: Iterable[Sequence[MetadataRecord]],
         took_ms: Sequence[int] = (),
     ) -> None:
-        """Decisions, in log order, that follow the image `before`; `took_ms` of each, if decided here."""
+        """Count decisions, in log order, that follow the image `before`; `took_ms` of each, if decided
+        here."""
         partitions: dict[tuple[bytes, int], PartitionRegistration] = {}
         for number, records in enumerate(decisions):
             elected = self.elected
@@ -72,7 +73,7 @@ class ElectionCounts:
 
 
 def controller_metrics(image: MetadataImage, elections: ElectionCounts, *, is_active: bool) -> dict[str, Any]:
-    """Kafka's names, JSON-able."""
+    """By Kafka's names, JSON-able."""
     partitions = [partition for topic in image.topics.values() for partition in topic.partitions]
     fenced = sum(broker.is_fenced for broker in image.brokers.values())
     return {

@@ -1,7 +1,7 @@
-"""The connections of a controller to the others of its quorum: one each, opened when there is a question.
+"""Connections of a controller to the other controllers: one each, opened for the first request.
 
-A request fails when its connection does; when to ask again is the core's business. Whether the right
-controller answers, the handshake says: addresses in the log may be old.
+A request fails with its connection; the core decides on retries. The handshake checks that the right
+controller answers: addresses in the log may be outdated.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ QUORUM_APIS: tuple[Api, ...] = (
     registry.UPDATE_RAFT_VOTER,
 )
 _API_OF = {api.request: api for api in QUORUM_APIS}
-# A controller that is not where the log says is looked for at the bootstrap servers, but not all the time.
+# A controller that is not at its address in the log is searched at the bootstrap servers, at most this often.
 SWEEP_INTERVAL_S = 1.0
 
 
 class Peers:
-    """Asks other controllers. A target is a controller's id, or -n for the n-th bootstrap server.
+    """Sends requests to other controllers. A target is a controller id, or -n for the n-th bootstrap server.
 
-    Bound: the core has at most one request of a kind to a target under way, and each has a task here.
+    Bound: the core has at most one request of a kind to a target in flight, and each has a task here.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Peers:
         endpoint_of: Callable[[int], Endpoint | None],
         on_answer: Callable[[int, Response | None], None],
     ) -> None:
-        """`on_answer` gets a correlation id and the answer, None if there will be none."""
+        """`on_answer` gets a correlation id and the response, None if the request failed."""
         self._client_id = f"controller-{my_id}"
         self._bootstrap = tuple(bootstrap)
         self._tasks = tasks
@@ -72,7 +72,7 @@ class Peers:
         self._asking: set[asyncio.Task[None]] = set()
 
     def send(self, target: int, correlation_id: int, body: Any) -> None:
-        """Ask; the outcome comes to `on_answer`, later."""
+        """Send a request; `on_answer` is called later."""
         if self._tasks.is_stopping:
             return
         task = self._tasks.spawn(self._ask(target, correlation_id, body), f"ask controller {target}")
@@ -80,12 +80,12 @@ class Peers:
         task.add_done_callback(self._asking.discard)
 
     async def settled(self) -> None:
-        """Wait until everything that was asked by now has its outcome."""
+        """Wait until every request sent so far has its outcome."""
         if self._asking:
             await asyncio.wait(set(self._asking))
 
     def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         connections, self._connections = list(self._connections.values()), {}
         for connection in connections:
             connection.close()
@@ -96,7 +96,7 @@ class Peers:
             connection = await self._connected(target)
             response = await connection.request(_API_OF[type(body)], body, timeout_s=self._timeout_s)
         except RequestTimedOutError:
-            self._drop(target)  # it may be a machine that is gone: the next request tries anew
+            self._drop(target)  # its machine may be gone: the next request reconnects
         except (HeadraceError, OSError, TimeoutError) as error:
             log.debug("controller %d cannot be asked: %r", target, error)
         self._on_answer(correlation_id, response)
@@ -126,7 +126,7 @@ class Peers:
             self._drop(target)
 
     async def _open(self, target: int) -> Connection:
-        """Errors: NetworkError and what the locators raise."""
+        """Errors: NetworkError, and those of the locators."""
         if target < 0:
             return await self._connect(await self._bootstrap[-target - 1]())
         endpoint = self._endpoint_of(target)
@@ -136,7 +136,7 @@ class Peers:
             except HeadraceError as error:
                 failure: Exception = error
         else:
-            failure = NetworkError(f"nobody knows where controller {target} listens")
+            failure = NetworkError(f"the address of controller {target} is unknown")
         now_s = asyncio.get_running_loop().time()
         if now_s < self._sweep_at_s.get(target, now_s):
             raise failure

@@ -1,7 +1,4 @@
-"""Long polls of the metadata log: answered at once when there is news, or parked until there is.
-
-Time and sockets come from the owner; this holds the requests and their purgatory.
-"""
+"""Long polls of the metadata log: answered at once when there are new records, else parked in purgatory."""
 
 from __future__ import annotations
 
@@ -16,11 +13,11 @@ if TYPE_CHECKING:
     from ..protocol.transport.router_io import Peer, Request, Router
     from .metadata_feed import MetadataFeed
 
-_NEWS = "metadata"  # the one watch key: every reader waits for the same
+_NEWS = "metadata"  # the one watch key: all readers wait for the same records
 
 
 class _Poll:
-    """One long poll. Errors of its answer: OffsetOutOfRangeError, raised where it is tried first."""
+    """One long poll. Errors: OffsetOutOfRangeError, raised by the first try."""
 
     __slots__ = ("_feed", "_offset", "_router", "request")
 
@@ -43,20 +40,20 @@ class _Poll:
 
 
 class MetadataReaders:
-    """All readers that wait. Bound: `limit` of them; further ones are told to slow down."""
+    """All waiting readers. Bound: `limit`; more are refused."""
 
     def __init__(
         self, feed: MetadataFeed, router: Router, *, limit: int, max_wait_ms: int, now_ms: int
     ) -> None:
         self._feed, self._router, self._max_wait_ms = feed, router, max_wait_ms
         self._purgatory = Purgatory(TimingWheel(now_ms=now_ms), limit)
-        self._polls: dict[bytes, list[_Poll]] = {}  # of each peer, to let go of them when it is gone
+        self._polls: dict[bytes, list[_Poll]] = {}  # by connection, to drop them when it closes
 
     def __len__(self) -> int:
         return len(self._purgatory)
 
     def fetch(self, request: Request, now_ms: int) -> None:
-        """Answer or park. Errors: OffsetOutOfRangeError, ThrottlingQuotaExceededError."""
+        """Answer or park the request. Errors: OffsetOutOfRangeError, ThrottlingQuotaExceededError."""
         poll = _Poll(request, self._feed, self._router)
         wait_ms = min(max(0, request.body.max_wait_ms), self._max_wait_ms)
         if not self._purgatory.park(poll, (_NEWS,), now_ms + wait_ms, now_ms):
@@ -64,16 +61,16 @@ class MetadataReaders:
             polls[:] = [each for each in polls if not each.request.is_answered]
             polls.append(poll)
 
-    def on_news(self, now_ms: int) -> None:
-        """There are new committed records."""
+    def on_published(self, now_ms: int) -> None:
+        """Answer the readers of newly committed records."""
         self._purgatory.check(_NEWS, now_ms)
 
     def expire(self, now_ms: int) -> None:
-        """Answer those whose time is up."""
+        """Answer the requests whose wait is over."""
         self._purgatory.expire(now_ms)
 
     def refuse_all(self, error: KafkaError) -> None:
-        """This controller is not the one to ask any more."""
+        """Answer all requests with this error: the controller is not active any more."""
         polls = [poll for each in self._polls.values() for poll in each]
         self._polls.clear()
         for poll in polls:
@@ -81,7 +78,7 @@ class MetadataReaders:
                 poll.refuse(error)
 
     def peer_gone(self, peer: Peer) -> None:
-        """Let go of the polls of a peer that will not read their answers."""
+        """Drop the polls of a closed connection."""
         for poll in self._polls.pop(peer.key, ()):
             if self._purgatory.cancel(poll):
                 self._router.no_reply(poll.request)

@@ -1,4 +1,4 @@
-"""The controller's status for people: a JSON-able picture of the cluster as the metadata log has it. Pure."""
+"""The status of a controller and of the cluster in its metadata, for the command line. Pure."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def describe(
     parked_polls: int,
     waiting_requests: int,
 ) -> dict[str, Any]:
-    """Facts by name: of the quorum as this controller sees it, and of what is committed as far as it knows;
-    `nodes` holds one entry per storage node, sorted by id."""
+    """JSON-able: the quorum as this controller sees it, and the committed metadata; `nodes` has one entry per
+    storage node, sorted by id."""
     partitions = [partition for topic in image.topics.values() for partition in topic.partitions]
     leaders = Counter(partition.leader for partition in partitions)
     replicas = Counter(node_id for partition in partitions for node_id in partition.replicas)

@@ -1,14 +1,14 @@
-"""The one writer of the active controller: takes requests in order, decides, and answers once that counts.
+"""The decision writer of the active controller: handles requests one at a time and answers once they are
+committed.
 
-Order, for every decision: append it; have it durable here and with a majority; publish it to readers; answer.
-So no answer and no reader ever knows of a decision that a crash or another leader could take back. Flushes
-and the others' fetches cover whatever was appended meanwhile: one serves many decisions. An answer
-without records waits for what was decided before it, because it may rest on that. A failure ends the task,
-and with it the process: nothing is answered then.
-
-A controller that only follows applies what is committed, and so has the image when it becomes the leader. One
-that leads no longer drops the core, with everything that is not committed: requests that nothing was recorded
-for are refused with NOT_CONTROLLER, so they did not run; the outcome of the others is unknown.
+Order, for every decision: append it; wait until it is durable here and at a majority; publish it to readers;
+answer. So no response and no reader ever has a decision that a crash or another leader could take back.
+Flushes and the fetches of other controllers cover everything appended meanwhile: one serves many decisions. A
+response without records waits for earlier decisions, because it may depend on them. A failure ends the task
+and the process: nothing is answered then. A follower applies what is committed, and so has the image when it
+becomes the leader. A leader that resigns drops the core with everything that is not committed: requests
+without records are refused with NOT_CONTROLLER, because they did not run; the outcome of the others is
+unknown.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ log = logging.getLogger("headrace.controller")
 
 # Bound: decisions that are appended together.
 MAX_GROUP = 200
-# Bound: how long deciding may keep the loop from its sockets. One decision may take a tenth of a second
-# (10,000 partitions), so a count alone would let a client silence every heartbeat for longer than a session.
+# Bound: how long decisions may keep the event loop busy. One decision may take a tenth of a second (10,000
+# partitions), so that a bound of their number alone would delay heartbeats by more than a session timeout.
 MAX_GROUP_MS = 10
-# Bound: records that a controller applies at once that only follows, beyond one decision: a new one may find
-# tens of MB committed, and must go on hearing the leader meanwhile.
+# Bound: records that a follower applies at once, beyond one decision: a new follower may have tens of MB, and
+# must go on fetching from the leader meanwhile.
 MAX_FOLLOWED = 1_000
-# Bound: answers that wait for a majority; further requests wait for their decision.
+# Bound: responses that wait for a commit; further requests wait for their decision.
 MAX_UNDECIDED = 10 * MAX_GROUP
 
 
@@ -73,7 +73,7 @@ _URGENT = (BrokerHeartbeatRequest, BrokerRegistrationRequest, AlterPartitionRequ
 
 class _Waiting(NamedTuple):
     request: Request
-    arrival_ms: int  # a heartbeat counts from when it came, not from when its turn came
+    arrival_ms: int  # sessions count a heartbeat from its arrival
 
 
 class _Decided(NamedTuple):
@@ -81,12 +81,12 @@ class _Decided(NamedTuple):
 
     end_offset: int
     records: Sequence[MetadataRecord]
-    image: MetadataImage  # with it
-    since_ms: int  # when its reason came, or was noticed
+    image: MetadataImage  # the image with the decision
+    since_ms: int  # when the request arrived, or the expiry was noticed
 
 
-class _Answer(NamedTuple):
-    """An answer that counts once everything below `end_offset` is committed."""
+class _Response(NamedTuple):
+    """A response that is sent once everything below `end_offset` is committed."""
 
     end_offset: int
     request: Request
@@ -95,7 +95,7 @@ class _Answer(NamedTuple):
 
 
 class DecisionWriter:
-    """Applies what is committed to the feed; decides between `on_leader` and `on_resigned`."""
+    """Applies committed records to the feed; decides between `on_leader` and `on_resigned`."""
 
     def __init__(
         self,
@@ -117,19 +117,20 @@ class DecisionWriter:
         self._on_publish = on_publish
         self._core: Controller | None = None
         self._waiting: deque[_Waiting] = deque()
-        # Heartbeats and the like pass the others: a queue full of slow requests must fence nobody.
+        # Heartbeats and the like are handled first: a queue of slow requests must not get nodes fenced.
         self._urgent: deque[_Waiting] = deque()
         self._has_work = asyncio.Event()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._decided: deque[_Decided] = deque()
-        self._answers: deque[_Answer] = deque()
+        self._answers: deque[_Response] = deque()
         self._group: list[bytes] = []  # decided, and to be appended together
-        self._committed_end = 0  # what is committed while this controller follows
-        # Bound: incarnation ids of registered nodes. The core was not told of the new ones yet.
+        self._committed_end = 0  # committed records that a follower has not applied yet
+        # Bound: incarnation ids of registered nodes. The core has not been given the new ones yet.
         self._ended: frozenset[bytes] = frozenset()
         self._newly_ended: frozenset[bytes] = frozenset()
-        # By node id the peer of its last heartbeat, and its broker epoch. Bound: nodes that were registered.
+        # By node id the connection of its last heartbeat, and its broker epoch. Bound: nodes that were
+        # registered.
         self._heartbeat_peers: dict[int, tuple[bytes, int]] = {}
 
     def __len__(self) -> int:
@@ -137,13 +138,13 @@ class DecisionWriter:
 
     @property
     def is_active(self) -> bool:
-        """Whether this controller decides."""
+        """Whether this controller is active."""
         return self._core is not None
 
     # --- requests ---------------------------------------------------------------------------------------
 
     def submit(self, request: Request) -> None:
-        """Queue a request; it will be answered. Errors: ThrottlingQuotaExceededError when too many wait."""
+        """Queue a request. Errors: ThrottlingQuotaExceededError when too many wait."""
         queue = self._urgent if isinstance(request.body, _URGENT) else self._waiting
         if len(queue) >= self._max_waiting:
             raise ThrottlingQuotaExceededError(f"{self._max_waiting} requests are waiting for the controller")
@@ -153,19 +154,19 @@ class DecisionWriter:
         self.wake()
 
     def wake(self) -> None:
-        """Look for work: a request came, or time has passed and sessions may have run out."""
+        """Look for work: a request arrived, or sessions may have expired."""
         self._is_idle.clear()
         self._has_work.set()
 
     def tick(self, now_ms: int) -> None:
-        """Time has come to here."""
+        """The clock has reached `now_ms`."""
         if self._core is not None:
             self._core.tick(now_ms)
             self.wake()
 
     def note_ended(self, deaths: Deaths) -> None:
-        """Processes have ended, says who supervises them. Kept for a later term: whoever leads next need not
-        wait for those either."""
+        """A supervisor reports that processes have ended. Kept for a later term: the next leader need not
+        wait for their sessions either."""
         registered = {broker.incarnation_id for broker in self._feed.image.brokers.values()}
         ended = frozenset(each for each in registered if deaths.covers(each))
         if ended:
@@ -174,14 +175,13 @@ class DecisionWriter:
             self.wake()
 
     def _note_heartbeat_peer(self, heartbeat: BrokerHeartbeatRequest, peer: Peer) -> None:
-        """Remember on which connection a registered node sends; heartbeats of other processes are refused."""
+        """Remember the connection of a registered node; heartbeats of other processes are refused."""
         broker = self._feed.image.brokers.get(heartbeat.node_id)
         if broker is not None and broker.broker_epoch == heartbeat.broker_epoch:
             self._heartbeat_peers[heartbeat.node_id] = peer.key, heartbeat.broker_epoch
 
     def peer_gone(self, peer: Peer) -> None:
-        """A connection has ended: if it is the one on which a node sent its last heartbeat, the session of
-        that node depends on another."""
+        """A connection has closed: if a node sent its last heartbeat on it, its session ends sooner."""
         for node_id, (key, broker_epoch) in list(self._heartbeat_peers.items()):
             if key == peer.key:
                 del self._heartbeat_peers[node_id]
@@ -210,7 +210,7 @@ class DecisionWriter:
     # --- deciding ---------------------------------------------------------------------------------------
 
     def _decide_group(self, core: Controller) -> None:
-        """Decide and append what waits, then what time brings."""
+        """Decide on waiting requests and on what is due by time, and append the records together."""
         self._note_control_records(core, self._log.end_offset)
         if not core.image.cluster_id:
             self._record(core, core.decide_format(self._new_cluster_id()), monotonic_ms())
@@ -221,8 +221,8 @@ class DecisionWriter:
             if not queue or monotonic_ms() >= end_ms:
                 break
         if not self._urgent and not self._waiting:
-            # Order: sessions run out only once everything that was heard has been counted, and once the core
-            # knows of the time in which this loop stood still and could hear nobody.
+            # Order: sessions expire only after every heartbeat that arrived was counted, and after the core
+            # knows of the time in which the loop was stalled.
             now_ms = monotonic_ms()
             core.tick(now_ms)
             if self._newly_ended:
@@ -242,18 +242,18 @@ class DecisionWriter:
             self._check_room(request)
             decision = core.decide(request.body, arrival_ms)
         except KafkaError as error:
-            self._answers.append(_Answer(core.image.offset + 1, request, error, has_records=False))
+            self._answers.append(_Response(core.image.offset + 1, request, error, has_records=False))
             return
         self._record(core, decision.records, arrival_ms)
-        answer = _Answer(core.image.offset + 1, request, decision.reply, bool(decision.records))
+        answer = _Response(core.image.offset + 1, request, decision.reply, bool(decision.records))
         self._answers.append(answer)
 
     def _check_room(self, request: Request) -> None:
-        """Errors: ThrottlingQuotaExceededError for a small question with a large answer while too much lies
-        unread: it was let in before those that wait ahead of it were answered."""
+        """Errors: ThrottlingQuotaExceededError for a small request with a large response while too many
+        responses are unread: it was accepted before the requests ahead of it were answered."""
         is_reading = isinstance(request.body, DescribeConfigsRequest)
         if is_reading and self._router.pending_response_bytes > self._max_unread_bytes:
-            raise ThrottlingQuotaExceededError("too many bytes of answers are waiting to be read")
+            raise ThrottlingQuotaExceededError("too many response bytes wait to be read by clients")
 
     def _record(self, core: Controller, records: Sequence[MetadataRecord], since_ms: int) -> None:
         if records:
@@ -265,7 +265,7 @@ class DecisionWriter:
         self._decided.append(_Decided(core.image.offset + 1, records, core.image, since_ms))
 
     def _note_control_records(self, core: Controller, end_offset: int) -> None:
-        """What the quorum itself has written between the decisions only moves the image's offset."""
+        """Records of the quorum between the decisions only advance the image's offset."""
         count = end_offset - (core.image.offset + 1)
         if count > 0:
             self._apply(core, (NoOpRecord(),) * count, monotonic_ms())
@@ -273,7 +273,7 @@ class DecisionWriter:
     # --- what the quorum tells --------------------------------------------------------------------------
 
     def on_committed(self, end_offset: int) -> None:
-        """Everything below counts: publish and answer it."""
+        """Publish and answer everything below `end_offset`."""
         if self._core is None:
             self._committed_end = end_offset
             self._follow()
@@ -294,7 +294,7 @@ class DecisionWriter:
         self._note_idle()
 
     def on_leader(self) -> None:
-        """Decide from now on. Nodes that were active have one session timeout to be heard."""
+        """Decide from now on. Active nodes get one session timeout to send a heartbeat."""
         while self._is_behind:
             self._follow()
         assert self._feed.image.offset + 1 == self._log.high_watermark, "all that is committed is applied"
@@ -303,12 +303,12 @@ class DecisionWriter:
         self.wake()
 
     def on_resigned(self) -> None:
-        """Decide no longer, and forget what is not committed."""
+        """Stop deciding and drop what is not committed."""
         self._core = None
         self._decided.clear()
         self._group.clear()
-        refusal = NotControllerError("this controller does not lead any more")
-        unknown = RequestTimedOutError("the controller lost its leadership: this may have been done or not")
+        refusal = NotControllerError("this controller is not active any more")
+        unknown = RequestTimedOutError("the controller resigned: the request may have been executed or not")
         answers, self._answers = self._answers, deque()
         for answer in answers:
             self._router.reply_error(answer.request, unknown if answer.has_records else refusal)
@@ -319,11 +319,11 @@ class DecisionWriter:
 
     @property
     def _is_behind(self) -> bool:
-        """Whether this controller follows, and has not applied all that is committed."""
+        """Whether this follower has committed records to apply."""
         return self._core is None and self._feed.image.offset + 1 < self._committed_end
 
     def _follow(self) -> None:
-        """Apply some of what is committed; `run` does the rest."""
+        """Apply some of the committed records; `run` does the rest."""
         image, decisions = self._feed.image, []
         end_offset = image.offset + MAX_FOLLOWED
         for base_offset, records in self._log.committed(image.offset + 1, self._committed_end):

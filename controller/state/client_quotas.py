@@ -1,8 +1,8 @@
-"""Quotas of clients: how much users, client ids and addresses may have. Decided and described. Pure.
+"""Client quotas of users, client ids and addresses: altered and described. Pure.
 
-An entity is a user, a client id, both, or an address; without a name it stands for all that have none of
-their own. Which quota holds for a client is the node's to find. Source: Kafka ClientQuotaControlManager.java,
-ClientQuotasImage.java; KIP-546, 599, 612.
+An entity is a user, a client id, both, or an address; without a name it is the default of its kind. Nodes
+find the quota that applies to a client. Source: Kafka ClientQuotaControlManager.java, ClientQuotasImage.java;
+KIP-546, 599, 612.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def decide_quotas(image: MetadataImage, request: q.AlterClientQuotasRequest) -> 
 
 
 def describe_quotas(image: MetadataImage, request: q.DescribeClientQuotasRequest) -> Decision:
-    """All entities that match every component."""
+    """The entities that match every component of the filter."""
     try:
         wanted = _filter(request.components)
     except KafkaError as error:
@@ -109,7 +109,7 @@ def _changes(
 
 
 def _keys_of(entity: Entity) -> set[str]:
-    """The quotas that an entity may have. Errors: InvalidRequestError."""
+    """The quotas allowed for an entity. Errors: InvalidRequestError."""
     types = tuple(kind for kind, _ in entity)
     allowed = _KEYS.get(types)
     if allowed is None:

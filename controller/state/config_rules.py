@@ -1,7 +1,7 @@
-"""Which keys may be set on a topic, a group, a node and the whole cluster, and whether what comes of it goes
-together. Pure.
+"""Rules of dynamic configs of topics, groups, nodes and the cluster: allowed keys, and values that must
+agree. Pure.
 
-What a node was started with is not known here: a node leaves out what contradicts its own file, and says so.
+The files of nodes are unknown here: a node ignores values that contradict its own file, and logs that.
 Source: Kafka DynamicBrokerConfig.java; KIP-226, 339.
 """
 
@@ -34,9 +34,11 @@ if TYPE_CHECKING:
 
     ResourceKey = tuple[int, str]
 
-MAX_LENGTH = 500  # Bound: of names and plain values; longer than any legal one, and fit to appear in an error
+MAX_LENGTH = (
+    500  # Bound: of names and plain values; longer than any valid one, and short enough for an error message
+)
 MAX_LIST_LENGTH = 32_767  # Bound: of a list. Source: Kafka ConfigurationControlManager.java, a short string
-# What a configuration cannot be made without; a resource never has these.
+# Required keys of a configuration that a resource never has.
 _REQUIRED: dict[type[Config], dict[str, Any]] = {
     LogConfig: {},
     GroupConfig: {},
@@ -44,14 +46,14 @@ _REQUIRED: dict[type[Config], dict[str, Any]] = {
     NodeConfig: {"log.dirs": ("unknown",)},
     ControllerConfig: {"metadata.log.dir": "unknown"},
 }
-_RECORD_BYTES = 16  # of a record beside its names and its value: kind, type, lengths
+_RECORD_BYTES = 16  # of a record besides its names and its value: kind, type, lengths
 _ANY_NODE = NodeConfig.of(_REQUIRED[NodeConfig])
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of one kind of resource, `what` in words: those declared live, or all of a topic.
-    `broker_names` are the names that nodes have for them."""
+    """The keys of one kind of resource, which `what` names: the live ones, or all of a topic. `broker_names`
+    are their synonyms at nodes."""
 
     what: str
     kinds: tuple[type[Config], ...]
@@ -70,13 +72,13 @@ class Keys:
                     self._spellings.update(dict.fromkeys(spellings, name))
 
     def dotted(self, name: str) -> str:
-        """The name with dots. Errors: InvalidConfigError, or InvalidRequestError, with why it cannot be set
-        here."""
+        """The name with dots. Errors: InvalidConfigError or InvalidRequestError, with the reason why it
+        cannot be set."""
         if name in self._homes:
             return name
         if name in self._spellings:
             return self._spellings[name]
-        if ClientMetricsConfig in self.kinds:  # its code is Kafka's
+        if ClientMetricsConfig in self.kinds:  # Kafka's error code for it
             raise InvalidRequestError(self._why_not(name[:MAX_LENGTH]))
         raise InvalidConfigError(self._why_not(name[:MAX_LENGTH]))
 
@@ -85,9 +87,9 @@ class Keys:
         return self._homes[name].defaults()[name]
 
     def checked(self, values: Mapping[str, str]) -> dict[str, str]:
-        """Values of dotted names as canonical text; names that are not known here stay as they are.
+        """Values of dotted names in canonical form; unknown names stay as they are.
 
-        Errors: InvalidConfigError for a value that is too long, out of range or does not fit the others.
+        Errors: InvalidConfigError for a value that is too long, out of range or contradicts another.
         """
         found = dict(values)
         for name, value in values.items():
@@ -138,15 +140,15 @@ _KEYS_OF = {
 
 
 def keys_of(resource: ResourceKey) -> Keys:
-    """The keys that a resource has."""
+    """The keys of a resource."""
     if resource == CLUSTER_DEFAULT:
         return CLUSTER_KEYS
     return _KEYS_OF.get(resource[0], NODE_KEYS)
 
 
 def live_config(own: ControllerConfig, image: MetadataImage) -> ControllerConfig:
-    """What a controller acts by: the cluster's values over those that it was started with. A value of a newer
-    version that means nothing here is passed over."""
+    """The effective configuration of a controller: the cluster's values over those of its start. Values of a
+    newer version that are invalid here are ignored."""
     known = ControllerConfig.keys()
     values = image.configs.get(CLUSTER_DEFAULT, {})
     live = {name: value for name, value in values.items() if name in known and known[name].live}
@@ -154,9 +156,9 @@ def live_config(own: ControllerConfig, image: MetadataImage) -> ControllerConfig
 
 
 def checked_configs(configs: Mapping[str, str], keys: Keys = TOPIC_KEYS) -> dict[str, str]:
-    """Given configs by their dotted names, values in canonical text.
+    """Configs by their dotted names, values in canonical form.
 
-    Errors: InvalidConfigError for an unknown key, a value out of range, or values that do not go together.
+    Errors: InvalidConfigError for an unknown key, a value out of range, or values that contradict each other.
     """
     values: dict[str, str] = {}
     for name, value in configs.items():
@@ -169,7 +171,7 @@ def checked_configs(configs: Mapping[str, str], keys: Keys = TOPIC_KEYS) -> dict
 
 
 class ConfigSizes:
-    """What the configs of an image take in a snapshot of it, which readers must be able to take in."""
+    """The size of an image's configs in a snapshot, which readers must be able to load."""
 
     def __init__(self, image: MetadataImage, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
@@ -177,11 +179,11 @@ class ConfigSizes:
 
     @property
     def room_bytes(self) -> int:
-        """How much may still come."""
+        """The remaining size."""
         return self._limit_bytes - self.used_bytes
 
     def follow(self, old: MetadataImage, new: MetadataImage, changed: Iterable[ResourceKey]) -> None:
-        """The image is another one: `changed` are the resources whose configs are not what they were."""
+        """The image changed; `changed` are the resources with other configs."""
         for resource in changed:
             self.used_bytes += _size(resource, new.configs.get(resource, {}))
             self.used_bytes -= _size(resource, old.configs.get(resource, {}))
@@ -193,8 +195,8 @@ def _size(resource: ResourceKey, values: Mapping[str, str]) -> int:
 
 
 class Inheritance:
-    """Whether there is room for what is set, and everybody who inherits can live with it, over the changes of
-    one request."""
+    """Checks the changes of one request: their size, and the effective configs of all topics that inherit
+    them."""
 
     def __init__(self, image: MetadataImage, sizes: ConfigSizes) -> None:
         self._image = image
@@ -203,15 +205,15 @@ class Inheritance:
         self._bases: list[tuple[str, LogConfig]] | None = None
 
     def of(self, resource: ResourceKey) -> Mapping[str, str]:
-        """What a resource has by now."""
+        """The configs of a resource with the changes so far."""
         new = self._new.get(resource)
         return self._image.configs.get(resource, {}) if new is None else new
 
     def take(self, resource: ResourceKey, values: Mapping[str, str]) -> None:
-        """A resource has these values from now on.
+        """Set the configs of a resource.
 
-        Errors: InvalidConfigError, naming the node or the topic for which they contradict others, or if
-        there is no room for them; nothing is taken then.
+        Errors: InvalidConfigError if there is no room, or values contradict each other, with the node or
+        topic; nothing is changed then.
         """
         before = self.of(resource)
         changed = {name for name in before.keys() | values.keys() if before.get(name) != values.get(name)}
@@ -255,7 +257,8 @@ class Inheritance:
                     _check(base, where, topic, dict(own))
 
     def _levels(self) -> list[str]:
-        """Nodes in general (no name), and those with values of their own."""
+        """The levels that topics inherit from: nodes in general (no name), and nodes with values of their
+        own."""
         nodes = [str(node_id) for node_id in self._image.brokers]
         return ["", *(node for node in nodes if self.of((BROKER_RESOURCE, node)))]
 
@@ -265,7 +268,7 @@ class Inheritance:
         return {name: value for name, value in values.items() if name in known and known[name].live}
 
     def _combinations(self) -> dict[frozenset[tuple[str, str]], str]:
-        """Of the keys that depend on each other, each combination that a topic has, with one such topic."""
+        """The combinations of related keys that topics have, each with one such topic."""
         return {
             frozenset((key, values[key]) for key in values if key in RELATED_KEYS): name
             for (kind, name), values in {**self._image.configs, **self._new}.items()

@@ -1,8 +1,7 @@
-"""Configs of topics, groups, nodes and the cluster: incremental changes with validation, and what they
-are. Pure.
+"""Configs of topics, groups, nodes and the cluster: incremental changes, and descriptions. Pure.
 
-A smaller min.insync.replicas changes who is eligible to lead in the same decision: where the ISR is large
-enough now, the ELR is over, because from now on the high watermark may pass it.
+A smaller min.insync.replicas changes the ELR in the same decision: where the ISR has the new minimum, the ELR
+is emptied, because the high watermark may pass it from then on.
 """
 
 from __future__ import annotations
@@ -71,10 +70,10 @@ class Operation(IntEnum):
 def changed_configs(
     current: Mapping[str, str], changes: tuple[ConfigChange, ...], keys: Keys = TOPIC_KEYS
 ) -> dict[str, str]:
-    """The configs after the changes, in their order. Errors: InvalidConfigError, InvalidRequestError."""
+    """The configs after the changes, in order. Errors: InvalidConfigError, InvalidRequestError."""
     if len(changes) > MAX_CHANGES:
         raise InvalidRequestError(f"{len(changes)} changes of one resource, at most {MAX_CHANGES}")
-    # what a newer version has set can be deleted by any
+    # a key of a newer version can be deleted
     names = [
         change.name
         if change.operation == Operation.DELETE and change.name in current
@@ -117,13 +116,14 @@ def _items(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Configs:
-    """Decides changes of configs, and describes them. `own` is what this controller was started with."""
+    """Changes and describes configs. `own` is the configuration of this controller's start."""
 
     own: ControllerConfig
     sizes: ConfigSizes
 
     def decide_alter(self, cluster: ClusterState, request: IncrementalAlterConfigsRequest) -> Decision:
-        """Each resource succeeds or fails as a whole and on its own; those before it count for the next."""
+        """Each resource succeeds or fails as a whole and on its own; later ones see the changes of earlier
+        ones."""
         image = cluster.image
         self._check_count(len(request.resources))
         records: list[MetadataRecord] = []
@@ -154,7 +154,8 @@ class Configs:
         before = inheritance.of(key)
         after = changed_configs(before, alter.changes, keys_of(key))
         if key == CLUSTER_DEFAULT and MIN_ISR in before and MIN_ISR not in after:
-            # the controller elects by this value: a node's own file, which it cannot see, must not replace it
+            # The controller elects by this value: it must not be replaced by a node's file, which is unknown
+            # here.
             raise InvalidConfigError(f"the cluster-wide {MIN_ISR} cannot be removed, only set")
         names = [name for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name)]
         if key[0] == GROUP_RESOURCE:
@@ -163,7 +164,7 @@ class Configs:
         return [ConfigRecord(*key, name, after.get(name)) for name in names]
 
     def describe(self, image: MetadataImage, request: DescribeConfigsRequest) -> Decision:
-        """All configs of each resource, as far as they are known here: a node's own file is not."""
+        """All configs of each resource, as far as they are known here: a node's file is not."""
         self._check_count(len(request.resources))
         describer = Describer(image.configs, request)
         results = []
@@ -179,9 +180,9 @@ class Configs:
         return Decision((), DescribeConfigsResponse(tuple(results), image.offset))
 
     def list_resources(self, image: MetadataImage, request: ListConfigResourcesRequest) -> Decision:
-        """The resources of the types that the request names, of all types if it names none.
+        """The resources of the requested types, or of all types.
 
-        Errors: UNSUPPORTED_VERSION in the answer for a type without configs. Source: KIP-1142; Kafka
+        Errors: UNSUPPORTED_VERSION in the response for a type without configs. Source: KIP-1142; Kafka
         KafkaApis.scala, handleListConfigResources.
         """
         unknown = [each for each in request.resource_types if each not in RESOURCE_TYPES]
@@ -201,7 +202,7 @@ class Configs:
 
 
 def _min_isr_changes(cluster: ClusterState, changed: list[ConfigRecord]) -> Iterator[PartitionChangeRecord]:
-    """What a new min.insync.replicas changes of the partitions that it holds for."""
+    """The partition changes that follow from a new min.insync.replicas."""
     values = {
         (each.resource_type, each.resource_name): each.value for each in changed if each.name == MIN_ISR
     }
@@ -217,8 +218,8 @@ def _min_isr_changes(cluster: ClusterState, changed: list[ConfigRecord]) -> Iter
             record = None
             count = len(partition.replicas)
             if effective_min_isr(after, count) > effective_min_isr(before, count):
-                # Only the partition epoch: a leader that does not know the new value yet is refused to shrink
-                # the ISR. It would go on acknowledging by the old value what those it drops do not have.
+                # Raise the partition epoch only: a leader that does not know the new value yet is refused to
+                # shrink the ISR, and acknowledge by the old value what the removed replicas lack.
                 record = PartitionChangeRecord(topic.topic_id, number)
             elif after < before and partition.elr:
                 rules = cluster.rules(topic, number)._replace(min_isr=after)
@@ -228,8 +229,8 @@ def _min_isr_changes(cluster: ClusterState, changed: list[ConfigRecord]) -> Iter
 
 
 def _resources(image: MetadataImage, configured: set[tuple[int, str]]) -> set[tuple[int, str]]:
-    """Every topic, every node that is not fenced with its loggers, and the groups and subscriptions to client
-    metrics that have configs: those exist by them."""
+    """All topics, unfenced nodes and their loggers, and the groups and client metrics subscriptions with
+    configs."""
     nodes = [str(node_id) for node_id, broker in image.brokers.items() if not broker.is_fenced]
     found = {(TOPIC_RESOURCE, name) for name in image.topics}
     found |= {(kind, node) for kind in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE) for node in nodes}

@@ -1,4 +1,4 @@
-"""What a decision is: the records to append, and the reply that waits until they are durable."""
+"""A decision: the records to append, and the response that waits until they are committed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Decision(NamedTuple):
-    """The records of one decision stand or fall together: they become one record batch."""
+    """The records are one record batch: they are applied together or not at all."""
 
     records: tuple[MetadataRecord, ...]
     reply: Any  # the response struct of the request

@@ -1,10 +1,9 @@
-"""Who leads a partition: each reason for an election is a named strategy. Pure.
+"""Election strategies: each reason for an election has one, by name. Pure.
 
-A strategy looks at one ballot (the replicas in their order, the ISR and ELR as they shall be, who leads now
-and which nodes may lead) and names the leader. What all keep: who is named may lead; who is named by a clean
-election has every record that was acknowledged, because it is in the ISR, or in the ELR while the ISR is
-empty; among equals the order of the assigned replicas decides; a leader that may go on leading is not
-replaced, except to bring the preferred one back.
+A strategy gets a ballot (the assigned replicas, target ISR and ELR, the leader and the candidates) and
+returns the leader. All keep these rules: the elected node is a candidate; in a clean election it has every
+acknowledged record, because it is in the ISR, or in the ELR while the ISR is empty; otherwise the order of
+the assigned replicas decides; a leader that may go on leading is kept, except for its preferred leader.
 Source: Kafka PartitionChangeBuilder.java, KIP-966.
 """
 
@@ -19,19 +18,19 @@ if TYPE_CHECKING:
 
 
 class Ballot(NamedTuple):
-    """What an election looks at."""
+    """The input of an election."""
 
     replicas: tuple[int, ...]  # in order of preference
     isr: tuple[int, ...]
     elr: tuple[int, ...]
     leader: int
-    candidates: Set[int]  # the nodes that may lead: active, and with the partition's disk in order
-    last_leader: int = NO_NODE  # whom to take when ISR and ELR are empty; -1 if nobody may be taken so
-    avoided: Set[int] = frozenset()  # who shall lead only if nobody else may: their disk is full
+    candidates: Set[int]  # the nodes that may lead: active, with the replica's log dir online
+    last_leader: int = NO_NODE  # the last known leader, if it may lead with ISR and ELR empty; else -1
+    avoided: Set[int] = frozenset()  # replicas without free space: elected last
 
 
 class Elected(NamedTuple):
-    """The outcome. `is_clean` says that the leader has every record that was acknowledged."""
+    """The outcome. `is_clean`: the leader has every acknowledged record."""
 
     leader: int
     is_clean: bool
@@ -41,8 +40,8 @@ NOBODY = Elected(NO_NODE, is_clean=True)
 
 
 def offline(ballot: Ballot) -> Elected:
-    """Somebody must lead: who leads already, else the first replica of the ISR, else of the ELR (only while
-    the ISR is empty), else the last known leader (only while both are empty). Who has no room comes last."""
+    """The current leader, else the first replica of the ISR, else of the ELR (while the ISR is empty), else
+    the last known leader (while both are empty). Replicas without free space come last."""
     if _may_lead(ballot, ballot.leader):
         return Elected(ballot.leader, is_clean=True)
     for node_id in sorted(ballot.replicas, key=lambda replica: replica in ballot.avoided):
@@ -52,33 +51,33 @@ def offline(ballot: Ballot) -> Elected:
 
 
 def preferred(ballot: Ballot) -> Elected:
-    """The first assigned replica shall lead, if it may and can; else as `offline`."""
+    """The first assigned replica, if it may lead; else as `offline`."""
     first = ballot.replicas[0]
     is_fit = _may_lead(ballot, first) and first not in ballot.avoided
     return Elected(first, is_clean=True) if is_fit else offline(ballot)
 
 
 def reassignment(ballot: Ballot) -> Elected:
-    """The replicas changed: who leads stays if it is one of them, else the first of them that may lead."""
+    """The current leader if it is one of the new replicas, else the first of them that may lead."""
     if ballot.leader not in ballot.replicas:
         ballot = ballot._replace(leader=NO_NODE)
     return offline(ballot)
 
 
 def controlled_shutdown(ballot: Ballot) -> Elected:
-    """The leader is on its way out: the next one in order, never by a guess. While nobody can take over,
-    nobody leads; what was acknowledged waits with those that have it."""
+    """The leader shuts down: as `offline`, without the last known leader. Without a successor the partition
+    has no leader; acknowledged records stay on the replicas that have them."""
     return offline(ballot._replace(last_leader=NO_NODE))
 
 
 def drain(ballot: Ballot) -> Elected:
-    """The leader is asked to hand over but goes on running: it keeps what nobody else may lead."""
+    """The leader is drained but goes on running: it stays leader where there is no successor."""
     heir = controlled_shutdown(ballot)
     return Elected(ballot.leader, is_clean=True) if heir.leader == NO_NODE else heir
 
 
 def unclean(ballot: Ballot) -> Elected:
-    """As `offline`, but rather lose records than stay without a leader: then any replica that may lead."""
+    """As `offline`; without a result any candidate, which may lose acknowledged records."""
     elected = offline(ballot)
     if elected.leader != NO_NODE:
         return elected

@@ -1,4 +1,4 @@
-"""Which levels of features hold: decided, all of a request or nothing. Pure.
+"""Feature levels: a request is applied as a whole or not at all. Pure.
 
 Source: Kafka FeatureControlManager.java; KIP-584, 1022.
 """
@@ -23,7 +23,7 @@ _MAX_NAME = 100
 
 
 def decide_features(image: MetadataImage, request: UpdateFeaturesRequest) -> Decision:
-    """One error is everybody's."""
+    """An error of one feature refuses all."""
     try:
         if len(request.updates) > MAX_UPDATES:
             raise InvalidRequestError(f"{len(request.updates)} features, at most {MAX_UPDATES}")

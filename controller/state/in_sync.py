@@ -1,10 +1,9 @@
 """AlterPartition: a leader proposes the ISR of its partition, the controller decides. Pure.
 
-What the checks keep: only who leads now, and knows the newest state, changes an ISR (leader epoch and
-partition epoch); nobody joins an ISR who is fenced, shutting down, or registered anew since the leader heard
-it (KIP-841, 903); the leader itself stays a member. A reassignment whose target is in sync completes in the
-same step.
-Source: Kafka ReplicationControlManager.java alterPartition, KIP-497.
+Only the current leader with the current state may change an ISR (leader epoch and partition epoch); a node
+that is fenced, shutting down, or registered again since the leader's last fetch from it may not join one
+(KIP-841, 903); the leader itself stays a member. A reassignment whose target is in sync completes in the same
+decision. Source: Kafka ReplicationControlManager.java alterPartition, KIP-497.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ def _check(
         if len(isr) > 1:
             raise InvalidRequestError(f"the ISR cannot grow to {isr} while its leader recovers")
         if partition.leader_recovery_state == RECOVERED:
-            raise InvalidRequestError("a leader that has recovered does not begin to recover")
+            raise InvalidRequestError("a recovered leader cannot be RECOVERING again")
     for member, broker_epoch in item.isr:
         _check_eligible(cluster.image, partition, member, broker_epoch)
     joining = cluster.full_nodes((item.topic_id, item.partition)) & {*isr} - {*partition.isr}
@@ -108,7 +107,7 @@ def _check(
 
 
 def _check_versions(partition: PartitionRegistration, node_id: int, item: AlterPartitionItem) -> None:
-    # A leader that knows more than this controller has a newer one: it shall look for that.
+    # A leader with newer epochs knows a newer controller: it has to look for that.
     if item.leader_epoch > partition.leader_epoch or item.partition_epoch > partition.partition_epoch:
         raise NotControllerError(
             f"leader epoch {item.leader_epoch} and partition epoch {item.partition_epoch} are ahead of "
@@ -132,12 +131,12 @@ def _check_eligible(
         raise IneligibleReplicaError(f"node {member} is not registered")
     if broker.is_fenced:
         raise IneligibleReplicaError(f"node {member} is fenced")
-    # A drained node that still leads must be able to let others in, or the drain would never end.
+    # A drained node that still leads must be able to add others to the ISR, or its drain would never end.
     if broker.in_controlled_shutdown and member != partition.leader:
         raise IneligibleReplicaError(f"node {member} is shutting down")
     if broker_epoch not in (UNCHECKED_EPOCH, broker.broker_epoch):
         raise IneligibleReplicaError(
-            f"node {member} has broker epoch {broker.broker_epoch}, not {broker_epoch}: it was started anew"
+            f"node {member} has broker epoch {broker.broker_epoch}, not {broker_epoch}: it was restarted"
         )
 
 

@@ -1,4 +1,4 @@
-"""The laws of the cluster's metadata, to be asserted after every step. Pure."""
+"""Invariants of the cluster's metadata, asserted after every step of tests and simulations. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_image(image: MetadataImage) -> None:
-    """Assert what holds in every image that this controller made."""
+    """Assert the invariants of every image of this controller."""
     assert len(image.topics) == len(image.topic_names)
     for topic in image.topics.values():
         assert image.topic_names[topic.topic_id] == topic.name
@@ -26,16 +26,16 @@ def check_image(image: MetadataImage) -> None:
 
 
 def _check_nodes(image: MetadataImage, partition: PartitionRegistration) -> None:
-    """Only nodes that are registered hold replicas; only nodes that are not fenced lead or are in sync with
-    others; one that shuts down does so only where it is alone."""
-    assert all(node_id in image.brokers for node_id in partition.replicas), "replicas lie on known nodes"
+    """Replicas are on registered nodes; a leader is not fenced; an ISR with several members has no node that
+    is fenced or shutting down."""
+    assert all(node_id in image.brokers for node_id in partition.replicas), "replicas are on registered nodes"
     if partition.leader != NO_NODE:
-        assert not image.brokers[partition.leader].is_fenced, "only active nodes lead"
+        assert not image.brokers[partition.leader].is_fenced, "a leader is not fenced"
     if len(partition.isr) > 1:
         for node_id in partition.isr:
             broker = image.brokers[node_id]
             assert not broker.is_fenced, "a fenced node is in no ISR with others"
-            assert not broker.in_controlled_shutdown, "a node that leaves is in no ISR with others"
+            assert not broker.in_controlled_shutdown, "a node that shuts down is in no ISR with others"
 
 
 def check_change(
@@ -44,10 +44,10 @@ def check_change(
     min_isr: int,
     lossy: frozenset[int] = frozenset(),
 ) -> None:
-    """Assert what holds between a partition and what one record made of it.
+    """Assert the invariants between a partition before and after one record.
 
-    `min_isr` is the topic's min.insync.replicas, `lossy` are nodes that were started anew and may have lost
-    records. The leader epoch rises exactly when the leader changes or a replica goes.
+    `min_isr` is the topic's min.insync.replicas, `lossy` are restarted nodes that may have lost records. The
+    leader epoch rises exactly when the leader changes or a replica is removed.
     """
     assert after.partition_epoch == before.partition_epoch + 1, "each record raises the partition epoch"
     is_bumped = after.leader != before.leader or not set(before.replicas) <= set(after.replicas)
@@ -59,25 +59,28 @@ def check_change(
         assert was is now or now in REPLICA_TRANSITIONS[was], (node_id, was, now)
     gone = set(before.replicas).difference(after.replicas)
     if not gone <= set(before.adding_replicas):
-        assert set(after.replicas) <= set(after.isr), "a reassignment completes with its whole target in sync"
+        assert set(after.replicas) <= set(after.isr), (
+            "a reassignment completes only with its whole target in sync"
+        )
     _check_eligible(before, after, effective_min_isr(min_isr, len(after.replicas)), lossy)
 
 
 def _check_eligible(
     before: PartitionRegistration, after: PartitionRegistration, min_isr: int, lossy: frozenset[int]
 ) -> None:
-    """KIP-966. Who is in ISR or ELR has every acknowledged record, so: a clean leader comes from there, the
-    ELR only while the ISR is empty; below min ISR nobody is dropped from both but those that may have lost
-    records, or by an unclean election; from min ISR on there is no ELR, because records go on without it."""
-    assert not (after.elr and len(after.isr) >= min_isr), "an ELR beside an ISR that is enough"
+    """KIP-966. Members of ISR and ELR have every acknowledged record, so: a clean leader comes from there,
+    from the ELR only while the ISR is empty; below min ISR no member leaves both, except those that may have
+    lost records, or by an unclean election; from min ISR on there is no ELR, because commits go on without
+    it."""
+    assert not (after.elr and len(after.isr) >= min_isr), "an ELR although the ISR has min ISR"
     safe, candidates = {*before.isr, *before.elr}, before.isr or before.elr
     if after.leader_recovery_state == RECOVERING and after.leader not in {*candidates, NO_NODE}:
-        return  # an unclean election, marked as one
+        return  # an unclean election, recorded as such
     if after.leader not in (NO_NODE, before.leader):
         is_in_sync = after.leader in candidates
-        # a leader that is drained lets others into the ISR, or hands over to the ELR, in the same step
+        # A drained leader adds others to the ISR, or the ELR takes over, in the same record.
         is_let_in = before.leader != NO_NODE and not set(after.isr) <= set(before.isr)
         assert is_in_sync or is_let_in, "an unclean leader"
     if len(after.isr) < min_isr:
         dropped = safe.intersection(after.replicas).difference(after.isr, after.elr, lossy)
-        assert not dropped, "who has every acknowledged record stays known"
+        assert not dropped, "a replica with every acknowledged record left ISR and ELR"

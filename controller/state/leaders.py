@@ -1,7 +1,6 @@
-"""Elections that somebody asks for, and those that time brings: ElectLeaders, preferred balance, unclean.
-Pure.
+"""Elections on request and by time: ElectLeaders, preferred leader balance, unclean elections. Pure.
 
-Source: Kafka ReplicationControlManager.java electLeaders, KIP-460; the threshold of the balance is the one of
+Source: Kafka ReplicationControlManager.java electLeaders, KIP-460; the threshold of the balance is that of
 KafkaController.scala, which counts per preferred leader.
 """
 
@@ -70,7 +69,7 @@ def decide_elect_leaders(
 
 
 def decide_balance(cluster: ClusterState, percentage: int) -> Iterator[PartitionChangeRecord]:
-    """Bring preferred leaders back to nodes that lead too few of what prefers them."""
+    """Elect preferred leaders of nodes that lead too few of the partitions preferring them."""
     due = _imbalanced_nodes(cluster, percentage)
     if not due:
         return
@@ -83,7 +82,7 @@ def decide_balance(cluster: ClusterState, percentage: int) -> Iterator[Partition
 
 
 def decide_unclean(cluster: ClusterState) -> Iterator[PartitionChangeRecord]:
-    """Leaders for leaderless partitions whose topics would rather lose records than wait."""
+    """Unclean elections for partitions without a leader, where the topic allows them."""
     for topic in cluster.image.topics.values():
         if not cluster.is_unclean_allowed(topic.name):
             continue

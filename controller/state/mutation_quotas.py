@@ -1,10 +1,10 @@
-"""How many partitions clients may make and delete: quotas of controller_mutation_rate, held to where changes
-are decided, so by one server for the whole cluster. Pure.
+"""Quotas of controller_mutation_rate: partitions that clients create and delete, enforced here for the whole
+cluster. Pure.
 
-A change is charged by its partitions when it would be made; one may be larger than what is left. Who has
-nothing left is refused, or, if it does not know that error, only told to wait. What was charged is not in the
-metadata: a new active controller begins with full buckets, as Kafka's does.
-Source: Kafka ControllerMutationQuotaManager.java, ReplicationControlManager.java; KIP-599.
+A change is charged by its number of partitions when it would be made; one change may exceed the remaining
+quota. A client without any is refused, or only throttled if it does not know the error. Charges are not in
+the metadata: a new active controller starts with unused quotas, as Kafka's does. Source: Kafka
+ControllerMutationQuotaManager.java, ReplicationControlManager.java; KIP-599.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class MutationQuotas:
-    """Of all clients; `charge` each request."""
+    """The quotas of all clients."""
 
     def __init__(self, config: ControllerConfig) -> None:
         size_ms = config.controller_quota_window_size_seconds * 1000
@@ -50,7 +50,7 @@ class MutationQuotas:
 
 
 class Charge:
-    """What one request is charged."""
+    """The account of one request."""
 
     def __init__(
         self,
@@ -65,16 +65,16 @@ class Charge:
         self._is_lenient = is_lenient
 
     def take(self, partitions: int) -> None:
-        """Charge so many. Errors: ThrottlingQuotaExceededError, and nothing is charged."""
+        """Charge so many partitions. Errors: ThrottlingQuotaExceededError, and nothing is charged."""
         if self._held is None:
             return
         if self.throttle_ms and not self._is_lenient:
-            raise ThrottlingQuotaExceededError("the quota for such changes is used up")
+            raise ThrottlingQuotaExceededError("controller_mutation_rate of this client is exceeded")
         self._quotas.record(self._held, partitions, self._now_ms, self._windows)
 
     @property
     def throttle_ms(self) -> int:
-        """How long who asked is to wait now."""
+        """The throttle time of the client."""
         if self._held is None:
             return 0
         return self._quotas.throttle_ms(self._held, self._now_ms, self._windows)

@@ -1,7 +1,7 @@
-"""What the controller sees of a partition and of one replica, as states with all their transitions. Pure.
+"""States of partitions and replicas, with all their transitions. Pure.
 
-The states are read off the registration; nothing stores them. Every change that a decision makes is one of
-the tables' arrows: the property tests walk the whole core and assert it.
+The states are derived from the registration and not stored. The property tests assert that every decision
+follows the tables.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PartitionState(Enum):
-    """Whether a partition is led, and who may lead it next."""
+    """Whether a partition has a leader, and who may lead it next."""
 
     NEW = "new"
     ONLINE = "online"  # led by a node that has every acknowledged record
@@ -27,7 +27,7 @@ class PartitionState(Enum):
 
 
 class ReplicaState(Enum):
-    """What a replica is to its partition."""
+    """The role of a replica."""
 
     NONE = "none"  # no replica
     OUT_OF_SYNC = "out_of_sync"
@@ -91,7 +91,7 @@ REPLICA_TRANSITIONS: dict[ReplicaState, dict[ReplicaState, str]] = {
 
 
 def partition_state(partition: PartitionRegistration | None) -> PartitionState:
-    """The state of a partition; None: it does not exist yet."""
+    """The state of a partition; NEW if it does not exist."""
     if partition is None:
         return PartitionState.NEW
     if partition.leader == NO_NODE:
@@ -101,7 +101,7 @@ def partition_state(partition: PartitionRegistration | None) -> PartitionState:
 
 
 def replica_state(partition: PartitionRegistration | None, node_id: int) -> ReplicaState:
-    """What `node_id` is to the partition."""
+    """The role of `node_id` in the partition."""
     if partition is None or node_id not in partition.replicas:
         return ReplicaState.NONE
     if partition.leader == node_id:

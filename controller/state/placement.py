@@ -1,10 +1,10 @@
-"""Choose storage nodes for the replicas of new partitions. Pure.
+"""Chooses storage nodes for the replicas of new partitions. Pure.
 
-Invariants of every placement: the replicas of a partition are distinct nodes; they lie on as many racks as
-there are, up to the number of replicas; preferred leaders are spread evenly, the largest share at most one
-above the smallest (counting what the topic has already). Nodes without a rack form one rack together.
-Fenced nodes are taken only when there are not enough others, and never as preferred leaders.
-Source: the aims of Kafka's StripedReplicaPlacer.java (KIP-36); the method here is greedy.
+Invariants of every placement: the replicas of a partition are on distinct nodes, and on as many racks as
+possible; preferred leaders are spread evenly, with a difference of at most one between nodes (with the
+topic's existing partitions). Nodes without a rack count as one rack. Fenced nodes are used only when there
+are too few others, and never as preferred leaders. Source: the goals of Kafka's StripedReplicaPlacer.java
+(KIP-36); the method here is greedy.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def check_not_cordoned(cordoned: Set[int], node_ids: Iterable[int]) -> None:
 
 
 def alternate_racks(nodes: Sequence[UsableNode]) -> list[UsableNode]:
-    """All nodes, one rack after the other in turn, so that neighbours lie on different racks."""
+    """All nodes, taken from the racks in turn."""
     racks: dict[str | None, list[UsableNode]] = {}
     for node in sorted(nodes, key=lambda node: (node.rack is None, node.rack or "", node.node_id)):
         racks.setdefault(node.rack, []).append(node)
@@ -69,7 +69,7 @@ def alternate_racks(nodes: Sequence[UsableNode]) -> list[UsableNode]:
 
 
 class _Placer:
-    """Loads so far, and the next choice by the lowest load."""
+    """Counts leaders and replicas per node, and takes the node with the fewest."""
 
     def __init__(
         self, order: list[UsableNode], spare: list[UsableNode], existing: Sequence[Sequence[int]]
@@ -83,7 +83,7 @@ class _Placer:
             self._count(replicas)
 
     def next_partition(self, replication_factor: int) -> tuple[int, ...]:
-        """Choose and count the replicas of one more partition. Among equals the earlier in order wins."""
+        """The replicas of one more partition. Ties go to the node that is earlier in order."""
         leader = min(self._ids, key=lambda node_id: (self._leaders[node_id], self._replicas[node_id]))
         chosen = [leader]
         if replication_factor > 1:

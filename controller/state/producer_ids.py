@@ -18,13 +18,14 @@ _MOST = 2**63 - 1
 
 
 def decide_allocate(image: MetadataImage, request: AllocateProducerIdsRequest) -> Decision:
-    """The next block, for the node that asks. A request that is repeated gets another one: ids are many.
+    """The next block for a node. A repeated request gets another one.
 
-    Errors: StaleBrokerEpochError for a process that was replaced, UnknownServerError when there are no more.
+    Errors: StaleBrokerEpochError for a process that was replaced, UnknownServerError when the ids are
+    exhausted.
     """
     check_broker_epoch(image, request.node_id, request.broker_epoch)
     start = image.next_producer_id
     if start > _MOST - BLOCK_IDS:
-        raise UnknownServerError("all producer ids are given out")
+        raise UnknownServerError("all producer ids are allocated")
     record = ProducerIdsRecord(request.node_id, request.broker_epoch, start + BLOCK_IDS)
     return Decision((record,), AllocateProducerIdsResponse(0, start, BLOCK_IDS))

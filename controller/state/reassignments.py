@@ -1,10 +1,10 @@
-"""Moving partitions to other nodes: start, replace, cancel and list reassignments. Pure.
+"""Partition reassignments: start, replace, cancel and list. Pure.
 
-While one is under way the partition's replicas are the target first and then those that go; `adding` and
-`removing` name the parts. It completes in AlterPartition, when every replica of the target is in sync, or
-here at once if they are. Cancelling takes the added ones out again. What is kept: the replicas that are left
-after a cancel, too, hold every record that was acknowledged, unless the topic allows unclean elections.
-Source: KIP-455, KIP-860, Kafka ReplicationControlManager.java, PartitionReassignmentRevert.java.
+During one, the partition's replicas are the target followed by those to remove; `adding` and `removing` name
+the parts. It completes in AlterPartition when every replica of the target is in sync, or here if they are
+already. A cancel removes the added replicas. Invariant: the replicas that remain hold every acknowledged
+record, also after a cancel, unless the topic allows unclean elections. Source: KIP-455, KIP-860, Kafka
+ReplicationControlManager.java, PartitionReassignmentRevert.java.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def decide_reassign(
 
 
 def list_reassignments(image: MetadataImage, request: ListPartitionReassignmentsRequest) -> Decision:
-    """What is under way; unknown topics and partitions are left out, as in Kafka."""
+    """The reassignments in progress; unknown topics and partitions are left out, as in Kafka."""
     wanted = None
     if request.topics is not None:
         wanted = {(asked.topic, number) for asked in request.topics for number in asked.partitions}
@@ -98,7 +98,7 @@ def list_reassignments(image: MetadataImage, request: ListPartitionReassignments
 
 
 def is_reassigning(partition: PartitionRegistration) -> bool:
-    """Whether a reassignment of the partition is under way."""
+    """Whether a reassignment of the partition is in progress."""
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 

@@ -1,7 +1,8 @@
-"""Topics: create, grow and delete, with every rule of names, counts, assignments and limits. Pure.
+"""Topics: creation, new partitions and deletion, with the rules for names, counts, assignments and limits.
+Pure.
 
-Each topic of a request succeeds or fails on its own; those that succeed become one decision.
-Source: Kafka ReplicationControlManager.java.
+Each topic of a request succeeds or fails on its own; those that succeed become one decision. Source: Kafka
+ReplicationControlManager.java.
 """
 
 from __future__ import annotations
@@ -58,39 +59,39 @@ if TYPE_CHECKING:
     from ...runtime.random_source import RandomSource
     from ..config import ControllerConfig
 
-DEFAULT = -1  # in a request: take the cluster's default
+DEFAULT = -1  # in a request: use the cluster's default
 
 Replicas = tuple[int, ...]
 
 
 @dataclass(slots=True)
 class _Quota:
-    """How many partitions may still be made by this request and in the whole cluster."""
+    """The partitions that this request, and the cluster, may still create."""
 
     of_request: int
     of_cluster: int
 
     def check(self, count: int) -> None:
-        """Errors: InvalidPartitionsError if `count` more would be too many."""
+        """Errors: InvalidPartitionsError if `count` more are too many."""
         if count > self.of_request:
             raise InvalidPartitionsError(f"{count} partitions; this request may make {self.of_request} more")
         if count > self.of_cluster:
             raise InvalidPartitionsError(f"{count} partitions; the cluster may have {self.of_cluster} more")
 
     def take(self, count: int) -> None:
-        """Count partitions that will be made."""
+        """Count created partitions."""
         self.of_request -= count
         self.of_cluster -= count
 
 
 @dataclass(slots=True)
 class Topics:
-    """Decides about topics. Changes nothing but its generator of random numbers."""
+    """Decides on topics. Its only state is the random source."""
 
     config: ControllerConfig
     randomness: RandomSource
     sizes: ConfigSizes
-    cordoned: Set[int] = frozenset()  # nodes that get no new replicas, as they are at each decision
+    cordoned: Set[int] = frozenset()  # nodes that get no new replicas
 
     def decide_create(
         self, image: MetadataImage, request: CreateTopicsRequest, charge: Charge = FREE
@@ -277,7 +278,7 @@ def _named(assignments: Iterable[ReplicaAssignment]) -> set[int]:
 
 
 def _assigned(image: MetadataImage, assignments: Sequence[ReplicaAssignment], first: int) -> list[Replicas]:
-    """The replicas of partitions `first`.. from an explicit assignment, in the order of partitions."""
+    """The replicas of partitions from `first` on, by an explicit assignment, in order."""
     by_partition = sorted(assignments, key=lambda assignment: assignment.partition)
     for number, assignment in enumerate(by_partition, first):
         if assignment.partition != number:
@@ -334,7 +335,7 @@ def _check_not_repeated(repeated: frozenset[str], name: str) -> None:
 
 
 def _metric_names(image: MetadataImage, specs: Sequence[NewTopicSpec]) -> dict[str, str]:
-    """Existing topics by their name in metrics; only looked at when a new name could collide."""
+    """Existing topics by their name in metrics, if a new name could collide."""
     if not any("." in spec.name or "_" in spec.name for spec in specs):
         return {}
     return {topic_metric_name(name): name for name in image.topics if "." in name or "_" in name}

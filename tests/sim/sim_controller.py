@@ -158,7 +158,7 @@ class SimControllerNode(SimController):
             assert self.core.image == self.image, f"MetadataLogMatching: {self.name} decided something else"
         if decisions:
             self.feed.publish(self.image, decisions)
-            self.readers.on_news(self.cluster.world.now_ms)
+            self.readers.on_published(self.cluster.world.now_ms)
         self._answer()
         newest = self.log.snapshots[0].end_offset if self.log.snapshots else 0
         if end_offset - newest >= RECORDS_BETWEEN_SNAPSHOTS:

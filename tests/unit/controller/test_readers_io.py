@@ -61,7 +61,7 @@ class Rig:
     def publish(self) -> None:
         records = (FormatRecord("c"),)
         self.feed.publish(replay(self.feed.image, 0, records)[0], (records,))
-        self.readers.on_news(0)
+        self.readers.on_published(0)
 
 
 @pytest.mark.parametrize("wait_ms", [501, 2**31 - 1])

@@ -128,7 +128,7 @@ def test_a_replica_started_anew_does_not_join_on_old_merits(driver) -> None:
     new = driver.image.brokers[3].broker_epoch
     refused = driver.alter_partition("t", 0, (1, (3, old)))
     assert refused.error_code == IneligibleReplicaError.code
-    assert "anew" in refused.error_detail
+    assert "restarted" in refused.error_detail
     assert driver.alter_partition("t", 0, (1, (3, new + 1))).error_code != 0
     assert driver.alter_partition("t", 0, (1, (3, new))).error_code == 0
     assert driver.alter_partition("t", 0, ((1, -1), (2, -1))).error_code == 0, "-1 is not checked"
