@@ -72,7 +72,7 @@ HOT_MODULES = frozenset(
         "storage_node.replica.appending",
         "storage_node.replica.fetch",
         "storage_node.replica.flush_scheduler",
-        "storage_node.replica.leading",
+        "storage_node.replica.isr_manager",
         "storage_node.replica.partition",
         "storage_node.replica.partition_table",
         "storage_node.replica.produce",

@@ -1,4 +1,4 @@
-"""What the node core counts; the shell publishes it."""
+"""Counters of the node core; the shell publishes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class NodeCounters:
     produced_batches: int = 0
     fetched_bytes: int = 0
     failed_produce_entries: int = 0
-    failed_verifications: int = 0  # of transactions, by their coordinators
+    failed_verifications: int = 0  # of transactional batches
     failed_fetch_entries: int = 0
     refused_requests: int = 0
     replicated_in_bytes: int = 0

@@ -45,7 +45,7 @@ class DeleteLog:
     log: Log
 
     def run(self) -> None:
-        """Remove its folder."""
+        """Delete its folder."""
         self.log.delete()
 
 
@@ -56,7 +56,7 @@ class RemoveFiles:
     removal: Removal
 
     def run(self) -> None:
-        """Remove their files."""
+        """Delete the files."""
         self.removal.run()
 
 

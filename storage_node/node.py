@@ -1,11 +1,11 @@
-"""The storage node without its sockets and threads: requests, metadata and finished work go in; answers
-and effects come out.
+"""The storage node without sockets and threads: requests, metadata and finished work go in; responses and
+effects come out.
 
-Pure; single-threaded; shaped for the data path: `handle` is called straight from the socket drain and
-answers through `Replies`. Every entry point ends by trying the waiting requests of all partitions that
-changed, so no waiter is missed and none is entered twice.
+Pure and single-threaded. `handle` is called directly from the socket drain and responds through `Replies`.
+Every entry point ends with `_settle`, which tries the waiting requests of all changed partitions: none is
+missed, and none is entered twice.
 
-Invariant: between two events `changed` is empty and all effects were taken by the shell.
+Invariant: between two events the keys in the output are settled, and all effects were taken by the shell.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ if TYPE_CHECKING:
     from .replica.recompressor import QueuedBatch, Recompressor
     from .replica.transactions import TransactionsHandler
 
-_METADATA_KEY = "metadata"  # watch key of requests that wait for the image to move on
+_METADATA_KEY = "metadata"  # watch key of requests that wait for a newer image
 
 
 class StorageNode:
-    """Routes requests to their handlers and keeps purgatory, partitions and image in step."""
+    """Routes events to handlers and parts, and completes the requests that they concern."""
 
     def __init__(
         self,
@@ -135,44 +135,43 @@ class StorageNode:
 
     @property
     def image(self) -> MetadataImage:
-        """The metadata that this node follows."""
+        """The metadata image of this node."""
         return self.table.image
 
     def joined(self, node_id: int, controller_id: int) -> None:
-        """The controller gave or confirmed this node's id; must come before the first metadata."""
+        """The controller has assigned or confirmed this node's id; must come before the first metadata."""
         self.table.node_id = node_id
         self._controller_id = controller_id
         self._view = MetadataView(self.image, controller_id)
 
     @property
     def transactions(self) -> TransactionsHandler:
-        """Who writes markers; whoever wants to hear of them sets its `on_marker`."""
+        """The handler of transaction markers."""
         return self._handlers.transactions
 
     # --- events ----------------------------------------------------------------------------------------
 
     def handle(self, request: Incoming, now_ms: int, wall_ms: int) -> None:
-        """One request from a client. It is answered exactly once, now or later."""
+        """One request. It gets exactly one response, now or later."""
         try:
             if not (
                 self._handlers.handle(request, now_ms, wall_ms)
                 or self.coordinators.handle(request, now_ms, wall_ms)
             ):
-                self._tell_of_cluster(request)
+                self._handle_metadata(request)
         except KafkaError as error:
             self._refuse(request, error)
         self._settle(now_ms)
 
     def read_metadata(self, response: FetchMetadataResponse) -> MetadataStep | None:
-        """What the controller sent, worked out; None if it is an answer to a question from further back, or
-        says nothing.
+        """The step to the next image; None if the response is stale or empty.
 
         Errors: ValueError if the records do not continue the image.
         """
         return step_of(self.image, response)
 
     def logs_ahead(self, step: MetadataStep, broker_epoch: int) -> list[CreateTask]:
-        """Work that makes the logs which `follow` will need; `follow` with them comes next, or never."""
+        """Tasks that create the logs that `follow` will need; `follow` with them comes next, or never."""
         if step.image.offset < broker_epoch and not self.table.is_caught_up:
             return []
         is_first = not self.table.is_caught_up
@@ -187,12 +186,12 @@ class StorageNode:
         *,
         now_ms: int,
     ) -> int:
-        """Act on a step, with the logs made ahead of it; the offset of the image then.
+        """Apply a step, with the logs created ahead of it; returns the offset of the image.
 
         Until the image contains this node's own registration (the record at `broker_epoch`) it is only
-        learned: a half image would make strays of logs whose topics come with the next records.
+        stored: an incomplete image would make strays of logs whose topics come with the next records.
         """
-        assert step.old is self.image, "steps are followed one after the other"
+        assert step.old is self.image, "steps are applied in order"
         image, delta = step.image, step.delta
         self.table.broker_epoch = broker_epoch
         self._manager.finish_creating(tasks)
@@ -212,7 +211,7 @@ class StorageNode:
         return image.offset
 
     def follow_metadata(self, response: FetchMetadataResponse, broker_epoch: int, now_ms: int) -> int:
-        """All of it at once: read a response and act on it; the offset of the image then."""
+        """Read and apply a response; returns the offset of the image."""
         step = self.read_metadata(response)
         return self.image.offset if step is None else self.follow(step, broker_epoch, now_ms=now_ms)
 
@@ -226,26 +225,25 @@ class StorageNode:
         self._settle(now_ms)
 
     def flushed(self, partition: Partition, end_offset: int, now_ms: int) -> None:
-        """A FlushLog effect is done: the log below `end_offset` is on the disk."""
+        """A FlushLog effect is done: the log below `end_offset` is flushed."""
         self.replicas.flushed(partition, end_offset, now_ms)
         self._settle(now_ms)
 
     def flush_all(self) -> None:
-        """Ask for a flush of everything, in no hurry."""
+        """Request flushes of all logs, with low priority."""
         self.replicas.flushes.flush_all()
 
     def tick(self, now_ms: int, wall_ms: int) -> None:
-        """Ask for the flushes that flush.ms wants; recompute high watermarks; look for segments that
-        retention deletes, and every half of replica.lag.time.max.ms for followers that lag. Called about
-        each second."""
+        """Called about each second: flush.ms, high watermarks, retention, disks with free space, and every
+        replica.lag.time.max.ms / 2 lagging followers."""
         self.coordinators.note_time(now_ms, wall_ms)
         self.replicas.look_for_space(now_ms)
         self.replicas.moves.try_all_swaps(now_ms)
         self.replicas.flushes.flush_overdue(now_ms)
-        self.replicas.leading.advance_all(now_ms)
+        self.replicas.isr_manager.advance_all(now_ms)
         if now_ms >= self._next_shrink_ms:
             self._next_shrink_ms = now_ms + self._shrink_every_ms
-            self.replicas.leading.shrink_overdue(now_ms)
+            self.replicas.isr_manager.shrink_overdue(now_ms)
         self.replicas.log_starts.step(now_ms, wall_ms)
         self._producer_expiry.step(now_ms, wall_ms)
         self._settle(now_ms)
@@ -261,38 +259,38 @@ class StorageNode:
         now_ms: int,
         wall_ms: int,
     ) -> None:
-        """A SendFetch effect was answered."""
+        """The response of a SendFetch effect."""
         self.replicas.fetchers.answered(where, number, response, frames, now_ms, wall_ms)
         self._settle(now_ms)
 
     def replica_fetch_failed(self, where: tuple[int, int], number: int, now_ms: int) -> None:
-        """A SendFetch effect was not answered, or with an error."""
+        """A SendFetch effect failed, or got an error."""
         self.replicas.fetchers.failed(where, number, now_ms)
         self._settle(now_ms)
 
     def isr_answered(self, response: AlterPartitionResponse, now_ms: int) -> None:
-        """A ProposeIsr effect was answered."""
-        self.replicas.leading.isr_answered(response, now_ms)
+        """The response of a ProposeIsr effect."""
+        self.replicas.isr_manager.isr_answered(response, now_ms)
         self._settle(now_ms)
 
     def isr_failed(self, now_ms: int) -> None:
-        """A ProposeIsr effect was not answered: nobody knows whether it was done."""
-        self.replicas.leading.isr_changes.failed(now_ms)
+        """A ProposeIsr effect failed; whether the proposals were applied is unknown."""
+        self.replicas.isr_manager.isr_changes.failed(now_ms)
         self._settle(now_ms)
 
     def checkpoints_begin(self, *, only_starts: bool = False) -> list[CheckpointTask]:
-        """The shell runs these tasks now: until `checkpoints_end` no log is cut, because what is written
-        would tell of more than is left of it."""
+        """The shell runs these tasks now. Until `checkpoints_end` no log is truncated: the checkpoint
+        would name offsets that do not exist any more."""
         self.table.is_checkpointing = True
         return self.replicas.log_starts.checkpoint_tasks(only_starts=only_starts)
 
     def checkpoints_end(self, tasks: Sequence[CheckpointTask], now_ms: int) -> None:
-        """See `checkpoints_begin`; what was not written is wanted still."""
+        """The tasks have ended; starts that were not written stay requested."""
         self.replicas.checkpointed(tasks, now_ms)
         self._settle(now_ms)
 
     def endpoint_of(self, node_id: int) -> tuple[str, int] | None:
-        """Where another node listens, as the image knows it."""
+        """Host and port of another node in the image."""
         broker = self.image.brokers.get(node_id)
         return None if broker is None else (broker.host, broker.port)
 
@@ -329,7 +327,7 @@ class StorageNode:
         self.answered(lambda: self.coordinators.end_turn(now_ms, wall_ms), now_ms)
 
     def answered(self, act: Callable[[], None], now_ms: int) -> None:
-        """Do what somebody wants who has waited for something outside of this node."""
+        """Call `act` as an event of its own."""
         act()
         self._settle(now_ms)
 
@@ -340,12 +338,13 @@ class StorageNode:
         self._settle(now_ms)
 
     def disk_failed(self, error: KafkaStorageError, now_ms: int) -> None:
-        """Some log dir went offline; the log manager knows which."""
+        """A log dir went offline; the log manager knows which one."""
         self.replicas.disks.lost_dirs(error)
         self._settle(now_ms)
 
     def connection_gone(self, session: int, now_ms: int) -> None:
-        """A client is gone: its waiting requests make room at once, instead of at their deadlines."""
+        """A client has disconnected: its waiting requests leave purgatory now instead of at their
+        deadlines."""
         self._produces.check(session, now_ms)
         self._fetch.connection_gone(session, now_ms)
         self._replica_fetch.connection_gone(session, now_ms)
@@ -361,7 +360,7 @@ class StorageNode:
         self._settle(now_ms)
 
     def take_effects(self) -> list[Effect]:
-        """What the shell must do now, in this order; they are handed out once."""
+        """The effects that the shell must perform now, in this order; each is returned once."""
         effects = self._output.effects
         if effects:
             self._output.effects = []
@@ -369,23 +368,23 @@ class StorageNode:
 
     @property
     def recompressor(self) -> Recompressor:
-        """Batches that are recompressed before they are appended."""
+        """The queues of batches that are recompressed."""
         return self._handlers.produce.recompressor
 
     @property
     def cold_reads(self) -> ColdReads:
-        """Reads from disks that are under way, wait or were not taken yet."""
+        """The cold reads."""
         return self._fetch.cold
 
-    # --- what the shell shows --------------------------------------------------------------------------
+    # --- status ----------------------------------------------------------------------------------------
 
     @property
     def parked(self) -> int:
-        """Requests that wait."""
+        """The number of waiting requests."""
         return len(self._produces) + len(self._fetches)
 
     def status(self, now_ms: int) -> dict[str, Any]:
-        """JSON-able facts."""
+        """JSON-able status."""
         facts = status_of(
             self.replicas,
             self.counters,
@@ -398,7 +397,7 @@ class StorageNode:
 
     # --- inside ----------------------------------------------------------------------------------------
 
-    def _tell_of_cluster(self, request: Incoming) -> None:
+    def _handle_metadata(self, request: Incoming) -> None:
         """Errors: UnsupportedVersionError, LeaderNotAvailableError, InvalidRequestError."""
         key = request.api.key
         if key == registry.METADATA.key:
@@ -411,12 +410,12 @@ class StorageNode:
             raise UnsupportedVersionError(f"a storage node does not serve {request.api.name}")
 
     def check_caught_up(self) -> None:
-        """Errors: LeaderNotAvailableError while this node knows too little to say what does not exist."""
+        """Errors: LeaderNotAvailableError while the image may lack topics that exist."""
         if not self.table.is_caught_up:
             raise LeaderNotAvailableError("this node is starting and has no metadata yet")
 
     def _bounded(self, asked: MetadataRequest) -> MetadataRequest:
-        """Errors: InvalidRequestError if it names more topics than this node answers for at once."""
+        """Errors: InvalidRequestError if it has more topics than max.request.partitions."""
         named = len(asked.topics or ()) + len(asked.topic_ids)
         if named > self._max_request_partitions:
             raise InvalidRequestError(f"{named} topics, at most {self._max_request_partitions} are allowed")
@@ -461,7 +460,7 @@ class StorageNode:
         if self.replicas.images.is_replicating:
             deadlines += (
                 self.replicas.fetchers.next_deadline_ms(),
-                self.replicas.leading.isr_changes.next_deadline_ms(),
+                self.replicas.isr_manager.isr_changes.next_deadline_ms(),
             )
         earliest = min((deadline for deadline in deadlines if deadline is not None), default=None)
         if earliest is not None and (self._wake_at_ms is None or earliest < self._wake_at_ms):
@@ -469,5 +468,5 @@ class StorageNode:
             self._output.effects.append(WakeAt(earliest))
 
     def note(self, text: str) -> None:
-        """Leave a warning for the operator."""
+        """A warning in the operator's log."""
         self._output.note(logging.WARNING, text)

@@ -1,4 +1,4 @@
-"""Who serves which request about partitions, and what they share."""
+"""The handlers of requests about partitions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 
 class Handlers:
-    """All handlers of one node. `produces` holds what waits for acks, `fetches` the rest."""
+    """All handlers of one node. `produces` is the purgatory of requests that wait for acks, `fetches` of
+    others."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class Handlers:
         self.fetch = FetchHandler(table, disks, fetches, replies, counters, limits, reader)
         self.replica_fetch = ReplicaFetchHandler(
             table,
-            replicas.leading,
+            replicas.isr_manager,
             disks,
             replicas.throttles.leader,
             fetches,
@@ -107,7 +108,7 @@ class Handlers:
         )
 
     def handle(self, request: Incoming, now_ms: int, wall_ms: int) -> bool:
-        """Whether it is about partitions; then it is answered, or will be. Errors: KafkaError, its answer."""
+        """Whether a handler here serves the request. Errors: KafkaError, as its response."""
         key = request.api.key
         if key == registry.PRODUCE.key:
             self.produce.handle(request, now_ms, wall_ms)

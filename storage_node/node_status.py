@@ -1,4 +1,4 @@
-"""What a node tells people of itself, JSON-able, under Kafka's names where Kafka has the metric."""
+"""The status of a node, JSON-able; metrics that Kafka has are under its names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .replica.log_cleaner import LogCleaner
     from .replica.replica_manager import ReplicaManager
 
-# Bound: a node may have tens of thousands.
+# Bound: logs in the status; a node may have tens of thousands.
 _LOGS_SHOWN = 100
 
 
@@ -28,7 +28,7 @@ def status_of(
     parked: int,
     offline_dirs: int,
 ) -> dict[str, Any]:
-    """The node as a whole. `parked` are the requests that wait."""
+    """`parked`: the number of waiting requests."""
     partitions = replicas.table.partitions.values()
     leading = [p for p in partitions if p.is_leader]
     logs = [p.log for p in partitions if p.log is not None]
@@ -36,7 +36,7 @@ def status_of(
         "metadata_offset": replicas.table.image.offset,
         "partitions": len(partitions),
         "leaders": len(leading),
-        "metrics": {  # Kafka's names; a meter shows its total
+        "metrics": {  # a meter has its total
             "UnderReplicatedPartitions": sum(len(p.isr) < len(p.replicas) for p in leading),
             "UnderMinIsrPartitionCount": sum(p.is_under_min_isr for p in leading),
             "AtMinIsrPartitionCount": sum(len(p.isr) == p.min_isr for p in leading),
@@ -51,9 +51,9 @@ def status_of(
             ),
             **cleaner.metrics(now_ms),
         },
-        "isr_changes_under_way": len(replicas.leading.isr_changes),
+        "isr_changes_under_way": len(replicas.isr_manager.isr_changes),
         "offline_partitions": sum(partition.state is PartitionState.OFFLINE for partition in partitions),
-        "uncleanable_partitions": cleaner.set_aside,
+        "uncleanable_partitions": cleaner.uncleanable,
         "parked_requests": parked,
         "logs": _largest_logs(logs),
         "oldest_transactions": _oldest_transactions(logs),
@@ -62,8 +62,8 @@ def status_of(
 
 
 def _oldest_transactions(logs: Sequence[Log]) -> dict[str, dict[str, int]]:
-    """By partition the open transaction that holds readers of committed ones back, the oldest first: one that
-    stays there may hang."""
+    """By partition the open transaction that limits the last stable offset, the oldest first: one that stays
+    there may be hanging."""
     found = [(log, oldest) for log in logs if (oldest := log.producers.states.oldest_transaction) is not None]
     return {
         str(log.topic_partition): oldest._asdict()
@@ -72,7 +72,7 @@ def _oldest_transactions(logs: Sequence[Log]) -> dict[str, dict[str, int]]:
 
 
 def _largest_logs(logs: Sequence[Log]) -> dict[str, dict[str, int]]:
-    """What fills the disks, the largest first: by partition the gauges of its log."""
+    """The gauges of the largest logs, by partition."""
     largest = heapq.nlargest(_LOGS_SHOWN, logs, key=lambda log: log.size_bytes)
     return {
         str(log.topic_partition): {

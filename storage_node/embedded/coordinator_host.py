@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ..configs.live_config import LiveConfig
     from ..log.log import Log
     from ..replica.appending import LeaderAppender
-    from ..replica.disk_trouble import DiskTrouble
+    from ..replica.disk_failures import DiskFailures
     from ..replica.partition import Partition, PartitionKey
     from ..replica.partition_table import PartitionTable
     from ..replica.step_output import StepOutput
@@ -61,7 +61,7 @@ class NodeCoordinatorHost:
         table: PartitionTable,
         output: StepOutput,
         appender: LeaderAppender,
-        disks: DiskTrouble,
+        disks: DiskFailures,
         config: LiveConfig,
         replies: Replies,
         settle: Callable[[int], None],

@@ -35,7 +35,7 @@ from ...runtime.effect_performer import EffectPerformer, on
 from ...runtime.limited_log_io import LimitedLog
 from ...runtime.stalls import StallMeter
 from ..log.losses import PreviousEnd
-from ..replica.disk_trouble import DiskNews
+from ..replica.disk_failures import DiskReport
 from . import membership as m
 from .heartbeat_times import HeartbeatTimes, own_records
 from .leader_search_io import ControllerLocators, ElectingError, LeaderSearch, fixed_locator
@@ -92,7 +92,7 @@ class LinkEvents:
     adopted: Callable[[int, str, int], None]
     metadata: Callable[[FetchMetadataResponse], Awaitable[int]]
     metadata_offset: Callable[[], int]
-    disks: Callable[[], DiskNews] = DiskNews
+    disks: Callable[[], DiskReport] = DiskReport
 
 
 class ControllerLink:

@@ -1,4 +1,4 @@
-"""Append to a partition that this node leads, and when that is as safe as was asked for.
+"""Appends to partitions that this node leads, and the condition for their acknowledgement.
 
 Source: Kafka ReplicaManager.appendRecords, DelayedProduce.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...protocol.records.header import Buffer
     from ..log.append_rules import AppendInfo
     from .delayed_entries import Waiting
-    from .disk_trouble import DiskTrouble
+    from .disk_failures import DiskFailures
     from .flush_scheduler import FlushScheduler
     from .partition import Partition
     from .step_output import StepOutput
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class LeaderAppender:
     """Appends to partitions that this node leads, advances high watermarks and requests flushes."""
 
-    def __init__(self, output: StepOutput, flushes: FlushScheduler, disks: DiskTrouble) -> None:
+    def __init__(self, output: StepOutput, flushes: FlushScheduler, disks: DiskFailures) -> None:
         self._output = output
         self._flushes = flushes
         self._disks = disks
@@ -68,7 +68,7 @@ class LeaderAppender:
                 transaction_version=transaction_version,
             )
         except KafkaStorageError as error:
-            # Order: a bad disk is offline before any later entry or request is acknowledged.
+            # Order: the log dir is offline before any later entry or request is acknowledged.
             self._disks.failed(partition, error, now_ms)
             raise
         if info.is_repeated:
@@ -82,7 +82,7 @@ class LeaderAppender:
 
 
 def check_in_sync(partition: Partition) -> None:
-    """Errors: NotEnoughReplicasError for acks=all."""
+    """Errors: NotEnoughReplicasError if acks=all is not possible."""
     if partition.is_under_min_isr:
         raise NotEnoughReplicasError(
             f"{partition.topic_partition} has {len(partition.isr)} in-sync replicas, acks=all needs"
@@ -91,7 +91,7 @@ def check_in_sync(partition: Partition) -> None:
 
 
 class Acked:
-    """The Goal of appended batches: to be as safe as `acks` says up to their end offsets."""
+    """The condition of appended batches: acknowledged by `acks` up to their end offsets."""
 
     __slots__ = ("_acks",)
 
@@ -99,17 +99,17 @@ class Acked:
         self._acks = acks
 
     def outcome(self, item: Waiting) -> KafkaError | bool:
-        """See Goal."""
+        """See CompletionRule."""
         partition = item.partition
         if not partition.is_acked(item.offset, self._acks):
             return False
         if self._acks == ACKS_ALL and partition.is_under_min_isr:
-            # Committed, but by fewer than asked for: the ISR has shrunk since the append.
+            # Committed, but by too few replicas: the ISR has shrunk since the append.
             return _too_few(partition)
         return True
 
-    def overdue(self, item: Waiting) -> KafkaError:
-        """The batch is in the log, but not known to be safe."""
+    def timeout_error(self, item: Waiting) -> KafkaError:
+        """The batch is in the log but not committed."""
         if self._acks == ACKS_ALL and item.partition.is_under_min_isr:
             return _too_few(item.partition)
         name = item.partition.topic_partition

@@ -1,12 +1,12 @@
-"""Clients that catch up: the disk reads ahead of them, and the pages they brought in go behind them.
+"""Read-ahead for clients that catch up, and removal of the pages behind them from the page cache.
 
-Known are the clients whose reads had to wait for a disk, and those that read near them. One that goes on
-where it stopped gets the next `ahead_bytes` of its segment read into the page cache before it asks, again
-each time half of that is used up. What came into the page cache for such clients, and only that, is dropped
-once the last of them that is near has passed it: pages that were cached before belong to somebody else.
+Tracked are clients whose reads had to wait for a disk, and those that read near them. For a client that reads
+sequentially the next `ahead_bytes` of its segment are read into the page cache, again whenever half of them
+are used. Pages that were loaded for such clients, and only those, are dropped once the last client nearby has
+passed them: pages that were cached before are used by other readers.
 
-Never dropped: what is not on the disk yet, and the last `_KEPT_TAIL_BYTES` of an active segment, which
-readers at the tail want. A client that is more than `_NEAR_BYTES` behind another is not waited for.
+Never dropped: bytes that are not flushed, and the last `_KEPT_TAIL_BYTES` of an active segment, which readers
+at the tail need. A client more than `_NEAR_BYTES` behind another one is not waited for.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 _PAGE_BYTES = 4096
 _KEPT_TAIL_BYTES = 64 * 1024 * 1024
 _NEAR_BYTES = 32 * 1024 * 1024
-# Bound: clients and partitions that are followed, the one that read longest ago goes.
+# Bound: tracked pairs of client and partition; the least recent reader is dropped.
 _MAX_READERS = 10_000
-# Bound: separate pieces of one segment that are remembered; more are left to the kernel.
+# Bound: tracked ranges of one segment; others are left to the kernel.
 _MAX_PIECES = 64
 
 _ReaderKey = tuple[int, "PartitionKey"]  # connection and partition
@@ -34,14 +34,14 @@ _ReaderKey = tuple[int, "PartitionKey"]  # connection and partition
 
 @dataclass(frozen=True, slots=True)
 class PageAdvice:
-    """Hints for the page cache; `run` goes on a thread, because even they may wait."""
+    """Advice for the page cache; `run` goes on a thread, because it may block."""
 
     file: File
     behind: tuple[tuple[int, int], ...]  # position, size
     ahead: tuple[int, int] | None
 
     def run(self) -> None:
-        """Give them to the kernel."""
+        """Advise the kernel."""
         for position, size in self.behind:
             self.file.drop_cached(position, size)
         if self.ahead is not None:
@@ -50,7 +50,7 @@ class PageAdvice:
 
 @dataclass(slots=True, eq=False)
 class _SegmentReaders:
-    """Who reads a segment, and what was brought into the page cache for them: [start, end) pieces."""
+    """The readers of a segment, and the ranges [start, end) that were loaded for them."""
 
     readers: dict[_ReaderKey, _Reader] = field(default_factory=dict)
     brought: list[tuple[int, int]] = field(default_factory=list)
@@ -58,7 +58,7 @@ class _SegmentReaders:
 
 @dataclass(slots=True, eq=False)
 class _Reader:
-    """One client on one partition: it read up to `position`; the disk was asked for up to `ahead_to`."""
+    """One client and partition: it has read up to `position`; read-ahead was requested up to `ahead_to`."""
 
     segment: Segment
     position: int
@@ -67,7 +67,7 @@ class _Reader:
 
 
 class CatchUp:
-    """Follows the clients of a node that catch up."""
+    """Tracks the clients of a node that catch up."""
 
     def __init__(self, ahead_bytes: int) -> None:
         self._ahead_bytes = ahead_bytes
@@ -78,18 +78,19 @@ class CatchUp:
         return len(self._readers)
 
     def overlaps(self, segment: Segment, start: int, end: int) -> bool:
-        """Whether pages of a segment were brought in from `start` to `end`, and go behind their readers."""
+        """Whether pages of `start` to `end` were loaded for readers, and will be dropped behind them."""
         place = self._segments.get(segment)
         return place is not None and any(low < end and start < high for low, high in place.brought)
 
     def ahead_of(self, key: _ReaderKey, offset: int) -> int:
-        """How much to read ahead with a cold read at `offset`: nothing before the client goes straight on."""
+        """How much to read ahead with a cold read at `offset`: nothing until the client reads
+        sequentially."""
         reader = self._readers.get(key)
         return self._ahead_bytes if reader is not None and reader.next_offset == offset else 0
 
     def read(self, key: _ReaderKey, run: Run, brought_bytes: int | None = None) -> PageAdvice | None:
-        """A client got `run` from the disk; `brought_bytes` from its start on were not cached before. None:
-        it came from the page cache. What to advise then."""
+        """A client has read `run`; `brought_bytes` from its start were not cached before (None: all were).
+        Returns the advice that follows."""
         if not len(run.data) or (brought_bytes is None and run.segment not in self._segments):
             return None
         old, end = self._readers.pop(key, None), run.position + len(run.data)
@@ -110,7 +111,7 @@ class CatchUp:
         return self._advice(place, reader)
 
     def forget(self, session: int) -> None:
-        """A connection is gone."""
+        """The client has disconnected."""
         for key in [key for key in self._readers if key[0] == session]:
             self._leave(key, self._readers.pop(key))
 
@@ -128,7 +129,7 @@ class CatchUp:
         left = reader.ahead_to - reader.position
         if 0 < left * 2 <= self._ahead_bytes:
             size = min(self._ahead_bytes, segment.size_bytes - reader.ahead_to)
-            # What is there already was not brought in by this, and must not go: its readers want it.
+            # Pages that are cached already were loaded for other readers: do not track them.
             if size > 0 and segment.file.lend(reader.ahead_to, size) is None:
                 ahead = (reader.ahead_to, size)
                 _add(place.brought, reader.ahead_to, reader.ahead_to + size)
@@ -137,7 +138,7 @@ class CatchUp:
 
 
 def _passed(place: _SegmentReaders, reader: _Reader) -> tuple[tuple[int, int], ...]:
-    """What was brought in and nobody near needs any more; it is forgotten."""
+    """Remove and return the loaded ranges that no client nearby needs any more."""
     segment, low = reader.segment, reader.position
     for other in place.readers.values():
         if reader.position - _NEAR_BYTES <= other.position < low:
@@ -146,7 +147,7 @@ def _passed(place: _SegmentReaders, reader: _Reader) -> tuple[tuple[int, int], .
     if not segment.is_sealed:
         low = min(low, segment.size_bytes - _KEPT_TAIL_BYTES)
     if low < segment.size_bytes:
-        low -= low % _PAGE_BYTES  # a page that is half passed is still needed, and dropped with the next
+        low -= low % _PAGE_BYTES  # a partly passed page is dropped with the next ones
     passed = tuple((start, min(end, low) - start) for start, end in place.brought if start < low)
     if passed:
         place.brought = [(max(start, low), end) for start, end in place.brought if end > low]
@@ -154,7 +155,7 @@ def _passed(place: _SegmentReaders, reader: _Reader) -> tuple[tuple[int, int], .
 
 
 def _add(pieces: list[tuple[int, int]], start: int, end: int) -> None:
-    """Remember a piece, joined with the last one where they touch."""
+    """Add a range, joined with the last one where they touch."""
     if pieces and pieces[-1][0] <= start <= pieces[-1][1]:
         pieces[-1] = (pieces[-1][0], max(pieces[-1][1], end))
         return

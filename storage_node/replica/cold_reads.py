@@ -1,12 +1,12 @@
-"""Reads for fetches that must wait for a disk: which of them run, and their results until they are taken.
+"""Schedules reads from disks for fetches (cold reads), and keeps their results until a fetch takes them.
 
-Pure; the reads themselves run on threads. A result is handed over as the bytes that were read: were they only
-brought into the page cache, they could be gone again before the client asks, and it would never get them.
+Pure; the reads run on threads. A result is kept as bytes: in the page cache alone it could be evicted before
+the client fetches again, and the client would never get it.
 
-Bound: `max_running` at a time and `max_bytes` being read or read and not taken; what finds no room waits its
-turn, one read of each connection in turn. A connection has at most `_MAX_PER_SESSION`. When its room is
-needed, a result goes at once if its client has asked for another place of the partition since, else after
-`_UNCLAIMED_MS`; `next_deadline_ms` tells when, because nothing else may happen until then.
+Bound: `max_running` reads run at a time, and `max_bytes` are being read or not taken yet; other reads wait,
+one of each connection in turn. A connection has at most `_MAX_PER_SESSION`. When space is needed, a result is
+dropped at once if its client has fetched another offset of the partition since, else after `_UNCLAIMED_MS`;
+`next_deadline_ms` says when, because no other event may come until then.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _MAX_PER_SESSION = 64
 _UNCLAIMED_MS = 1_000
-# Bound: of one read, unless its first batch is larger. Disks are at full speed with it.
+# Bound: one read, unless its first batch is larger. Disks reach full throughput with it.
 MAX_READ_BYTES = 4 * 1024 * 1024
 
 _Place = tuple["PartitionKey", int]  # partition and offset
@@ -34,7 +34,7 @@ _Place = tuple["PartitionKey", int]  # partition and offset
 
 @dataclass(slots=True, eq=False)
 class ColdRead:
-    """One read. `run` goes on a thread; then the owner's `finished`."""
+    """One read. `run` goes on a thread; then `ColdReads.finished`."""
 
     session: int
     partition: Partition
@@ -49,21 +49,21 @@ class ColdRead:
     error: KafkaError | None = None
     is_done: bool = False
     done_ms: int = 0
-    is_left: bool = False  # its connection has asked for another place of the partition since
-    held_bytes: int = 0  # what it counts for in the bound
+    is_left: bool = False  # its connection has fetched another offset of the partition since
+    held_bytes: int = 0  # bytes that count for the bound
 
     def __post_init__(self) -> None:
         self.leader_epoch, self.cuts = self.partition.leader_epoch, self.log.reader.invalidations
 
     @property
     def place(self) -> _Place:
-        """What it reads."""
+        """The partition and offset that it reads."""
         return self.partition.key, self.offset
 
     @property
     def is_valid(self) -> bool:
-        """Whether the log is still the one that was read: same partition, same leadership, neither
-        cut nor cleaned since."""
+        """Whether the records may be returned: same log, same leader epoch, neither truncated nor cleaned
+        since."""
         partition = self.partition
         return (
             partition.log is self.log
@@ -72,7 +72,7 @@ class ColdRead:
         )
 
     def run(self) -> None:
-        """Read from the disk. What goes wrong stays here."""
+        """Read from the disk; errors are kept."""
         try:
             self.run_found = self.log.reader.read_one_run(
                 self.offset, self.max_bytes, upto_offset=self.upto_offset, ahead_bytes=self.ahead_bytes
@@ -80,7 +80,7 @@ class ColdRead:
         except KafkaError as error:
             self.error = error
         except MemoryError:
-            # of this server, not of the disk: the client comes again
+            # the disk is fine: the client retries
             self.error = ThrottlingQuotaExceededError(f"no memory to read {self.max_bytes} bytes")
 
 
@@ -95,16 +95,16 @@ class ColdReads:
         self.running = 0
         self.held_bytes = 0
         self._sessions: dict[int, dict[_Place, ColdRead]] = {}
-        self._queues: OrderedDict[int, deque[ColdRead]] = OrderedDict()  # of those with reads that wait
-        self._done: OrderedDict[ColdRead, None] = OrderedDict()  # not taken yet, oldest first
+        self._queues: OrderedDict[int, deque[ColdRead]] = OrderedDict()  # connections with waiting reads
+        self._done: OrderedDict[ColdRead, None] = OrderedDict()  # results not taken yet, oldest first
 
     def find(self, session: int, partition: Partition, offset: int, now_ms: int) -> ColdRead | None:
-        """The read of this place for this connection, done or not; one that is not valid any more is gone."""
+        """The connection's read of this offset, finished or not; an invalid one is dropped."""
         mine = self._sessions.get(session)
         if mine is None:
             return None
         for other in mine.values():
-            # Only marked: two readers may share a connection, and both are to get on.
+            # Only marked: two readers may share a connection, and both must make progress.
             if other.partition.key == partition.key:
                 other.is_left = other.offset != offset
         read = mine.get((partition.key, offset))
@@ -114,9 +114,9 @@ class ColdReads:
         return read
 
     def ask(self, read: ColdRead, now_ms: int) -> None:
-        """Read it in its turn. When its connection has too many, not now: the client will ask again."""
+        """Queue the read. Ignored if the connection has too many: the client will fetch again."""
         mine = self._sessions.setdefault(read.session, {})
-        assert read.place not in mine, "it is asked for once"
+        assert read.place not in mine, "queued only once"
         if len(mine) >= _MAX_PER_SESSION:
             self._drop_unclaimed(read.session, now_ms)
         if len(mine) >= _MAX_PER_SESSION:
@@ -126,7 +126,7 @@ class ColdReads:
         self._start(now_ms)
 
     def drop(self, read: ColdRead, now_ms: int) -> None:
-        """The result was taken, or nobody wants it any more."""
+        """The result was taken or is not needed any more."""
         if not self._is_wanted(read):
             return
         mine = self._sessions[read.session]
@@ -138,8 +138,8 @@ class ColdReads:
             self._start(now_ms)
 
     def finished(self, read: ColdRead, now_ms: int) -> None:
-        """A read came back from its thread. Order: whoever waits for it takes it before `start_waiting`,
-        which may let it go for another one."""
+        """A thread has finished the read. Order: the fetches that wait for it take it before
+        `start_waiting`, which may drop it for another one."""
         self.running -= 1
         self.held_bytes -= read.held_bytes
         read.is_done, read.done_ms, read.held_bytes = True, now_ms, 0
@@ -149,27 +149,27 @@ class ColdReads:
             self._done[read] = None
 
     def forget(self, session: int, now_ms: int) -> None:
-        """A connection is gone."""
+        """The client has disconnected."""
         self._queues.pop(session, None)
         for read in list(self._sessions.get(session, {}).values()):
             self.drop(read, now_ms)
 
     def start_waiting(self, now_ms: int) -> None:
-        """Time has passed, or a read is done: what nobody came for may make room."""
+        """Start waiting reads; unclaimed results may be dropped for them."""
         self._start(now_ms)
 
     def next_deadline_ms(self) -> int | None:
-        """When `start_waiting` finds room that it does not have now; None if no read waits for that."""
+        """When an unclaimed result may be dropped for a waiting read; None if no read waits for that."""
         if not self._queues or not self._done or self.running >= self._max_running:
             return None
         return next(iter(self._done)).done_ms + _UNCLAIMED_MS
 
     def check(self) -> None:
-        """Assert the bound and the books; for tests."""
+        """Assert the bound and the counts; for tests."""
         wanted = [read for mine in self._sessions.values() for read in mine.values()]
         assert self.running <= self._max_running
         assert set(self._done) == {read for read in wanted if read.is_done}
-        assert all(self._sessions.values()), "no connection without a read"
+        assert all(self._sessions.values()), "every connection has a read"
 
     # --- inside ----------------------------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ class ColdReads:
         read.held_bytes = 0
 
     def _start(self, now_ms: int) -> None:
-        """Start what may run: one of each connection in turn."""
+        """Start reads within the bounds, one of each connection in turn."""
         while self.running < self._max_running and self._queues:
             session, queue = next(iter(self._queues.items()))
             while queue and not self._is_wanted(queue[0]):

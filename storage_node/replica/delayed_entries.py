@@ -1,4 +1,4 @@
-"""A request in purgatory whose entries wait for the replicas of their partitions, each for itself. Pure.
+"""A request in purgatory, each of whose entries waits for the replicas of its partition. Pure.
 
 Source: Kafka DelayedProduce, DelayedDeleteRecords.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Waiting:
-    """Entry `index` of the answer, begun in a leadership of this node: its replicas are to reach `offset`."""
+    """Entry `index` of the response waits for its replicas to reach `offset`, in this leader epoch."""
 
     index: int
     partition: Partition
@@ -25,29 +25,30 @@ class Waiting:
     offset: int
 
 
-class Goal(Protocol):
-    """What the entries wait for."""
+class CompletionRule(Protocol):
+    """When an entry is complete."""
 
     def outcome(self, item: Waiting) -> KafkaError | bool:
-        """Of an entry whose leader still leads: whether it is reached, or what is wrong with it."""
+        """Whether an entry whose leader epoch still holds is complete, or its error."""
 
-    def overdue(self, item: Waiting) -> KafkaError:
-        """What is told of an entry that is not there in time."""
+    def timeout_error(self, item: Waiting) -> KafkaError:
+        """The error of an entry that is not complete in time."""
 
 
 class DelayedEntries:
     """It watches its connection and the partitions that it waits for.
 
-    Invariant: each entry ends exactly once with `settled(entry, error or None)`: as wanted, lost with its
-    leader, or timed out; then comes `finished`. Or, once nobody `is_wanted`, `abandoned` alone.
+    Invariant: each entry ends exactly once with `settled(entry, error or None)`: complete, lost with its
+    leadership, or timed out; then `finished` is called. Once the client has disconnected (`is_wanted` is
+    false) only `abandoned` is called.
     """
 
-    __slots__ = ("_abandoned", "_finished", "_goal", "_is_wanted", "_settled", "_waiting")
+    __slots__ = ("_abandoned", "_finished", "_is_wanted", "_rule", "_settled", "_waiting")
 
     def __init__(
         self,
         waiting: list[Waiting],
-        goal: Goal,
+        rule: CompletionRule,
         *,
         settled: Callable[[Waiting, KafkaError | None], None],
         finished: Callable[[], None],
@@ -55,14 +56,14 @@ class DelayedEntries:
         abandoned: Callable[[], None],
     ) -> None:
         self._waiting = waiting
-        self._goal = goal
+        self._rule = rule
         self._settled = settled
         self._finished = finished
         self._is_wanted = is_wanted
         self._abandoned = abandoned
 
     def try_complete(self, _now_ms: int) -> bool:
-        """Settle what can be settled; finish when nothing waits any more."""
+        """Settle the entries that are complete or lost; finish after the last one."""
         if not self._is_wanted():
             self._abandoned()
             return True
@@ -72,7 +73,7 @@ class DelayedEntries:
             if not partition.is_leader or partition.leader_epoch != item.leader_epoch:
                 self._settled(item, partition.lost_error())
                 continue
-            outcome = self._goal.outcome(item)
+            outcome = self._rule.outcome(item)
             if outcome is False:
                 still.append(item)
             else:
@@ -84,8 +85,8 @@ class DelayedEntries:
         return True
 
     def on_expire(self, _now_ms: int) -> None:
-        """The client's timeout passed: it is done here, but not known to be so everywhere."""
+        """The client's timeout has passed."""
         for item in self._waiting:
-            self._settled(item, self._goal.overdue(item))
+            self._settled(item, self._rule.timeout_error(item))
         self._waiting = []
         self._finished()

@@ -1,4 +1,4 @@
-"""DeleteRecords: move the starts of logs, and answer when all live replicas have followed.
+"""DeleteRecords: move log start offsets, and respond when all live replicas have moved theirs.
 
 Source: Kafka ReplicaManager.deleteRecords, DelayedDeleteRecords; Partition.deleteRecordsOnLeader; KIP-107.
 """
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 
 class DeleteRecordsHandler:
-    """Wants the starts and parks the request. `metadata_key` is checked when nodes come or go."""
+    """Requests new log starts and parks the request. `metadata_key` is checked when the set of nodes
+    changes."""
 
     def __init__(
         self,
@@ -61,8 +62,8 @@ class DeleteRecordsHandler:
         self._metadata_key = metadata_key
 
     def handle(self, request: Incoming, now_ms: int) -> None:
-        """Each entry on its own; one answer for all of them. Errors: InvalidRequestError (nothing was done),
-        ThrottlingQuotaExceededError if too many requests wait."""
+        """Errors: InvalidRequestError (nothing was deleted), ThrottlingQuotaExceededError if too many
+        requests wait."""
         body: DeleteRecordsRequest = request.body
         if len(body.partitions) > self._max_partitions:
             raise InvalidRequestError(
@@ -90,19 +91,21 @@ class DeleteRecordsHandler:
         self._purgatory.park(deletion, keys, now_ms + wait_ms, now_ms)
 
     def _park_overdue(self, deletion: _Deletion, keys: tuple[Hashable, ...], now_ms: int) -> None:
-        """The request's time is over before this node has written its own log starts."""
+        """The request has timed out before this node has written its own log starts."""
         try:
             self._purgatory.park(deletion, keys, now_ms + self._max_wait_ms, now_ms)
-        except ThrottlingQuotaExceededError:  # the room was taken meanwhile
+        except ThrottlingQuotaExceededError:  # purgatory has filled up meanwhile
             deletion.on_expire(now_ms)
 
     def _started(self, index: int, entry: DeleteRecordsPartition) -> Waiting:
-        """Errors: what `find` and `leader_log` say; InvalidTopicError, PolicyViolationError,
+        """Errors: those of `find` and `leader_log`; InvalidTopicError, PolicyViolationError,
         OffsetOutOfRangeError."""
         partition = self._table.find(entry.topic_id, entry.partition)
         policy = partition.leader_log(entry.current_leader_epoch).config.cleanup_policy
         if partition.topic_partition.topic in INTERNAL_TOPICS:
-            raise InvalidTopicError(f"records of {partition.topic_partition} are the cluster's own")
+            raise InvalidTopicError(
+                f"records of the internal topic {partition.topic_partition} cannot be deleted"
+            )
         if policy and DELETE not in policy:
             raise PolicyViolationError(
                 f"records of {partition.topic_partition} cannot be deleted: its cleanup.policy is compact"
@@ -113,7 +116,7 @@ class DeleteRecordsHandler:
             raise OffsetOutOfRangeError(
                 f"offset {offset} of {partition.topic_partition}: its records end at {watermark}"
             )
-        self._log_starts.want(partition, offset)
+        self._log_starts.request_start(partition, offset)
         return Waiting(index, partition, partition.leader_epoch, offset)
 
     def _settled(
@@ -132,10 +135,10 @@ class DeleteRecordsHandler:
 
 
 class _Deletion:
-    """A request in purgatory whose timeout bounds the wait for followers alone.
+    """A request in purgatory whose timeout bounds only the wait for followers.
 
-    Kafka's leader moves its log starts before it looks at the timeout. Here a thread writes them down first,
-    so a request that is overdue waits for that once more, for as long as any request may wait.
+    Kafka's leader moves its log start before it looks at the timeout. Here a thread writes it to the disk
+    first, so a request that has timed out waits for that once more, up to the longest wait of any request.
     """
 
     __slots__ = ("_entries", "_is_overdue", "_park_again", "_waiting")
@@ -168,22 +171,24 @@ class _Deletion:
 
 
 def _has_deleted(item: Waiting) -> bool:
-    """Whether this leader's own log starts where it is to start, or it leads no more."""
+    """Whether this leader's own log start has moved, or its leadership has ended."""
     partition = item.partition
     is_led = partition.is_leader and partition.leader_epoch == item.leader_epoch
     return not is_led or partition.log is None or partition.log.log_start_offset >= item.offset
 
 
 class _Trimmed:
-    """The Goal: logs start where they shall on all replicas that live, which the request watches, too."""
+    """The condition: the log start offsets of all live replicas have reached the offset."""
 
     __slots__ = ()
 
     def outcome(self, item: Waiting) -> bool:
-        """See Goal."""
+        """See CompletionRule."""
         return item.partition.low_watermark() >= item.offset
 
-    def overdue(self, item: Waiting) -> KafkaError:
-        """See Goal."""
+    def timeout_error(self, item: Waiting) -> KafkaError:
+        """See CompletionRule."""
         name = item.partition.topic_partition
-        return RequestTimedOutError(f"not all live replicas of {name} start at {item.offset} yet")
+        return RequestTimedOutError(
+            f"not all live replicas of {name} have moved their log start to {item.offset}"
+        )

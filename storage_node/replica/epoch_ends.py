@@ -1,4 +1,5 @@
-"""OffsetForLeaderEpoch: where the epochs of a leader's log end. Source: Kafka Partition.scala; KIP-320."""
+"""OffsetForLeaderEpoch: the end offsets of leader epochs in a leader's log. Source: Kafka Partition.scala;
+KIP-320."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 def answer_epoch_ends(
     table: PartitionTable, asked: OffsetForLeaderEpochRequest, max_partitions: int
 ) -> OffsetForLeaderEpochResponse:
-    """All answers, errors inside. Errors: InvalidRequestError if too much is asked."""
+    """Errors of entries are in the response. Errors: InvalidRequestError if it has too many partitions."""
     if len(asked.partitions) > max_partitions:
         raise InvalidRequestError(f"{len(asked.partitions)} partitions, at most {max_partitions} are allowed")
     return OffsetForLeaderEpochResponse(tuple(_answer(table, question) for question in asked.partitions))

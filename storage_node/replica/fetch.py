@@ -1,13 +1,12 @@
-"""Fetch: read below the high watermark, or with read_committed below the last stable offset, at once or when
-enough bytes are there.
+"""Fetch by consumers: read below the high watermark, or with read_committed below the last stable offset.
 
-The event loop never waits for a disk here. What is in memory or in the page cache is answered at once; for
-the rest a thread reads, and the answer, or the client's next fetch, takes what it read. A request that finds
-only such partitions waits for the first of them, beyond its own longest wait if need be (as with Kafka, which
-reads in the request), but no longer than `COLD_WAIT_MS`; the read goes on and serves the next fetch.
+The event loop never waits for a disk. Records in memory or in the page cache are returned at once; others are
+read by a thread and returned by this response or by the client's next fetch. A request that finds only such
+partitions waits for the first of them, even beyond its own max_wait_ms (as with Kafka, which reads inside the
+request), but at most `COLD_WAIT_MS`; the read continues and serves the next fetch.
 
-With a replica.selector.class, a client that names its rack is told of a replica there. Followers serve such
-clients, and those that say so, below the high watermark that they know (KIP-392).
+With a replica.selector.class, a client that names its rack is directed to a replica there. Followers serve
+such clients, and those that may fetch from followers, below the high watermark that they know (KIP-392).
 Source: Kafka ReplicaManager.fetchMessages, DelayedFetch; DESIGN 5.
 """
 
@@ -41,51 +40,51 @@ if TYPE_CHECKING:
     from ..log.lending import Part
     from ..log.log import Log
     from .cold_reads import ColdRead
-    from .disk_trouble import DiskTrouble
+    from .disk_failures import DiskFailures
     from .partition import Partition, PartitionKey
     from .partition_table import PartitionTable
     from .reading import RecordReader
 
 READ_COMMITTED = 1
 ISOLATION_LEVELS = (0, READ_COMMITTED)  # read_uncommitted
-# Clients wait 30 s for an answer, and more; a disk that needs longer serves the fetch after this one.
+# Clients wait 30 s or more for a response; a slower disk serves their next fetch.
 COLD_WAIT_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """What a client cannot raise. `room` says how many response bytes the node may still queue."""
+    """Limits of the node. `room()` is how many response bytes it may still queue."""
 
     max_bytes: int
     max_wait_ms: int
     max_partitions: int
     room: Callable[[], int]
-    selects_replicas: bool = False  # clients may read from followers
+    selects_replicas: bool = False  # replica.selector.class is set
 
 
 @dataclass(slots=True)
 class _Wanted:
-    """One entry of the request, with its partition looked up once."""
+    """One entry of the request and its partition."""
 
     entry: FetchPartition
     partition: Partition | None
     error: KafkaError | None = None
-    may_follow: bool = False  # the client reads from followers too
-    preferred: int = NO_NODE  # and should rather read there
-    is_committed: bool = False  # the client is to see committed transactions alone
+    may_follow: bool = False  # the client may read from this node as a follower
+    preferred: int = NO_NODE  # the node that the client should read from
+    is_committed: bool = False  # isolation level read_committed
 
     def end_of(self, partition: Partition, log: Log) -> int:
-        """How far the client may read."""
+        """The end offset for this client."""
         return log.last_stable_offset if self.is_committed else partition.high_watermark
 
 
 class FetchHandler:
-    """Reads, and parks what must wait for more bytes."""
+    """Reads, and parks requests that wait for more bytes."""
 
     def __init__(
         self,
         table: PartitionTable,
-        disks: DiskTrouble,
+        disks: DiskFailures,
         purgatory: Purgatory,
         replies: Replies,
         counters: NodeCounters,
@@ -100,18 +99,18 @@ class FetchHandler:
         self._limits = limits
         self.cold = reader.cold
         self.reader = reader
-        # By connection: the partition that came away empty although it had something, and is first next time.
+        # By connection: a partition whose records had no space in the last response; it is read first.
         self._starved: dict[int, PartitionKey] = {}
 
     def handle(self, request: Incoming, now_ms: int) -> None:
-        """Answer at once if enough is there, something is wrong or no wait was asked for; else park.
+        """Respond at once if there are enough bytes or errors, or max_wait_ms is 0; otherwise park.
 
-        Errors: InvalidRequestError; ThrottlingQuotaExceededError when nothing more can be parked or queued.
+        Errors: InvalidRequestError; ThrottlingQuotaExceededError when no request can be parked or queued.
         """
         body: FetchRequest = request.body
-        check_asked(body.isolation, body.partitions, self._limits.max_partitions)
+        check_read_request(body.isolation, body.partitions, self._limits.max_partitions)
         if self._limits.room() <= 0:
-            raise ThrottlingQuotaExceededError("too many response bytes wait for their readers")
+            raise ThrottlingQuotaExceededError("too many response bytes are queued")
         is_committed = body.isolation == READ_COMMITTED
         wanted = [self._look_up(entry, is_committed=is_committed) for entry in body.partitions]
         has_choice = bool(body.rack) and self._limits.selects_replicas
@@ -129,7 +128,7 @@ class FetchHandler:
             self._purgatory.park(delayed, delayed.keys(), now_ms + wait_ms, now_ms)
 
     def wait_for_disk(self, delayed: DelayedFetch, now_ms: int) -> None:
-        """Answer with what there is; wait only if all that there is must be read from a disk."""
+        """Respond with what is readable; wait only if all of it must be read from a disk."""
         delayed.min_bytes = 0
         delayed.is_last = True
         if self.answer(delayed.request, delayed.wanted, now_ms):
@@ -140,13 +139,13 @@ class FetchHandler:
             self.answer(delayed.request, delayed.wanted, now_ms, is_last=True)
 
     def cold_read(self, read: ColdRead, now_ms: int) -> None:
-        """A ReadCold effect is done: whoever waits for it takes it."""
+        """A ReadCold effect is done: complete the fetches that wait for it."""
         self.cold.finished(read, now_ms)
         self._purgatory.check(read.session, now_ms)
         self.cold.start_waiting(now_ms)
 
     def next_deadline_ms(self) -> int | None:
-        """When `expire` has something to do, parked fetches aside."""
+        """When `expire` must be called for the cold reads."""
         return self.cold.next_deadline_ms()
 
     def expire(self, now_ms: int) -> None:
@@ -155,7 +154,7 @@ class FetchHandler:
         self.cold.start_waiting(now_ms)
 
     def connection_gone(self, session: int, now_ms: int) -> None:
-        """Drop what it waits for, and what was read for it."""
+        """Drop the requests and the reads of a client that has disconnected."""
         self._purgatory.check(session, now_ms)
         self.cold.forget(session, now_ms)
         self._starved.pop(session, None)
@@ -175,8 +174,8 @@ class FetchHandler:
                 item.preferred = near_replica(item.partition, rack, item.entry.fetch_offset, brokers)
 
     def is_ready(self, wanted: list[_Wanted], min_bytes: int) -> bool:
-        """Whether an answer is due: enough bytes, or an error that the client must hear at once."""
-        found = 0
+        """Whether a response is due: enough bytes, or an error."""
+        available = 0
         for item in wanted:
             partition = item.partition
             if partition is None or item.preferred != NO_NODE:
@@ -186,21 +185,21 @@ class FetchHandler:
                 end = item.end_of(partition, log)
                 if _has_readable(partition, log, item.entry, end):
                     # Bound: counting bytes may cost a read, and one byte is what most readers wait for
-                    found += 1 if min_bytes - found <= 1 else _readable_bytes(log, item.entry, end)
+                    available += 1 if min_bytes - available <= 1 else _readable_bytes(log, item.entry, end)
             except KafkaError:
-                return True  # `finish` meets it again and puts it into the answer
-            if found >= min_bytes:
+                return True  # `answer` raises it again, for the response
+            if available >= min_bytes:
                 return True
         return False
 
     def abandon(self, request: Incoming) -> None:
-        """Nobody is there any more to hear the answer."""
+        """The client has disconnected."""
         self._replies.no_reply(request)
 
     def answer(self, request: Incoming, wanted: list[_Wanted], now_ms: int, *, is_last: bool = False) -> bool:
-        """Read within the limits and answer; False, unless it `is_last`, if all of it must come from disks.
+        """Read within the limits and respond. False if all records must be read from disks, unless `is_last`.
 
-        The first batch found is returned however large it is.
+        The first batch is returned however large it is.
         """
         body: FetchRequest = request.body
         left = min(body.max_bytes, self._limits.max_bytes, self._limits.room())
@@ -222,7 +221,7 @@ class FetchHandler:
                 answer, has_failed = self._failed(item, error), True
             answers[index] = answer
             if item.preferred != NO_NODE:
-                has_failed = True  # nothing to wait for here
+                has_failed = True  # the client reads elsewhere
             elif data is None:
                 is_cold = True
             elif data:
@@ -235,13 +234,14 @@ class FetchHandler:
         self._note_starved(request.peer.session, starved)
         self._counters.fetched_bytes += total
         response = FetchResponse(tuple(answer for answer in answers if answer is not None))
-        # none but those who take runs have some among their buffers
+        # only requests with `takes_runs` get runs among their buffers
         frames = cast("list[Buffer]", [part for data in parts for part in data])
         self._replies.reply(request, response, frames)
         return True
 
     def _turns(self, wanted: list[_Wanted], session: int) -> Sequence[int]:
-        """In which order the entries are read: as asked, but from the one on that got nothing last time."""
+        """The order in which entries are read: as requested, beginning with the one that was starved last
+        time."""
         key = self._starved.get(session)
         if key is not None:
             for start, item in enumerate(wanted):
@@ -258,14 +258,14 @@ class FetchHandler:
     def _read(
         self, item: _Wanted, session: int, max_bytes: int, now_ms: int, *, is_first: bool, lends: bool
     ) -> tuple[FetchPartitionResponse, list[Part] | None]:
-        """One partition's share, None if a disk has to be waited for. The only place that reads records for
-        clients."""
+        """The response of one partition and its records, None if they must be read from a disk. The only
+        place that reads records for consumers."""
         partition, entry = item.partition, item.entry
         if partition is None:
             assert item.error is not None, "an entry has a partition or an error"
             raise item.error
         log = partition.leader_log(entry.current_leader_epoch, may_follow=item.may_follow)
-        # Order: read once, they bound the read and go into the answer
+        # Order: read once; they bound the read and are returned in the response
         watermark, stable = partition.high_watermark, log.last_stable_offset
         end = stable if item.is_committed else watermark
         data: list[Part] | None = []
@@ -318,50 +318,50 @@ class FetchHandler:
         )
 
 
-def check_asked(
+def check_read_request(
     isolation: int, entries: Sequence[FetchPartition | ListOffsetsPartition], max_partitions: int
 ) -> None:
-    """What reading requests have in common. Errors: InvalidRequestError.
+    """Validate a Fetch or ListOffsets request. Errors: InvalidRequestError.
 
-    Each partition once: so a small request cannot make this node do the same reading a thousand times.
+    Each partition at most once: a small request must not make this node read the same records many times.
     """
     if isolation not in ISOLATION_LEVELS:
-        raise InvalidRequestError(f"isolation {isolation}, only 0 and 1 exist")
+        raise InvalidRequestError(f"isolation level {isolation}: must be 0 or 1")
     if len(entries) > max_partitions:
         raise InvalidRequestError(f"{len(entries)} partitions, at most {max_partitions} are allowed")
     if len({(entry.topic_id, entry.partition) for entry in entries}) != len(entries):
-        raise InvalidRequestError("a partition is named twice")
+        raise InvalidRequestError("a partition occurs twice")
 
 
 def _has_readable(partition: Partition, log: Log, entry: FetchPartition, end_offset: int) -> bool:
-    """Whether there is a record at the asked offset or after it, below `end_offset`.
+    """Whether there is a record at or after the fetch offset, below `end_offset`.
 
-    Errors: OffsetOutOfRangeError outside of log start offset .. log end offset. A follower knows nothing of
-    offsets above its end, nor, out of the ISR, of what is committed there: OffsetNotAvailableError.
+    Errors: OffsetOutOfRangeError outside of log start offset .. log end offset; OffsetNotAvailableError from
+    a follower above its log end, or above its high watermark if it is not in the ISR.
     """
     offset = entry.fetch_offset
     if offset >= partition.high_watermark and partition.leader != partition.node_id:
         end = log.log_end_offset
         if offset > end or partition.node_id not in partition.isr:
             raise OffsetNotAvailableError(
-                f"{partition.topic_partition} ends at {end} here, asked was {offset}"
+                f"{partition.topic_partition}: fetch offset {offset}, this follower's log ends at {end}"
             )
     if not log.log_start_offset <= offset <= log.log_end_offset:
         raise OffsetOutOfRangeError(
-            f"{partition.topic_partition} holds offsets {log.log_start_offset} to {log.log_end_offset},"
-            f" asked was {offset}"
+            f"{partition.topic_partition}: fetch offset {offset}, the log has {log.log_start_offset} to"
+            f" {log.log_end_offset}"
         )
     return offset < end_offset
 
 
 def _is_behind(item: _Wanted, answer: FetchPartitionResponse) -> bool:
-    """Whether there was something to be read."""
+    """Whether there are records at the fetch offset."""
     end = answer.last_stable_offset if item.is_committed else answer.high_watermark
     return not answer.error_code and item.entry.fetch_offset < end
 
 
 def _readable_bytes(log: Log, entry: FetchPartition, end_offset: int) -> int:
-    """About how many bytes the entry could get now; at least 1."""
+    """About how many bytes the entry could return now; at least 1."""
     available = log.reader.bytes_about(entry.fetch_offset, end_offset)
     return max(1, min(available, entry.max_bytes))
 
@@ -369,7 +369,7 @@ def _readable_bytes(log: Log, entry: FetchPartition, end_offset: int) -> int:
 class DelayedFetch:
     """A fetch in purgatory. It watches its connection and all of its partitions.
 
-    `is_last`: its own wait is over, and it waits for disks alone, until `until_ms` at most.
+    `is_last`: its max_wait_ms is over; it waits only for cold reads, until `until_ms`.
     """
 
     __slots__ = ("_handler", "is_last", "min_bytes", "request", "until_ms", "wanted")
@@ -385,12 +385,12 @@ class DelayedFetch:
         self._handler = handler
 
     def keys(self) -> tuple[Hashable, ...]:
-        """What it watches."""
+        """Its watch keys."""
         partitions = dict.fromkeys(item.partition.key for item in self.wanted if item.partition is not None)
         return (self.request.peer.session, *partitions)
 
     def try_complete(self, now_ms: int) -> bool:
-        """Answer if enough is there now, or something changed that the client must hear."""
+        """Respond if there are enough bytes or errors."""
         if not self.request.peer.is_connected:
             self._handler.abandon(self.request)
             return True
@@ -399,7 +399,7 @@ class DelayedFetch:
         return self._handler.answer(self.request, self.wanted, now_ms)
 
     def on_expire(self, now_ms: int) -> None:
-        """The wait is over: answer with what there is."""
+        """The wait is over: respond with what is readable."""
         if self.is_last:
             self._handler.answer(self.request, self.wanted, now_ms, is_last=True)
         else:

@@ -1,4 +1,4 @@
-"""What a leader remembers of one follower between its fetches (KIP-227); see replica_fetch.py."""
+"""The leader's state of one follower's fetch session (KIP-227); see replica_fetch.py."""
 
 from __future__ import annotations
 
@@ -19,22 +19,26 @@ class ParkedFetch(Delayed, Protocol):
     """The fetch of a session that waits in purgatory."""
 
     def answer_now(self, now_ms: int) -> None:
-        """Answer with what there is."""
+        """Respond with what is readable."""
 
 
 @dataclass(slots=True, eq=False)
 class SessionEntry:
-    """One partition of a session, as the follower named it last."""
+    """One partition of a session: `asked` is the follower's last fetch of it."""
 
     asked: FetchPartition
-    told_watermark: int = NO_OFFSET
-    told_start: int = NO_OFFSET
-    is_silent: bool = False  # the follower has yet to react to what it was told
+    sent_high_watermark: int = NO_OFFSET
+    sent_log_start: int = NO_OFFSET
+    awaits_follower: bool = False  # nothing more is sent until the follower fetches the partition again
+
+    def is_sent(self, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether the follower knows this high watermark and log start."""
+        return (self.sent_high_watermark, self.sent_log_start) == (high_watermark, log_start_offset)
 
 
 @dataclass(slots=True, eq=False)
 class FetchSession:
-    """What a leader remembers of one follower between its fetches."""
+    """See the module's docstring."""
 
     session_id: int
     connection: int
@@ -43,10 +47,10 @@ class FetchSession:
     next_epoch: int = 1
     last_fetch_ms: int = 0
     entries: dict[PartitionKey, SessionEntry] = field(default_factory=dict)
-    news: dict[PartitionKey, None] = field(default_factory=dict)  # may have something to tell, in turn
+    pending: dict[PartitionKey, None] = field(default_factory=dict)  # may have something to send; in turn
     parked: ParkedFetch | None = None
 
     @property
     def watch_key(self) -> Hashable:
-        """What its parked fetch watches."""
+        """The watch key of its parked fetch."""
         return ("replica fetch", self.session_id)

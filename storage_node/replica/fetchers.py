@@ -1,6 +1,6 @@
-"""All fetchers of a node: each partition that another node leads is in one of that leader's. Pure.
+"""All fetchers of a node. Pure.
 
-Invariant: a partition is in a fetcher exactly while it is online and another node leads it; in the one of
+Invariant: a partition is in a fetcher exactly while it is online and another node leads it: in a fetcher of
 its present leader, in its present leader epoch.
 """
 
@@ -26,7 +26,7 @@ FetcherKey = tuple[int, int]  # leader, number of the fetcher
 
 
 class Fetchers:
-    """Moves partitions between fetchers as leaders change, and passes requests and answers through."""
+    """Assigns partitions to fetchers as leaders change, and passes requests and responses through."""
 
     def __init__(self, parts: FollowerParts, limits: FollowerLimits, config: LiveConfig) -> None:
         self._parts = parts
@@ -40,7 +40,7 @@ class Fetchers:
         return bool(self._fetchers)
 
     def place(self, partition: Partition, now_ms: int) -> None:
-        """Follow the partition's leader, if it has one elsewhere and its disk works; else follow nobody."""
+        """Fetch the partition from its leader, if that is another node and the partition is online."""
         key, leader = partition.key, partition.leader
         fetcher = self._places.get(key)
         is_follower = partition.is_online and leader not in (NO_NODE, partition.node_id)
@@ -64,37 +64,37 @@ class Fetchers:
             self._places[key] = fetcher
 
     def _spread(self, now_ms: int) -> None:
-        """Give each leader's partitions to another number of fetchers. Those left with none ask no more."""
+        """num.replica.fetchers has changed: assign all partitions again."""
         for key, fetcher in list(self._places.items()):
             partition = fetcher.partitions[key].partition
             self.drop(key)
             self.place(partition, now_ms)
 
     def drop(self, key: PartitionKey) -> None:
-        """Follow it no more: it was removed, or its disk failed."""
+        """Stop fetching the partition."""
         fetcher = self._places.pop(key, None)
         if fetcher is not None:
             fetcher.remove(key)
 
     def flushed(self, key: PartitionKey, now_ms: int) -> None:
-        """A flush of the partition's log has ended; called before another one may begin."""
+        """A flush of the partition's log has ended; called before the next one may begin."""
         fetcher = self._places.get(key)
         if fetcher is not None:
             fetcher.flushed(key, now_ms)
 
     def start_moved(self, key: PartitionKey, now_ms: int) -> None:
-        """The partition's log starts later than it did: its leader, if it has one elsewhere, is to know."""
+        """The partition's log start has moved: report it to its leader."""
         fetcher = self._places.get(key)
         if fetcher is not None:
             fetcher.start_moved(key, now_ms)
 
-    def may_cut(self, now_ms: int) -> None:
-        """No checkpoint is being written any more."""
+    def retry_truncations(self, now_ms: int) -> None:
+        """Checkpoints or a cleaning have ended: do the truncations that waited for that."""
         for fetcher in self._fetchers.values():
-            fetcher.may_cut(now_ms)
+            fetcher.retry_truncations(now_ms)
 
     def send(self, broker_epoch: int, now_ms: int) -> None:
-        """Ask for what is to be asked now."""
+        """Send the fetches that are due."""
         if self._per_leader != self._config.now.num_replica_fetchers:
             self._per_leader = self._config.now.num_replica_fetchers
             self._spread(now_ms)
@@ -111,7 +111,7 @@ class Fetchers:
         now_ms: int,
         wall_ms: int,
     ) -> None:
-        """A SendFetch effect was answered."""
+        """The response of a SendFetch effect."""
         self._fetchers[where].answered(number, response, frames, now_ms, wall_ms)
 
     def failed(self, where: FetcherKey, number: int, now_ms: int) -> None:
@@ -119,17 +119,17 @@ class Fetchers:
         self._fetchers[where].failed(number, now_ms)
 
     def next_deadline_ms(self) -> int | None:
-        """When `send` may have more to do than now, answers and flushes aside."""
+        """When `send` may have a fetch to send, unless a response or a flush comes before."""
         deadlines = [fetcher.next_deadline_ms() for fetcher in self._fetchers.values()]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     @property
     def followed(self) -> Iterator[Followed]:
-        """All partitions that are followed."""
+        """All followed partitions."""
         return (followed for fetcher in self._fetchers.values() for followed in fetcher.partitions.values())
 
     def check(self) -> None:
-        """Assert the laws of this object."""
+        """Assert the invariants."""
         for key, fetcher in self._places.items():
             assert key in fetcher.partitions
         assert len(self._places) == sum(len(fetcher.partitions) for fetcher in self._fetchers.values())

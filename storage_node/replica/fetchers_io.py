@@ -1,7 +1,7 @@
-"""The way of followers' fetches to their leaders: one connection to each leader, made when it is needed.
+"""Connections for followers' fetches: one to each leader, opened on demand.
 
-A connection that breaks, or a leader that leaves a fetch unanswered for `SILENCE_S`, fails every fetch under
-way there; the core decides when to try again, and the next fetch opens a new connection.
+A broken connection, or a leader without a response for `RESPONSE_TIMEOUT_S`, fails all fetches in flight
+there; the core decides when to retry, and the next fetch opens a new connection.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace.storage_node")
 
 OPEN_TIMEOUT_S = 5.0
-SILENCE_S = 30.0  # as Kafka's replica.socket.timeout.ms
+RESPONSE_TIMEOUT_S = 30.0  # as Kafka's replica.socket.timeout.ms
 
 
 @dataclass(slots=True, eq=False)
 class _Link:
-    """The connection to one leader, or the fetches that wait for it."""
+    """The connection to one leader, or the fetches that wait until it is open."""
 
     connection: Connection | None = None
     waiting: list[SendFetch] = field(default_factory=list)
 
 
 class FetcherLinks:
-    """Sends, and reports each fetch once: answered, or failed."""
+    """Sends fetches, and reports each of them once: answered or failed."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class FetcherLinks:
         self._is_closed = False
 
     def send(self, effect: SendFetch, client_id: str) -> None:
-        """Send it, now or once there is a connection."""
+        """Send the fetch, once the connection is open."""
         if self._is_closed or self._tasks.is_stopping:
             return
         leader = effect.where[0]
@@ -73,7 +73,7 @@ class FetcherLinks:
             self._submit(link.connection, effect)
 
     def close(self) -> None:
-        """Drop all connections; nothing is reported any more."""
+        """Close all connections; no fetch is reported any more."""
         self._is_closed = True
         links, self._links = self._links, {}
         for link in links.values():
@@ -88,7 +88,11 @@ class FetcherLinks:
             connection = await Connection.open(*endpoint, client_id=client_id, timeout_s=OPEN_TIMEOUT_S)
         except (HeadraceError, OSError) as error:
             self._log.log(
-                logging.INFO, f"cannot follow node {leader}", "cannot follow node %d now: %r", leader, error
+                logging.INFO,
+                f"cannot connect to leader {leader}",
+                "cannot connect to leader %d to fetch from it: %r",
+                leader,
+                error,
             )
             self._give_up(leader, link)
             return
@@ -102,7 +106,7 @@ class FetcherLinks:
             self._submit(connection, effect)
 
     def _give_up(self, leader: int, link: _Link) -> None:
-        """The next fetch opens another connection."""
+        """Close the connection, and fail the fetches that wait for it; the next fetch opens another one."""
         if self._links.get(leader) is link:
             del self._links[leader]
         if link.connection is not None:
@@ -113,18 +117,18 @@ class FetcherLinks:
 
     def _submit(self, connection: Connection, effect: SendFetch) -> None:
         future = connection.send(registry.FETCH, effect.request)
-        silence = asyncio.get_running_loop().call_later(SILENCE_S, connection.close, 0)
-        done = functools.partial(self._done, connection, effect, silence)
+        timeout = asyncio.get_running_loop().call_later(RESPONSE_TIMEOUT_S, connection.close, 0)
+        done = functools.partial(self._done, connection, effect, timeout)
         future.add_done_callback(self._tasks.guarded(done))
 
     def _done(
         self,
         connection: Connection,
         effect: SendFetch,
-        silence: asyncio.TimerHandle,
+        timeout: asyncio.TimerHandle,
         future: asyncio.Future[Response],
     ) -> None:
-        silence.cancel()
+        timeout.cancel()
         if future.cancelled():
             return
         error: Any = future.exception()
@@ -137,7 +141,10 @@ class FetcherLinks:
         if not isinstance(error, NetworkError):
             node_id = effect.where[0]
             self._log.warning(
-                f"node {node_id} refused a fetch", "node %d refused a fetch: %r", node_id, error
+                f"leader {node_id} refused a fetch",
+                "leader %d refused a fetch of this follower: %r",
+                node_id,
+                error,
             )
         link = self._links.get(effect.where[0])
         if link is not None and link.connection is connection and connection.is_closed:

@@ -1,4 +1,4 @@
-"""One partition that a node follows, in one leadership, and what it waits for. Pure."""
+"""The state of one followed partition in one leader epoch. Pure."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
 
 
 class FollowState(Enum):
-    """What a followed partition waits for."""
+    """The event that a followed partition waits for."""
 
-    READY = "ready"  # to be named in a request, or the leader's news
-    FLUSHING = "flushing"  # the disk, before it asks for more
-    CUTTING = "cutting"  # the end of a flush, a checkpoint or a cleaning, to cut its log
-    DELAYED = "delayed"  # time, after an error, or because it is throttled
-    STOPPED = "stopped"  # other metadata: its leader epoch is over
+    READY = "ready"  # the next fetch or its response
+    FLUSHING = "flushing"  # a flush, before the next fetch (durability=fsync)
+    TRUNCATING = "truncating"  # the end of a flush, a checkpoint or a cleaning, to truncate its log
+    DELAYED = "delayed"  # the backoff of an error or of the throttle
+    FENCED = "fenced"  # metadata: the leader has a newer leader epoch
 
 
 _F = FollowState
 TRANSITIONS: Mapping[FollowState, frozenset[FollowState]] = MappingProxyType(
     {
-        _F.READY: frozenset((_F.FLUSHING, _F.CUTTING, _F.DELAYED, _F.STOPPED)),
+        _F.READY: frozenset((_F.FLUSHING, _F.TRUNCATING, _F.DELAYED, _F.FENCED)),
         _F.FLUSHING: frozenset((_F.READY,)),
-        _F.CUTTING: frozenset((_F.READY, _F.FLUSHING)),
+        _F.TRUNCATING: frozenset((_F.READY, _F.FLUSHING)),
         _F.DELAYED: frozenset((_F.READY, _F.FLUSHING)),
-        _F.STOPPED: frozenset(),
+        _F.FENCED: frozenset(),
     }
 )
-"""Another leader or leader epoch begins anew; a failed disk or a removal ends it in any state."""
+"""A new leader or leader epoch makes a new object; a failed disk or a removal drops it in any state."""
 
 
-class Cut(NamedTuple):
-    """How the log is to be cut: to `offset`, or emptied to go on there."""
+class Truncation(NamedTuple):
+    """A pending truncation to `offset`; `is_restart`: remove all records and restart the log there."""
 
     offset: int
     is_restart: bool
@@ -47,31 +47,31 @@ class Cut(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Followed:
-    """One partition in one leadership of another node."""
+    """See the module's docstring."""
 
     partition: Partition
     leader_epoch: int
     state: FollowState = FollowState.READY
-    named_first: int = 0  # the request that named it first; older answers are of another leadership
-    named_in: int = 0  # the request that named it last; older answers are of a place that it has left
+    first_request: int = 0  # number of the first fetch; older responses are of another leader epoch
+    last_request: int = 0  # number of the last fetch; older responses are of an earlier fetch offset
     leader_watermark: int = NO_OFFSET
     leader_start: int = NO_OFFSET
     failures: int = 0
     retry_ms: int = 0
-    cut: Cut | None = None
-    has_producers: bool = False  # the leader has said what it knows of those before an empty log
+    truncation: Truncation | None = None
+    has_producers: bool = False  # the producer state before the start of an empty log was fetched
 
     @property
     def wants_producers(self) -> bool:
-        """Whether this log begins behind records that it never had: somebody who may send some of them again
-        would not be known."""
+        """Whether this log starts behind records that it never had: without the leader's producer state a
+        retry of some of them would not be detected."""
         log = self.partition.log
         if log is None or self.has_producers or not log.producers.states.is_empty:
             return False
         return log.log_end_offset == log.log_start_offset > 0
 
     def become(self, state: FollowState) -> None:
-        """Change the state, along TRANSITIONS."""
+        """Change the state. Asserts TRANSITIONS."""
         assert state is self.state or state in TRANSITIONS[self.state], (
             f"{self.state} -> {state} is not legal"
         )
@@ -79,6 +79,6 @@ class Followed:
 
     @property
     def lag(self) -> int:
-        """Records that the leader has committed and this log has not, as far as is known."""
+        """The known number of records below the leader's high watermark that this log lacks."""
         log = self.partition.log
         return 0 if log is None else max(self.leader_watermark - log.log_end_offset, 0)

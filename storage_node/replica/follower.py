@@ -1,17 +1,17 @@
-"""Following one leader: what to ask it for, and what to do with its answers. Pure.
+"""A fetcher: fetches followed partitions from one leader and handles its responses. Pure.
 
-One fetcher asks one leader for a share of the partitions that this node follows there, in one fetch session:
-a request names only what changed. While a fetch waits at the leader for news, a second one may overtake it,
-so that a new partition, or one whose flush is done, does not wait with it. A partition's records count only
-if they were asked for in the same leadership and from the same place; where the leader's log starts and what
-it has committed, in the same leadership, for the leader tells that once.
+A fetcher uses one fetch session: a request contains only the partitions that changed. While a fetch waits at
+the leader, a second one may overtake it, so that a new partition, or one whose flush is done, does not wait
+with it. Records are appended only if they were fetched in the present leader epoch and from the present
+offset; the leader's log start and high watermark are taken from any response of the present leader epoch,
+because the leader sends them once.
 
-Invariant: a log is cut only by epoch, or to the leader's range; never by a high watermark, and never while
-a flush or a cleaning of it runs or checkpoints are written.
-Invariant: the high watermark is taken from answers only that prove the log to agree with the leader's.
-Invariant: with durability=fsync, a partition asks for its next offset when all before are on the disk: the
-leader counts what is asked for as held.
-Source: Kafka AbstractFetcherThread.scala, ReplicaFetcherThread.scala; KIP-101, 227, 279, 595; KAFKA-14704.
+Invariant: a log is truncated only by leader epoch, or to the leader's range; never to a high watermark, and
+never while a flush or a cleaning of it runs or checkpoints are written. Invariant: the high watermark is
+taken only from responses that prove the log to agree with the leader's. Invariant: with durability=fsync, the
+next offset is fetched when all records before it are flushed: to the leader, the fetch offset says what the
+follower has. Source: Kafka AbstractFetcherThread.scala, ReplicaFetcherThread.scala; KIP-101, 227, 279, 595;
+KAFKA-14704.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ...protocol.messages.data import FetchPartition, FetchRequest
 from ...protocol.model import NO_EPOCH, NO_OFFSET
 from ...protocol.records.header import read_batch_header
 from ...runtime.files.file_layer import DiskFullError
-from .followed import Cut, Followed, FollowState
+from .followed import Followed, FollowState, Truncation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,20 +42,20 @@ if TYPE_CHECKING:
     from .follower_parts import FollowerLimits, FollowerParts
     from .partition import Partition, PartitionKey
 
-# Bound: fetches under way: one that waits at the leader, and one that overtakes it.
+# Bound: fetches in flight: one that waits at the leader, and one that overtakes it.
 _MAX_IN_FLIGHT = 2
 
 
 class ReplicaFetcher:
-    """See the module's docstring. `check` asserts the laws."""
+    """See the module's docstring."""
 
     def __init__(self, leader_id: int, index: int, parts: FollowerParts, limits: FollowerLimits) -> None:
         self.leader_id, self.index = leader_id, index
         self.partitions: dict[PartitionKey, Followed] = {}
         self._parts = parts
         self._limits = limits
-        self._to_name: dict[PartitionKey, None] = {}
-        self._named: set[PartitionKey] = set()  # what the leader's session has; only asked, never walked
+        self._to_fetch: dict[PartitionKey, None] = {}
+        self._in_session: set[PartitionKey] = set()  # in the leader's session; never iterated
         self._forgotten: dict[PartitionKey, None] = {}
         self._delayed: dict[PartitionKey, None] = {}
         self._session_id = 0
@@ -68,65 +68,65 @@ class ReplicaFetcher:
     # --- partitions ------------------------------------------------------------------------------------
 
     def add(self, partition: Partition, now_ms: int) -> None:
-        """Follow it from now on, in the leadership that the partition knows."""
-        assert not partition.is_leader, "a leader follows nobody"
+        """Follow the partition in its present leader epoch."""
+        assert not partition.is_leader, "the leader fetches nothing"
         key = partition.key
         if not self.partitions:
-            self._failures, self._retry_ms = 0, 0  # a leader anew: what failed was before
+            self._failures, self._retry_ms = 0, 0  # the first partition: forget earlier failures
         followed = self.partitions[key] = Followed(partition, partition.leader_epoch)
         self._delayed.pop(key, None)
-        if key in self._named:
-            # What the leader has told of it is on its way to one who is no more: it shall begin anew, too.
+        if key in self._in_session:
+            # The session entry is stale: remove it and add the partition again.
             self._forgotten[key] = None
         if partition.log is not None and partition.log.recovery.has_loss:
-            # More at its end would not fill it, and one in sync with a gap might lead.
-            self._cut(followed, Cut(0, is_restart=True), now_ms)
+            # New records would not fill the gap, and an in-sync replica with a gap could be elected.
+            self._truncate(followed, Truncation(0, is_restart=True), now_ms)
         else:
             self._resume(followed, now_ms)
 
     def remove(self, key: PartitionKey) -> None:
-        """Follow it no more; answers that are on their way do nothing."""
+        """Stop following the partition; responses in flight are ignored."""
         del self.partitions[key]
-        self._to_name.pop(key, None)
+        self._to_fetch.pop(key, None)
         self._delayed.pop(key, None)
-        if key in self._named:
-            self._named.discard(key)
+        if key in self._in_session:
+            self._in_session.discard(key)
             self._forgotten[key] = None
 
     def flushed(self, key: PartitionKey, now_ms: int) -> None:
         """A flush of the partition's log has ended."""
         followed = self.partitions[key]
-        if followed.state is FollowState.CUTTING:
-            self._try_cut(followed, now_ms)
+        if followed.state is FollowState.TRUNCATING:
+            self._try_truncate(followed, now_ms)
         elif followed.state is FollowState.FLUSHING:
             self._learn_offsets(followed)
             self._resume(followed, now_ms)
 
     def start_moved(self, key: PartitionKey, now_ms: int) -> None:
-        """The log starts later than it did: whoever waits for that at the leader is to know."""
+        """The log start has moved: report it to the leader, whose DeleteRecords may wait for it."""
         followed = self.partitions[key]
         if followed.state is FollowState.READY:
             self._resume(followed, now_ms)
 
-    def may_cut(self, now_ms: int) -> None:
-        """No checkpoint is being written any more."""
+    def retry_truncations(self, now_ms: int) -> None:
+        """Checkpoints or a cleaning have ended: do the truncations that waited for that."""
         for followed in list(self.partitions.values()):
-            if followed.state is FollowState.CUTTING:
-                self._try_cut(followed, now_ms)
+            if followed.state is FollowState.TRUNCATING:
+                self._try_truncate(followed, now_ms)
 
     # --- requests --------------------------------------------------------------------------------------
 
     def next_request(self, replica_epoch: int, now_ms: int) -> tuple[int, FetchRequest] | None:
-        """A request to send now, with its number; None if there is nothing to be asked yet."""
+        """The request to send now, with its number; None if there is none."""
         if now_ms < self._retry_ms:
             return None
         self._retry_ms = 0
         self._end_delays(now_ms)
-        if not self._is_worth_asking():
+        if not self._is_request_due():
             return None
         self._numbers += 1
         number = self._numbers
-        named = tuple(self._describe(key, number) for key in self._to_name)
+        named = tuple(self._describe(key, number) for key in self._to_fetch)
         forgotten = tuple(self._forgotten)
         limits = self._limits
         request = FetchRequest(
@@ -141,34 +141,34 @@ class ReplicaFetcher:
             self._session_epoch,
             forgotten,
         )
-        self._named.update(self._to_name)
-        self._to_name.clear()
+        self._in_session.update(self._to_fetch)
+        self._to_fetch.clear()
         self._forgotten.clear()
         self._session_epoch += 1
         self._in_flight.append(number)
         return number, request
 
     def next_deadline_ms(self) -> int | None:
-        """When `next_request` may have more to give than now, answers and flushes aside."""
+        """When `next_request` may have a request, unless a response or a flush comes before."""
         if self._retry_ms:
             return self._retry_ms
         return min((self.partitions[key].retry_ms for key in self._delayed), default=None)
 
-    def _is_worth_asking(self) -> bool:
+    def _is_request_due(self) -> bool:
         if not self._in_flight:
             if self._session_epoch == 0:
-                return bool(self._to_name)
+                return bool(self._to_fetch)
             return bool(self.partitions or self._forgotten)
         if len(self._in_flight) >= _MAX_IN_FLIGHT or not self._session_id:
             return False
-        return bool(self._to_name or self._forgotten)
+        return bool(self._to_fetch or self._forgotten)
 
     def _describe(self, key: PartitionKey, number: int) -> FetchPartition:
         followed = self.partitions[key]
         log = followed.partition.log
         assert log is not None, "only an online partition follows"
-        followed.named_in = number
-        followed.named_first = followed.named_first or number
+        followed.last_request = number
+        followed.first_request = followed.first_request or number
         return FetchPartition(
             *key,
             log.log_end_offset,
@@ -184,7 +184,7 @@ class ReplicaFetcher:
     def answered(
         self, number: int, response: FetchResponse, frames: Sequence[Buffer], now_ms: int, wall_ms: int
     ) -> None:
-        """An answer; one of a session that was given up does nothing."""
+        """A response; one of an earlier session is ignored."""
         if number not in self._in_flight:
             return
         if response.error_code != NO_ERROR:
@@ -198,25 +198,25 @@ class ReplicaFetcher:
             data = frames[position : position + answer.frame_count]
             position += answer.frame_count
             followed = self.partitions.get(key)
-            if followed is None or not 0 < followed.named_first <= number:
+            if followed is None or not 0 < followed.first_request <= number:
                 continue
-            is_of_now = number >= followed.named_in and key not in self._to_name
+            is_of_now = number >= followed.last_request and key not in self._to_fetch
             if is_of_now and followed.state is FollowState.READY:
                 self._take(followed, answer, data, now_ms, wall_ms)
-            elif followed.state not in (FollowState.CUTTING, FollowState.STOPPED):
-                self._hear(followed, answer)
+            elif followed.state not in (FollowState.TRUNCATING, FollowState.FENCED):
+                self._take_offsets(followed, answer)
 
     def failed(self, number: int, now_ms: int) -> None:
-        """No answer: the session is lost, and with it everything under way."""
+        """A fetch has failed: the session and all fetches in flight are lost."""
         if number not in self._in_flight:
             return
         self._in_flight.clear()
         self._failures += 1
         self._retry_ms = now_ms + self._limits.backoff_after(self._failures)
         self._session_id = self._session_epoch = 0
-        self._named.clear()
+        self._in_session.clear()
         self._forgotten.clear()
-        self._to_name = {
+        self._to_fetch = {
             key: None for key, followed in self.partitions.items() if followed.state is FollowState.READY
         }
 
@@ -239,18 +239,18 @@ class ReplicaFetcher:
                 self._take_producers(followed, answer, data[0], now_ms)
             else:
                 self._append(followed, answer, data, now_ms, wall_ms)
-        except DiskFullError as error:  # what was before it is in the log; the rest is asked for again
+        except DiskFullError as error:  # the batches before it are appended; fetch the others again
             self._parts.disks.failed(followed.partition, error, now_ms)
             self._delay(followed, now_ms)
         except KafkaStorageError as error:
             self._parts.disks.failed(followed.partition, error, now_ms)
-        except KafkaError as error:  # a damaged batch on its way here: what was before it is in the log
-            self._note(followed, f"cannot take what node {self.leader_id} sent: {error!r}")
+        except KafkaError as error:  # a corrupt batch: the batches before it are appended
+            self._note(followed, f"cannot append records from node {self.leader_id}: {error!r}")
             self._delay(followed, now_ms)
 
-    def _hear(self, followed: Followed, answer: FetchPartitionResponse) -> None:
-        """An answer for a place that it has left, or cannot go on from now. Its log was not cut since: that
-        answer would have been the word to, and the leader silent after it."""
+    def _take_offsets(self, followed: Followed, answer: FetchPartitionResponse) -> None:
+        """A response of an earlier fetch offset, or in a state that cannot append. The log was not truncated
+        since: the leader sends nothing after a divergence until the next fetch."""
         if answer.error_code == NO_ERROR and answer.diverging_end_offset == NO_OFFSET:
             followed.leader_watermark, followed.leader_start = answer.high_watermark, answer.log_start_offset
             self._learn_offsets(followed)
@@ -307,48 +307,48 @@ class ReplicaFetcher:
     def _restart(self, partition: Partition, offset: int, log_start_offset: int) -> None:
         try:
             partition.restart_at(offset, log_start_offset)
-        except DiskFullError as error:  # nobody knows how much of it is done
+        except DiskFullError as error:  # how much of it is done is unknown
             raise KafkaStorageError(str(error)) from error
-        self._parts.moves.was_cut(partition)
+        self._parts.moves.truncated(partition)
 
     def _resume(self, followed: Followed, now_ms: int) -> None:
-        """Ask for more, as soon as this replica can answer for its whole log: the leader counts it."""
+        """Fetch the next records, with durability=fsync after the flush of the last ones."""
         partition = followed.partition
         log = partition.log
         assert log is not None, "only an online partition follows"
         if partition.safe_end_offset < log.log_end_offset:
             followed.become(FollowState.FLUSHING)
-            self._to_name.pop(partition.key, None)
+            self._to_fetch.pop(partition.key, None)
             self._parts.flushes.maybe_flush(partition)
         else:
             followed.become(FollowState.READY)
-            self._to_name[partition.key] = None
+            self._to_fetch[partition.key] = None
             self._maybe_throttle(followed, now_ms)
 
     def _maybe_throttle(self, followed: Followed, now_ms: int) -> None:
-        """Ask later if too much of what is throttled has come already."""
+        """Delay the next fetch while follower.replication.throttled.rate is exceeded."""
         partition = followed.partition
         throttle = self._parts.throttle
         if _is_under_throttle(partition) and not throttle.has_room(now_ms):
-            del self._to_name[partition.key]
+            del self._to_fetch[partition.key]
             followed.become(FollowState.DELAYED)
             followed.retry_ms = throttle.room_ms(now_ms)
             self._delayed[partition.key] = None
 
     def _learn_offsets(self, followed: Followed) -> None:
-        """The leader's high watermark and, as far as that, where its log starts."""
+        """Take the leader's high watermark and, up to that, its log start."""
         partition = followed.partition
         if followed.leader_watermark != NO_OFFSET and partition.learn_high_watermark(
             followed.leader_watermark
         ):
             self._parts.output.changed.append(partition.key)
-        self._parts.log_starts.want(partition, min(followed.leader_start, partition.high_watermark))
+        self._parts.log_starts.request_start(partition, min(followed.leader_start, partition.high_watermark))
 
-    # --- cutting ---------------------------------------------------------------------------------------
+    # --- truncation ------------------------------------------------------------------------------------
 
     def _on_divergence(self, followed: Followed, answer: FetchPartitionResponse, now_ms: int) -> None:
-        """Cut to where both logs have the same epochs. If this log has no such epoch, it is cut to the end
-        of the one before, and the leader is asked again (KIP-279)."""
+        """Truncate to where both logs have the same epochs. If this log does not have the epoch, truncate
+        to the end of the previous one, and fetch again (KIP-279)."""
         log = followed.partition.log
         assert log is not None, "only an online partition follows"
         epoch, leader_end = answer.diverging_epoch, answer.diverging_end_offset
@@ -360,55 +360,57 @@ class ReplicaFetcher:
         else:
             offset = own_end
         if log.log_start_offset < answer.log_start_offset >= offset:
-            # Nothing is left that agrees: what lies below the leader's start cannot be compared any more.
-            self._cut(followed, Cut(answer.log_start_offset, is_restart=True), now_ms)
+            # No common records are left: those below the leader's log start cannot be compared.
+            self._truncate(followed, Truncation(answer.log_start_offset, is_restart=True), now_ms)
         else:
-            self._cut(followed, Cut(min(offset, log.log_end_offset), is_restart=False), now_ms)
+            self._truncate(followed, Truncation(min(offset, log.log_end_offset), is_restart=False), now_ms)
 
     def _on_out_of_range(self, followed: Followed, answer: FetchPartitionResponse, now_ms: int) -> None:
-        """Go back to the leader's end if this log is longer, else on to the leader's start."""
+        """Truncate to the leader's log end if this log is longer; restart at the leader's log start if it
+        ends before."""
         log = followed.partition.log
         assert log is not None, "only an online partition follows"
         start, end = answer.log_start_offset, answer.diverging_end_offset
         if start < 0 or end < 0:
             self._delay(followed, now_ms)
         elif log.log_end_offset > end:
-            self._cut(followed, Cut(end, is_restart=end < log.log_start_offset), now_ms)
+            self._truncate(followed, Truncation(end, is_restart=end < log.log_start_offset), now_ms)
         elif log.log_end_offset < start:
-            self._cut(followed, Cut(start, is_restart=True), now_ms)
+            self._truncate(followed, Truncation(start, is_restart=True), now_ms)
         else:
-            self._delay(followed, now_ms)  # the leader's log has moved meanwhile: ask again
+            self._delay(followed, now_ms)  # the leader's log has changed meanwhile: fetch again
 
-    def _cut(self, followed: Followed, cut: Cut, now_ms: int) -> None:
-        followed.cut = cut
-        followed.become(FollowState.CUTTING)
-        self._try_cut(followed, now_ms)
+    def _truncate(self, followed: Followed, truncation: Truncation, now_ms: int) -> None:
+        followed.truncation = truncation
+        followed.become(FollowState.TRUNCATING)
+        self._try_truncate(followed, now_ms)
 
-    def _try_cut(self, followed: Followed, now_ms: int) -> None:
-        partition, cut = followed.partition, followed.cut
-        assert cut is not None, "there is a reason to cut"
-        assert partition.log is not None, "only an online partition is cut"
+    def _try_truncate(self, followed: Followed, now_ms: int) -> None:
+        partition, truncation = followed.partition, followed.truncation
+        assert truncation is not None, "a truncation is pending"
+        assert partition.log is not None, "only an online partition is truncated"
         if partition.is_flushing or self._parts.table.is_checkpointing or partition.log.compaction.abort():
             return
         old_end, watermark = partition.log.log_end_offset, partition.high_watermark
         try:
-            if cut.is_restart:
-                partition.restart_at(cut.offset)
+            if truncation.is_restart:
+                partition.restart_at(truncation.offset)
                 followed.has_producers = False
             else:
-                partition.truncate_to(cut.offset)
+                partition.truncate_to(truncation.offset)
         except KafkaStorageError as error:
-            # Also for want of room: nobody knows how much of it is cut.
+            # Also on a full disk: how much of it is truncated is unknown.
             self._parts.disks.failed(partition, KafkaStorageError(str(error)), now_ms)
             return
         end = partition.log.log_end_offset
-        self._parts.moves.was_cut(partition)
+        self._parts.moves.truncated(partition)
         if end != old_end:
             lost = f", below its high watermark {watermark}" if end < watermark else ""
-            # What nobody had acknowledged goes after any change of leader; below the watermark is news.
+            # Losing unacknowledged records is normal after an election; below the high watermark it is not.
             level = logging.WARNING if lost else logging.INFO
-            self._note(followed, f"cut from {old_end} to {end} as node {self.leader_id} has it{lost}", level)
-        followed.cut = None
+            how = "truncated" if end < old_end else "restarted"
+            self._note(followed, f"{how} from {old_end} to {end} as on leader {self.leader_id}{lost}", level)
+        followed.truncation = None
         followed.leader_watermark = followed.leader_start = NO_OFFSET
         self._parts.output.changed.append(partition.key)
         self._resume(followed, now_ms)
@@ -416,9 +418,9 @@ class ReplicaFetcher:
     # --- errors ----------------------------------------------------------------------------------------
 
     def _on_error(self, followed: Followed, error: KafkaError, now_ms: int) -> None:
-        """Its epoch is over: metadata will say what comes. Everything else may pass."""
+        """Stop if the leader epoch is fenced, until metadata brings the next; retry after other errors."""
         if isinstance(error, FencedLeaderEpochError):
-            followed.become(FollowState.STOPPED)
+            followed.become(FollowState.FENCED)
         else:
             self._delay(followed, now_ms)
 
@@ -437,15 +439,17 @@ class ReplicaFetcher:
         self._parts.output.note(level, f"{followed.partition.topic_partition}: {text}")
 
     def check(self) -> None:
-        """Assert the laws of this object."""
+        """Assert the invariants."""
         assert len(self._in_flight) <= _MAX_IN_FLIGHT
-        for key in self._to_name:
+        for key in self._to_fetch:
             followed = self.partitions[key]
-            assert followed.state is FollowState.READY, "only who is ready is named"
+            assert followed.state is FollowState.READY, "only READY partitions are fetched"
         for key, followed in self.partitions.items():
             assert (key in self._delayed) == (followed.state is FollowState.DELAYED)
-            assert followed.leader_epoch == followed.partition.leader_epoch, "it follows an older leadership"
-            assert not followed.partition.is_leader, "a leader follows nobody"
+            assert followed.leader_epoch == followed.partition.leader_epoch, (
+                "followed in an older leader epoch"
+            )
+            assert not followed.partition.is_leader, "the leader fetches nothing"
 
 
 def _is_under_throttle(partition: Partition) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..configs.node_config import NodeConfig
     from ..counters import NodeCounters
-    from .disk_trouble import DiskTrouble
+    from .disk_failures import DiskFailures
     from .flush_scheduler import FlushScheduler
     from .log_starts import LogStarts
     from .moves import Moves
@@ -51,7 +51,7 @@ class FollowerParts:
 
     table: PartitionTable
     output: StepOutput
-    disks: DiskTrouble
+    disks: DiskFailures
     flushes: FlushScheduler
     log_starts: LogStarts
     moves: Moves

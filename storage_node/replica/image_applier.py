@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..log.log import Log
     from .fetchers import Fetchers
     from .flush_scheduler import FlushScheduler
-    from .leading import Leading
+    from .isr_manager import IsrManager
     from .log_starts import LogStarts
     from .partition import PartitionContext, PartitionKey
     from .partition_logs import PartitionLogs
@@ -44,7 +44,7 @@ class ImageApplier:
         output: StepOutput,
         context: PartitionContext,
         *,
-        leading: Leading,
+        isr_manager: IsrManager,
         fetchers: Fetchers,
         flushes: FlushScheduler,
         log_starts: LogStarts,
@@ -55,7 +55,7 @@ class ImageApplier:
         self._config = config
         self._output = output
         self._context = context
-        self._leading = leading
+        self._isr_manager = isr_manager
         self._fetchers = fetchers
         self._flushes = flushes
         self._log_starts = log_starts
@@ -81,7 +81,7 @@ class ImageApplier:
             self._assign(topic_id, index, now_ms, is_new=not has_partition(old, topic_id, index))
         self._reconfigure(delta.configs, now_ms)
         if delta.brokers:
-            self._leading.follow_nodes(now_ms)
+            self._isr_manager.nodes_changed(now_ms)
 
     def compare_all(self, image: MetadataImage, now_ms: int, *, is_first: bool) -> None:
         """Apply a whole image; logs that are not in it become strays.
@@ -98,7 +98,7 @@ class ImageApplier:
                 self._assign(topic.topic_id, index, now_ms, is_new=is_new)
         self._logs.mark_strays(self._is_expected)
         self._reconfigure([(TOPIC_RESOURCE, name) for name in image.topics], now_ms)
-        self._leading.follow_nodes(now_ms)
+        self._isr_manager.nodes_changed(now_ms)
 
     def _is_expected(self, name: TopicPartition, _topic_id: bytes) -> bool:
         """By name: a log with another id became a stray when its partition was opened; one without an id
@@ -129,12 +129,12 @@ class ImageApplier:
         old_isr = partition.isr
         was_changed = partition.assign(registration, now_ms)
         if not was_changed and partition.is_leader:
-            self._leading.count_isr_change(old_isr, partition.isr)
+            self._isr_manager.count_isr_change(old_isr, partition.isr)
         self._fetchers.place(partition, now_ms)
         if partition.advance(now_ms) or was_changed or old_isr != partition.isr:
             self._output.changed.append(key)
         if partition.in_sync is not None:
-            self._leading.grow(partition, now_ms)
+            self._isr_manager.grow(partition, now_ms)
             if not was_changed:
                 self._output.appended.append(key)  # its replicas may have changed
         self._flushes.maybe_flush(partition)
@@ -189,5 +189,5 @@ class ImageApplier:
             if config != partition.log.config:
                 partition.log.reconfigure(config)
                 partition.configured()
-                self._leading.advance(partition, now_ms)
+                self._isr_manager.advance(partition, now_ms)
                 self._flushes.maybe_flush(partition)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def registration_of(image: MetadataImage, topic_id: bytes, index: int) -> PartitionRegistration | None:
-    """What the controller says of one partition, if there is one."""
+    """The partition's registration, None if there is no such partition."""
     name = image.topic_names.get(topic_id)
     if name is None or not 0 <= index < len(image.topics[name].partitions):
         return None
@@ -20,12 +20,12 @@ def registration_of(image: MetadataImage, topic_id: bytes, index: int) -> Partit
 
 
 def all_partitions(image: MetadataImage) -> Iterator[PartitionKey]:
-    """Of all topics."""
+    """The keys of all partitions of all topics."""
     for topic in image.topics.values():
         for index in range(len(topic.partitions)):
             yield topic.topic_id, index
 
 
 def has_partition(image: MetadataImage, topic_id: bytes, index: int) -> bool:
-    """Whether there is one."""
+    """Whether the image has the partition."""
     return registration_of(image, topic_id, index) is not None

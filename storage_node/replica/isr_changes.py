@@ -1,8 +1,8 @@
-"""The ISR changes that this node's leaderships propose, on their way to the controller. Pure.
+"""The queue of ISR proposals to the controller (AlterPartition). Pure.
 
-At most one request is under way; what is proposed meanwhile goes with the next. A proposal stays until it is
-decided, refused, or void because metadata has moved the partition on; one whose outcome is unknown is sent
-again as it is: the partition epoch in it keeps it from being done twice.
+At most one request is in flight; later proposals go with the next one. A proposal stays until it is accepted,
+refused, or void because the partition epoch has changed. One with an unknown outcome is sent again unchanged:
+its partition epoch keeps the controller from applying it twice.
 Source: Kafka AlterPartitionManager.scala, Partition.scala handleAlterPartitionError; KIP-497.
 """
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from .partition import Partition
 
 RETRY_MS = 50
-# Bound: partitions in one request; the rest goes with the next.
+# Bound: partitions per request.
 MAX_ITEMS = 2_000
 
-# It was looked at in the state that it builds on, and will never be true.
+# The controller has rejected the proposal itself: it will never be applied.
 _REFUSED = frozenset((IneligibleReplicaError.code, InvalidRequestError.code))
-# The partition has moved on: metadata will tell how, and until then both ISRs may be true.
+# The partition has changed: metadata will bring its state, and until then either ISR may be committed.
 _OVERTAKEN = frozenset(
     (
         FencedLeaderEpochError.code,
@@ -46,27 +46,27 @@ _OVERTAKEN = frozenset(
 
 
 class Proposed(NamedTuple):
-    """A proposal and the leadership that made it."""
+    """A proposal and its partition."""
 
     partition: Partition
     proposal: IsrProposal
 
     @property
     def is_open(self) -> bool:
-        """Whether it may still be decided, by what this node knows."""
+        """Whether the proposal may still be applied."""
         in_sync = self.partition.in_sync
         return in_sync is not None and in_sync.proposal is self.proposal
 
 
 class Decided(NamedTuple):
-    """A proposal that the controller took."""
+    """A proposal that the controller has applied."""
 
     proposed: Proposed
     answer: AlteredPartition
 
 
 class IsrChanges:
-    """The queue. Times are ms of the monotonic clock."""
+    """See the module's docstring."""
 
     def __init__(self) -> None:
         self._waiting: list[Proposed] = []
@@ -78,19 +78,19 @@ class IsrChanges:
 
     @property
     def asked(self) -> list[Partition]:
-        """The partitions whose proposals wait for an answer."""
+        """The partitions whose proposals are in flight."""
         return [proposed.partition for proposed in self._under_way or ()]
 
     def add(self, partition: Partition, proposal: IsrProposal) -> None:
-        """A leadership has made a proposal."""
+        """Queue a proposal."""
         self._waiting.append(Proposed(partition, proposal))
 
     def next_deadline_ms(self) -> int | None:
-        """When `take` has something to give, None if it waits for an answer or for nothing."""
+        """When `take` has a request; None while one is in flight or nothing is queued."""
         return self._not_before_ms if self._waiting and self._under_way is None else None
 
     def take(self, node_id: int, broker_epoch: int, now_ms: int) -> AlterPartitionRequest | None:
-        """What to send now; its answer comes back to `answered` or `failed`."""
+        """The request to send now; then `answered` or `failed`."""
         if not self._waiting or self._under_way is not None or now_ms < self._not_before_ms:
             return None
         waiting = [proposed for proposed in self._waiting if proposed.is_open]
@@ -102,13 +102,13 @@ class IsrChanges:
         return AlterPartitionRequest(node_id, broker_epoch, tuple(_item(proposed) for proposed in taken))
 
     def failed(self, now_ms: int) -> None:
-        """No answer, or not from the controller: the outcome is unknown, ask again soon."""
+        """No response from the active controller: the outcome is unknown, retry soon."""
         again, self._under_way = self._under_way or [], None
         self._waiting = again + self._waiting
         self._not_before_ms = now_ms + RETRY_MS
 
     def answered(self, response: AlterPartitionResponse, now_ms: int) -> list[Decided]:
-        """The controller's answer; those that it took. The refused ones are told so."""
+        """Handle the response; returns the applied proposals and withdraws the refused ones."""
         asked = self._under_way or []
         if response.error_code != NO_ERROR or len(response.partitions) != len(asked):
             self.failed(now_ms)

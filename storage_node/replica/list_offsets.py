@@ -1,8 +1,8 @@
-"""ListOffsets: earliest, latest, newest by time, and the first record at or after a timestamp.
+"""ListOffsets: earliest, latest, newest by timestamp, and the first record at or after a timestamp.
 
-The first two are known; a search by time may read and decompress a batch of many MB, so it runs on a thread
-and its answer comes back as an event. Source: Kafka ReplicaManager.fetchOffset; KIP-734 for the record with
-the largest timestamp.
+The first two are known; a search by timestamp may read and decompress a batch of many MB, so it runs on a
+thread and its result is an event. Source: Kafka ReplicaManager.fetchOffset; KIP-734 for the record with the
+largest timestamp.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from ...protocol.messages.data import ListOffsetsPartitionResponse, ListOffsetsR
 from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP, NO_OFFSET, NO_TIMESTAMP
 from ...runtime.files.file_layer import FileGoneError
 from ..effects import LookUpOffsets
-from .fetch import READ_COMMITTED, check_asked
+from .fetch import READ_COMMITTED, check_read_request
 from .offset_lookup import OffsetLookup, OffsetSearch
 
 if TYPE_CHECKING:
     from ...protocol.messages.data import ListOffsetsPartition, ListOffsetsRequest
     from ...protocol.transport.replies import Incoming, Replies
     from ..log.log import Log
-    from .disk_trouble import DiskTrouble
+    from .disk_failures import DiskFailures
     from .partition import Partition
     from .partition_table import PartitionTable
     from .step_output import StepOutput
 
-# Bound: searches by time under way or waiting for a thread; each holds its request.
+# Bound: searches by timestamp running or waiting for a thread; each holds its request.
 MAX_LOOKUPS = 1000
 
 
 class ListOffsetsHandler:
-    """Answers at once, or when a search comes back."""
+    """Responds at once, or when the searches by timestamp are done."""
 
     def __init__(
         self,
         table: PartitionTable,
-        disks: DiskTrouble,
+        disks: DiskFailures,
         output: StepOutput,
         replies: Replies,
         *,
@@ -57,12 +57,9 @@ class ListOffsetsHandler:
         self._lookups = 0
 
     def handle(self, request: Incoming) -> None:
-        """Answer every entry on its own.
-
-        Errors: InvalidRequestError for the whole request; ThrottlingQuotaExceededError.
-        """
+        """Errors: InvalidRequestError for the whole request; ThrottlingQuotaExceededError."""
         body: ListOffsetsRequest = request.body
-        check_asked(body.isolation, body.partitions, self._max_partitions)
+        check_read_request(body.isolation, body.partitions, self._max_partitions)
         lookup = OffsetLookup(request, [])
         for index, entry in enumerate(body.partitions):
             lookup.answers.append(self._answer(index, entry, body.isolation, lookup))
@@ -70,12 +67,12 @@ class ListOffsetsHandler:
             self._replies.reply(request, ListOffsetsResponse(tuple(lookup.answers)))
             return
         if self._lookups >= MAX_LOOKUPS:
-            raise ThrottlingQuotaExceededError(f"{self._lookups} searches by time are under way already")
+            raise ThrottlingQuotaExceededError(f"{self._lookups} searches by timestamp are running already")
         self._lookups += 1
         self._output.effects.append(LookUpOffsets(lookup))
 
     def finish(self, lookup: OffsetLookup, now_ms: int) -> None:
-        """The searches are done: answer, by what holds now."""
+        """The searches are done: respond, by the present leadership and high watermark."""
         self._lookups -= 1
         for search in lookup.searches:
             try:
@@ -87,7 +84,7 @@ class ListOffsetsHandler:
     def _answer(
         self, index: int, entry: ListOffsetsPartition, isolation: int, lookup: OffsetLookup
     ) -> ListOffsetsPartitionResponse:
-        """The answer, or the place for it if it must be searched for."""
+        """The entry of the response, or a placeholder if a search is needed."""
         try:
             partition = self._table.find(entry.topic_id, entry.partition)
             log = partition.leader_log(entry.current_leader_epoch)
@@ -97,9 +94,7 @@ class ListOffsetsHandler:
             if entry.timestamp == LATEST_TIMESTAMP:
                 return _answered(partition, _end_of(partition, log, isolation))
             if entry.timestamp < 0 and entry.timestamp != MAX_TIMESTAMP:
-                raise InvalidRequestError(
-                    f"timestamp {entry.timestamp}, only -1, -2, -3 and times from 0 on have a meaning"
-                )
+                raise InvalidRequestError(f"timestamp {entry.timestamp}: must be -1, -2, -3 or at least 0")
         except KafkaError as error:
             return _failed(error)
         lookup.searches.append(OffsetSearch(index, entry, partition, log, isolation))
@@ -107,10 +102,10 @@ class ListOffsetsHandler:
 
     def _found(self, search: OffsetSearch, now_ms: int) -> ListOffsetsPartitionResponse:
         partition = search.partition
-        partition.leader_log(search.entry.current_leader_epoch)  # it may have been lost meanwhile
+        partition.leader_log(search.entry.current_leader_epoch)  # the leadership may have ended meanwhile
         if search.error is not None:
             if isinstance(search.error, FileGoneError):
-                pass  # its segment was deleted under the search: no disk is to blame, the client asks again
+                pass  # the segment was deleted during the search: the client retries
             elif isinstance(search.error, KafkaStorageError):
                 self._disks.failed(partition, search.error, now_ms)
             elif isinstance(search.error, CorruptMessageError):
@@ -136,10 +131,10 @@ def _failed(error: KafkaError) -> ListOffsetsPartitionResponse:
 
 
 def _check_watermark(partition: Partition) -> None:
-    """Errors: OffsetNotAvailableError while what the last leader had shown may lie above the high watermark:
-    an answer now could go back (KIP-207)."""
+    """Errors: OffsetNotAvailableError while the previous leader may have returned offsets above the high
+    watermark: a response now could go back (KIP-207)."""
     if partition.high_watermark < partition.epoch_start_offset:
         raise OffsetNotAvailableError(
-            f"{partition.topic_partition} is committed up to {partition.high_watermark},"
-            f" its leader epoch began at {partition.epoch_start_offset}"
+            f"{partition.topic_partition}: high watermark {partition.high_watermark} is below the start"
+            f" {partition.epoch_start_offset} of its leader epoch"
         )

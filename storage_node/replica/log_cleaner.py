@@ -1,10 +1,9 @@
-"""Which of a node's logs are compacted, when, and what came of it. Pure; the work is in log/cleaner/work.py.
+"""Schedules log compaction. Pure; the work is in log/cleaner/work.py.
 
-Always the log with the largest dirty share comes first, of those that are due. While a log is cleaned nobody
-else takes segments out of it: who must (to cut it, to delete it, to move it) has the cleaning stop, and waits
-for that. A log on a full disk waits for room. One whose cleaning fails, other than by its disk, is set aside
-until it is opened again.
-Source: Kafka LogCleanerManager.java, LogCleaner.java.
+The log with the largest dirty ratio is cleaned first, of those that are due. While a log is cleaned no other
+operation removes its segments: a truncation, deletion or move aborts the cleaning and waits for its end. A
+log on a full disk waits for space. One whose cleaning fails for another reason than its disk is uncleanable
+until it is opened again. Source: Kafka LogCleanerManager.java, LogCleaner.java.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from ..log.cleaner.config import CleanerConfig
     from ..log.cleaner.plan import Cleanable
     from ..log.cleaner.work import Pace
-    from .disk_trouble import DiskTrouble
+    from .disk_failures import DiskFailures
     from .moves import Moves
     from .partition import Partition
     from .partition_table import PartitionTable
@@ -47,7 +46,7 @@ class LogCleaner:
         self,
         table: PartitionTable,
         output: StepOutput,
-        disks: DiskTrouble,
+        disks: DiskFailures,
         moves: Moves,
         config: LiveConfig,
         now_ms: int,
@@ -59,7 +58,7 @@ class LogCleaner:
         self._moves = moves
         self._is_stopped = False
         self._jobs: list[CleaningJob] = []
-        self._set_aside: dict[Partition, str] = {}
+        self._uncleanable: dict[Partition, str] = {}
         self._last_run_ms = now_ms
         self._max_dirty_ratio = 0.0
         self._last: CleaningJob | None = None
@@ -67,11 +66,12 @@ class LogCleaner:
 
     @property
     def config(self) -> CleanerConfig:
-        """As it holds now."""
+        """The present configuration."""
         return self._live.now
 
     def next_job(self, pace: Pace, now_ms: int, wall_ms: int) -> CleaningJob | None:
-        """A cleaning to be run, up to `finished`; None if there is nothing to do, or as much as may be."""
+        """The next cleaning to run, then `finished`; None if no log is due or log.cleaner.threads are
+        busy."""
         config = self.config
         is_off = self._is_stopped or not config.log_cleaner_enable
         if is_off or len(self._jobs) >= config.log_cleaner_threads:
@@ -98,7 +98,7 @@ class LogCleaner:
         return job
 
     def finished(self, job: CleaningJob, error: HeadraceError | None, now_ms: int) -> None:
-        """A cleaning has ended, by itself or with an error; its log is free for everybody again."""
+        """A cleaning has ended, successfully or with an error."""
         self._jobs.remove(job)
         partition, cleaning = job.partition, job.cleaning
         log = cleaning.log
@@ -109,23 +109,24 @@ class LogCleaner:
         elif isinstance(error, DiskFullError) or (isinstance(error, KafkaStorageError) and log.is_offline):
             self._disks.failed(partition, error, now_ms)
         elif not isinstance(error, CleaningAbortedError):
-            self._set_aside[partition] = str(error)
+            self._uncleanable[partition] = str(error)
             self._output.note(
-                logging.ERROR, f"{partition.topic_partition} is not compacted any more: {error}"
+                logging.ERROR,
+                f"{partition.topic_partition} is uncleanable, it is not compacted any more: {error}",
             )
 
     def stop(self) -> None:
-        """End soon whatever is under way, and begin nothing more."""
+        """Abort all cleanings and start no more."""
         self._is_stopped = True
         for job in self._jobs:
             job.cleaning.abort()
 
     def metrics(self, now_ms: int) -> dict[str, Any]:
-        """Kafka's names, of LogCleanerManager and LogCleaner."""
+        """Metrics of Kafka's LogCleanerManager and LogCleaner, under their names."""
         took_ms = [now_ms - job.begun_ms for job in self._jobs]
         stats = None if self._last is None else self._last.cleaning.stats
         by_dir: dict[str, int] = {}
-        for partition in self._set_aside:
+        for partition in self._uncleanable:
             assert partition.log is not None, "it was cleaned"
             by_dir[partition.log.folder.log_dir] = by_dir.get(partition.log.folder.log_dir, 0) + 1
         return {
@@ -140,9 +141,9 @@ class LogCleaner:
         }
 
     @property
-    def set_aside(self) -> dict[str, str]:
-        """Partitions that are not compacted any more, and why."""
-        return {str(partition.topic_partition): why for partition, why in self._set_aside.items()}
+    def uncleanable(self) -> dict[str, str]:
+        """The uncleanable partitions and their errors."""
+        return {str(partition.topic_partition): why for partition, why in self._uncleanable.items()}
 
     def _dirtiest(self, wall_ms: int) -> tuple[Partition, Cleanable] | None:
         best: tuple[Partition, Cleanable] | None = None
@@ -151,14 +152,14 @@ class LogCleaner:
             log = partition.log
             if log is None or not partition.is_online or not log.config.is_compacted:
                 continue
-            if log.compaction.running is not None or partition in self._set_aside:
+            if log.compaction.running is not None or partition in self._uncleanable:
                 continue
             if log.full is not None or self._moves.of(partition.key) is not None:
-                continue  # what it writes needs room; and a copy is not to change under whoever makes it
+                continue  # cleaning needs space, and must not change a log that is being copied
             try:
                 plan = cleanable(log, wall_ms)
             except (CorruptMessageError, KafkaStorageError) as error:
-                self._set_aside[partition] = str(error)
+                self._uncleanable[partition] = str(error)
                 continue
             self._max_dirty_ratio = max(self._max_dirty_ratio, plan.dirty_ratio)
             if plan.is_due(log.config) and (best is None or plan.dirty_ratio > best[1].dirty_ratio):
@@ -167,6 +168,6 @@ class LogCleaner:
 
     def _forget_closed(self) -> None:
         partitions = self._table.partitions
-        gone = [each for each in self._set_aside if partitions.get(each.key) is not each]
+        gone = [each for each in self._uncleanable if partitions.get(each.key) is not each]
         for partition in gone:
-            del self._set_aside[partition]
+            del self._uncleanable[partition]

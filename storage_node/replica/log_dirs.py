@@ -1,4 +1,4 @@
-"""DescribeLogDirs and AlterReplicaLogDirs: what lies where on this node, and what shall lie elsewhere. Pure.
+"""DescribeLogDirs and AlterReplicaLogDirs. Pure.
 
 Source: Kafka ReplicaManager.scala describeLogDirs, alterReplicaLogDirs; KIP-113, KIP-827, KIP-1066.
 """
@@ -41,7 +41,7 @@ Wanted = frozenset[TopicPartition] | None
 
 
 class LogDirsHandler:
-    """Answers both at once; a move goes on after its answer."""
+    """Responds to both at once; a move continues after its response."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class LogDirsHandler:
         self._max_partitions = max_partitions
 
     def handle(self, request: Incoming, now_ms: int) -> None:
-        """Errors: InvalidRequestError if more partitions are named than may be."""
+        """Errors: InvalidRequestError if there are too many partitions."""
         if request.api.key == registry.DESCRIBE_LOG_DIRS.key:
             self._replies.reply(request, self._describe(request.body))
         else:
@@ -125,7 +125,7 @@ class LogDirsHandler:
         ]
         self._check_count(len(wanted))
         if len({name for _, name in wanted}) != len(wanted):
-            raise InvalidRequestError("a partition is named twice in one request")
+            raise InvalidRequestError("a partition occurs twice in one request")
         results = []
         for path, name in wanted:
             try:
@@ -155,7 +155,7 @@ class LogDirsHandler:
             if topic is None:
                 raise UnknownTopicOrPartitionError(f"there is no topic {name.topic}")
             raise ReplicaNotAvailableError(
-                f"node {self._table.node_id} has no replica of {name}; if it gets one, it will be there"
+                f"node {self._table.node_id} has no replica of {name}; a future one will be created there"
             )
         if partition.log is None or not partition.is_online:
             raise partition.lost_error()
@@ -167,7 +167,7 @@ class LogDirsHandler:
     def _prefer(self, name: TopicPartition, path: str) -> None:
         preferred = self._manager.placement.preferred
         if name not in preferred and len(preferred) >= self._max_partitions:
-            raise InvalidRequestError(f"{len(preferred)} replicas are waited for already")
+            raise InvalidRequestError(f"{len(preferred)} replicas have a preferred log dir already")
         preferred[name] = path
 
     def _check_count(self, count: int) -> None:

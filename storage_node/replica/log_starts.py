@@ -1,9 +1,8 @@
-"""Where the logs of this node start: who moves that, when it counts, and what becomes of what lies below.
+"""Log start offsets of this node: moved by retention, DeleteRecords and the leaders of followed partitions.
 
-Retention, clients that delete records, and the leaders of followed partitions all only want a start. It goes
-to the disk with the next checkpoint, which is asked for at once; then it is the log's, followers and waiting
-requests are told, and the segments below lose their names with a flush and their files some time later.
-Pure; bounded work per step.
+All of them only request a start. It is written to the disk with the next checkpoint, which is requested at
+once; then it takes effect, followers and waiting requests are notified, and the segments below it are renamed
+with a flush and deleted some time later. Pure; bounded work per step.
 Source: Kafka LogManager.scala cleanupLogs, UnifiedLog.java maybeIncrementLogStartOffset.
 """
 
@@ -24,13 +23,13 @@ if TYPE_CHECKING:
     from ..log.log import Log
     from ..log.log_manager import LogManager
     from ..log.offset_checkpoints import CheckpointTask
-    from .disk_trouble import DiskTrouble
+    from .disk_failures import DiskFailures
     from .partition import Partition, PartitionKey
     from .partition_table import PartitionTable
     from .step_output import StepOutput
 
-# Bound: of one step, about a second: logs that are looked at, where one that rolls or lets go counts for ten;
-# logs that lose segments, and how many each.
+# Bound: per step (about a second): logs that are checked, where one that rolls or expires counts for ten;
+# logs whose segments are removed, and how many each.
 _CHECKED_LOGS, _EXPIRED_LOGS_WEIGHT = 200, 10
 _TRIMMED_LOGS, _TRIMMED_SEGMENTS = 16, 8
 _FIRST_ROUND_MS = 30_000  # Kafka's log.initial.task.delay.ms
@@ -39,8 +38,8 @@ _FIRST_ROUND_MS = 30_000  # Kafka's log.initial.task.delay.ms
 class LogStarts:
     """See the module's docstring.
 
-    Invariant: while a start is wanted, a checkpoint is under way or asked for; that of a full disk is asked
-    for again by the next step.
+    Invariant: while a start is requested, a checkpoint is running or requested; after a full disk the next
+    step requests it again.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class LogStarts:
         table: PartitionTable,
         manager: LogManager,
         output: StepOutput,
-        disks: DiskTrouble,
+        disks: DiskFailures,
         config: LiveConfig,
     ) -> None:
         self._table = table
@@ -56,32 +55,32 @@ class LogStarts:
         self._output = output
         self._disks = disks
         self._interval_ms = config.now.retention_check_interval_ms
-        config.on_change(("log.retention.check.interval.ms",), self._begin_anew)
+        config.on_change(("log.retention.check.interval.ms",), self._interval_changed)
         self._next_round_ms: int | None = None
         self._to_check: deque[PartitionKey] = deque()
         self._to_trim: dict[PartitionKey, None] = {}
-        self._is_asked = self._had_no_room = False
+        self._is_requested = self._had_no_room = False
 
-    def _begin_anew(self, config: NodeConfig) -> None:
-        """Rounds come at another interval, the next one after at most that."""
+    def _interval_changed(self, config: NodeConfig) -> None:
+        """The interval has changed; the next round starts within it."""
         self._interval_ms = config.retention_check_interval_ms
         self._next_round_ms = None
 
     def opened(self, partition: Partition) -> None:
-        """A partition is here: of an earlier life it may have segments below its start."""
+        """A partition was opened: it may have segments below its log start."""
         self._to_trim[partition.key] = None
 
-    def want(self, partition: Partition, offset: int) -> None:
-        """The log of an online partition shall start at `offset`, which its high watermark has reached."""
+    def request_start(self, partition: Partition, offset: int) -> None:
+        """Move the log start of an online partition to `offset`, which its high watermark has reached."""
         assert partition.log is not None, "only an online partition has a start"
         if partition.log.request_start_offset(offset):
-            self._ask()
+            self._request_checkpoint()
 
     # --- checkpoints -----------------------------------------------------------------------------------
 
     def checkpoint_tasks(self, *, only_starts: bool) -> list[CheckpointTask]:
-        """What is to be written now; then `checkpointed`. All that is wanted by now goes with it."""
-        self._is_asked = False
+        """The tasks that write checkpoints with all requested starts; then `checkpointed`."""
+        self._is_requested = False
         return self._manager.checkpoints.tasks(only_starts=only_starts)
 
     def checkpointed(self, tasks: Iterable[CheckpointTask]) -> list[PartitionKey]:
@@ -93,9 +92,9 @@ class LogStarts:
                 moved += self._moved(log, start)
         return moved
 
-    def _ask(self) -> None:
-        if not self._is_asked:
-            self._is_asked = True
+    def _request_checkpoint(self) -> None:
+        if not self._is_requested:
+            self._is_requested = True
             self._output.effects.append(CheckpointStarts())
 
     def _moved(self, log: Log, start: int) -> tuple[PartitionKey, ...]:
@@ -104,7 +103,7 @@ class LogStarts:
         if partition is None or partition.log is not log or not partition.is_online:
             return ()
         log.advance_log_start_offset(start)
-        self._output.note(logging.INFO, f"{log.topic_partition} starts at offset {start} now")
+        self._output.note(logging.INFO, f"{log.topic_partition}: log start offset {start}")
         self._to_trim[key] = None
         self._output.changed.append(key)
         return (key,)
@@ -112,10 +111,10 @@ class LogStarts:
     # --- steps -----------------------------------------------------------------------------------------
 
     def step(self, now_ms: int, wall_ms: int) -> None:
-        """Look for what retention lets go, and free the space of what is gone. Called about each second."""
+        """Apply retention, and free the space of removed segments. Called about each second."""
         if self._had_no_room:
             self._had_no_room = False
-            self._ask()
+            self._request_checkpoint()
         self._expire(now_ms, wall_ms)
         self._trim()
         self._output.effects += [RemoveFiles(removal) for removal in self._manager.retired.due(now_ms)]
@@ -135,13 +134,13 @@ class LogStarts:
             try:
                 if partition.log.expire(wall_ms):
                     left -= _EXPIRED_LOGS_WEIGHT - 1
-                    self._ask()
+                    self._request_checkpoint()
             except KafkaStorageError as error:
                 self._disks.failed(partition, error, now_ms)
 
     def _trim(self) -> None:
-        """Segments go with a flush: until it has ended no log is cut, which could bring their names back.
-        Those being cleaned stay that long."""
+        """Remove segments below the log start, with a flush: until it has ended the log is not truncated,
+        which could bring their names back. Logs that are being flushed or cleaned wait."""
         trimmed = 0
         for key in list(self._to_trim):
             partition = self._table.partitions.get(key)
@@ -151,7 +150,7 @@ class LogStarts:
                 continue
             elif (
                 partition.log.drop_segments_below(partition.log.log_start_offset, _TRIMMED_SEGMENTS)
-                or partition.log.has_dropped_segments  # by a flush that there was no room for
+                or partition.log.has_dropped_segments  # by a flush that failed on a full disk
             ):
                 partition.is_flushing = True
                 self._output.effects.append(FlushLog(partition, is_awaited=False))

@@ -1,10 +1,9 @@
-"""Replicas that move between the log dirs of this node: copied in the background, swapped when caught up.
+"""Moves of replicas between the log dirs of this node: copied in the background, swapped when caught up.
 Pure.
 
-A move takes steps (CopyLog effects), one under way for each, as fast as the throttle lets them; when
-little is missing, and neither a flush, a cleaning nor a checkpoint names the log, the copy takes its place
-in one event. Until then the replica is what it was, and giving the move up costs nothing. What moves is not
-compacted meanwhile.
+A move is a sequence of steps (CopyLog effects), one in flight per move, within the throttle. When the copy is
+close, and neither a flush, a cleaning nor a checkpoint uses the log, it replaces the log in one event. Until
+then the replica is unchanged, and a move can be cancelled. A log that moves is not compacted.
 Source: Kafka ReplicaManager.scala alterReplicaLogDirs, KIP-113.
 """
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from ..log.log import Log
     from ..log.log_dir import LogDir
     from ..log.log_manager import LogManager
-    from .disk_trouble import DiskTrouble
+    from .disk_failures import DiskFailures
     from .partition import Partition, PartitionKey
     from .partition_table import PartitionTable
     from .step_output import StepOutput
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 class Moves:
     """All moves of one node.
 
-    Invariant: each has a step under way, or is in `_idle`.
+    Invariant: each move has a step in flight, or is in `_idle`.
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class Moves:
         table: PartitionTable,
         manager: LogManager,
         output: StepOutput,
-        disks: DiskTrouble,
+        disks: DiskFailures,
         throttle: Throttle,
         take_log: Callable[[Partition, Log, int], None],
     ) -> None:
@@ -60,11 +59,11 @@ class Moves:
         return len(self._moves)
 
     def of(self, key: PartitionKey) -> FutureLog | None:
-        """The copy of the partition, if it moves."""
+        """The move of the partition, if any."""
         return self._moves.get(key)
 
     def begin(self, partition: Partition, target: LogDir, now_ms: int) -> None:
-        """Move an online partition; another move of it ends."""
+        """Move an online partition; another move of it is cancelled."""
         assert partition.log is not None, "only an online partition moves"
         move = self._moves.get(partition.key)
         if move is not None and move.target is target:
@@ -77,14 +76,14 @@ class Moves:
         self.go_on(now_ms)
 
     def cancel(self, key: PartitionKey) -> None:
-        """Give the move up, if there is one; the files of the copy go when no step uses them any more."""
+        """Cancel the move, if any; the files of the copy are deleted when no step uses them."""
         move = self._moves.pop(key, None)
         if move is not None and key in self._idle:
             del self._idle[key]
             self._discard(move)
 
-    def was_cut(self, partition: Partition) -> None:
-        """The partition's log was cut."""
+    def truncated(self, partition: Partition) -> None:
+        """The partition's log was truncated."""
         move = self._moves.get(partition.key)
         if move is not None and partition.log is not None:
             move.source_truncated(partition.log.log_end_offset)
@@ -99,7 +98,7 @@ class Moves:
         if partition is None or partition.log is not move.source or not partition.is_online:
             self.cancel(key)
         elif move.error is not None:
-            self._note(partition, f"does not move to {move.target.path}: {move.error}", logging.ERROR)
+            self._note(partition, f"move to {move.target.path} failed: {move.error}", logging.ERROR)
             self.cancel(key)
             self._disks.look_at_dirs(move.error)
         else:
@@ -108,7 +107,7 @@ class Moves:
             self.go_on(now_ms)
 
     def go_on(self, now_ms: int) -> None:
-        """Ask for the next step of all that may go on. Throttled ones are asked for by the next tick."""
+        """Request the next step of the idle moves. Throttled ones continue with the next tick."""
         for key in list(self._idle):
             move = self._moves[key]
             if not self._throttle.has_room(now_ms):
@@ -119,18 +118,18 @@ class Moves:
                 self._output.effects.append(CopyLog(key, move))
 
     def try_swap(self, partition: Partition, now_ms: int) -> None:
-        """Let the copy take the log's place, if there is one that may now."""
+        """Replace the log by its copy if that is possible now."""
         key = partition.key
         move = self._moves.get(key)
         if move is None or key not in self._idle or not move.is_close:
             return
         if partition.is_busy or self._table.is_checkpointing or not move.can_copy:
-            return  # asked again at the end of that
+            return  # retried at the end of that
         try:
             log = move.complete()
             old = self._manager.replace(log, move.target)
         except (KafkaStorageError, CorruptMessageError) as error:
-            self._note(partition, f"does not move to {move.target.path}: {error}", logging.ERROR)
+            self._note(partition, f"move to {move.target.path} failed: {error}", logging.ERROR)
             self.cancel(key)
             self._disks.look_at_dirs(error)
             return
@@ -141,7 +140,7 @@ class Moves:
         self._output.effects.append(DeleteLog(old))
 
     def try_all_swaps(self, now_ms: int) -> None:
-        """As `try_swap`, for all; called when no checkpoint is written any more, and about each second."""
+        """As `try_swap`, for all; called at the end of checkpoints, and about each second."""
         for key in list(self._idle):
             partition = self._table.partitions.get(key)
             if partition is not None:
@@ -157,7 +156,7 @@ class Moves:
         self._output.note(level, f"{partition.topic_partition}: {text}")
 
     def check(self) -> None:
-        """Assert the laws of this object."""
+        """Assert the invariants."""
         assert self._idle.keys() <= self._moves.keys()
         for move in self._moves.values():
             assert move.log is None or move.log is not move.source

@@ -1,4 +1,4 @@
-"""Which replica a client should fetch from: one in its own rack, if one is in sync there. Pure.
+"""The replica that a client should fetch from: an in-sync one in its own rack. Pure.
 
 Source: Kafka RackAwareReplicaSelector.java, ReplicaManager.scala findPreferredReadReplica; KIP-392.
 """
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 def near_replica(
     partition: Partition, rack: str, offset: int, brokers: Mapping[int, BrokerRegistration]
 ) -> int:
-    """The follower in `rack` that is furthest along, or -1: the leader is in that rack itself, or no
-    follower there is in sync, up, and holds the log around `offset`."""
+    """The in-sync follower in `rack` with the largest end offset. -1 if the leader is in that rack, or no
+    live in-sync follower there has `offset`."""
     in_sync = partition.in_sync
     leader = brokers.get(partition.node_id)
     if in_sync is None or leader is None or leader.rack == rack:
         return NO_NODE
     furthest = -1
-    found: int = NO_NODE
+    nearest: int = NO_NODE
     for node_id, progress in sorted(in_sync.followers.items()):
         broker = brokers.get(node_id)
         if (
@@ -34,9 +34,9 @@ def near_replica(
             and broker.rack == rack
             and not broker.is_fenced
             and not broker.in_controlled_shutdown
-            and node_id in in_sync.committed  # one that lags would hold the client back
+            and node_id in in_sync.committed  # a lagging one would delay the client
             and progress.log_start_offset <= offset <= progress.end_offset
             and progress.end_offset > furthest
         ):
-            furthest, found = progress.end_offset, node_id
-    return found
+            furthest, nearest = progress.end_offset, node_id
+    return nearest

@@ -19,7 +19,7 @@ Found = tuple[int, int, int]  # offset, timestamp, leader epoch
 
 @dataclass(slots=True)
 class OffsetSearch:
-    """One entry to be searched for: number `index` of the answer."""
+    """The search for entry `index` of the response."""
 
     index: int
     entry: ListOffsetsPartition
@@ -32,14 +32,14 @@ class OffsetSearch:
 
 @dataclass(slots=True, eq=False)
 class OffsetLookup:
-    """A request that searches by time. `run` goes on a thread; then the handler's `finish`."""
+    """A request with searches by timestamp. `run` goes on a thread; then the handler's `finish`."""
 
     request: Incoming
     answers: list[ListOffsetsPartitionResponse]
     searches: list[OffsetSearch] = field(default_factory=list)
 
     def run(self) -> None:
-        """Search the logs; what goes wrong stays with its entry."""
+        """Search the logs; errors are kept in the searches."""
         for search in self.searches:
             timestamp_ms = search.entry.timestamp
             try:

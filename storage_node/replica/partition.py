@@ -1,7 +1,7 @@
-"""One partition as this node holds it: its log, who leads it, and how far it is committed.
+"""One local replica: its log, its leader and its high watermark.
 
-Pure: the log does its own IO through the injected file layer. The controller decides who leads; here the
-decision is only kept and checked. Source: Kafka Partition.scala.
+Pure: the log does its own IO through the injected file layer. The controller elects the leader; this module
+stores and checks its decision. Source: Kafka Partition.scala.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ class PartitionState(Enum):
 
     ONLINE = "online"
     OFFLINE = "offline"  # its disk failed
-    DELETED = "deleted"  # removed by the controller; parked requests still hold it
+    DELETED = "deleted"  # removed by the controller; waiting requests still refer to it
 
 
 class Partition:
     """The local replica of one partition.
 
-    Invariant: high_watermark <= log end offset, but for a replica that begins anew inside a batch which it
-    does not have yet. It never moves back while the partition leads; a follower's does only if its log is cut
-    below it, after an unclean election.
-    Invariant: with durability=fsync, high_watermark <= flushed_offset after each move of it.
-    Invariant: an offline or deleted partition never comes back; a new object takes its place.
-    Invariant: `in_sync` is there exactly while this node leads the partition and others follow it.
+    Invariant: high_watermark <= log end offset, except for a replica that restarts inside a batch which it
+    has not fetched yet. It never decreases on the leader; on a follower only if its log is truncated below
+    it, after an unclean election. Invariant: with durability=fsync, high_watermark <= flushed_offset after
+    each move of it. Invariant: an offline or deleted partition never returns to ONLINE; a new object replaces
+    it. Invariant: `in_sync` is not None exactly while this node leads the partition and it has other
+    replicas.
     """
 
     __slots__ = (
@@ -105,7 +105,7 @@ class Partition:
         log: Log | None,
         context: PartitionContext | None = None,
     ) -> None:
-        """Without a log the partition is offline from the start: its disk is not there."""
+        """Without a log the partition is offline from the start: its disk is missing."""
         self.topic_partition = topic_partition
         self.key: PartitionKey = (topic_id, topic_partition.partition)
         self.is_internal = topic_partition.topic in INTERNAL_TOPICS
@@ -114,21 +114,21 @@ class Partition:
         self.state = PartitionState.ONLINE if log is not None else PartitionState.OFFLINE
         self.leader: int = NO_NODE
         self.leader_epoch: int = NO_EPOCH
-        self.led_before: int | None = None  # the leader of the epoch before; None: not known
+        self.led_before: int | None = None  # the leader of the previous epoch; None: unknown
         self.partition_epoch = -1
         self.replicas: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
         self.in_sync: InSyncReplicas | None = None
         self.context = PartitionContext() if context is None else context
         self.flushed_offset = log.recovery_point if log is not None else 0
-        # from the checkpoint, held inside what the log has after recovery
+        # from the checkpoint, limited to the offsets of the recovered log
         self.high_watermark = 0
         if log is not None:
             self.high_watermark = min(max(log.high_watermark, log.log_start_offset), log.log_end_offset)
             log.high_watermark = self.high_watermark
-        self.epoch_start_offset = 0  # where the log ended when this node began to lead
+        self.epoch_start_offset = 0  # log end offset when this node was elected leader
         self.is_flushing = False
-        self.is_damaged = False  # stored bytes were found to be wrong; told once
+        self.is_damaged = False  # stored bytes are corrupt; reported once
         self.min_isr = 1  # what acks=all needs: see effective_min_isr
         self._min_insync_replicas = 1
         self.oldest_unflushed_ms: int | None = None
@@ -140,26 +140,26 @@ class Partition:
 
     @property
     def is_leader(self) -> bool:
-        """Whether the controller named this node the leader, and the disk still works."""
+        """Whether this node is the leader and the partition is online."""
         return self.leader == self.node_id and self.state is PartitionState.ONLINE
 
     @property
     def is_online(self) -> bool:
-        """Whether the partition is here and its disk works, as far as is known."""
+        """Whether the partition is assigned to this node and its disk has not failed."""
         return self.state is PartitionState.ONLINE
 
     @property
     def has_unflushed(self) -> bool:
-        """Whether an online log has records that may not be on the disk."""
+        """Whether an online log has records that are not flushed."""
         return self.is_online and self.log is not None and self.flushed_offset < self.log.log_end_offset
 
     @property
     def is_busy(self) -> bool:
-        """Whether a flush or a cleaning is under way: no segment of its log may go."""
+        """Whether a flush or a cleaning is running: no segment of the log may be removed."""
         return self.is_flushing or (self.log is not None and self.log.compaction.running is not None)
 
     def configured(self) -> None:
-        """Take over what the log's config says; call it after each change of that config."""
+        """Read the log's config; call it after each change of that config."""
         if self.log is not None:
             config = self.log.config
             self._min_insync_replicas = config.min_insync_replicas
@@ -175,9 +175,9 @@ class Partition:
             self.is_throttled_as_follower = is_named(followers, index, node_id)
 
     def assign(self, registration: PartitionRegistration, now_ms: int) -> bool:
-        """Take over the controller's decision; True if leader or epoch changed.
+        """Apply the controller's decision; True if leader or leader epoch changed.
 
-        An older leader epoch than the known one changes nothing, nor does an older partition epoch.
+        A registration with an older leader epoch or partition epoch is ignored.
         """
         if registration.leader_epoch < self.leader_epoch:
             return False
@@ -188,11 +188,11 @@ class Partition:
             self.leader, self.leader_epoch = registration.leader, registration.leader_epoch
             self.in_sync = None
             if self.is_leader and self.log is not None:
-                self.log.recovery.has_loss = False  # what it has is what there is
+                self.log.recovery.has_loss = False  # the leader's log is the truth
                 self.log.assign_leader_epoch(self.leader_epoch)
                 self.epoch_start_offset = self.log.log_end_offset
         elif registration.partition_epoch < self.partition_epoch:
-            return False  # an answer of the controller told more already
+            return False  # an AlterPartition response was newer
         self._take_replicas(registration, now_ms)
         return changed
 
@@ -212,7 +212,8 @@ class Partition:
             self.in_sync.updated(registration, now_ms)
 
     def isr_decided(self, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int, now_ms: int) -> bool:
-        """The controller answered a proposal of this leadership; False if it comes too late."""
+        """The controller has accepted an ISR proposal of this leader epoch; False if the response is
+        stale."""
         in_sync = self.in_sync
         if in_sync is None or leader_epoch != self.leader_epoch:
             return False
@@ -222,8 +223,8 @@ class Partition:
         return True
 
     def leader_log(self, leader_epoch: int = NO_EPOCH, *, may_follow: bool = False) -> Log:
-        """The log, if this node leads the partition in the epoch that the client knows (-1: any), or may
-        follow it.
+        """The log, if this node leads the partition in the leader epoch that the client knows (-1: any); with
+        `may_follow` also if it is a follower.
 
         Errors: KafkaStorageError, UnknownTopicIdError, Fenced- or UnknownLeaderEpochError,
         NotLeaderOrFollowerError.
@@ -243,7 +244,7 @@ class Partition:
         return log
 
     def lost_error(self) -> KafkaError:
-        """Why this partition can no longer answer here."""
+        """Why this node no longer serves the partition."""
         if self.state is PartitionState.OFFLINE:
             return KafkaStorageError(f"the log dir of {self.topic_partition} is offline")
         if self.state is PartitionState.DELETED:
@@ -256,7 +257,7 @@ class Partition:
         return self.is_leader and len(self.isr) < self.min_isr
 
     def advance(self, now_ms: int) -> bool:
-        """Move the high watermark as far as the in-sync replicas allow; True if it moved."""
+        """Advance the high watermark as far as the in-sync replicas allow; True if it moved."""
         log = self.log
         if log is None or self.leader != self.node_id or self.state is not PartitionState.ONLINE:
             return False
@@ -274,11 +275,11 @@ class Partition:
         return True
 
     def low_watermark(self) -> int:
-        """Where the log starts on all replicas that live; -1 while one of them has not told.
+        """The smallest log start offset of all live replicas; -1 while one of them is unknown.
 
         Source: Kafka Partition.scala lowWatermarkIfLeader.
         """
-        assert self.log is not None, "only an online partition has a start"
+        assert self.log is not None, "only an online partition has a log start"
         starts = [self.log.log_start_offset]
         if self.in_sync is not None:
             is_alive = self.context.is_alive
@@ -286,9 +287,9 @@ class Partition:
         return min(starts)
 
     def take_log(self, log: Log) -> None:
-        """Go on with another log that has the same records, all flushed. Neither a flush nor a cleaning is
-        under way."""
-        assert not self.is_busy, "somebody names the log"
+        """Replace the log by another one with the same records, all flushed. Neither a flush nor a
+        cleaning is running."""
+        assert not self.is_busy, "a flush or a cleaning uses the log"
         assert self.log is not None, "only an online partition moves"
         assert log.log_end_offset == self.log.log_end_offset, "it has the same records"
         self._drop_tail()
@@ -299,55 +300,55 @@ class Partition:
 
     @property
     def safe_end_offset(self) -> int:
-        """How far this replica can answer for: what is in the log, with durability=fsync what is flushed."""
+        """The end offset that this replica may report: the log end, with durability=fsync the flushed end."""
         log = self.log
         if log is None:
             return 0
         return min(log.log_end_offset, self.flushed_offset) if self._durable else log.log_end_offset
 
-    def learn_high_watermark(self, leaders: int) -> bool:
-        """As a follower: the leader's high watermark, as far as the own log goes; True if it moved.
+    def learn_high_watermark(self, leader_watermark: int) -> bool:
+        """As a follower: take the leader's high watermark, limited to the own log; True if it moved.
 
-        Order: only after the leader has found nothing to diverge below this log's end (KAFKA-14704).
+        Order: only after the leader has found no divergence below this log's end (KAFKA-14704).
         """
         assert self.log is not None, "only an online partition follows"
-        committed = min(leaders, self.safe_end_offset)
+        committed = min(leader_watermark, self.safe_end_offset)
         if committed <= self.high_watermark:
             return False
         self.high_watermark = self.log.high_watermark = committed
         return True
 
     def truncate_to(self, offset: int) -> None:
-        """As a follower: forget what is not in the leader's log. No flush is under way. Errors:
+        """As a follower: remove the records that the leader's log does not have. No flush is running. Errors:
         KafkaStorageError."""
-        assert self.log is not None, "only an online partition is cut"
-        assert not self.is_leader, "a leader never cuts its log"
+        assert self.log is not None, "only an online partition is truncated"
+        assert not self.is_leader, "a leader never truncates its log"
         assert not self.is_flushing, "truncation must not overtake a flush"
         try:
             self.log.truncate_to(offset)
-        finally:  # what is written about it later may find no room on the disk
-            self._was_cut()
+        finally:  # the truncation itself is done even if a full disk fails what follows it
+            self._truncated()
 
     def restart_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """As a follower: forget everything and go on at `offset`, where the leader's log starts, or the batch
-        in which it does at `log_start_offset`. Errors: KafkaStorageError."""
-        assert self.log is not None, "only an online partition is cut"
-        assert not self.is_leader, "a leader never cuts its log"
+        """As a follower: remove all records and restart the log at `offset`, where the leader's log
+        starts, or at the batch that contains `log_start_offset`. Errors: KafkaStorageError."""
+        assert self.log is not None, "only an online partition is truncated"
+        assert not self.is_leader, "a leader never truncates its log"
         assert not self.is_flushing, "truncation must not overtake a flush"
         try:
             self.log.truncate_fully_and_start_at(offset, log_start_offset)
         finally:
-            self._was_cut()
+            self._truncated()
 
-    def _was_cut(self) -> None:
+    def _truncated(self) -> None:
         log = self.log
-        assert log is not None, "only an online partition is cut"
+        assert log is not None, "only an online partition is truncated"
         self.flushed_offset = min(self.flushed_offset, log.log_end_offset)
         self.high_watermark = max(min(self.high_watermark, log.log_end_offset), log.log_start_offset)
         log.high_watermark = self.high_watermark
 
     def wants_flush(self, now_ms: int | None = None) -> bool:
-        """Whether records wait for the disk and no flush is under way; flush.ms counts only with `now_ms`."""
+        """Whether a flush is due and none is running; flush.ms counts only with `now_ms`."""
         if self.is_flushing or self.log is None or self.state is not PartitionState.ONLINE:
             return False
         unflushed = self.log.log_end_offset - self.flushed_offset
@@ -359,11 +360,11 @@ class Partition:
         if now_ms is None or self._flush_ms == MAX_LONG:
             return False
         if self.oldest_unflushed_ms is None:
-            self.oldest_unflushed_ms = now_ms  # seen now for the first time: counts from here
+            self.oldest_unflushed_ms = now_ms  # flush.ms counts from the first look
         return now_ms - self.oldest_unflushed_ms >= self._flush_ms
 
     def is_acked(self, end_offset: int, acks: int) -> bool:
-        """Whether the records below `end_offset` may be acknowledged to a producer that asked for `acks`.
+        """Whether the records below `end_offset` may be acknowledged with `acks`.
 
         With durability=fsync every acknowledgement waits for the disk, acks=1 too.
         """
@@ -372,32 +373,32 @@ class Partition:
         return not self._durable or self.flushed_offset >= end_offset
 
     def flushed(self, end_offset: int, now_ms: int) -> bool:
-        """The log below `end_offset` is on the disk; True if the high watermark moved."""
+        """The log below `end_offset` is flushed; True if the high watermark moved."""
         self.is_flushing = False
         self.oldest_unflushed_ms = None
         self.flushed_offset = max(self.flushed_offset, end_offset)
         return self.advance(now_ms)
 
     def go_offline(self) -> None:
-        """The disk failed: nothing of this partition is served or acknowledged any more."""
+        """The disk failed: nothing more is served or acknowledged."""
         if self.state is PartitionState.ONLINE:
             self.state = PartitionState.OFFLINE
             self.in_sync = None
             self._drop_tail()
 
     def remove(self) -> None:
-        """The controller took the partition away."""
+        """The partition is not assigned to this node any more."""
         self.state = PartitionState.DELETED
         self.in_sync = None
         self._drop_tail()
 
     def _drop_tail(self) -> None:
-        """Nobody will read it here any more: give its memory back."""
+        """Free the memory of the newest batches."""
         if self.log is not None:
             self.log.reader.drop_tail()
 
     def check(self) -> None:
-        """Assert the laws of this object."""
+        """Assert the invariants."""
         assert self.in_sync is None or (self.leader == self.node_id and len(self.replicas) > 1)
         if self.in_sync is not None:
             self.in_sync.check()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..log.log import Log
     from ..log.log_manager import LogManager
     from ..log.tail_cache import TailCache
-    from .disk_trouble import DiskTrouble
+    from .disk_failures import DiskFailures
     from .partition_table import PartitionTable
     from .step_output import StepOutput
 
@@ -43,7 +43,7 @@ class PartitionLogs:
         manager: LogManager,
         config: LiveConfig,
         output: StepOutput,
-        disks: DiskTrouble,
+        disks: DiskFailures,
         tails: TailCache | None,
     ) -> None:
         self._table = table

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from ...protocol.model import TopicPartition
     from ..log.log_manager import LogManager
-    from .disk_trouble import DiskTrouble
+    from .disk_failures import DiskFailures
     from .fetchers import Fetchers
     from .moves import Moves
     from .partition import Partition, PartitionKey
@@ -29,7 +29,7 @@ class PartitionRemoval:
         table: PartitionTable,
         manager: LogManager,
         output: StepOutput,
-        disks: DiskTrouble,
+        disks: DiskFailures,
         fetchers: Fetchers,
         moves: Moves,
     ) -> None:

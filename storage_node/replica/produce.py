@@ -1,10 +1,10 @@
-"""Produce: append one batch per entry, answer at once or when the records are safe enough.
+"""Produce: append one batch per entry, respond at once or when `acks` is satisfied.
 
-The first batch of a transaction in a partition waits until its coordinator knows of the partition (KIP-890);
-what the producer sent behind it for that partition waits with it, and all else goes on. Where the topic's
-`compression.type` differs from the batch's codec the batch is recompressed by a thread, and its partition
-takes the batches behind it after it (recompressor.py).
-Source: Kafka ReplicaManager.handleProduceAppend, DelayedProduce; KafkaApis.handleProduceRequest.
+The first batch of a transaction in a partition waits until the transaction coordinator has added the
+partition (KIP-890); later batches of the producer for that partition wait with it, all others are appended.
+Where the topic's `compression.type` differs from the batch's codec, a thread recompresses the batch, and
+later batches of the partition are appended after it (recompressor.py). Source: Kafka
+ReplicaManager.handleProduceAppend, DelayedProduce; KafkaApis.handleProduceRequest.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .appending import Acked, check_in_sync
 from .delayed_entries import DelayedEntries, Waiting
 from .partition import ACKS_ALL
 from .recompressor import QueuedBatch, Recompressor
-from .verifying import OpenedBy
+from .verifying import ProducerTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,16 +61,16 @@ if TYPE_CHECKING:
 
 _LEGAL_ACKS = frozenset((0, 1, ACKS_ALL))
 _PENDING = ProducePartitionResponse(NO_ERROR)
-# Bound: bytes of the requests that are held until coordinators have answered.
+# Bound: bytes of the requests that wait for transaction coordinators.
 _MAX_HELD_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(slots=True, eq=False)
 class _Produce:
-    """A request under way. `unappended` entries wait for a transaction coordinator or for recompression,
+    """A request in progress. `unappended` entries wait for a transaction coordinator or for recompression,
     `waiting` ones for acks.
 
-    Order: `frames` may lie in memory that is used again behind the event of the request, unless it `is_held`.
+    Order: `frames` may be in memory that is reused after the event of the request, unless it `is_held`.
     """
 
     request: Incoming
@@ -83,12 +83,12 @@ class _Produce:
 
     @property
     def held_bytes(self) -> int:
-        """What it keeps in memory."""
+        """The size of its batches."""
         return sum(map(len, self.frames))
 
 
 class ProduceHandler:
-    """Appends, and parks what must wait for the disk, the in-sync replicas or a transaction coordinator."""
+    """Appends, and parks requests that wait for the disk, in-sync replicas or a transaction coordinator."""
 
     def __init__(
         self,
@@ -117,9 +117,9 @@ class ProduceHandler:
         self.recompressor = Recompressor(lambda item: output.effects.append(Recompress(item)))
 
     def handle(self, request: Incoming, now_ms: int, wall_ms: int) -> None:
-        """Append every entry, each on its own, and answer for all of them together.
+        """Append each entry independently; one response for all of them.
 
-        Errors, with nothing appended: InvalidRequestError if frames and entries do not pair up,
+        Errors, with nothing appended: InvalidRequestError if the counts of frames and entries differ,
         InvalidProducerIdMappingError for transactions of several producers, ThrottlingQuotaExceededError when
         no further request could be parked.
         """
@@ -173,15 +173,15 @@ class ProduceHandler:
         if len(frames) > self._max_partitions:
             raise InvalidRequestError(f"{len(frames)} entries, at most {self._max_partitions} are allowed")
         if body.acks not in _LEGAL_ACKS:
-            raise InvalidRequiredAcksError(f"acks {body.acks}, only 0, 1 and -1 exist")
+            raise InvalidRequiredAcksError(f"acks {body.acks}: must be 0, 1 or -1")
         waiting = len(self._purgatory) + self._held_requests + len(self.recompressor)
         if body.acks and waiting >= self._max_waiting:
             raise ThrottlingQuotaExceededError(f"{waiting} produce requests are waiting already")
 
     # --- transactions -----------------------------------------------------------------------------------
 
-    def _transaction_of(self, body: ProduceRequest, frames: Sequence[Buffer]) -> OpenedBy:
-        """Of whom the transactional batches are. Errors: InvalidProducerIdMappingError;
+    def _transaction_of(self, body: ProduceRequest, frames: Sequence[Buffer]) -> ProducerTransaction:
+        """The transaction of the batches. Errors: InvalidProducerIdMappingError,
         ThrottlingQuotaExceededError."""
         headers = [header for frame in frames if (header := _header_of(frame)) and header.is_transactional]
         producers = {(header.producer_id, header.producer_epoch) for header in headers}
@@ -189,22 +189,22 @@ class ProduceHandler:
             raise InvalidProducerIdMappingError("transactional batches of more than one producer")
         if self._held_requests >= self._max_waiting or self._held_bytes >= _MAX_HELD_BYTES:
             raise ThrottlingQuotaExceededError(
-                f"{self._held_requests} requests wait for coordinators already"
+                f"{self._held_requests} requests wait for transaction coordinators already"
             )
         (producer,) = producers or ((-1, -1),)
-        assert body.transactional_id is not None, "it is looked at before"
-        return OpenedBy(body.transactional_id, *producer, body.adds_partitions)
+        assert body.transactional_id is not None, "checked by the caller"
+        return ProducerTransaction(body.transactional_id, *producer, body.adds_partitions)
 
     def _guard(
-        self, produce: _Produce, index: int, transaction: OpenedBy, wall_ms: int
+        self, produce: _Produce, index: int, transaction: ProducerTransaction, wall_ms: int
     ) -> tuple[int, TopicPartition]:
-        """The guard for a batch of the transaction, if the coordinator is to be asked. Errors: as `_append`;
-        InvalidProducerEpochError."""
+        """The verification guard of a transactional batch, and its partition. NO_GUARD or UNCHECKED: no
+        request to the coordinator is needed. Errors: as `_append`; InvalidProducerEpochError."""
         partition, log = self._find(produce.request.body.partitions[index])
         name = partition.topic_partition
         header = _header_of(produce.frames[index])
         if header is None or header.producer_id < 0:
-            return NO_GUARD, name  # the append says what is wrong
+            return NO_GUARD, name  # the append raises the error
         if not (transaction.adds or self._verifier.is_enabled):
             return UNCHECKED, name
         guard = log.producers.states.begin_verification(
@@ -225,7 +225,7 @@ class ProduceHandler:
         now_ms: int,
         wall_ms: int,
     ) -> None:
-        """The coordinator has answered for one entry, or the request's time is over."""
+        """The coordinator has verified or refused one entry, or the request has timed out."""
         try:
             if error is not None:
                 self._counters.failed_verifications += 1
@@ -236,7 +236,7 @@ class ProduceHandler:
         self._entry_done(produce, now_ms)
 
     def _entry_done(self, produce: _Produce, now_ms: int) -> None:
-        """One of the unappended entries has been appended, refused, or handed on to the recompressor."""
+        """One of the unappended entries has been appended, refused, or queued for recompression."""
         produce.unappended -= 1
         if produce.unappended:
             return
@@ -248,14 +248,16 @@ class ProduceHandler:
     # --- appending --------------------------------------------------------------------------------------
 
     def _find(self, entry: ProducePartition) -> tuple[Partition, Log]:
-        """Errors: InvalidTopicError for what only servers write; those of `find` and `leader_log`."""
+        """Errors: InvalidTopicError for an internal topic; those of `find` and `leader_log`."""
         partition = self._table.find(entry.topic_id, entry.partition)
         if partition.is_internal:
-            raise InvalidTopicError(f"{partition.topic_partition.topic} is written by servers alone")
+            raise InvalidTopicError(
+                f"clients cannot write to the internal topic {partition.topic_partition.topic}"
+            )
         return partition, partition.leader_log(entry.leader_epoch)
 
     def _append(self, produce: _Produce, index: int, guard: int, now_ms: int, wall_ms: int) -> None:
-        """Append one entry, or queue it where its partition recompresses. Errors: those of the append."""
+        """Append one entry, or queue it for recompression. Errors: those of the append."""
         partition, log = self._find(produce.request.body.partitions[index])
         frame = produce.frames[index]
         if log.config.target_compression is not None or self.recompressor.queues:
@@ -284,7 +286,7 @@ class ProduceHandler:
         info: AppendInfo,
         size_bytes: int,
     ) -> None:
-        """An entry that came with `size_bytes` is in the log."""
+        """An entry of `size_bytes`, as received, is in the log."""
         acks = produce.request.body.acks
         end_offset = info.last_offset + 1
         if not info.is_repeated:
@@ -304,7 +306,7 @@ class ProduceHandler:
         config: LogConfig,
         target: Compression | None,
     ) -> None:
-        """Append the entry in the turn of its partition's queue. Errors: of the checks that come before."""
+        """Queue the entry behind the batches of its partition. Errors: those of the checks before that."""
         frame = produce.frames[index]
         if produce.request.body.acks == ACKS_ALL:
             check_in_sync(partition)
@@ -324,7 +326,7 @@ class ProduceHandler:
         now_ms: int,
         wall_ms: int,
     ) -> None:
-        """The entry is the first of its partition's queue, in the codec of its topic."""
+        """The entry is the first of its partition's queue and in the codec of its topic."""
         entry = produce.request.body.partitions[index]
         try:
             partition, log = self._find(entry)
@@ -355,7 +357,7 @@ class ProduceHandler:
             record_errors=getattr(error, "record_errors", ()),
         )
 
-    # --- answering --------------------------------------------------------------------------------------
+    # --- responses --------------------------------------------------------------------------------------
 
     def _conclude(self, produce: _Produce, now_ms: int) -> None:
         """Every entry is appended or refused."""
@@ -378,12 +380,12 @@ class ProduceHandler:
             try:
                 self._purgatory.park(delayed, keys, produce.deadline_ms, now_ms)
             except ThrottlingQuotaExceededError:
-                # Markers have taken the room while coordinators were asked. It is appended, and nobody can
-                # wait for it: all is as after its time.
+                # Markers have filled purgatory during the verification. The batches are appended but the
+                # request cannot wait: respond as after its timeout.
                 delayed.on_expire(now_ms)
 
     def _settled(self, produce: _Produce, item: Waiting, error: KafkaError | None) -> None:
-        if error is not None:  # it was appended but cannot be confirmed
+        if error is not None:  # appended, but not acknowledged
             produce.answers[item.index] = self._failed(ProducePartition(*item.partition.key), error)
 
     def _answer(self, produce: _Produce) -> None:
@@ -391,7 +393,7 @@ class ProduceHandler:
 
 
 def _is_transactional(frame: Buffer) -> bool:
-    """Whether it says so of itself; whether it is a batch at all is not looked at."""
+    """Whether the batch's attributes say so; the batch is not validated."""
     return len(frame) >= HEADER_BYTES and bool(frame[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT)
 
 

@@ -1,6 +1,6 @@
-"""Forget producers that were silent for too long, a bounded number of logs per step. Pure.
+"""Expires the state of inactive producers, a bounded number of logs per step. Pure.
 
-Leaders and followers each do so by the time of the records, so that they know about the same.
+Leaders and followers expire by the timestamps of records, so that their states stay about the same.
 Source: Kafka UnifiedLog.java producerExpireCheck.
 """
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .partition import PartitionKey
     from .partition_table import PartitionTable
 
-# Bound: of one step, about a second: producers that are looked at, where a log counts for ten.
+# Bound: per step (about a second): producers that are checked, where a log counts for ten.
 _CHECKED_PRODUCERS, _LOG_WEIGHT = 20_000, 10
 
 
@@ -27,13 +27,13 @@ class ProducerExpiry:
         self._config = config
         self._next_round_ms: int | None = None
         self._to_check: deque[PartitionKey] = deque()
-        config.on_change(("producer.id.expiration.check.interval.ms",), self._begin_anew)
+        config.on_change(("producer.id.expiration.check.interval.ms",), self._interval_changed)
 
-    def _begin_anew(self, _config: NodeConfig) -> None:
+    def _interval_changed(self, _config: NodeConfig) -> None:
         self._next_round_ms = None
 
     def step(self, now_ms: int, wall_ms: int) -> None:
-        """Go on with a round, or begin the next one if it is time. Called about each second."""
+        """Continue a round, or start the next one if it is due. Called about each second."""
         config = self._config.now
         if self._next_round_ms is None:
             self._next_round_ms = now_ms + config.producer_id_expiration_check_interval_ms

@@ -1,4 +1,4 @@
-"""Recompress batches of producers for topics whose `compression.type` names another codec. Pure.
+"""Recompression of producers' batches for topics with another `compression.type`. Pure.
 
 Recompression runs on threads. Each partition has a queue of batches in the order of their arrival: those
 being recompressed, and those that arrived behind them and need no other codec. A batch is appended when it is
@@ -7,7 +7,7 @@ batches nor its sequences. Leader epoch, min.insync.replicas, transaction guard 
 by that append.
 
 Bound: at most `MAX_UNAPPENDED` batches are being recompressed or hold a result that is not appended yet; the
-others hold the bytes of their requests, which both planes charge until they are answered.
+others keep the bytes of their requests, which count as request memory until the response.
 Source: Kafka LogValidator.java, UnifiedLog.java append.
 """
 
@@ -38,12 +38,12 @@ MAX_UNAPPENDED = 2 * RECOMPRESSION_THREADS
 class QueuedBatch:
     """One batch of a produce request in the queue of its partition.
 
-    `target` None: the batch is stored as it came and only waits for its turn. `append` is called once, with
+    `target` None: the batch is stored unchanged and only waits for its turn. `append` is called once, with
     this batch, now_ms and wall_ms, when it is the first of its queue and ready; `error` says why not.
     """
 
     key: PartitionKey
-    batch: Buffer  # as it came; from `run` on in the target codec
+    batch: Buffer  # as received; after `run` in the target codec
     target: Compression | None
     level: int | None
     append: Callable[[QueuedBatch, int, int], None]
@@ -53,7 +53,7 @@ class QueuedBatch:
 
     def run(self) -> None:
         """Recompress, on a worker thread. Errors are kept in `error`."""
-        assert self.target is not None, "the batch is stored as it came"
+        assert self.target is not None, "the batch is stored unchanged"
         try:
             self.batch, self.facts = recompress(self.batch, self.target, self.level)
         except InvalidRecordError as error:
@@ -84,10 +84,10 @@ class Recompressor:
         return self._queued
 
     def add(self, item: QueuedBatch) -> None:
-        """Queue a batch behind those of its partition; recompression starts at once if there is room."""
+        """Queue a batch behind those of its partition; recompression starts within the bound."""
         item.is_ready = item.target is None
         queue = self.queues.setdefault(item.key, deque())
-        assert queue or not item.is_ready, "a batch with nothing to wait for is appended by its handler"
+        assert queue or not item.is_ready, "a batch that waits for nothing is appended by its handler"
         queue.append(item)
         self._queued += 1
         if not item.is_ready:
@@ -115,7 +115,7 @@ class Recompressor:
     def check(self) -> None:
         """Assert the bound and the invariants; for tests."""
         items = [item for queue in self.queues.values() for item in queue]
-        assert all(self.queues.values()), "no partition without a batch"
+        assert all(self.queues.values()), "every queue has a batch"
         assert len(items) == self._queued
         assert 0 <= self._unappended <= MAX_UNAPPENDED
         recompressed = sum(item.target is not None for item in items)

@@ -1,14 +1,14 @@
-"""Fetches of followers: read up to the log's end, and learn from what they ask for how far they are.
+"""Fetches of followers: read up to the log end, and track the followers' progress by their fetch offsets.
 
-A follower's fetches form a session, which lives with its connection (KIP-227). The session knows every
-partition that the follower has asked for, so a fetch names only those whose offset changed, and its answer
-only those with news: records, a high watermark that moved, a diverged log, an error. Work is done for what
-changed alone, however many partitions are followed.
+A follower's fetches form a session, which ends with its connection (KIP-227). The session has every partition
+that the follower fetches, so a request contains only those whose offset changed, and a response only those
+with changes: records, a new high watermark, a diverged log, an error. The work depends on the changed
+partitions alone, not on the number of followed ones.
 
-Invariant: after news that a follower must react to (records, divergence, an error) a partition is silent
-until the follower names it again; so an answer never holds what an earlier one brought already.
-Invariant: a fetch whose last epoch diverges from the leader's log never counts as progress.
-Source: Kafka Partition.scala fetchRecords, FetchSession.scala; KIP-227, 595, 903, 1166.
+Invariant: after a response that the follower must react to (records, divergence, an error) nothing is sent of
+a partition until the follower fetches it again; so no response repeats an earlier one. Invariant: a fetch
+whose last epoch diverges from the leader's log does not count as progress. Source: Kafka Partition.scala
+fetchRecords, FetchSession.scala; KIP-227, 595, 903, 1166.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ...protocol.errors import (
 )
 from ...protocol.messages.data import FetchPartitionResponse, FetchResponse
 from ...protocol.model import NO_EPOCH, NO_OFFSET
-from .fetch import check_asked
+from .fetch import check_read_request
 from .fetch_session import FetchSession, SessionEntry
 
 if TYPE_CHECKING:
@@ -39,21 +39,21 @@ if TYPE_CHECKING:
     from ...runtime.purgatory import Purgatory
     from ..counters import NodeCounters
     from ..log.log import Log
-    from .disk_trouble import DiskTrouble
+    from .disk_failures import DiskFailures
     from .fetch import FetchLimits
-    from .leading import Leading
+    from .isr_manager import IsrManager
     from .partition import Partition, PartitionKey
     from .partition_table import PartitionTable
     from .reading import RecordReader
     from .throttle import Throttle
 
-# Bound: sessions of one connection, and of all; each knows up to max.request.partitions partitions.
+# Bound: sessions of one connection, and of all; each has up to max.request.partitions partitions.
 _MAX_PER_CONNECTION = 64
 _MAX_SESSIONS = 1_000
 
 
-class _Told(NamedTuple):
-    """The answer for one partition. `is_reaction_due`: it is silent from now on."""
+class _PartitionResponse(NamedTuple):
+    """The response of one partition. `is_reaction_due`: the follower must fetch it again first."""
 
     answer: FetchPartitionResponse
     data: list[Buffer]
@@ -61,13 +61,13 @@ class _Told(NamedTuple):
 
 
 class ReplicaFetchHandler:
-    """Keeps the sessions, answers fetches, and parks those with nothing to be told."""
+    """Keeps the sessions, responds to fetches, and parks those without changes."""
 
     def __init__(
         self,
         table: PartitionTable,
-        leading: Leading,
-        disks: DiskTrouble,
+        isr_manager: IsrManager,
+        disks: DiskFailures,
         throttle: Throttle,
         purgatory: Purgatory,
         replies: Replies,
@@ -76,7 +76,7 @@ class ReplicaFetchHandler:
         reader: RecordReader,
     ) -> None:
         self._table = table
-        self._leading = leading
+        self._isr_manager = isr_manager
         self._disks = disks
         self._throttle = throttle
         self._purgatory = purgatory
@@ -89,15 +89,15 @@ class ReplicaFetchHandler:
         self._followed: dict[PartitionKey, dict[FetchSession, None]] = {}
 
     def handle(self, request: Incoming, now_ms: int) -> None:
-        """Take in how far the follower is; answer if there are news, else park.
+        """Record the follower's progress; respond if there are changes, otherwise park.
 
-        Errors: InvalidRequestError; ThrottlingQuotaExceededError; BrokerIdNotRegisteredError of a follower
-        that this node has not heard of yet.
+        Errors: InvalidRequestError; ThrottlingQuotaExceededError; BrokerIdNotRegisteredError if the follower
+        is not in this node's image yet.
         """
         body: FetchRequest = request.body
-        check_asked(body.isolation, body.partitions, self._limits.max_partitions)
+        check_read_request(body.isolation, body.partitions, self._limits.max_partitions)
         if self._limits.room() <= 0:
-            raise ThrottlingQuotaExceededError("too many response bytes wait for their readers")
+            raise ThrottlingQuotaExceededError("too many response bytes are queued")
         try:
             session = self._session(request, now_ms)
         except (FetchSessionIdNotFoundError, InvalidFetchSessionEpochError) as error:
@@ -120,21 +120,21 @@ class ReplicaFetchHandler:
             raise
 
     def changed(self, key: PartitionKey, now_ms: int) -> None:
-        """A partition may have news: records, a high watermark, another leader, an error."""
+        """A partition may have changed: records, high watermark, leader or an error."""
         sessions = self._followed.get(key)
         if not sessions:
             return
         for session in list(sessions):
-            if session.entries[key].is_silent:
+            if session.entries[key].awaits_follower:
                 continue
-            if key not in session.news:
-                self._note_heard(session, key)
-                session.news[key] = None
+            if key not in session.pending:
+                self._note_unchanged_fetch(session, key)
+                session.pending[key] = None
             if session.parked is not None:
                 self._purgatory.check(session.watch_key, now_ms)
 
     def connection_gone(self, connection: int, now_ms: int) -> None:
-        """The sessions of a connection end with it."""
+        """The follower has disconnected: its sessions end."""
         for session in [s for s in self.sessions.values() if s.connection == connection]:
             self._end(session, now_ms)
 
@@ -156,16 +156,16 @@ class ReplicaFetchHandler:
     def _begin(self, request: Incoming, now_ms: int) -> FetchSession:
         body: FetchRequest = request.body
         if body.replica_id not in self._table.image.brokers:
-            raise BrokerIdNotRegisteredError(f"node {body.replica_id} is not known here")
+            raise BrokerIdNotRegisteredError(f"node {body.replica_id} is not in the metadata of this node")
         if body.replica_id == self._table.node_id:
-            raise InvalidRequestError("a node does not follow itself")
+            raise InvalidRequestError("a node cannot fetch from itself as a follower")
         connection = request.peer.session
         old = self.sessions.get(body.session_id)
         if old is not None and old.connection == connection:
             self._end(old, now_ms)
         mine = [session for session in self.sessions.values() if session.connection == connection]
         if len(mine) >= _MAX_PER_CONNECTION:
-            self._end(mine[0], now_ms)  # its follower has given it up
+            self._end(mine[0], now_ms)  # abandoned by its follower
         if len(self.sessions) >= _MAX_SESSIONS:
             raise ThrottlingQuotaExceededError(f"{len(self.sessions)} fetch sessions exist already")
         session = FetchSession(self._next_id, connection, body.replica_id, body.replica_epoch)
@@ -174,20 +174,21 @@ class ReplicaFetchHandler:
         return session
 
     def _end(self, session: FetchSession, now_ms: int) -> None:
-        """Order: what its last fetch said of the partitions that it did not name is kept."""
+        """Order: the progress of partitions that were not in the last fetch is recorded first."""
         del self.sessions[session.session_id]
         if session.parked is not None:
             self._purgatory.cancel(session.parked)
             session.parked.answer_now(now_ms)
         for key in session.entries:
-            self._note_heard(session, key)
+            self._note_unchanged_fetch(session, key)
             self._unfollow(session, key)
 
     def _take(self, session: FetchSession, body: FetchRequest, now_ms: int) -> None:
-        """The follower's offsets: of what it names, and of what has news that it was not told yet."""
+        """Record the follower's progress: of the partitions in the fetch, and of those with changes to
+        send."""
         for key in body.forgotten:
             if session.entries.pop(key, None) is not None:
-                session.news.pop(key, None)
+                session.pending.pop(key, None)
                 self._unfollow(session, key)
         limit = self._limits.max_partitions
         for asked in body.partitions:
@@ -199,15 +200,17 @@ class ReplicaFetchHandler:
                 session.entries[key] = SessionEntry(asked)
                 self._followed.setdefault(key, {})[session] = None
             else:
-                entry.asked, entry.is_silent = asked, False
-            session.news.pop(key, None)  # who was served last is served last
-            session.news[key] = None
+                entry.asked, entry.awaits_follower = asked, False
+            session.pending.pop(key, None)  # at the end of the turn
+            session.pending[key] = None
         if session.replica_epoch != body.replica_epoch:
-            # It was registered anew: whether it may join an ISR is asked of each partition again.
+            # The follower has registered again: for each partition check again whether it may join the ISR.
             session.replica_epoch = body.replica_epoch
-            session.news.update({key: None for key, entry in session.entries.items() if not entry.is_silent})
+            session.pending.update(
+                {key: None for key, entry in session.entries.items() if not entry.awaits_follower}
+            )
         session.last_fetch_ms = now_ms
-        for key in list(session.news):
+        for key in list(session.pending):
             self._note_progress(session, session.entries[key], now_ms)
 
     def _unfollow(self, session: FetchSession, key: PartitionKey) -> None:
@@ -219,30 +222,33 @@ class ReplicaFetchHandler:
     # --- progress --------------------------------------------------------------------------------------
 
     def _note_progress(self, session: FetchSession, entry: SessionEntry, now_ms: int) -> None:
-        """What goes wrong here is met again, and told, when the answer is made."""
+        """Errors are raised again, and sent, by `answer`."""
         asked = entry.asked
         partition = self._table.partitions.get((asked.topic_id, asked.partition))
-        if partition is None or entry.is_silent or asked.wants_producers:
-            return  # without its producers it is not in sync
+        if partition is None or entry.awaits_follower or asked.wants_producers:
+            return  # without producer state it is not in sync
         try:
             log = partition.leader_log(asked.current_leader_epoch)
             if self._divergence(log, asked) is not None:
                 return
         except KafkaError:
             return
-        self._leading.follower_fetched(partition, session.replica_id, asked, session.replica_epoch, now_ms)
+        self._isr_manager.follower_fetched(
+            partition, session.replica_id, asked, session.replica_epoch, now_ms
+        )
 
-    def _note_heard(self, session: FetchSession, key: PartitionKey) -> None:
-        """The follower did not name the partition in its last fetches: it was where it had been."""
+    def _note_unchanged_fetch(self, session: FetchSession, key: PartitionKey) -> None:
+        """The partition was not in the follower's last fetches: its fetch offset has not changed."""
         entry, partition = session.entries[key], self._table.partitions.get(key)
-        if partition is None or partition.in_sync is None or entry.is_silent or key in session.news:
+        if partition is None or partition.in_sync is None or entry.awaits_follower or key in session.pending:
             return
         progress = partition.in_sync.followers.get(session.replica_id)
         if progress is not None and progress.broker_epoch == session.replica_epoch:
             progress.heard(session.last_fetch_ms)
 
     def _divergence(self, log: Log, asked: FetchPartition) -> tuple[int, int] | None:
-        """(epoch, its end) up to which the follower's log may agree with this one; None if all of it does.
+        """(epoch, its end offset) up to which the follower's log may agree with this one; None if all of it
+        does.
 
         Errors: OffsetOutOfRangeError.
         """
@@ -253,7 +259,7 @@ class ReplicaFetchHandler:
             epoch, end_offset = log.end_offset_for_epoch(asked.last_fetched_epoch)
             if epoch == NO_EPOCH:
                 raise OffsetOutOfRangeError(f"epoch {asked.last_fetched_epoch} is newer than any in the log")
-            # What this log has deleted with its epochs may be something else there, and nobody can tell.
+            # The records below this log's start, and their epochs, are deleted: they cannot be compared.
             is_older = asked.last_fetched_epoch < log.epochs.oldest_epoch
             is_unknown = is_older and asked.log_start_offset < log.log_start_offset
             if epoch < asked.last_fetched_epoch or end_offset < offset or is_unknown:
@@ -265,9 +271,9 @@ class ReplicaFetchHandler:
     # --- answers ---------------------------------------------------------------------------------------
 
     def is_ready(self, session: FetchSession, min_bytes: int, now_ms: int) -> bool:
-        """Whether an answer is due. What turns out to have no news is taken off the list."""
+        """Whether a response is due. Partitions without changes leave `pending`."""
         found = 0
-        for key in list(session.news):
+        for key in list(session.pending):
             entry = session.entries[key]
             asked = entry.asked
             try:
@@ -277,21 +283,22 @@ class ReplicaFetchHandler:
             except KafkaError:
                 return True
             if self._is_throttled(partition, session.replica_id, now_ms):
-                continue  # its next fetch comes when this one has waited long enough
+                continue  # sent when the wait of this fetch is over
             if asked.fetch_offset < log.log_end_offset:
                 found += (
                     1 if min_bytes <= 1 else log.reader.bytes_about(asked.fetch_offset, log.log_end_offset)
                 )
                 if found >= min_bytes:
                     return True
-            elif _is_told(entry, partition, log):
-                del session.news[key]
+            elif entry.is_sent(partition.high_watermark, log.log_start_offset):
+                del session.pending[key]
             else:
                 return True
         return False
 
     def answer(self, request: Incoming, session: FetchSession, now_ms: int, *, is_last: bool) -> bool:
-        """Tell the news, within the limits; False, unless it `is_last`, if all of them wait for disks."""
+        """Respond with the changes within the limits. False if all must be read from disks, unless
+        `is_last`."""
         body: FetchRequest = request.body
         left = min(body.max_bytes, self._limits.max_bytes, self._limits.room())
         answers: list[FetchPartitionResponse] = []
@@ -299,36 +306,36 @@ class ReplicaFetchHandler:
         frames: list[Buffer] = []
         self._reader.begin_answer()
         total, is_cold = 0, False
-        for key in list(session.news):
+        for key in list(session.pending):
             if total and total >= left:
-                break  # the rest comes first next time
+                break  # the others are first next time
             entry = session.entries[key]
             try:
-                told = self._tell(entry, session, left - total, now_ms, is_first=not total)
+                part = self._read(entry, session, left - total, now_ms, is_first=not total)
             except KafkaError as error:
-                told = self._failed(entry, error)
-            if told is None:
+                part = self._failed(entry, error)
+            if part is None:
                 is_cold = True
                 continue
-            if not told.data and not told.is_reaction_due:
-                if not self._has_news(entry, told.answer):
-                    if entry.asked.fetch_offset >= told.answer.last_stable_offset:
-                        del session.news[key]
+            if not part.data and not part.is_reaction_due:
+                if entry.asked.fetch_offset >= part.answer.last_stable_offset:
+                    del session.pending[key]
+                if entry.is_sent(part.answer.high_watermark, part.answer.log_start_offset):
                     continue
-                if entry.asked.fetch_offset >= told.answer.last_stable_offset:
-                    del session.news[key]
             else:
-                del session.news[key]
-            if told.is_reaction_due and not told.data:  # while its log may differ it believes no watermark
-                entry.told_watermark = entry.told_start = NO_OFFSET
+                del session.pending[key]
+            if (
+                part.is_reaction_due and not part.data
+            ):  # a follower whose log may differ ignores the watermark
+                entry.sent_high_watermark = entry.sent_log_start = NO_OFFSET
             else:
-                entry.told_watermark = told.answer.high_watermark
-                entry.told_start = told.answer.log_start_offset
-            entry.is_silent = told.is_reaction_due
-            answers.append(told.answer)
+                entry.sent_high_watermark = part.answer.high_watermark
+                entry.sent_log_start = part.answer.log_start_offset
+            entry.awaits_follower = part.is_reaction_due
+            answers.append(part.answer)
             keys.append(key)
-            frames += told.data
-            size = sum(map(len, told.data))
+            frames += part.data
+            size = sum(map(len, part.data))
             total += size
             if size:
                 self._count_throttled(key, session.replica_id, size, now_ms)
@@ -340,19 +347,16 @@ class ReplicaFetchHandler:
         return True
 
     def abandon(self, request: Incoming) -> None:
-        """Nobody is there any more to hear the answer."""
+        """The follower has disconnected."""
         self._replies.no_reply(request)
 
     def _is_throttled(self, partition: Partition, replica_id: int, now_ms: int) -> bool:
-        """Whether that follower must wait for records although there are some."""
+        """Whether records are held back from the follower by leader.replication.throttled.rate."""
         return _is_under_throttle(partition, replica_id) and not self._throttle.has_room(now_ms)
 
     def _count_throttled(self, key: PartitionKey, replica_id: int, size_bytes: int, now_ms: int) -> None:
         if _is_under_throttle(self._table.partitions[key], replica_id):
             self._throttle.take(size_bytes, now_ms)
-
-    def _has_news(self, entry: SessionEntry, answer: FetchPartitionResponse) -> bool:
-        return (entry.told_watermark, entry.told_start) != (answer.high_watermark, answer.log_start_offset)
 
     def _led(self, asked: FetchPartition, replica_id: int) -> tuple[Partition, Log]:
         """Errors: why this node does not serve that follower."""
@@ -363,18 +367,19 @@ class ReplicaFetchHandler:
             raise NotLeaderOrFollowerError(f"node {replica_id} is no replica of {partition.topic_partition}")
         return partition, log
 
-    def _tell(
+    def _read(
         self, entry: SessionEntry, session: FetchSession, max_bytes: int, now_ms: int, *, is_first: bool
-    ) -> _Told | None:
-        """None if a disk has to be waited for. `last_stable_offset` is the log's end, for the caller.
+    ) -> _PartitionResponse | None:
+        """None if the records must be read from a disk. `last_stable_offset` is the log end offset, for the
+        caller.
 
-        Errors: what is to be told instead.
+        Errors: the error of the partition.
         """
         asked = entry.asked
         partition, log = self._led(asked, session.replica_id)
         assert partition.in_sync is not None, "checked in _led"
         if session.replica_epoch < partition.in_sync.followers[session.replica_id].broker_epoch:
-            raise NotLeaderOrFollowerError(f"a newer process of node {session.replica_id} was heard")
+            raise NotLeaderOrFollowerError(f"node {session.replica_id} has fetched with a newer broker epoch")
         end, watermark, start = log.log_end_offset, partition.high_watermark, log.log_start_offset
         divergence = self._divergence(log, asked)
         if divergence is not None:
@@ -382,10 +387,12 @@ class ReplicaFetchHandler:
             answer = FetchPartitionResponse(
                 0, watermark, end, start, diverging_epoch=epoch, diverging_end_offset=end_offset
             )
-            return _Told(answer, [], is_reaction_due=True)
+            return _PartitionResponse(answer, [], is_reaction_due=True)
         if asked.wants_producers:
             answer = FetchPartitionResponse(0, watermark, end, start, 1, has_producers=True)
-            return _Told(answer, [log.producers.snapshot_before(asked.fetch_offset)], is_reaction_due=True)
+            return _PartitionResponse(
+                answer, [log.producers.snapshot_before(asked.fetch_offset)], is_reaction_due=True
+            )
         data: list[Buffer] | None = []
         limit = max(min(asked.max_bytes, max_bytes), 0)
         is_throttled = self._is_throttled(partition, session.replica_id, now_ms)
@@ -393,7 +400,7 @@ class ReplicaFetchHandler:
             data = self._records(partition, log, asked, session, limit, now_ms, is_first=is_first)
         if data is None:
             return None
-        return _Told(
+        return _PartitionResponse(
             FetchPartitionResponse(0, watermark, end, start, len(data)), data, is_reaction_due=bool(data)
         )
 
@@ -420,7 +427,7 @@ class ReplicaFetchHandler:
                 asked_bytes=asked.max_bytes,
                 is_first=is_first,
             )
-            return cast("list[Buffer] | None", found)  # nothing is lent to who has not asked for it
+            return cast("list[Buffer] | None", found)  # runs are returned only with `lends`
         except KafkaStorageError as error:
             self._disks.failed(partition, error, now_ms)
             raise
@@ -428,7 +435,7 @@ class ReplicaFetchHandler:
             self._disks.found_damage(partition, error)
             raise
 
-    def _failed(self, entry: SessionEntry, error: KafkaError) -> _Told:
+    def _failed(self, entry: SessionEntry, error: KafkaError) -> _PartitionResponse:
         asked = entry.asked
         leader, epoch = self._table.leader_hint(asked.topic_id, asked.partition)
         start = end = NO_OFFSET
@@ -443,7 +450,7 @@ class ReplicaFetchHandler:
             leader_epoch=epoch,
             diverging_end_offset=end,
         )
-        return _Told(answer, [], is_reaction_due=True)
+        return _PartitionResponse(answer, [], is_reaction_due=True)
 
 
 def _is_under_throttle(partition: Partition, replica_id: int) -> bool:
@@ -454,13 +461,8 @@ def _is_under_throttle(partition: Partition, replica_id: int) -> bool:
     )
 
 
-def _is_told(entry: SessionEntry, partition: Partition, log: Log) -> bool:
-    """Whether the follower knows the high watermark and the log's start."""
-    return (entry.told_watermark, entry.told_start) == (partition.high_watermark, log.log_start_offset)
-
-
 class DelayedReplicaFetch:
-    """A follower's fetch in purgatory: at most one of each session. It watches its connection and session."""
+    """A follower's fetch in purgatory, at most one of each session. It watches its connection and session."""
 
     __slots__ = ("_handler", "_request", "_session")
 
@@ -470,7 +472,7 @@ class DelayedReplicaFetch:
         self._handler = handler
 
     def try_complete(self, now_ms: int) -> bool:
-        """Answer if there are news."""
+        """Respond if there are changes."""
         if not self._request.peer.is_connected:
             self._session.parked = None
             self._handler.abandon(self._request)
@@ -483,10 +485,10 @@ class DelayedReplicaFetch:
         return True
 
     def on_expire(self, now_ms: int) -> None:
-        """The wait is over."""
+        """The wait is over: respond with what is readable."""
         self.answer_now(now_ms)
 
     def answer_now(self, now_ms: int) -> None:
-        """Answer with what there is."""
+        """Respond with what is readable."""
         self._session.parked = None
         self._handler.answer(self._request, self._session, now_ms, is_last=True)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from ...runtime.files.file_layer import DiskFullError
 from ..effects import ProposeIsr
 from .appending import LeaderAppender
-from .disk_trouble import DiskTrouble
+from .disk_failures import DiskFailures
 from .fetchers import Fetchers
 from .flush_scheduler import FlushScheduler
 from .follower_parts import FollowerParts
 from .image_applier import ImageApplier
-from .leading import Leading
+from .isr_manager import IsrManager
 from .log_starts import LogStarts
 from .moves import Moves
 from .partition import PartitionContext, PartitionState
@@ -56,8 +56,8 @@ class ReplicaManager:
         table, output = self.table, self.output = PartitionTable(), StepOutput()
         self.throttles = Throttles(config)
         self.flushes = FlushScheduler(table, output)
-        self.leading = Leading(table, output, counters)
-        self.disks = DiskTrouble(table, manager, output, self)
+        self.isr_manager = IsrManager(table, output, counters)
+        self.disks = DiskFailures(table, manager, output, self)
         self.appender = LeaderAppender(output, self.flushes, self.disks)
         self.log_starts = LogStarts(table, manager, output, self.disks, config)
         self.moves = Moves(table, manager, output, self.disks, self.throttles.mover, self.take_log)
@@ -79,7 +79,7 @@ class ReplicaManager:
             config,
             output,
             PartitionContext(max_lag_ms, table.is_eligible, table.is_alive),
-            leading=self.leading,
+            isr_manager=self.isr_manager,
             fetchers=self.fetchers,
             flushes=self.flushes,
             log_starts=self.log_starts,
@@ -105,14 +105,14 @@ class ReplicaManager:
         dropped the dirty pages, and a second flush would succeed without them."""
         if isinstance(error, DiskFullError):
             self.disks.flush_refused(partition)
-            self.fetchers.may_cut(now_ms)
+            self.fetchers.retry_truncations(now_ms)
             self.images.end_removal(partition, now_ms)
         else:
             self.disks.failed(partition, error, now_ms)
 
     def cleaned(self, partition: Partition, now_ms: int) -> None:
         """A cleaning of the log of `partition` has ended, successfully or not."""
-        self.fetchers.may_cut(now_ms)
+        self.fetchers.retry_truncations(now_ms)
         self.images.end_removal(partition, now_ms)
         self.moves.try_swap(partition, now_ms)
         self.moves.go_on(now_ms)
@@ -123,7 +123,7 @@ class ReplicaManager:
         for key in self.log_starts.checkpointed(tasks):
             self.fetchers.start_moved(key, now_ms)
         self.moves.try_all_swaps(now_ms)
-        self.fetchers.may_cut(now_ms)
+        self.fetchers.retry_truncations(now_ms)
 
     # --- disks and moves -------------------------------------------------------------------------------
 
@@ -152,7 +152,7 @@ class ReplicaManager:
         table = self.table
         if self.fetchers:
             self.fetchers.send(table.broker_epoch, now_ms)
-        if isr_changes := self.leading.isr_changes:
+        if isr_changes := self.isr_manager.isr_changes:
             request = isr_changes.take(table.node_id, table.broker_epoch, now_ms)
             if request is not None:
                 self.output.effects.append(ProposeIsr(request))

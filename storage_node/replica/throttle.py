@@ -1,9 +1,8 @@
-"""How fast replicas that catch up may be fed, so that a reassignment leaves room for everybody else. Pure.
+"""Replication throttles, so that a reassignment leaves bandwidth for clients. Pure.
 
-A leader holds back what it sends, a follower what it asks for: each by one rate for all its throttled
-replicas, those that leader. and follower.replication.throttled.replicas name for this node. Members of the
-ISR are never throttled: acknowledgements wait for them.
-Source: Kafka ReplicationQuotaManager.scala; KIP-73.
+A leader delays responses, a follower its fetches: each by one rate for all throttled replicas, those in
+leader.replication.throttled.replicas and follower.replication.throttled.replicas. Members of the ISR are
+never throttled: acknowledgements wait for them. Source: Kafka ReplicationQuotaManager.scala; KIP-73.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ if TYPE_CHECKING:
     from ..configs.node_config import NodeConfig
 
 _BURST_MS = 1_000
-_LOOK_AGAIN_MS = 1_000  # the rate may be another one by then
+_LOOK_AGAIN_MS = 1_000  # the rate may have changed by then
 
 
 class Throttle:
-    """A bucket of bytes that fills at `rate` bytes/s, up to what a second brings.
+    """A token bucket that fills at `rate` bytes/s, up to the bytes of one second.
 
-    Whoever finds something in it may take more than that, and the next ones wait for it: so a batch of any
-    size passes, and the rate holds over time.
+    While it has tokens more than those may be taken, and later callers wait: a batch of any size passes, and
+    the rate holds over time.
     """
 
     __slots__ = ("_at_ms", "_room", "rate")
@@ -35,26 +34,26 @@ class Throttle:
         self._at_ms = 0
 
     def has_room(self, now_ms: int) -> bool:
-        """Whether something may pass now."""
+        """Whether bytes may be transferred now."""
         if self.rate == MAX_LONG:
             return True
         self._fill(now_ms)
         return self._room > 0
 
     def take(self, size_bytes: int, now_ms: int) -> None:
-        """So much has passed."""
+        """Count transferred bytes."""
         if self.rate != MAX_LONG:
             self._fill(now_ms)
             self._room -= size_bytes
 
     def room_ms(self, now_ms: int) -> int:
-        """When to ask `has_room` again, after it said no."""
+        """When `has_room` may be true again."""
         self._fill(now_ms)
         wait_ms = -self._room * 1_000 / self.rate if self.rate else _LOOK_AGAIN_MS
         return now_ms + 1 + int(min(wait_ms, _LOOK_AGAIN_MS))
 
     def limit(self, rate: int) -> None:
-        """Another rate; what was taken too much counts on."""
+        """Change the rate; a debt remains."""
         self.rate = rate
 
     def _fill(self, now_ms: int) -> None:
@@ -64,10 +63,10 @@ class Throttle:
 
 
 class Throttles:
-    """All of one node: of replicas that are fed, that fetch, and that move between its log dirs."""
+    """The throttles of one node: as leader, as follower, and for moves between log dirs."""
 
     def __init__(self, config: LiveConfig) -> None:
-        """With the rates of `config`, as they are and as they change."""
+        """The rates follow `config`."""
         self.leader = Throttle()
         self.follower = Throttle()
         self.mover = Throttle()
@@ -88,5 +87,5 @@ class Throttles:
 
 
 def is_named(throttled_replicas: tuple[str, ...], partition: int, node_id: int) -> bool:
-    """Whether a topic's list of throttled replicas has that of `node_id`."""
+    """Whether a topic's list of throttled replicas includes that of `node_id`."""
     return "*" in throttled_replicas or f"{partition}:{node_id}" in throttled_replicas

@@ -1,6 +1,6 @@
-"""What partitions do for transaction coordinators and admins: write markers, say who writes with an id.
+"""WriteTxnMarkers of transaction coordinators, and DescribeProducers.
 
-A marker is appended like any batch at acks=all, and its partition's answer comes when it is committed.
+A marker is appended with acks=all; its partition is in the response when the marker is committed.
 Source: Kafka KafkaApis.handleWriteTxnMarkersRequest, handleDescribeProducersRequest; KIP-98, KIP-664.
 """
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class OnMarker(Protocol):
-    """Hears of each marker that this node has appended as a leader, at once, committed or not."""
+    """Called for each marker that this node has appended as leader, before it is committed."""
 
     def __call__(
         self,
@@ -61,14 +61,14 @@ class OnMarker(Protocol):
     ) -> None: ...
 
 
-def _nobody(
+def _ignore_marker(
     key: PartitionKey, producer_id: int, producer_epoch: int, now_ms: int, *, is_commit: bool, offset: int
 ) -> None:
-    """Nobody listens."""
+    """The default: ignore markers."""
 
 
 class _Place(NamedTuple):
-    """Where one result belongs."""
+    """The position of one result in the response."""
 
     marker: int
     result: int
@@ -76,7 +76,7 @@ class _Place(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Writing:
-    """A request under way."""
+    """A request in progress."""
 
     request: Incoming
     results: list[list[PartitionResult]]
@@ -99,7 +99,7 @@ class TransactionsHandler:
         max_wait_ms: int,
         max_partitions: int,
     ) -> None:
-        self.on_marker: OnMarker = _nobody
+        self.on_marker: OnMarker = _ignore_marker
         self._table = table
         self._appender = appender
         self._purgatory = purgatory
@@ -108,7 +108,7 @@ class TransactionsHandler:
         self._max_partitions = max_partitions
 
     def handle(self, request: Incoming, now_ms: int, wall_ms: int) -> None:
-        """Errors: InvalidRequestError for too many partitions, and for markers that no batch can hold;
+        """Errors: InvalidRequestError for too many partitions or invalid markers;
         ThrottlingQuotaExceededError."""
         if request.api.key == registry.DESCRIBE_PRODUCERS.key:
             self._describe(request)
@@ -158,7 +158,9 @@ class TransactionsHandler:
         keys = (request.peer.session, *dict.fromkeys(item.partition.key for item in writing.waiting))
         try:
             self._purgatory.park(delayed, keys, now_ms + self._max_wait_ms, now_ms)
-        except ThrottlingQuotaExceededError as error:  # they are written; to write them again does no harm
+        except (
+            ThrottlingQuotaExceededError
+        ) as error:  # they are appended; the coordinator writes them again, which is harmless
             self._replies.reply_error(request, error)
 
     def _append(
@@ -239,7 +241,7 @@ class TransactionsHandler:
 
 
 def _check_marker(marker: TransactionMarker) -> None:
-    """Errors: InvalidRequestError for numbers that do not fit into a batch."""
+    """Errors: InvalidRequestError for values that do not fit into a batch."""
     fits = (
         0 <= marker.producer_id <= INT64_MAX
         and 0 <= marker.producer_epoch <= INT16_MAX

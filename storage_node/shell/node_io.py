@@ -161,7 +161,7 @@ class NodeServer:
             listeners=self._gateway.bind(core),
         )
         events = LinkEvents(
-            self._adopt, self._apply_metadata, lambda: core.image.offset, core.replicas.disks.news
+            self._adopt, self._apply_metadata, lambda: core.image.offset, core.replicas.disks.report
         )
         link = self._link = ControllerLink(config, self._locate, identity, events, tasks)
         core.coordinators.lease = link.membership.lease

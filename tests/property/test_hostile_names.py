@@ -148,7 +148,7 @@ def test_a_node_touches_no_disk_for_an_illegal_name_in_the_metadata(
     assert "no log here" in notes
     assert notes.isprintable() or notes.replace("\n", "").isprintable()
     assert len(notes) < 5_000
-    assert set(rig.core.replicas.disks.news().offline) == {(bad, 0), (bad, 1)}
+    assert set(rig.core.replicas.disks.report().offline) == {(bad, 0), (bad, 1)}
     assert rig.produce(bad, acks=1).first.error_code in (KafkaStorageError.code, 6)
     assert rig.fetch(bad).first.error_code in (KafkaStorageError.code, 6)
     rig.ask(registry.METADATA, MetadataRequest((topic, GOOD)))
@@ -159,7 +159,7 @@ def test_a_node_touches_no_disk_for_an_illegal_name_in_the_metadata(
         task.run()
     if not is_snapshot:
         rig.remove(bad)
-        assert not rig.core.replicas.disks.news().offline
+        assert not rig.core.replicas.disks.report().offline
     rig.purge()
     rig.manager.shutdown()
     files = rig.files

@@ -30,7 +30,7 @@ from headrace.storage_node.replica.delayed_entries import DelayedEntries
 from headrace.storage_node.replica.fetch import DelayedFetch, FetchHandler
 from headrace.storage_node.replica.follower import ReplicaFetcher
 from headrace.storage_node.replica.in_sync import InSyncReplicas
-from headrace.storage_node.replica.leading import Leading
+from headrace.storage_node.replica.isr_manager import IsrManager
 from headrace.storage_node.replica.log_starts import LogStarts
 from headrace.storage_node.replica.partition import Partition
 from headrace.storage_node.replica.replica_fetch import ReplicaFetchHandler
@@ -290,11 +290,11 @@ def writes_something_else(patch: pytest.MonkeyPatch) -> None:
 def starts_logs_at_once(patch: pytest.MonkeyPatch) -> None:
     """Readers see where a log starts before that is on the disk."""
 
-    def want(self: LogStarts, partition: Any, offset: int, want: Any = LogStarts.want) -> None:
+    def want(self: LogStarts, partition: Any, offset: int, want: Any = LogStarts.request_start) -> None:
         want(self, partition, offset)
         partition.log.advance_log_start_offset(offset)
 
-    patch.setattr(LogStarts, "want", want)
+    patch.setattr(LogStarts, "request_start", want)
 
 
 def asks_no_follower(patch: pytest.MonkeyPatch) -> None:
@@ -339,13 +339,13 @@ def waits_for_fenced_followers(patch: pytest.MonkeyPatch) -> None:
     """Nothing recomputes the high watermark when nodes are fenced or time passes: the leader waits for a
     caught-up follower outside of the ISR until the next append or fetch."""
 
-    def follow_nodes(self: Leading, now_ms: int) -> None:
+    def nodes_changed(self: IsrManager, now_ms: int) -> None:
         for partition in self._table.partitions.values():
             if partition.in_sync is not None:
                 self.grow(partition, now_ms)
 
-    patch.setattr(Leading, "follow_nodes", follow_nodes)
-    patch.setattr(Leading, "advance_all", lambda *_: None)
+    patch.setattr(IsrManager, "nodes_changed", nodes_changed)
+    patch.setattr(IsrManager, "advance_all", lambda *_: None)
 
 
 FIRST_TIMESTAMP = 34  # the last byte of it

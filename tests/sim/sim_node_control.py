@@ -121,15 +121,15 @@ class NodeControl:
         self._ask(registry.BROKER_REGISTRATION, body, self.config.controller_request_timeout_ms, done)
 
     def _send_heartbeat(self, effect: m.SendHeartbeat) -> None:
-        news = self.running.replicas.disks.news()
+        report = self.running.replicas.disks.report()
         body = BrokerHeartbeatRequest(
             self.node_id,
             effect.broker_epoch,
             self.running.image.offset,
             want_shutdown=effect.want_shutdown,
-            offline_log_dirs=news.offline_dirs,
-            offline_replicas=news.offline,
-            full_replicas=news.full,
+            offline_log_dirs=report.offline_dirs,
+            offline_replicas=report.offline,
+            full_replicas=report.full,
         )
         self._ask(
             registry.BROKER_HEARTBEAT,

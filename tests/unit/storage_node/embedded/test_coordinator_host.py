@@ -281,7 +281,7 @@ def test_corrupt_log_is_reported_to_coordinator_and_operator() -> None:
     rig.core.coordinator_log_read(effect.read, rig.now_ms)
     rig.check()
     assert isinstance(rig.coordinators.pieces[0].error, CorruptMessageError)
-    assert "is damaged" in rig.notes()
+    assert "corrupt records" in rig.notes()
 
 
 def test_response_of_another_node_is_handled_as_an_event() -> None:

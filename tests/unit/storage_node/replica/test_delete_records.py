@@ -288,7 +288,7 @@ def test_a_follower_without_room_for_the_batch_in_which_its_log_starts_stays_emp
         cluster.step()
         log = cluster.partition(3).log
         assert log.log_start_offset == cluster.partition(3).high_watermark == log.log_end_offset == 2
-    assert "nothing is appended there until there is room" in full.notes()
+    assert "no records are appended there until there is free space" in full.notes()
     full.files.capacity_bytes = None
     full.tick()
     _has_come_in(cluster)

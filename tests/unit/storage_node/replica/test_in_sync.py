@@ -6,7 +6,12 @@ import hypothesis.strategies as st
 import pytest
 from headrace.protocol.metadata.image import RECOVERING, PartitionRegistration
 from headrace.protocol.model import NO_OFFSET
-from headrace.storage_node.replica.in_sync import ASK_AGAIN_MS, NEVER_MS, FollowerProgress, InSyncReplicas
+from headrace.storage_node.replica.in_sync import (
+    NEVER_MS,
+    REFUSAL_BACKOFF_MS,
+    FollowerProgress,
+    InSyncReplicas,
+)
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -272,9 +277,9 @@ def test_who_was_turned_away_holds_up_nobody_until_it_gets_on() -> None:
     assert view.committed_end(12, 12, 1, 0, anybody) == 10
     view.refused(proposal, 50)
     assert view.committed_end(12, 12, 1, 0, anybody) == 12
-    assert view.was_turned_away(3, 50 + ASK_AGAIN_MS - 1)
-    assert not view.was_turned_away(3, 50 + ASK_AGAIN_MS)
-    assert view.committed_end(12, 12, 1, 50 + ASK_AGAIN_MS, anybody) == 12
+    assert view.was_turned_away(3, 50 + REFUSAL_BACKOFF_MS - 1)
+    assert not view.was_turned_away(3, 50 + REFUSAL_BACKOFF_MS)
+    assert view.committed_end(12, 12, 1, 50 + REFUSAL_BACKOFF_MS, anybody) == 12
     fetched(view, 2, 14, 14)
     fetched(view, 3, 12, 14)
     assert view.committed_end(14, 14, 1, 0, anybody) == 12, "it gets on, so it is waited for again"

@@ -148,7 +148,7 @@ def test_so_many_at_a_time_as_there_are_threads_and_none_twice() -> None:
     assert isinstance(run(rig, first), CleaningAbortedError)
     assert isinstance(run(rig, second), CleaningAbortedError)
     assert next_job(rig) is None
-    assert rig.core.cleaner.set_aside == {}
+    assert rig.core.cleaner.uncleanable == {}
 
 
 def test_memory_that_is_too_little_for_the_threads_is_refused() -> None:
@@ -171,7 +171,7 @@ def test_a_log_that_cannot_be_cleaned_is_set_aside_until_it_is_opened_again() ->
     assert job is not None
     assert isinstance(run(rig, job), CorruptMessageError)
     assert [note.text for note in rig.pop(Note) if "not compacted any more" in note.text]
-    assert "CRC" in rig.core.cleaner.set_aside["bad-0"]
+    assert "CRC" in rig.core.cleaner.uncleanable["bad-0"]
     assert rig.core.status(rig.now_ms)["metrics"]["uncleanable-partitions-count"] == {"/d": 1}
     assert next_job(rig) is None
     fill(rig, other, 6)
@@ -239,7 +239,7 @@ def test_a_disk_that_fails_under_the_cleaner_takes_its_dir_offline() -> None:
     assert job is not None
     assert run(rig, job) is not None
     assert not rig.core.table.partitions[topic_id, 0].is_online
-    assert rig.core.cleaner.set_aside == {}
+    assert rig.core.cleaner.uncleanable == {}
     assert next_job(rig) is None
 
 
@@ -252,7 +252,7 @@ def test_segments_below_the_start_stay_while_the_log_is_cleaned() -> None:
     job = next_job(rig)
     assert job is not None
     run(rig, job, until_staged=True)
-    rig.core.replicas.log_starts.want(rig.core.table.partitions[topic_id, 0], 3)
+    rig.core.replicas.log_starts.request_start(rig.core.table.partitions[topic_id, 0], 3)
     rig.check()
     assert rig.checkpoint_starts()
     rig.pass_time(1_000)

@@ -307,7 +307,7 @@ def test_a_follower_that_is_cut_while_it_moves() -> None:
     step.move.run()
     assert step.move.end_offset == 3
     partition.truncate_to(1)
-    rig.core.replicas.moves.was_cut(partition)
+    rig.core.replicas.moves.truncated(partition)
     rig.core.copied(step.key, step.move, rig.now_ms)
     rig.check()
     rig.copy()
@@ -359,7 +359,7 @@ def test_cordoned_dirs_get_no_new_replicas() -> None:
     assert len(folders(rig.files, "/a")) == 2
     assert [described(rig)[path].is_cordoned for path in ("/a", "/b")] == [False, True]
     rig.metadata(ConfigRecord(BROKER_RESOURCE, "1", "cordoned.log.dirs", "*"))
-    assert len(rig.core.replicas.disks.news().cordoned_dirs) == 2
+    assert len(rig.core.replicas.disks.report().cordoned_dirs) == 2
     topic_id = rig.topic("v")
     assert rig.produce(topic_id).first.error_code == 0
     rig.metadata(ConfigRecord(BROKER_RESOURCE, "1", "cordoned.log.dirs", None))

@@ -60,7 +60,7 @@ def begin_move(rig: CoreRig, path: str) -> None:
 
 
 def want_start(rig: CoreRig, topic_id: bytes, offset: int) -> None:
-    rig.core.replicas.log_starts.want(rig.core.table.partitions[topic_id, 0], offset)
+    rig.core.replicas.log_starts.request_start(rig.core.table.partitions[topic_id, 0], offset)
     rig.tick()
 
 
@@ -188,7 +188,7 @@ def test_compaction_waits_for_room() -> None:
     rig.files.fail("pwrite", ".log.cleaned", errno.ENOSPC)
     assert run(rig, job) is not None
     assert rig.files.size("/a/.reserve") == 4_000
-    assert not rig.core.cleaner.set_aside
+    assert not rig.core.cleaner.uncleanable
     assert not [name for name in rig.files.listdir("/a/t-0") if name.endswith(".cleaned")]
     assert next_job(rig) is None
     rig.tick()
@@ -210,7 +210,7 @@ def test_a_copy_follows_a_log_that_begins_anew_below_its_start() -> None:
     effect.move.run()
     source = log_of(rig, topic_id)
     source.truncate_fully_and_start_at(10)
-    rig.core.replicas.moves.was_cut(rig.core.table.partitions[topic_id, 0])
+    rig.core.replicas.moves.truncated(rig.core.table.partitions[topic_id, 0])
     effect.move.prepare()
     effect.move.run()
     assert effect.move.log is not None

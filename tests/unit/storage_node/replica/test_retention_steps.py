@@ -94,7 +94,7 @@ def test_a_step_looks_at_few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_segments_from_an_earlier_life_go_too() -> None:
     """The start was written, the process died before their names went."""
     rig, topic_id = node_with()
-    rig.core.replicas.log_starts.want(rig.core.table.partitions[topic_id, 0], 2)
+    rig.core.replicas.log_starts.request_start(rig.core.table.partitions[topic_id, 0], 2)
     rig.check()
     rig.checkpoint_starts()
     again = rig.restarted()
@@ -122,7 +122,7 @@ def test_a_disk_that_fails_at_it_takes_the_partition_offline() -> None:
 def test_a_start_is_of_the_log_that_was_asked_for() -> None:
     """The topic went while the checkpoint was written: nothing happens to the next one of its name."""
     rig, topic_id = node_with()
-    rig.core.replicas.log_starts.want(rig.core.table.partitions[topic_id, 0], 2)
+    rig.core.replicas.log_starts.request_start(rig.core.table.partitions[topic_id, 0], 2)
     rig.check()
     rig.begin_checkpoint(only_starts=True)
     rig.remove(topic_id)
@@ -134,7 +134,7 @@ def test_a_start_is_of_the_log_that_was_asked_for() -> None:
 def test_a_start_is_not_given_to_a_log_made_anew() -> None:
     """The partition left this node and came back meanwhile."""
     rig, topic_id = node_with()
-    rig.core.replicas.log_starts.want(rig.core.table.partitions[topic_id, 0], 2)
+    rig.core.replicas.log_starts.request_start(rig.core.table.partitions[topic_id, 0], 2)
     rig.check()
     rig.begin_checkpoint(only_starts=True)
     rig.metadata(PartitionChangeRecord(topic_id, 0, replicas=(2,), isr=(2,), leader=2))
@@ -146,7 +146,7 @@ def test_a_start_is_not_given_to_a_log_made_anew() -> None:
 def test_a_start_that_could_not_be_written_is_not_seen() -> None:
     """The disk has failed: nobody knows what it says."""
     rig, topic_id = node_with()
-    rig.core.replicas.log_starts.want(rig.core.table.partitions[topic_id, 0], 2)
+    rig.core.replicas.log_starts.request_start(rig.core.table.partitions[topic_id, 0], 2)
     rig.check()
     rig.files.fail("rename", "log-start-offset")
     assert rig.checkpoint_starts()

@@ -22,7 +22,7 @@ def rolled(count: int = 5) -> Replicas:
 def move_start(cluster: Replicas, offset: int) -> None:
     """The log of node 2 starts at `offset`."""
     rig = cluster.nodes[2]
-    rig.core.replicas.log_starts.want(cluster.partition(2), offset)
+    rig.core.replicas.log_starts.request_start(cluster.partition(2), offset)
     rig.check()
     assert rig.checkpoint_starts()
 

@@ -1,9 +1,9 @@
 """ISRs and high watermarks of the partitions that this node leads. Pure.
 
-The high watermark rests on the log and its flushes, the followers' fetches, the ISR and its proposal,
+The high watermark depends on the log and its flushes, the followers' fetches, the ISR and its proposal,
 min.insync.replicas, the nodes in the image, and the time (`InSyncReplicas.committed_end`).
-Invariant: whenever one of them changes it is recomputed; the next append or fetch may be long in coming.
-What changes one partition calls `advance`; the nodes and the time change all: `follow_nodes`, `advance_all`.
+Invariant: it is recomputed whenever one of them changes, because the next append or fetch may be far away: by
+`advance` for one partition, by `nodes_changed` and `advance_all` for all.
 Source: Kafka Partition.scala maybeIncrementLeaderHW, maybeExpandIsr, maybeShrinkIsr.
 """
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from .step_output import StepOutput
 
 
-class Leading:
-    """What followers, the controller, the image and the time say about led partitions, and what follows."""
+class IsrManager:
+    """Advances high watermarks and proposes ISR changes."""
 
     def __init__(self, table: PartitionTable, output: StepOutput, counters: NodeCounters) -> None:
         self._table = table
@@ -35,20 +35,20 @@ class Leading:
         self.isr_changes = IsrChanges()
 
     def advance(self, partition: Partition, now_ms: int) -> None:
-        """Recompute the high watermark of a partition; try its waiting requests again if it has moved."""
+        """Recompute the high watermark of a partition."""
         if partition.advance(now_ms):
             self._output.changed.append(partition.key)
 
     def advance_all(self, now_ms: int) -> None:
-        """Time has passed: a caught-up follower outside of the ISR that stopped fetching no longer counts
-        after replica.lag.time.max.ms. Called about each second."""
+        """Recompute all high watermarks: a caught-up follower outside of the ISR stops counting
+        replica.lag.time.max.ms after its last fetch. Called about each second."""
         for partition in self._table.partitions.values():
             if partition.in_sync is not None:
                 self.advance(partition, now_ms)
 
-    def follow_nodes(self, now_ms: int) -> None:
-        """Nodes were registered, fenced, unfenced, drained or removed: another set of followers may be
-        eligible for an ISR, so other end offsets count, and another follower may join."""
+    def nodes_changed(self, now_ms: int) -> None:
+        """Nodes were registered, fenced, unfenced, drained or removed: other followers are eligible for
+        the ISR, so other end offsets count, and another follower may join."""
         for partition in self._table.partitions.values():
             if partition.in_sync is not None:
                 self.advance(partition, now_ms)
@@ -57,7 +57,7 @@ class Leading:
     def follower_fetched(
         self, partition: Partition, replica_id: int, asked: FetchPartition, broker_epoch: int, now_ms: int
     ) -> None:
-        """A follower of a partition that this node leads holds everything below what it asks for."""
+        """A follower of a led partition has every record below the offset that it fetches."""
         in_sync, log = partition.in_sync, partition.log
         if in_sync is None or log is None:
             return
@@ -71,7 +71,7 @@ class Leading:
             self._output.changed.append(partition.key)
 
     def shrink_overdue(self, now_ms: int) -> None:
-        """Propose ISRs without the followers that lag; called every half of replica.lag.time.max.ms."""
+        """Propose ISRs without lagging followers; called every replica.lag.time.max.ms / 2."""
         for partition in self._table.partitions.values():
             in_sync, log = partition.in_sync, partition.log
             if in_sync is None or log is None:
@@ -81,14 +81,14 @@ class Leading:
                 members = tuple(member.node_id for member in proposal.isr)
                 name = partition.topic_partition
                 self._output.note(
-                    logging.WARNING, f"{name}: proposing the ISR {members}, not {in_sync.committed}"
+                    logging.WARNING, f"{name}: proposing ISR shrink from {in_sync.committed} to {members}"
                 )
                 self.isr_changes.add(partition, proposal)
             else:
                 self.grow(partition, now_ms)
 
     def isr_answered(self, response: AlterPartitionResponse, now_ms: int) -> None:
-        """The controller answered what the ISR changes asked."""
+        """The controller has responded to the ISR proposals."""
         asked = self.isr_changes.asked
         for proposed, answer in self.isr_changes.answered(response, now_ms):
             partition, old_isr = proposed.partition, proposed.partition.isr
@@ -103,12 +103,12 @@ class Leading:
             self.advance(partition, now_ms)
 
     def count_isr_change(self, old: Sequence[int], new: Sequence[int]) -> None:
-        """The committed ISR of a partition that this node leads was `old` and is `new`."""
+        """Count the change of the committed ISR of a led partition from `old` to `new`."""
         self._counters.isr_shrinks += len(new) < len(old)
         self._counters.isr_expands += len(new) > len(old)
 
     def grow(self, partition: Partition, now_ms: int) -> None:
-        """Propose the first follower that may join the ISR; the next comes when that is decided."""
+        """Propose the first follower that may join the ISR; another one after the decision."""
         in_sync, log = partition.in_sync, partition.log
         if in_sync is None or log is None or in_sync.proposal is not None:
             return
@@ -118,7 +118,7 @@ class Leading:
             if in_sync.was_turned_away(node_id, now_ms):
                 continue
             if in_sync.is_silent(node_id, log.log_end_offset, now_ms):
-                continue  # what it had when it was last heard says nothing: it has just left for that
+                continue  # its last known offset is too old: it has just left the ISR for that
             proposal = in_sync.propose_growth(
                 node_id, partition.high_watermark, self._table.broker_epoch, self._table.is_eligible
             )

@@ -1,9 +1,9 @@
-"""What happens to the partitions of a node when a disk fails, is full, or holds what was not written. Pure.
+"""Failed, full and corrupt disks, and their effect on the partitions of a node. Pure.
 
-A disk that fails takes its log dir offline for good, with all partitions in it: the controller is told at
-once, gives their leadership to others in sync and takes this node out of their ISRs. A full disk takes
-nothing: its partitions are still read, still led while nobody else can take writes, and go on by
-themselves when there is room; the controller is told of it, too (ADR 19).
+A failed disk takes its log dir offline until the restart, with all its partitions: the controller is told at
+once, elects other leaders and removes this node from their ISRs. A full disk takes nothing offline: its
+partitions are read, are led unless another replica can take writes, and accept records again when there is
+space; the controller is told of it, too (ADR 19).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from .step_output import StepOutput
 
 
-class DiskNews(NamedTuple):
-    """What the controller is told of a node's disks: (topic id, partition) each."""
+class DiskReport(NamedTuple):
+    """The state of a node's disks for the controller."""
 
     offline_dirs: tuple[bytes, ...] = ()  # ids of the log dirs that failed
-    offline: tuple[PartitionKey, ...] = ()  # here, and cannot be served
-    full: tuple[PartitionKey, ...] = ()  # served, but without room for records
+    offline: tuple[PartitionKey, ...] = ()  # assigned to this node, cannot be served
+    full: tuple[PartitionKey, ...] = ()  # served, but without space for records
     cordoned_dirs: tuple[bytes, ...] = ()  # ids of the log dirs that get no new replicas
 
 
@@ -43,8 +43,8 @@ class OfflineListener(Protocol):
         """No flush uses its log any more: if the partition was removed, the removal may end."""
 
 
-class DiskTrouble:
-    """The disks of one node as its partitions see them."""
+class DiskFailures:
+    """See the module's docstring."""
 
     def __init__(
         self, table: PartitionTable, manager: LogManager, output: StepOutput, listener: OfflineListener
@@ -55,14 +55,18 @@ class DiskTrouble:
         self._listener = listener
         self._known_offline: list[str] = []
         self._known_full: set[str] = set()
-        self._without_log: dict[PartitionKey, bool] = {}  # for want of room; whether they are new
+        self._without_log: dict[
+            PartitionKey, bool
+        ] = {}  # not created on a full disk; value: whether it is new
 
-    def news(self) -> DiskNews:
-        """How the disks are now, for the controller."""
+    def report(self) -> DiskReport:
+        """The present state of the disks."""
         partitions = self._table.partitions
         offline = tuple(key for key, partition in partitions.items() if not partition.is_online)
         manager = self._manager
-        return DiskNews(manager.dirs.offline_ids, offline, self._full_keys(), manager.placement.cordoned_ids)
+        return DiskReport(
+            manager.dirs.offline_ids, offline, self._full_keys(), manager.placement.cordoned_ids
+        )
 
     def _full_keys(self) -> tuple[PartitionKey, ...]:
         if not any(log_dir.room.full for log_dir in self._manager.dirs.online):
@@ -76,8 +80,8 @@ class DiskTrouble:
     # --- disks that fail -----------------------------------------------------------------------------------
 
     def failed(self, partition: Partition, error: KafkaStorageError, now_ms: int) -> None:
-        """An operation on one partition's log met `error`. If the disk is bad its whole log dir is offline,
-        before anything else is acknowledged (KAFKA-10778): nobody knows what else that disk has lost."""
+        """An operation on a partition's log raised `error`. On a failed disk the whole log dir is offline
+        before anything else is acknowledged (KAFKA-10778): what else it has lost is unknown."""
         if isinstance(error, DiskFullError):
             self.note_full()
             return
@@ -90,7 +94,7 @@ class DiskTrouble:
         self._listener.ended_use(partition, now_ms)
 
     def lost_dirs(self, error: KafkaStorageError) -> None:
-        """Take the partitions on offline dirs offline; with no dir left the node ends."""
+        """Take the partitions of offline log dirs offline; without any log dir left the node ends."""
         here = self._table.partitions.values()
         lost = [p for p in here if p.is_online and p.log is not None and p.log.is_offline]
         for partition in lost:
@@ -108,15 +112,15 @@ class DiskTrouble:
             )
 
     def look_at_dirs(self, error: Exception) -> None:
-        """Something other than a partition's own log met `error`: see which dirs failed or ran full."""
+        """An operation on another file raised `error`: find the log dirs that have failed or are full."""
         self.note_full()
         self.lost_dirs(KafkaStorageError(str(error)))
 
     def found_damage(self, partition: Partition, error: CorruptMessageError) -> None:
-        """Stored bytes are not what was written. They are never served; what is whole still is."""
+        """Stored records are corrupt. They are never served; intact ones still are."""
         if not partition.is_damaged:
             partition.is_damaged = True
-            text = f"{partition.topic_partition} is damaged: {error}"
+            text = f"{partition.topic_partition} has corrupt records: {error}"
             self._output.note(logging.ERROR, text)
 
     def _take_offline(self, partition: Partition) -> None:
@@ -127,41 +131,41 @@ class DiskTrouble:
     # --- disks that are full -------------------------------------------------------------------------------
 
     def note_full(self) -> None:
-        """Tell of the dirs that have run full since the last call."""
+        """Report the log dirs that are full since the last call."""
         for log_dir in self._manager.dirs.online:
             if log_dir.room.full is not None and log_dir.path not in self._known_full:
                 self._known_full.add(log_dir.path)
-                text = f"{log_dir.room.full}; nothing is appended there until there is room"
+                text = f"{log_dir.room.full}; no records are appended there until there is free space"
                 self._output.note(logging.ERROR, text)
                 self._output.effects.append(TellController())
 
     def flush_refused(self, partition: Partition) -> None:
-        """A flush found no room for what it had to write: it is asked for again by the next tick."""
+        """A flush failed on a full disk: the next tick requests it again."""
         assert partition.log is not None, "only an online partition is flushed"
         partition.is_flushing = False
         partition.log.flusher.abandon()
         self.note_full()
 
     def has_no_log(self, key: PartitionKey, *, is_new: bool) -> None:
-        """There was no room to make the log of a partition: it is made when there is."""
+        """The log of a partition could not be created on a full disk: retry when there is space."""
         self._without_log[key] = is_new
         self.note_full()
 
     def look_for_room(self) -> list[tuple[PartitionKey, bool]]:
-        """See which disks have room again; called about each second. The partitions without a log that may
-        get one now, and whether they are new."""
+        """Find the disks that have space again; called about each second. Returns the partitions without a
+        log to reopen, and whether they are new."""
         self.note_full()
         reopened: list[tuple[PartitionKey, bool]] = []
         for log_dir in self._manager.dirs.online:
             if log_dir.look_for_room():
                 self._known_full.discard(log_dir.path)
-                self._output.note(logging.WARNING, f"{log_dir.path} has room again")
+                self._output.note(logging.WARNING, f"{log_dir.path} has free space again")
                 self._output.effects.append(TellController())
                 reopened += self._without_log_now()
         return reopened
 
     def _without_log_now(self) -> list[tuple[PartitionKey, bool]]:
-        """Those whose logs could not be created, or not be recovered at the start."""
+        """The partitions whose logs could not be created, or not be recovered at the start."""
         loaded = set(self._manager.loader.retry_without_room())
         here = self._table.partitions.values()
         waiting = {partition.key: False for partition in here if partition.topic_partition in loaded}

@@ -8,7 +8,7 @@ import pytest
 from core_rig import CoreRig
 from headrace.protocol.errors import KafkaStorageError
 from headrace.storage_node.effects import TellController
-from headrace.storage_node.replica.disk_trouble import DiskNews
+from headrace.storage_node.replica.disk_failures import DiskReport
 from node_rig import WALL_MS, batch, values_of
 from replica_rig import Replicas
 
@@ -39,13 +39,13 @@ def test_a_full_disk_refuses_records_serves_readers_and_goes_on() -> None:
         assert answer.error_code == KafkaStorageError.code
     assert "the disk of /d is full: 0 bytes free" in answer.error_detail
     assert rig.values(topic_id) == [b"a"]
-    news = rig.core.replicas.disks.news()
+    news = rig.core.replicas.disks.report()
     assert (news.offline, news.full) == ((), ((topic_id, 0),))
     assert len(rig.pop(TellController)) == 1
-    assert rig.notes().count("nothing is appended there until there is room") == 1
+    assert rig.notes().count("no records are appended there until there is free space") == 1
     make_room(rig)
     assert len(rig.pop(TellController)) == 1
-    assert rig.core.replicas.disks.news().full == ()
+    assert rig.core.replicas.disks.report().full == ()
     assert rig.produce(topic_id, batch(b"b")).first.base_offset == 1
     assert rig.values(topic_id) == [b"a", b"b"]
     assert not rig.ended()
@@ -70,12 +70,12 @@ def test_a_partition_that_there_was_no_room_to_make_is_made_later(operation: str
     rig.files.fail(operation, "/d/t-0", errno.ENOSPC, 1)
     topic_id = rig.topic("t")
     assert rig.produce(topic_id).first.error_code == KafkaStorageError.code
-    assert rig.core.replicas.disks.news().offline == ((topic_id, 0),)
+    assert rig.core.replicas.disks.report().offline == ((topic_id, 0),)
     make_room(rig)
     rig.files._faults.clear()
     make_room(rig)
     assert rig.produce(topic_id).first.error_code == 0
-    assert rig.core.replicas.disks.news() == DiskNews()
+    assert rig.core.replicas.disks.report() == DiskReport()
     assert CoreRig(rig.files.restart(), records=rig.records).produce(topic_id).first.base_offset == 1
 
 
@@ -90,9 +90,9 @@ def test_a_start_on_a_full_disk_recovers_its_logs_when_there_is_room() -> None:
     files.fail("pwrite", "/d/t-0", errno.ENOSPC)
     after = CoreRig(files, records=rig.records)
     assert after.fetch(topic_id).first.error_code == KafkaStorageError.code
-    assert after.core.replicas.disks.news().offline == ((topic_id, 0),)
+    assert after.core.replicas.disks.report().offline == ((topic_id, 0),)
     make_room(after)
-    assert after.core.replicas.disks.news() == DiskNews()
+    assert after.core.replicas.disks.report() == DiskReport()
     found = after.fetch(topic_id, 1)
     after.read_cold()
     assert values_of(found.answer_frames)[0] == (1, b"1")
@@ -139,7 +139,7 @@ def test_a_follower_on_a_full_disk_waits_and_catches_up() -> None:
     cluster.produce(b"b", timeout_ms=60_000)
     cluster.pass_time(3_000)
     assert cluster.end(2) == 1
-    assert "nothing is appended there until there is room" in full.notes()
+    assert "no records are appended there until there is free space" in full.notes()
     assert cluster.partition(2).is_online
     full.files.capacity_bytes = None
     full.tick()
@@ -185,7 +185,7 @@ def test_fsync_fails_once_then_there_is_no_room_then_nothing_can_be_read() -> No
     assert codes == [0, KafkaStorageError.code]
     bad = next(n for n, request in enumerate(requests) if request.first.error_code)
     assert len(rig.pop(TellController)) == 1
-    assert rig.core.replicas.disks.news().offline == ((topic_id, bad),)
+    assert rig.core.replicas.disks.report().offline == ((topic_id, bad),)
     done = list(rig.files.operations)
     assert rig.produce(topic_id, partition=bad).first.error_code == KafkaStorageError.code
     assert rig.fetch(topic_id, partition=bad).first.error_code == KafkaStorageError.code
@@ -232,7 +232,7 @@ def test_a_repaired_dir_comes_back_with_a_restart() -> None:
     rig.files.fail("pwrite", "/a/t-", errno.EIO)
     for partition in (0, 1):
         rig.produce(topic_id, partition=partition)
-    assert len(rig.core.replicas.disks.news().offline) == 1
+    assert len(rig.core.replicas.disks.report().offline) == 1
     again = CoreRig(rig.files.restart(), "/a,/b", rig.records)
-    assert again.core.replicas.disks.news() == DiskNews()
+    assert again.core.replicas.disks.report() == DiskReport()
     assert [again.values(topic_id, partition)[0] for partition in (0, 1)] == [b"v", b"v"]
