@@ -1,4 +1,4 @@
-"""The admin client over a fake cluster, in virtual time."""
+"""The admin client on a fake cluster, in virtual time."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_topics_are_created_listed_described_grown_and_deleted(play: Play) -> No
 
 
 @pytest.mark.parametrize("how_often", [1, 10_000])
-def test_an_admin_sees_what_it_did(play: Play, how_often: int) -> None:
-    """The next node that it asks may not have heard of it: that is asked again, but not for ever."""
+def test_admin_sees_its_own_changes(play: Play, how_often: int) -> None:
+    """The metadata of the next node may lag: the request is retried, but not for ever."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         admin = cluster.admin()
@@ -62,7 +62,7 @@ def test_an_admin_sees_what_it_did(play: Play, how_often: int) -> None:
 
 
 def test_validate_only_creates_nothing(play: Play) -> None:
-    """It only says whether it could be done."""
+    """It only checks."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         admin = cluster.admin()
@@ -73,7 +73,7 @@ def test_validate_only_creates_nothing(play: Play) -> None:
 
 
 def test_configs_are_described_and_changed(play: Play) -> None:
-    """Set, delete and append; plain text names a topic."""
+    """Set, delete and append; a plain string names a topic."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", configs={"old": "1"})
@@ -120,8 +120,8 @@ def test_the_cluster_is_described(play: Play) -> None:
     play(scenario, nodes=3)
 
 
-def test_a_missing_controller_is_waited_for(play: Play) -> None:
-    """NOT_CONTROLLER per item twice, then it works; only what failed is asked again."""
+def test_missing_controller_is_retried(play: Play) -> None:
+    """NOT_CONTROLLER per item twice, then success; only failed items are retried."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         answers = iter([41, 41, 0])
@@ -135,8 +135,8 @@ def test_a_missing_controller_is_waited_for(play: Play) -> None:
     play(scenario)
 
 
-def test_what_stays_impossible_times_out(play: Play) -> None:
-    """Per item, with the cause, within the timeout of the call; and when no node answers at all."""
+def test_retries_end_at_the_timeout(play: Play) -> None:
+    """Per item, with the cause, within the timeout of the call; and when no node responds."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake._do_CreateTopics = lambda body: CreateTopicsResponse(
@@ -155,8 +155,8 @@ def test_what_stays_impossible_times_out(play: Play) -> None:
     play(scenario)
 
 
-def test_wrong_arguments_are_refused(play: Play) -> None:
-    """A bare name instead of NewTopic, the same topic twice, a closed client."""
+def test_invalid_arguments_are_errors(play: Play) -> None:
+    """A plain string for NewTopic, the same topic twice, a closed client."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         admin = cluster.admin()
@@ -172,7 +172,7 @@ def test_wrong_arguments_are_refused(play: Play) -> None:
 
 
 def test_explicit_assignments_replace_counts(play: Play) -> None:
-    """Replica lists per partition, as Kafka's request wants them: counts are -1 then."""
+    """Replica lists per partition, as in Kafka's request: counts are -1 then."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         await cluster.admin().create_topics(NewTopic("a", partitions=9, assignments={1: (2,), 0: (1,)}))
@@ -183,8 +183,8 @@ def test_explicit_assignments_replace_counts(play: Play) -> None:
     play(scenario)
 
 
-def test_a_lost_answer_of_an_own_success_is_a_success(play: Play) -> None:
-    """Each change is executed and its answer lost: the retry finds what it asked for, and says so."""
+def test_retry_after_a_lost_response_succeeds(play: Play) -> None:
+    """Each change is executed and its response lost: the retry finds the target state."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         admin = cluster.admin()
@@ -202,8 +202,8 @@ def test_a_lost_answer_of_an_own_success_is_a_success(play: Play) -> None:
 
 
 @pytest.mark.parametrize("wanted", [NewTopic("a", partitions=3), NewTopic("a", configs={"x": 2})])
-def test_a_topic_that_another_made_is_not_taken_for_an_own_one(play: Play, wanted: NewTopic) -> None:
-    """It differs in its partitions or configs, or no answer was lost at all."""
+def test_existing_topic_with_other_settings_is_an_error(play: Play, wanted: NewTopic) -> None:
+    """It differs in partitions or configs, or no response was lost."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         admin = cluster.admin()

@@ -1,4 +1,4 @@
-"""Deleting records with the admin client, over a fake cluster in virtual time."""
+"""DeleteRecords with the admin client, on a fake cluster in virtual time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Play = Callable[..., Any]
 
 
 def test_records_are_deleted_at_their_leaders(play: Play) -> None:
-    """Up to an offset, or all; each leader is asked once, and each partition has its own outcome."""
+    """Up to an offset, or all; each leader gets one request, and each partition has its own outcome."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 3)
@@ -49,8 +49,8 @@ def test_records_are_deleted_at_their_leaders(play: Play) -> None:
     play(scenario, nodes=3)
 
 
-def test_a_lost_answer_is_asked_for_again(play: Play) -> None:
-    """The records are gone already: the second answer says so. The server gets the time that is left."""
+def test_lost_response_is_retried(play: Play) -> None:
+    """The records are deleted already; the timeout of the retry is the time that is left."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -64,8 +64,8 @@ def test_a_lost_answer_is_asked_for_again(play: Play) -> None:
     play(scenario)
 
 
-def test_what_is_not_done_in_time_says_why(play: Play) -> None:
-    """A replica that does not follow: the server gives up, the client asks until its own timeout."""
+def test_timeout_has_the_cause(play: Play) -> None:
+    """A replica does not follow: the server times out, the client retries until its own timeout."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -79,8 +79,8 @@ def test_what_is_not_done_in_time_says_why(play: Play) -> None:
 
 
 @pytest.mark.parametrize("offset", [-2, EARLIEST])
-def test_what_is_no_offset_is_refused(play: Play, offset: Any) -> None:
-    """Before anything is asked."""
+def test_invalid_offsets_are_errors(play: Play, offset: Any) -> None:
+    """Before a request is sent."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         with pytest.raises(errors.ConfigError, match="LATEST"):

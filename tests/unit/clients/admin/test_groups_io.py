@@ -1,4 +1,4 @@
-"""Groups as an admin client sees and changes them, over a fake cluster, in virtual time."""
+"""Groups in the admin client, on a fake cluster in virtual time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def consumer_group(name: str = "new") -> groups.DescribedConsumerGroup:
 
 
 def test_groups_of_all_nodes_are_listed() -> None:
-    """By name, whatever node has them; states and types choose."""
+    """By id, on any node; filtered by states and types."""
 
     async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
         stable_group(fake)
@@ -64,8 +64,8 @@ def test_groups_of_all_nodes_are_listed() -> None:
     play_admin(scenario, nodes=3)
 
 
-def test_a_node_that_cannot_answer_is_asked_again_and_never_left_out() -> None:
-    """While it loads, or when the answer is lost; one that stays silent is an error."""
+def test_listing_retries_until_every_node_has_responded() -> None:
+    """While it loads, or after a lost response; a node that stays silent is an error."""
 
     async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
         fake.group("g")
@@ -83,7 +83,8 @@ def test_a_node_that_cannot_answer_is_asked_again_and_never_left_out() -> None:
 
 
 def test_groups_of_both_protocols_are_described_alike() -> None:
-    """Who has what, and who shall; what no consumer can read is nothing; what is not there is an error."""
+    """Assignments and target assignments; member data that cannot be decoded is empty; an unknown group is an
+    error."""
 
     async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
         stable_group(fake)
@@ -111,7 +112,7 @@ def test_groups_of_both_protocols_are_described_alike() -> None:
 
 
 def test_a_state_of_a_later_version_is_unknown() -> None:
-    """And no filter can ask for it."""
+    """A filter cannot name it."""
     assert (GroupState("NotReady"), GroupType("share")) == (GroupState.UNKNOWN, GroupType.UNKNOWN)
     with pytest.raises(errors.ConfigError):
         known_names(GroupState, ["Unknown"])
@@ -121,7 +122,7 @@ def test_a_state_of_a_later_version_is_unknown() -> None:
     "error", [errors.NotCoordinatorError, errors.CoordinatorNotAvailableError, errors.NetworkError]
 )
 def test_a_coordinator_that_moves_is_found_again(error: type[errors.KafkaError]) -> None:
-    """The group went to another node between the look-up and the question."""
+    """The group moved to another node after FindCoordinator."""
 
     async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
         fake.create("t", 2)
@@ -170,8 +171,8 @@ def test_many_offsets_take_several_requests() -> None:
     play_admin(scenario)
 
 
-def test_unstable_offsets_are_waited_for() -> None:
-    """If it is asked for: until the transaction that changes them has ended."""
+def test_require_stable_waits_for_transactions() -> None:
+    """Until the transaction that changes the offsets has ended."""
 
     async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
         fake.commit("g", "t", 0, 3)
@@ -187,7 +188,7 @@ def test_unstable_offsets_are_waited_for() -> None:
 
 
 def test_lag() -> None:
-    """What lies between the commit and the end; nothing is known of what is not there, or not committed."""
+    """The records between committed offset and end; None for missing partitions and without a commit."""
 
     async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
         fake.create("t", 2)
@@ -209,7 +210,7 @@ def test_lag() -> None:
 
 
 def test_offsets_and_groups_are_deleted() -> None:
-    """Not while members read them; what a lost answer did is no error."""
+    """Not while members read them; after a lost response the retry succeeds."""
     lost: list[Any] = []
 
     def lose_first_delete_of_g(ask: Any) -> Fault | None:
@@ -238,7 +239,7 @@ def test_offsets_and_groups_are_deleted() -> None:
 
 
 def test_all_members_are_removed() -> None:
-    """By member id, those without an instance id as well; of an empty group there is none."""
+    """By member id, also those without an instance id; an empty group has none."""
 
     async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
         stable_group(fake)

@@ -1,4 +1,4 @@
-"""Changes of the voters over a fake cluster, in virtual time."""
+"""Changes of the voters with the admin client, on a fake cluster in virtual time."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class FakeQuorum:
         )
 
 
-def test_a_change_under_way_is_waited_for(play: Play) -> None:
-    """Then the voter is there, and gone."""
+def test_change_waits_for_the_previous_one(play: Play) -> None:
+    """Then the voter has been added, or removed."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         found, admin = FakeQuorum(fake), cluster.admin()
@@ -65,8 +65,8 @@ def test_a_change_under_way_is_waited_for(play: Play) -> None:
     play(scenario)
 
 
-def test_a_change_under_way_for_too_long(play: Play) -> None:
-    """The error says what kept it."""
+def test_timeout_names_the_change_in_progress(play: Play) -> None:
+    """With the error of the quorum."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         FakeQuorum(fake).busy = 10**6
@@ -76,8 +76,8 @@ def test_a_change_under_way_for_too_long(play: Play) -> None:
     play(scenario)
 
 
-def test_a_lost_answer_is_no_error(play: Play) -> None:
-    """What the retry finds is what was asked for."""
+def test_retry_after_a_lost_response_succeeds(play: Play) -> None:
+    """The retry finds the target state."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         found, admin = FakeQuorum(fake), cluster.admin()
@@ -93,8 +93,8 @@ def test_a_lost_answer_is_no_error(play: Play) -> None:
     play(scenario)
 
 
-def test_what_is_wrong_is_told(play: Play) -> None:
-    """By the errors of the quorum."""
+def test_errors_of_the_quorum_are_raised(play: Play) -> None:
+    """Unchanged."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         FakeQuorum(fake)

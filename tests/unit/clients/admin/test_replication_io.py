@@ -1,4 +1,4 @@
-"""Elections, reassignments, drains and the nodes' states over a fake cluster, in virtual time."""
+"""Elections, reassignments, drains and states of nodes, on a fake cluster in virtual time."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def replicated(fake: Any) -> Any:
     return topic
 
 
-def test_partitions_are_described_with_all_that_operators_need(play: Play) -> None:
-    """Both epochs, ELR, what a reassignment changes, who is offline."""
+def test_partition_descriptions(play: Play) -> None:
+    """Both epochs, ELR, adding and removing replicas, offline ones."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         part = replicated(fake).partitions[1]
@@ -68,10 +68,10 @@ def test_partitions_are_described_with_all_that_operators_need(play: Play) -> No
         (7, (1, 2, 3), (), 1, ("under_min_isr", "unavailable")),  # the leader is down, nobody saw it yet
     ],
 )
-def test_what_is_wrong_with_a_partition(
+def test_health_of_a_partition(
     leader: int, isr: tuple[int, ...], adding: tuple[int, ...], min_isr: int, expected: tuple[str, ...]
 ) -> None:
-    """As Kafka's topic command tells it."""
+    """As in Kafka's topic command."""
     part = PartitionDescription(
         "t", 0, leader, 1, 1, (1, 2, 3), isr, adding_replicas=adding, offline_replicas=(7,)
     )
@@ -84,8 +84,8 @@ def test_what_is_wrong_with_a_partition(
     assert tuple(name for name, holds in facts.items() if holds) == expected
 
 
-def test_the_states_of_nodes(play: Play) -> None:
-    """Fenced ones are told only if asked for."""
+def test_states_of_nodes(play: Play) -> None:
+    """Fenced nodes only with `include_fenced`."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.stop_node(1)
@@ -101,7 +101,7 @@ def test_the_states_of_nodes(play: Play) -> None:
 
 
 def test_elections_of_partitions_and_of_all(play: Play) -> None:
-    """Each partition has its own outcome, at once: what makes a producer wait is a fact here."""
+    """Each partition has its own outcome, without retries of errors that a producer would retry."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         topic, admin = replicated(fake), cluster.admin()
@@ -126,8 +126,8 @@ def test_elections_of_partitions_and_of_all(play: Play) -> None:
     play(scenario, nodes=3)
 
 
-def test_a_lost_answer_is_not_a_failure(play: Play) -> None:
-    """The retry finds what the first attempt did: an election, a cancel, an unregistration."""
+def test_retry_after_a_lost_response_succeeds(play: Play) -> None:
+    """The retry finds the result of the first attempt: an election, a cancellation, an unregistration."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         topic, admin = replicated(fake), cluster.admin()
@@ -145,7 +145,7 @@ def test_a_lost_answer_is_not_a_failure(play: Play) -> None:
 
 
 def test_reassignments_begin_are_listed_and_cancelled(play: Play) -> None:
-    """Per partition; the factor may be kept from changing."""
+    """Per partition; a change of the replication factor may be forbidden."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 2)
@@ -166,8 +166,8 @@ def test_reassignments_begin_are_listed_and_cancelled(play: Play) -> None:
     play(scenario, nodes=3)
 
 
-def test_nodes_are_drained_and_forgotten(play: Play) -> None:
-    """What nobody else may lead is told; a node that is not known or still runs is an error."""
+def test_nodes_are_drained_and_unregistered(play: Play) -> None:
+    """The result has partitions without another replica in sync; an unknown or live node is an error."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         replicated(fake).partitions[1].isr = (1,)
@@ -186,7 +186,7 @@ def test_nodes_are_drained_and_forgotten(play: Play) -> None:
 
 
 def test_an_error_of_the_whole_request_is_that_of_each_partition(play: Play) -> None:
-    """And of a call without items; a missing controller is waited for."""
+    """Also of a call without items; a missing controller is retried."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         codes = iter([41, 42, 41, 42])

@@ -74,8 +74,8 @@ def test_creation_executed_by_a_silent_node_is_a_success(play: Play) -> None:
     play(scenario, nodes=NODES)
 
 
-def test_creation_of_another_topic_by_the_same_name_is_no_success(play: Play) -> None:
-    """An answer is lost, and what the retry meets has another number of partitions."""
+def test_existing_topic_with_another_partition_count_is_an_error(play: Play) -> None:
+    """A response is lost, and the retry gets TOPIC_ALREADY_EXISTS."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         admin = cluster.admin()
@@ -89,8 +89,8 @@ def test_creation_of_another_topic_by_the_same_name_is_no_success(play: Play) ->
     play(scenario, nodes=NODES)
 
 
-def test_silent_leader_is_given_up_for_the_next_one(play: Play) -> None:
-    """Offsets are listed and records deleted by the new leader as soon as the metadata names it."""
+def test_request_to_a_silent_leader_moves_to_the_new_one(play: Play) -> None:
+    """Offsets are listed and records deleted by the new leader as soon as the metadata has it."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -162,7 +162,7 @@ SHORT_CALLS: dict[str, Callable[..., Any]] = {
 
 
 def test_table_has_every_call_with_a_timeout() -> None:
-    """A new call of Admin must be bounded as well."""
+    """A new method of Admin must end in time as well."""
     calls = {
         name
         for name, call in inspect.getmembers(AsyncAdmin, inspect.isfunction)
@@ -173,8 +173,8 @@ def test_table_has_every_call_with_a_timeout() -> None:
 
 @pytest.mark.parametrize("is_down", [False, True], ids=["silent", "refusing"])
 @pytest.mark.parametrize("name", SHORT_CALLS)
-def test_calls_end_in_time_while_the_cluster_is_away(play: Play, name: str, is_down: bool) -> None:
-    """No node answers; a request may take ten minutes."""
+def test_calls_time_out_while_the_cluster_is_away(play: Play, name: str, is_down: bool) -> None:
+    """No node responds; request.timeout.ms is ten minutes."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 3)

@@ -1,4 +1,4 @@
-"""Transactions as an admin client sees and ends them, over a fake cluster, in virtual time."""
+"""Transactions in the admin client, on a fake cluster in virtual time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONG_AGO_MS = NOW_MS - 1_000_000
 
 
 def test_transactions_are_listed_and_described() -> None:
-    """Those of all nodes; states are Kafka's names."""
+    """Those of all nodes; states have Kafka's names."""
 
     async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
         fake.know("b", 2, FIRST, SECOND)
@@ -54,8 +54,8 @@ def test_transactions_are_listed_and_described() -> None:
     play_admin(scenario, nodes=2)
 
 
-def test_what_is_prepared_is_shown_and_aborted() -> None:
-    """By its producer id and epoch, also when an answer is lost; nothing that is not prepared."""
+def test_prepared_transactions_are_listed_and_aborted() -> None:
+    """With producer id and epoch, also after a lost response; other transactions are rejected."""
 
     async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
         fake.know("a", 1, FIRST, state="Prepared", prepared_ms=7_000)
@@ -77,7 +77,7 @@ def test_what_is_prepared_is_shown_and_aborted() -> None:
 
 
 def test_producers_are_described_by_the_leaders() -> None:
-    """Each partition's; a leader that has moved is looked for."""
+    """For each partition; after a move by the new leader."""
 
     async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
         fake.create("t", 2)
@@ -95,8 +95,8 @@ def test_producers_are_described_by_the_leaders() -> None:
     play_admin(scenario, nodes=2)
 
 
-def test_producers_of_many_partitions_are_asked_for_piece_by_piece() -> None:
-    """A node refuses to answer for too many."""
+def test_producers_of_many_partitions_take_several_requests() -> None:
+    """A node rejects larger ones."""
 
     async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
         fake.create("t", 1_100)
@@ -107,8 +107,8 @@ def test_producers_of_many_partitions_are_asked_for_piece_by_piece() -> None:
     play_admin(scenario)
 
 
-def test_hanging_is_what_is_old_and_unknown_to_coordinators() -> None:
-    """An id that nobody has, or whose transaction is about other partitions; not what is young or known."""
+def test_hanging_transactions_are_old_and_without_a_coordinator() -> None:
+    """No coordinator has the producer id, or its transaction has other partitions."""
 
     async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
         fake.create("t", 2)
@@ -134,8 +134,8 @@ def test_hanging_is_what_is_old_and_unknown_to_coordinators() -> None:
     play_admin(scenario)
 
 
-def test_what_ends_meanwhile_does_not_hang() -> None:
-    """The coordinator has just forgotten it because its markers are written."""
+def test_transaction_that_has_just_ended_does_not_hang() -> None:
+    """The coordinator has removed it because its markers are written."""
 
     async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
         fake.create("t", 2)
@@ -152,8 +152,8 @@ def test_what_ends_meanwhile_does_not_hang() -> None:
     play_admin(scenario)
 
 
-def test_nothing_is_said_to_hang_that_could_not_be_asked() -> None:
-    """A partition or a coordinator without an answer is an error."""
+def test_search_for_hanging_transactions_needs_every_response() -> None:
+    """A partition or a coordinator without a response is an error."""
 
     async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
         fake.create("t", 2)
@@ -168,8 +168,8 @@ def test_nothing_is_said_to_hang_that_could_not_be_asked() -> None:
     play_admin(scenario)
 
 
-def test_a_marker_ends_a_transaction_in_a_partition() -> None:
-    """With the transaction's own epoch, at the leader; a refusal is an error."""
+def test_abort_transaction_writes_a_marker() -> None:
+    """With the epoch of the transaction, at the leader; a rejection is an error."""
 
     async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
         fake.create("t", 2)
@@ -187,7 +187,7 @@ def test_a_marker_ends_a_transaction_in_a_partition() -> None:
 
 
 def test_producers_are_fenced() -> None:
-    """At their coordinators, however long the transaction before takes to end."""
+    """By their coordinators, however long the previous transaction takes to end."""
 
     async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
         fake.know("a", 1)

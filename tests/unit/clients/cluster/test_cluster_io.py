@@ -1,4 +1,4 @@
-"""The IO thread of the sync clients: calls, callbacks, forks, the end of the process."""
+"""The IO thread of the synchronous clients: calls, callbacks, forks, the end of the process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fake() -> FakeCluster:
 
 
 def test_calls_run_on_the_io_thread(fake: FakeCluster) -> None:
-    """Their results and errors come back; a timeout is an ApiTimeoutError."""
+    """The caller gets their results and errors; a timeout is an ApiTimeoutError."""
     io = ClusterIo("node0:1", {}, fake.make_hub)
 
     async def where() -> int:
@@ -52,8 +52,8 @@ def test_calls_run_on_the_io_thread(fake: FakeCluster) -> None:
     io.close()
 
 
-def test_blocking_in_a_callback_raises_instead_of_hanging(fake: FakeCluster) -> None:
-    """flush, result, close and admin calls inside a done callback; sending on is fine."""
+def test_blocking_calls_in_callbacks_raise(fake: FakeCluster) -> None:
+    """flush, result, close and admin calls inside a done callback; `send` does not block there."""
     with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
         producer, admin = cluster.producer(linger_ms=0), cluster.admin()
         outcomes: list[Any] = []
@@ -81,8 +81,8 @@ def test_blocking_in_a_callback_raises_instead_of_hanging(fake: FakeCluster) -> 
         assert fake.values("t") == [b"1", b"2"]
 
 
-def test_no_cluster_is_an_error_at_once() -> None:
-    """Nothing given and nobody to ask; a bad address too."""
+def test_constructor_raises_without_a_cluster() -> None:
+    """Without a bootstrap address and resolvers, and for a bad address."""
     import headrace.clients.bootstrap as bootstrap
 
     kept = dict(bootstrap._resolvers)
@@ -100,8 +100,8 @@ def test_no_cluster_is_an_error_at_once() -> None:
         bootstrap._resolvers.update(kept)
 
 
-def test_the_clusters_of_a_process_share_the_time_of_its_exit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many were forgotten, the process ends."""
+def test_open_clusters_share_the_timeout_at_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process ends in time with any number of open clusters."""
     given: list[float] = []
 
     class Forgotten:
@@ -115,7 +115,7 @@ def test_the_clusters_of_a_process_share_the_time_of_its_exit(monkeypatch: pytes
 
 
 def test_closing_a_cluster_closes_its_clients(fake: FakeCluster) -> None:
-    """Producers are flushed, everything answers ClosedError afterwards."""
+    """Producers are flushed, every further call raises ClosedError."""
     cluster = Cluster("node0:9000", make_hub=fake.make_hub)
     producer = cluster.producer(linger_ms=60_000)
     consumer = cluster.consumer("t")
@@ -141,8 +141,8 @@ def test_keys_of_the_cluster_are_defaults_of_its_clients(fake: FakeCluster) -> N
             cluster.producer(client_id="other")
 
 
-def test_a_forked_child_is_told_to_make_its_own_client(fake: FakeCluster) -> None:
-    """In the child every call fails at once instead of hanging; the parent goes on."""
+def test_clients_raise_in_a_forked_child(fake: FakeCluster) -> None:
+    """Every call raises at once instead of hanging; the parent continues."""
     with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
         producer, consumer = cluster.producer(), cluster.consumer("t")
         producer.send("t", b"1").result(60)
@@ -164,8 +164,8 @@ def test_a_forked_child_is_told_to_make_its_own_client(fake: FakeCluster) -> Non
         assert producer.send("t", b"3").result(60).offset == 1
 
 
-def test_a_program_that_forgets_to_flush_loses_nothing() -> None:
-    """It sends and ends; with linger of an hour only the flush at exit can deliver."""
+def test_open_producers_are_flushed_at_exit() -> None:
+    """The program sends one record and ends; with linger.ms of an hour only the flush at exit delivers it."""
     program = """
 import sys
 sys.path.insert(0, sys.argv[1])

@@ -1,4 +1,4 @@
-"""The first answer of several nodes."""
+"""Hedged requests: the first response of several nodes."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def first(
     return outcome, took_ms, nodes
 
 
-def test_prompt_answer_asks_one_node() -> None:
-    """Nothing else is asked, and no other addresses are looked for."""
+def test_prompt_response_needs_one_node() -> None:
+    """No further node gets the request, and `more` is not called."""
     outcome, _, nodes = first(NODES[:3], dict.fromkeys(NODES, 10), NODES[3:])
     assert (outcome, nodes.asked, nodes.searches) == (NODES[0], NODES[:1], 0)
 
@@ -80,16 +80,16 @@ def test_late_node_is_hedged_to_further_addresses() -> None:
     assert nodes.asked == NODES[:2]
 
 
-def test_further_addresses_take_turns_with_known_ones() -> None:
-    """All known nodes hang: they do not fill the places of the question."""
+def test_further_addresses_alternate_with_known_ones() -> None:
+    """All known nodes hang: the further ones get the request before all of these have timed out."""
     known, other = NODES[:6], NODES[6]
     outcome, took_ms, _ = first(known, {**dict.fromkeys(known, 10_000), other: 10}, [other])
     assert outcome == other
     assert took_ms <= 2 * HEDGE_MS + 10
 
 
-def test_hanging_nodes_give_up_their_places() -> None:
-    """More nodes hang than are asked at once; the bound on requests under way holds."""
+def test_oldest_request_is_cancelled_for_further_nodes() -> None:
+    """More nodes hang than MAX_IN_FLIGHT; the bound holds."""
     known = NODES[:6]
     outcome, took_ms, nodes = first(known, {**dict.fromkeys(known, 100_000), known[5]: 10})
     assert outcome == known[5]
@@ -97,29 +97,29 @@ def test_hanging_nodes_give_up_their_places() -> None:
     assert took_ms <= (DELAYS_TO_RESPOND + len(known)) * HEDGE_MS
 
 
-def test_slow_cluster_answers_in_the_end() -> None:
-    """Every node is slower than a place lasts: the last ones are waited for."""
+def test_slow_cluster_responds() -> None:
+    """Every node is slower than the limit for the oldest request: the last requests keep their timeout."""
     outcome, _, _ = first(NODES, dict.fromkeys(NODES, 20 * HEDGE_MS))
     assert outcome in NODES
 
 
 @pytest.mark.parametrize("others", [[], NODES[2:4], NoClusterError("no address")])
-def test_last_error_when_no_node_answers(others: list[Address] | HeadraceError) -> None:
-    """Known and further nodes refuse; an error of the search is the one to know."""
+def test_last_error_when_no_node_responds(others: list[Address] | HeadraceError) -> None:
+    """Known and further nodes reject the request; an error of `more` has precedence."""
     outcome, took_ms, nodes = first(NODES[:2], {}, others)
     assert outcome is others if isinstance(others, HeadraceError) else isinstance(outcome, NetworkError)
     assert set(nodes.asked) == set(NODES[:4] if others == NODES[2:4] else NODES[:2])
     assert (took_ms, nodes.searches) == (0, 1)
 
 
-def test_failed_search_does_not_matter_when_a_known_node_answers() -> None:
-    """The second known node answers."""
+def test_failed_search_is_ignored_when_a_known_node_responds() -> None:
+    """The second known node responds."""
     outcome, _, _ = first(NODES[:2], {NODES[1]: 10}, NoClusterError("no address"))
     assert outcome == NODES[1]
 
 
-def test_raised_error_ends_the_question() -> None:
-    """An answer that every node would give."""
+def test_raised_error_ends_the_call() -> None:
+    """An error that every node would give."""
 
     async def refuse(_address: Address) -> KafkaError:
         raise InvalidRequestError("no")

@@ -1,4 +1,4 @@
-"""What the clients of one cluster share, and how it ends."""
+"""The hub that the clients of one cluster share, and its end."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Engine:
         self.reasons.append(reason)
 
 
-def test_a_failed_task_ends_every_client_with_the_cause() -> None:
-    """A bug in one task: engines hear it once, later clients are refused, closing is still possible."""
+def test_failed_task_fails_every_engine() -> None:
+    """`fail` is called once, later engines are rejected, closing is still possible."""
     fake = FakeCluster()
 
     async def scenario() -> None:
@@ -51,8 +51,8 @@ def test_a_failed_task_ends_every_client_with_the_cause() -> None:
     virtual_loop.run(scenario())
 
 
-def test_a_request_by_call_to_a_node_that_left_and_one_whose_caller_fails() -> None:
-    """The error comes by the call, not from inside `submit`; a bug in the call ends every client."""
+def test_submit_to_an_unknown_node_and_a_failing_callback() -> None:
+    """The error comes by the callback, not from inside `submit`; a bug in the callback ends every client."""
     fake = FakeCluster()
 
     async def scenario() -> None:
@@ -76,8 +76,8 @@ def test_a_request_by_call_to_a_node_that_left_and_one_whose_caller_fails() -> N
     virtual_loop.run(scenario())
 
 
-def test_a_request_by_call_is_not_told_after_the_end() -> None:
-    """The connection breaks because the hub closes: its engines have heard, the call hears nothing."""
+def test_callbacks_are_not_called_after_the_end() -> None:
+    """The connection breaks because the hub closes: its engines have failed already."""
     fake = FakeCluster()
 
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""Waits that end early: by a close from another thread, by their own deadline during an outage."""
+"""Waits that end early: by a close in another thread, or by their deadline during an outage."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from headrace.clients.cluster.tasks_io import Tasks
 from headrace.protocol.errors import ApiTimeoutError, ClosedError, NetworkError
 
 
-def test_a_blocking_call_that_close_interrupts_says_closed() -> None:
-    """One thread waits in a call, another closes the cluster: ClosedError, not a bare cancellation."""
+def test_close_in_another_thread_ends_a_call_with_closed_error() -> None:
+    """The call does not raise a cancellation."""
     io = ClusterIo("127.0.0.1:1", {})
     seen: list[BaseException] = []
     started = threading.Event()
@@ -47,8 +47,8 @@ class AwayNetwork:
         raise NetworkError("no")
 
 
-def test_waiters_of_a_cluster_that_is_away_do_not_pile_up() -> None:
-    """200 refreshes time out while attempts fail: nothing of them is kept."""
+def test_timed_out_refreshes_leave_nothing_behind() -> None:
+    """200 refreshes time out while all attempts fail."""
 
     async def scenario() -> None:
         tasks = Tasks(lambda _error: None)

@@ -1,4 +1,4 @@
-"""Keeping the view fresh."""
+"""Refreshes of the view."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_many_stale_partitions_cause_one_request(play: Play) -> None:
 
 
 def test_metadata_is_refreshed_by_age(play: Play) -> None:
-    """Every 2 s without anybody asking."""
+    """Every 2 s without a call."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         cluster.io.hub.metadata.refresh_soon()
@@ -59,8 +59,8 @@ def test_metadata_is_refreshed_by_age(play: Play) -> None:
     play(scenario, metadata_max_age_ms=2000)
 
 
-def test_a_dead_node_is_passed_over(play: Play) -> None:
-    """Two of three nodes are away; one hangs."""
+def test_dead_nodes_cost_no_refresh(play: Play) -> None:
+    """Two of three nodes are down; one of them hangs."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -75,8 +75,8 @@ def test_a_dead_node_is_passed_over(play: Play) -> None:
 
 
 @pytest.mark.parametrize("frozen", [(0,), (1,), (0, 1), (1, 2), (0, 2)])
-def test_nodes_that_hang_hide_nobody(play: Play, frozen: tuple[int, ...]) -> None:
-    """Each of them costs half a second, and what is still asked of them is given up."""
+def test_hanging_nodes_cost_a_hedge_delay_each(play: Play, frozen: tuple[int, ...]) -> None:
+    """Then the requests to them are cancelled."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -96,8 +96,8 @@ def test_nodes_that_hang_hide_nobody(play: Play, frozen: tuple[int, ...]) -> Non
     play(scenario, nodes=3)
 
 
-def test_a_hanging_cluster_is_asked_a_few_at_a_time(play: Play) -> None:
-    """Bound: however many nodes there are."""
+def test_requests_to_a_hanging_cluster_are_bounded(play: Play) -> None:
+    """With any number of nodes."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         metadata = cluster.io.hub.metadata
@@ -112,7 +112,7 @@ def test_a_hanging_cluster_is_asked_a_few_at_a_time(play: Play) -> None:
 
 
 def test_moved_nodes_are_found_through_the_bootstrap() -> None:
-    """All known nodes are gone, the bootstrap address leads to others."""
+    """All known nodes have left, the bootstrap address leads to others."""
     fake = FakeCluster(2)
 
     async def scenario() -> None:
@@ -126,8 +126,8 @@ def test_moved_nodes_are_found_through_the_bootstrap() -> None:
     virtual_loop.run(scenario())
 
 
-def test_waiting_ends_with_the_cause(play: Play) -> None:
-    """Nobody answers for 3 s."""
+def test_timeout_of_refresh_has_the_cause(play: Play) -> None:
+    """No node responds for 3 s."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.stop_node(0)
@@ -139,8 +139,8 @@ def test_waiting_ends_with_the_cause(play: Play) -> None:
 
 
 @pytest.mark.parametrize("fault", [ConfigError("no cluster"), UnsupportedVersionError("too old")])
-def test_what_waiting_cannot_mend_is_told_at_once(play: Play, fault: errors.HeadraceError) -> None:
-    """An answer that will not change is not waited for."""
+def test_fatal_errors_fail_refresh_at_once(play: Play, fault: errors.HeadraceError) -> None:
+    """Errors that a retry would repeat."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.rules.append(lambda ask: Fault(error=fault) if isinstance(fault, errors.KafkaError) else None)
@@ -154,8 +154,8 @@ def test_what_waiting_cannot_mend_is_told_at_once(play: Play, fault: errors.Head
     play(scenario)
 
 
-def test_a_cluster_that_never_answered_is_not_waited_for_long() -> None:
-    """Nobody listens at any address: the error says where it was tried, and why that failed."""
+def test_missing_cluster_is_an_error_after_the_timeout() -> None:
+    """The error names the addresses and the cause."""
     fake = FakeCluster(2)
     fake.stop_node(0)
     fake.stop_node(1)
@@ -171,8 +171,8 @@ def test_a_cluster_that_never_answered_is_not_waited_for_long() -> None:
     assert not fake.requests("Metadata")
 
 
-def test_a_node_that_comes_up_meanwhile_is_met(play: Play) -> None:
-    """Who reads begins as the cluster is being started."""
+def test_wait_for_cluster_ends_when_a_node_starts(play: Play) -> None:
+    """A reader begins while the cluster is being started."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.stop_node(0)
@@ -186,8 +186,8 @@ def test_a_node_that_comes_up_meanwhile_is_met(play: Play) -> None:
     play(scenario)
 
 
-def test_a_node_that_knows_nothing_yet_is_somebody(play: Play) -> None:
-    """It answers, so there is a cluster to wait for, and once met it is not asked again."""
+def test_wait_for_cluster_accepts_a_node_without_metadata(play: Play) -> None:
+    """The node has responded; later calls return at once."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.cluster_id = ""
@@ -200,8 +200,8 @@ def test_a_node_that_knows_nothing_yet_is_somebody(play: Play) -> None:
     play(scenario)
 
 
-def test_closing_releases_who_waits() -> None:
-    """The cluster closes while a refresh is awaited."""
+def test_close_fails_a_pending_refresh() -> None:
+    """With ClosedError."""
     fake = FakeCluster(1)
     fake.stop_node(0)
 
@@ -216,8 +216,8 @@ def test_closing_releases_who_waits() -> None:
     virtual_loop.run(scenario())
 
 
-def test_topics_are_watched_as_long_as_anybody_wants_them(play: Play) -> None:
-    """Two clients want it, one leaves, then the other."""
+def test_topics_are_removed_with_their_last_watch(play: Play) -> None:
+    """Two watches; the first `unwatch` changes nothing."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -235,8 +235,8 @@ def test_topics_are_watched_as_long_as_anybody_wants_them(play: Play) -> None:
     play(scenario)
 
 
-def test_a_topic_that_is_no_text_is_refused_and_harms_nobody(play: Play) -> None:
-    """`send(None, …)` must not end the client for everybody who uses it."""
+def test_topic_name_of_another_type_is_an_error(play: Play) -> None:
+    """`send(None, …)` must not end the client for all its users."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -250,8 +250,8 @@ def test_a_topic_that_is_no_text_is_refused_and_harms_nobody(play: Play) -> None
     play(scenario)
 
 
-def test_a_node_that_knows_nothing_yet_is_passed_over(play: Play) -> None:
-    """A starting node answers with nothing: what is known stays, another one is asked."""
+def test_response_without_metadata_is_skipped(play: Play) -> None:
+    """A starting node has no metadata: the view stays, and another node gets the request."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 2)
@@ -269,8 +269,9 @@ def test_a_node_that_knows_nothing_yet_is_passed_over(play: Play) -> None:
     play(scenario, nodes=2)
 
 
-def test_ask_any_tries_node_after_node(play: Play) -> None:
-    """The first attempt is lost, the second refused for now, the third fine; a fatal error is raised."""
+def test_request_any_tries_node_after_node(play: Play) -> None:
+    """The first attempt is lost, the second one gets a retriable error, the third succeeds; a fatal error is
+    raised."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -293,8 +294,8 @@ def test_ask_any_tries_node_after_node(play: Play) -> None:
 
 @pytest.mark.parametrize("turns", range(6))
 @pytest.mark.parametrize("is_urgent", [False, True])
-def test_a_refresh_wanted_at_the_very_end_does_not_hold_up_the_close(turns: int, is_urgent: bool) -> None:
-    """The close comes some turns of the loop after the wish: it takes no time, and the task is gone."""
+def test_close_during_a_requested_refresh_takes_no_time(turns: int, is_urgent: bool) -> None:
+    """The close comes some iterations of the loop after the request; the task has ended."""
     fake = FakeCluster(1)
 
     async def scenario() -> None:
@@ -313,8 +314,8 @@ def test_a_refresh_wanted_at_the_very_end_does_not_hold_up_the_close(turns: int,
     virtual_loop.run(scenario())
 
 
-def test_an_unknown_topic_is_named_even_when_the_time_is_short(play: Play) -> None:
-    """The nodes have said that it does not exist; the wait ends before the next refresh."""
+def test_unknown_topic_is_an_error_before_the_next_refresh(play: Play) -> None:
+    """The nodes have responded that it does not exist; the deadline comes first."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         metadata = cluster.io.hub.metadata
@@ -329,8 +330,8 @@ def test_an_unknown_topic_is_named_even_when_the_time_is_short(play: Play) -> No
     play(scenario)
 
 
-def test_all_topics_are_known_while_somebody_wants_them(play: Play) -> None:
-    """New and deleted ones too; of those that are watched by name it is said when they are missing."""
+def test_watch_all_keeps_all_topics(play: Play) -> None:
+    """New and deleted ones too; watched names become missing."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         metadata = cluster.io.hub.metadata
@@ -376,8 +377,8 @@ def test_stale_node_list_is_hedged_to_bootstrap_and_earlier_nodes(bootstrap: str
 
 
 def test_request_to_any_node_moves_on_from_a_silent_one(play: Play) -> None:
-    """Two of three nodes are silent, the deadline is far: each costs one hedge delay, and the caller learns
-    that the request may be executed twice."""
+    """Two of three nodes are silent, the deadline is far: each costs one hedge delay, and `on_lost` is
+    called."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         metadata = cluster.io.hub.metadata
@@ -402,7 +403,7 @@ def test_request_to_any_node_moves_on_from_a_silent_one(play: Play) -> None:
 
 
 def test_request_ends_at_its_deadline_while_a_resolver_blocks(play: Play) -> None:
-    """The only node is gone, and the search for other addresses does not come back."""
+    """The only node has left, and the search for other addresses does not end."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         metadata = cluster.io.hub.metadata

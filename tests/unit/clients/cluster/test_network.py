@@ -1,4 +1,4 @@
-"""The seam between logic and sockets."""
+"""The interface between clients and sockets."""
 
 from __future__ import annotations
 

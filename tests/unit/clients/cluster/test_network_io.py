@@ -1,4 +1,4 @@
-"""The real network against a real router on this machine."""
+"""The ZeroMQ network against a router on this machine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def serve(served: Served) -> Address:
 
 
 def test_one_connection_serves_many_requests() -> None:
-    """Ten at the same time, before any connection is open: one peer."""
+    """Ten concurrent requests before a connection is open: one peer."""
 
     async def scenario() -> None:
         served, net = Served(), network()
@@ -51,7 +51,7 @@ def test_one_connection_serves_many_requests() -> None:
 
 
 def test_a_timeout_closes_the_connection() -> None:
-    """The silent node's connection is gone before anyone can retry; the next request opens a new one."""
+    """Before a retry is possible; the next request opens a new connection."""
 
     async def scenario() -> None:
         served, net = Served(), network()
@@ -69,8 +69,8 @@ def test_a_timeout_closes_the_connection() -> None:
     run(scenario())
 
 
-def test_a_lost_connection_fails_what_is_under_way_and_is_replaced() -> None:
-    """The server goes away in the middle of a request and comes back on the same port."""
+def test_lost_connection_fails_requests_and_is_replaced() -> None:
+    """The server stops during a request and starts again on the same port."""
 
     async def scenario() -> None:
         served, net = Served(), network(**{"reconnect.backoff.ms": 0})
@@ -93,8 +93,8 @@ def test_a_lost_connection_fails_what_is_under_way_and_is_replaced() -> None:
     run(scenario())
 
 
-def test_an_unreachable_node_is_left_alone_for_a_while() -> None:
-    """Nobody listens: the second request fails at once with the first one's cause, until the wait is over."""
+def test_requests_to_an_unreachable_node_fail_at_once_during_the_backoff() -> None:
+    """With the cause of the first failure."""
 
     async def scenario() -> None:
         now = [1000]
@@ -115,8 +115,8 @@ def test_an_unreachable_node_is_left_alone_for_a_while() -> None:
     run(scenario())
 
 
-def test_acks_0_returns_when_handed_over() -> None:
-    """No answer comes; the request does arrive."""
+def test_request_without_reply_returns_when_sent() -> None:
+    """There is no response; the server gets the request."""
 
     async def scenario() -> None:
         served, net = Served(), network()
@@ -131,8 +131,8 @@ def test_acks_0_returns_when_handed_over() -> None:
     run(scenario())
 
 
-def test_closing_ends_everything() -> None:
-    """A request under way, one that still connects, and later ones."""
+def test_close_fails_requests_and_attempts() -> None:
+    """A request in flight, one that still connects, and later ones."""
 
     async def scenario() -> None:
         served, net = Served(), network()
@@ -150,8 +150,8 @@ def test_closing_ends_everything() -> None:
     run(scenario())
 
 
-def test_addresses_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes come and go for months: the table does not grow for ever."""
+def test_idle_addresses_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table does not grow with nodes that come and go."""
 
     async def scenario() -> None:
         now = [1000]
@@ -167,8 +167,8 @@ def test_addresses_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) 
     run(scenario())
 
 
-def test_a_connection_that_fails_after_everyone_gave_up_is_no_stray_error() -> None:
-    """The request waits for 20 ms, the connection is tried for 400: the loop has nothing to complain of."""
+def test_late_connection_failure_is_not_logged_by_asyncio() -> None:
+    """The request waits 20 ms, the attempt 400."""
 
     async def scenario() -> None:
         complaints: list[Any] = []
@@ -200,8 +200,8 @@ async def opened(net: ZmqNetwork, served: Served) -> Address:
     return address
 
 
-def test_answers_by_call() -> None:
-    """Nothing is sent while no connection is open; then each request is told once, after `submit`."""
+def test_submit_calls_back_once() -> None:
+    """Without an open connection nothing is sent; then each request has one callback, after `submit`."""
 
     async def scenario() -> None:
         served, net, heard = Served(), network(), Heard()
@@ -221,8 +221,8 @@ def test_answers_by_call() -> None:
     run(scenario())
 
 
-def test_a_silent_node_costs_all_calls_their_connection() -> None:
-    """One call is over after 50 ms: its connection is closed, and the rest under way has failed."""
+def test_timeout_of_one_request_fails_the_others_of_the_connection() -> None:
+    """After 50 ms the connection is closed."""
 
     async def scenario() -> None:
         served, net, heard, other = Served(), network(), Heard(), Heard()
@@ -248,8 +248,8 @@ def test_a_silent_node_costs_all_calls_their_connection() -> None:
     run(scenario())
 
 
-def test_a_call_that_is_given_up_hears_nothing_and_its_connection_goes_on() -> None:
-    """Its late answer is dropped, the next request is answered; `drop` ends the connection."""
+def test_cancelled_request_keeps_the_connection() -> None:
+    """Its late response is dropped, the next request succeeds; `drop` ends the connection."""
 
     async def scenario() -> None:
         served, net, heard, other = Served(), network(), Heard(), Heard()
@@ -279,8 +279,8 @@ def test_a_call_that_is_given_up_hears_nothing_and_its_connection_goes_on() -> N
     run(scenario())
 
 
-def test_calls_hear_of_a_lost_connection_and_of_the_end() -> None:
-    """The server goes away under one call, the client closes under another."""
+def test_callbacks_get_lost_connections_and_close() -> None:
+    """The server stops during one request, the client closes during another."""
 
     async def scenario() -> None:
         served, net, heard = Served(), network(), Heard()
@@ -304,8 +304,8 @@ def test_calls_hear_of_a_lost_connection_and_of_the_end() -> None:
     run(scenario())
 
 
-def test_a_call_that_the_server_does_not_serve() -> None:
-    """An api that it lacks, and an error in the header: told later, and the connection stays."""
+def test_unsupported_api_and_header_errors() -> None:
+    """The callback gets the error, and the connection stays."""
 
     async def scenario() -> None:
         served, net, heard = Served(apis=(METADATA,)), network(), Heard()

@@ -1,4 +1,4 @@
-"""Which requests count as unanswered, and which of them no answer can help any more."""
+"""Overdue requests, and those that fail because leadership has moved."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def silent(*asked: Pending) -> Silence:
     return silence
 
 
-def test_a_request_is_unanswered_after_whole_ticks() -> None:
-    """The tick that was due when it began does not count; what the request allows is added."""
+def test_request_is_overdue_after_whole_ticks() -> None:
+    """The current tick does not count; `wait_ms` is added."""
     silence, plain, patient = Silence(), pending(), pending()
     silence.started(plain, 0)
     assert [silence.tick() for _ in range(SILENT_TICKS)] == [frozenset()] * SILENT_TICKS
@@ -43,8 +43,9 @@ def test_a_request_is_unanswered_after_whole_ticks() -> None:
     assert not silence.is_waiting_for(Address("h1", 1))
 
 
-def test_a_request_is_hopeless_once_all_of_it_is_led_elsewhere_in_newer_epochs() -> None:
-    """Not by one partition of two, nor by another leader in the same epoch, nor by the same in a newer."""
+def test_request_is_obsolete_when_all_its_partitions_have_newer_leaders() -> None:
+    """Not with one partition of two, with another leader in the same epoch, or with the same leader in a
+    newer one."""
     both = pending(stake(0), stake(1))
     silence = silent(both)
     assert silence.obsolete(view_of(0, 0)) == []
@@ -56,21 +57,21 @@ def test_a_request_is_hopeless_once_all_of_it_is_led_elsewhere_in_newer_epochs()
     assert silence.obsolete(view_of(1, epoch=1)) == [], "of the second nothing is known"
 
 
-def test_a_request_to_a_node_that_left_is_hopeless() -> None:
-    """Whatever it is about; one to a node that is there and about nothing waits."""
+def test_request_to_a_node_that_left_is_obsolete() -> None:
+    """With any partitions; a request without partitions to a live node is not."""
     gone, there = pending(stake(), node_id=9), pending()
     assert silent(gone, there).obsolete(view_of(0)) == [gone]
 
 
-def test_a_topic_that_was_made_again_has_moved_and_an_unknown_one_has_not() -> None:
-    """By the topic's id."""
+def test_recreated_topic_counts_as_moved() -> None:
+    """By its id; an unknown topic does not."""
     old = pending(ExpectedLeader("t", b"o" * 16, 5, 7))
     unknown = pending(ExpectedLeader("u", TOPIC_ID, 0, 0))
     assert silent(old, unknown).obsolete(view_of(0)) == [old]
 
 
-def test_an_answer_that_is_not_late_is_waited_for() -> None:
-    """Although its leader is another: it may say that all is well, and a retry would double the records."""
+def test_request_that_is_not_overdue_stays() -> None:
+    """Even with another leader: its response may be a success, and a retry would duplicate the records."""
     silence, early = Silence(), pending(stake())
     silence.started(early, 0)
     silence.tick()

@@ -8,8 +8,8 @@ import virtual_loop
 from headrace.clients.cluster.tasks_io import Tasks
 
 
-def test_a_failure_is_told_and_closing_is_not_one() -> None:
-    """One task fails, one is cancelled by close, one ends well; after close nothing starts."""
+def test_failed_tasks_are_reported_cancelled_ones_are_not() -> None:
+    """One task fails, one is cancelled by `close`, one succeeds; after `close` no task starts."""
 
     async def scenario() -> None:
         failures: list[BaseException] = []

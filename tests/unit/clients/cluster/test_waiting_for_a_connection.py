@@ -1,4 +1,4 @@
-"""Several requests wait for one connection: they give up one by one, and a success forgets the failures."""
+"""Several requests wait for one connection: each has its own timeout, and a success resets the backoff."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from headrace.runtime.clock_io import monotonic_ms
 from transport_kit import ASK, METADATA, Served, run
 
 
-def test_one_that_gives_up_does_not_take_the_others_along() -> None:
-    """A port that accepts and says nothing: the patient request ends with its own error, in its own time."""
+def test_timeout_of_one_request_does_not_end_the_attempt() -> None:
+    """The port accepts and is silent: the other request ends with its own error, at its own time."""
 
     async def scenario() -> None:
         net = ZmqNetwork(ConnectionConfig.of({"client.id": "me"}), monotonic_ms, Random(1))
@@ -35,8 +35,8 @@ def test_one_that_gives_up_does_not_take_the_others_along() -> None:
     run(scenario())
 
 
-def test_a_success_forgets_the_failures_before_it() -> None:
-    """Refused three times, then served, then refused again: the wait is that of a first failure."""
+def test_success_resets_the_backoff() -> None:
+    """Three failed attempts, a success, a failure: the wait is that of a first failure."""
 
     async def scenario() -> None:
         clock = [1_000]

@@ -1,4 +1,4 @@
-"""Batches under construction: when they are full, ready, expired, and what memory they hold."""
+"""Batches under construction: full, ready, expired, and their memory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from headrace.clients.producer.accumulator import FIRST_CHARGE_BYTES
 from producer_rig import ProducerRig, view_of
 
 
-def test_a_batch_waits_for_linger_and_then_goes() -> None:
-    """Two records within 5 ms make one batch; a ms earlier nothing is ready."""
+def test_batch_is_ready_after_linger() -> None:
+    """Two records within 5 ms make one batch; a ms earlier no queue is ready."""
     rig = ProducerRig(linger_ms=5)
     rig.put(b"a")
     assert rig.accumulator.needs_wake, "the sender must learn of the timer"
@@ -22,8 +22,8 @@ def test_a_batch_waits_for_linger_and_then_goes() -> None:
     assert send.batches[0].count == 2
 
 
-def test_a_full_batch_goes_at_once() -> None:
-    """batch.size reached: nobody waits for linger, and the sender is woken."""
+def test_full_batch_is_ready_at_once() -> None:
+    """batch.size is reached: no linger, and the sender is woken."""
     rig = ProducerRig(linger_ms=1000)
     rig.step()
     rig.put(b"x" * 400)
@@ -35,8 +35,8 @@ def test_a_full_batch_goes_at_once() -> None:
     assert send.batches[0].count == 2
 
 
-def test_an_open_batch_grows_while_its_partition_is_muted() -> None:
-    """batch.size is 1000, but while one batch is under way the next takes 5000 bytes into one batch."""
+def test_open_batch_of_a_muted_partition_grows_past_batch_size() -> None:
+    """batch.size is 1000, but while one batch is in flight the next one takes 5000 bytes."""
     rig = ProducerRig()
     rig.put(b"first")
     (first,) = rig.step()
@@ -64,8 +64,8 @@ def test_a_batch_never_grows_past_its_maximum() -> None:
     assert second.batches[0].count + third.batches[0].count == 21
 
 
-def test_a_record_larger_than_a_batch_has_its_own() -> None:
-    """The first record of a batch is always taken."""
+def test_record_larger_than_a_batch_has_its_own() -> None:
+    """The first record of a batch is always appended."""
     rig = ProducerRig()
     rig.put(b"small")
     rig.put(b"x" * 20_000)
@@ -92,8 +92,8 @@ def test_memory_is_charged_by_doubling_and_given_back() -> None:
     assert rig.accumulator.used_bytes == 0
 
 
-def test_a_long_run_fills_a_batch_in_one_piece() -> None:
-    """100 values of 1000 bytes into a batch of 64 KiB: 65 join at once, and not 4, 4, 8, ..."""
+def test_long_run_fills_a_batch_at_once() -> None:
+    """100 values of 1000 bytes into a batch of 64 KiB: 65 are appended in one run, not 4, 4, 8, ..."""
     rig = ProducerRig(batch_bytes=64 * 1024, max_batch_bytes=1 << 20, linger_ms=1000)
     assert rig.put_run([b"x" * 1000] * 100) == 65
     rig.accumulator.check()
@@ -113,8 +113,8 @@ def test_a_long_run_of_little_is_charged_twice_its_size() -> None:
     rig.accumulator.check()
 
 
-def test_who_leads_is_looked_up_anew_in_each_view() -> None:
-    """Partition 1 loses its leader, then has one again: the sticky choice hears of both."""
+def test_leaders_are_cached_by_view() -> None:
+    """Partition 1 loses its leader, then has one again: the sticky choice follows."""
     rig = ProducerRig(0, 0)
     rig.step()
     found = rig.accumulator.spread("t")
@@ -129,8 +129,8 @@ def test_who_leads_is_looked_up_anew_in_each_view() -> None:
         assert set(led) <= set(found[1])
 
 
-def test_a_full_buffer_takes_no_new_batch() -> None:
-    """5000 bytes of buffer: the batch that fills it is closed and sent, then there is room again."""
+def test_full_buffer_opens_no_batch() -> None:
+    """5000 bytes of buffer: the batch that fills it is sealed and sent, then memory is free again."""
     rig = ProducerRig(buffer_bytes=5000, batch_bytes=4000, linger_ms=10_000)
     while rig.put(b"x" * 1000):
         assert rig.accumulator.used_bytes < 7000, "the bound does not hold"
@@ -140,8 +140,8 @@ def test_a_full_buffer_takes_no_new_batch() -> None:
     assert rig.put(b"y")
 
 
-def test_somebody_who_waits_for_room_ends_lingering() -> None:
-    """Partition 1 lingers for 10 s; a caller that waits gets its memory now."""
+def test_caller_that_waits_for_memory_ends_lingering() -> None:
+    """Partition 1 would linger for 10 s."""
     rig = ProducerRig(0, 0, linger_ms=10_000)
     rig.put(b"x", 1)
     assert rig.step() == []
@@ -150,8 +150,8 @@ def test_somebody_who_waits_for_room_ends_lingering() -> None:
     assert len(rig.step()) == 1
 
 
-def test_flush_ends_lingering_for_what_is_there() -> None:
-    """Both partitions go at once; what comes later lingers again."""
+def test_flush_ends_lingering_of_existing_batches() -> None:
+    """Both partitions are ready at once; later batches linger again."""
     rig = ProducerRig(0, 0, linger_ms=1000)
     rig.put(b"a", 0)
     rig.put(b"b", 1)
@@ -163,8 +163,8 @@ def test_flush_ends_lingering_for_what_is_there() -> None:
     assert rig.step() == []
 
 
-def test_flush_reaches_batches_behind_a_muted_one() -> None:
-    """The second batch of a partition is flushed when the first is answered, not after linger."""
+def test_flush_includes_muted_partitions() -> None:
+    """The second batch of a partition is sent after the response for the first one, without linger."""
     rig = ProducerRig(linger_ms=1000)
     rig.put(b"a")
     rig.accumulator.flush(0)
@@ -177,7 +177,7 @@ def test_flush_reaches_batches_behind_a_muted_one() -> None:
 
 
 def test_sticky_moves_when_a_batch_is_full() -> None:
-    """Null keys fill partition after partition, each with about batch.size bytes."""
+    """Records without keys fill partition after partition, each with about batch.size bytes."""
     rig = ProducerRig(0, 0, 0, 0, linger_ms=1000)
     seen = []
     for _ in range(40):
@@ -190,7 +190,7 @@ def test_sticky_moves_when_a_batch_is_full() -> None:
 
 
 def test_sticky_counts_small_batches_too() -> None:
-    """Linger closes each batch after 100 bytes: the choice moves after about ten of them, not after one."""
+    """Linger seals each batch after 100 bytes: the choice moves after about ten of them, not after one."""
     rig = ProducerRig(0, 0, 0, 0)
     stays: list[int] = []
     for number in range(60):
@@ -204,7 +204,7 @@ def test_sticky_counts_small_batches_too() -> None:
 
 
 def test_sticky_avoids_partitions_without_a_leader() -> None:
-    """Partition 1 has none: no null-key record waits there."""
+    """No record without a key waits for partition 1."""
     rig = ProducerRig(0, -1, 0)
     rig.step()
     for _ in range(100):
@@ -213,8 +213,8 @@ def test_sticky_avoids_partitions_without_a_leader() -> None:
         rig.put(b"x" * 600, queue.partition)
 
 
-def test_new_partitions_join_a_topic() -> None:
-    """Growth keeps the old queues and what is in them."""
+def test_new_partitions_keep_existing_queues() -> None:
+    """The queues and their batches stay."""
     rig = ProducerRig()
     rig.put(b"x")
     topic = rig.accumulator.set_topic("t", 3)
@@ -223,8 +223,8 @@ def test_new_partitions_join_a_topic() -> None:
     assert topic.queues[0].batches
 
 
-def test_a_topic_created_again_with_fewer_partitions() -> None:
-    """New records go to the partitions that are there; what waits for the others keeps its deadline."""
+def test_topic_recreated_with_fewer_partitions() -> None:
+    """New records go to existing partitions; batches of the others keep their deadlines."""
     rig = ProducerRig(0, 0, 0, delivery_timeout_ms=1000)
     rig.put(b"lost", 2)
     rig.view = view_of(0)
@@ -242,7 +242,7 @@ def test_a_topic_created_again_with_fewer_partitions() -> None:
     assert rig.accumulator.used_bytes == 0
 
 
-def test_a_refused_first_record_leaves_no_empty_batch() -> None:
+def test_rejected_first_record_leaves_no_empty_batch() -> None:
     """A batch without records could never be built."""
     rig = ProducerRig(linger_ms=100)
     rig.accumulator.open_batch(rig.topic.queues[0], 0)
@@ -253,7 +253,7 @@ def test_a_refused_first_record_leaves_no_empty_batch() -> None:
 
 
 def test_a_run_of_values_stops_at_thresholds() -> None:
-    """`append_run` fills the open batch and says where to go on, losing and doubling nothing."""
+    """`append_run` fills the open batch and gives the next position; no value is lost or appended twice."""
     rig = ProducerRig(linger_ms=1000, batch_bytes=5000, max_batch_bytes=8000)
     queue, values, start = rig.topic.queues[0], [b"%03d" % number * 30 for number in range(200)], 0
     while start < len(values):
@@ -279,8 +279,8 @@ def test_a_run_of_values_stops_at_thresholds() -> None:
     assert sent == values
 
 
-def test_closing_drops_everything() -> None:
-    """Queued, open and under way; all memory is free."""
+def test_close_all_removes_every_batch() -> None:
+    """Queued, open and in flight; all memory is free."""
     rig = ProducerRig(0, 0)
     rig.put(b"a", 0)
     rig.step()
@@ -332,8 +332,8 @@ def logged(**facts: Any) -> tuple[ProducerRig, _Log, _Log]:
 
 
 @pytest.mark.parametrize("how", ["take_first", "expired", "close_all", "append_run"])
-def test_a_slot_is_closed_before_anybody_counts(how: str) -> None:
-    """A record that joined after the count was read would have no outcome, or somebody else's."""
+def test_slot_is_closed_before_the_count_is_read(how: str) -> None:
+    """A record that joined later would have no outcome, or that of another record."""
     rig, lanes, _ = logged(linger_ms=0)
     queue, accumulator = rig.topic.queues[0], rig.accumulator
     rig.put(b"a")
@@ -348,8 +348,8 @@ def test_a_slot_is_closed_before_anybody_counts(how: str) -> None:
     assert "count" in lanes.events
 
 
-def test_a_batch_is_shared_as_far_as_it_is_charged() -> None:
-    """From its first record on, and up to each new charge; not once it is full for good."""
+def test_slot_is_open_up_to_the_charged_bytes() -> None:
+    """From the first record on, and up to each new charge; not once the batch is full."""
     rig, lanes, _ = logged(linger_ms=1000, batch_bytes=10_000, max_batch_bytes=10_000)
     shared = []
     for _ in range(9):
@@ -360,7 +360,7 @@ def test_a_batch_is_shared_as_far_as_it_is_charged() -> None:
 
 
 def test_fewer_partitions_move_the_sticky_choice() -> None:
-    """A topic that was created again: its lane sticks nowhere until the next choice."""
+    """A topic that was recreated: its lane has no sticky partition until the next choice."""
     rig, lanes, _ = logged()
     rig.accumulator.set_topic("t", 3)
     rig.topic.sticky.partition = 2
@@ -369,9 +369,9 @@ def test_fewer_partitions_move_the_sticky_choice() -> None:
     assert lanes.events == ["stick to -1", "count 1"]
 
 
-def test_room_that_closing_a_batch_made_is_told_to_those_who_wait() -> None:
-    """An open batch is charged more than it holds, a closed one what it is: the sender is woken, which tells
-    them."""
+def test_sealing_a_batch_wakes_callers_that_wait_for_memory() -> None:
+    """An open batch is charged more than its size, a sealed one exactly that: the sender is woken, which
+    wakes the callers."""
     rig = ProducerRig(linger_ms=1000, batch_bytes=10_000, max_batch_bytes=10_000)
     rig.put(b"x" * 6000)
     rig.step()
@@ -385,8 +385,8 @@ def test_room_that_closing_a_batch_made_is_told_to_those_who_wait() -> None:
     assert rig.accumulator.needs_wake
 
 
-def test_appending_tells_when_it_may_pause() -> None:
-    """With a new batch and each time one is charged more, not for every record."""
+def test_has_grown_is_set_by_new_charges() -> None:
+    """With a new batch and each new charge, not for every record."""
     rig = ProducerRig(linger_ms=1000, batch_bytes=10_000, max_batch_bytes=10_000)
     paused = []
     for _ in range(9):

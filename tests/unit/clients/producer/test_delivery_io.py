@@ -1,4 +1,4 @@
-"""Outcomes of batches, and the light futures that read them."""
+"""Outcomes of batches, and the futures that read them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.protocol.errors import ApiTimeoutError, HeadraceError, InvalidReco
 
 
 def test_a_future_reads_its_record_from_the_batch() -> None:
-    """Third record of a batch that begins at 100."""
+    """The third record of a batch with base offset 100."""
     delivery = Delivery("t", 1, None)
     future = RecordFuture(delivery, 2, 77, 3, 4)
     assert not future.done()
@@ -27,14 +27,14 @@ def test_a_future_reads_its_record_from_the_batch() -> None:
 
 
 def test_log_append_time_replaces_the_timestamp() -> None:
-    """The log's clock is what consumers will see."""
+    """Consumers see the same."""
     delivery = Delivery("t", 0, None)
     delivery.resolve(5, 999, None)
     assert RecordFuture(delivery, 0, 77, -1, 1).result().timestamp == 999
 
 
 def test_a_failure_is_raised_and_returned() -> None:
-    """Like concurrent.futures."""
+    """As by concurrent.futures."""
     delivery = Delivery("t", 0, None)
     error = InvalidRecordError("bad")
     delivery.resolve(-1, -1, error)
@@ -61,8 +61,8 @@ def test_waiting_ends_with_the_outcome_or_the_timeout() -> None:
     thread.join()
 
 
-def test_waiting_on_the_io_thread_is_refused() -> None:
-    """It would wait for itself for ever; done futures may be read there."""
+def test_waiting_on_the_io_thread_raises() -> None:
+    """It would never end; futures that are done may be read there."""
     delivery = Delivery("t", 0, threading.get_ident())
     future = RecordFuture(delivery, 0, 0, -1, 1)
     with pytest.raises(HeadraceError, match="add_done_callback"):
@@ -71,8 +71,8 @@ def test_waiting_on_the_io_thread_is_refused() -> None:
     assert future.result().offset == 1
 
 
-def test_callbacks_come_once_early_or_late() -> None:
-    """Added before and after; one that raises is logged and does not stop the others."""
+def test_callbacks_are_called_once() -> None:
+    """Added before and after the outcome; one that raises is logged and does not stop the others."""
     delivery = Delivery("t", 0, None)
     future = RecordFuture(delivery, 0, 0, -1, 1)
     seen: list[RecordFuture] = []
@@ -88,7 +88,7 @@ def test_callbacks_come_once_early_or_late() -> None:
 
 
 def test_only_the_first_outcome_counts() -> None:
-    """What the user was told stays true: callbacks come once, the offset does not change the done state."""
+    """The user has seen it: callbacks are called once, and the offset stays."""
     delivery = Delivery("t", 0, None)
     told: list[int] = []
     delivery.add_callback(lambda: told.append(1))
@@ -98,8 +98,8 @@ def test_only_the_first_outcome_counts() -> None:
     assert isinstance(delivery.error, InvalidRecordError)
 
 
-def test_an_error_that_was_asked_for_is_reported_for_the_parts_too() -> None:
-    """The error of a part of a split batch, once read from the whole batch's future, is no loss at close."""
+def test_error_that_was_read_is_reported_for_the_parts_too() -> None:
+    """The error of a part of a split batch, once read from a future, is no loss at close."""
     whole, part = Delivery("t", 0, None), Delivery("t", 0, None)
     whole.split([(0, part)])
     part.resolve(-1, -1, InvalidRecordError())
@@ -108,8 +108,8 @@ def test_an_error_that_was_asked_for_is_reported_for_the_parts_too() -> None:
     assert part.is_reported
 
 
-def test_a_split_batch_answers_from_its_parts() -> None:
-    """Records 0-2 go to one part, 3-4 to another, which itself is split again."""
+def test_split_batch_has_the_outcomes_of_its_parts() -> None:
+    """Records 0-2 are in one part, 3-4 in another, which is split again."""
     whole, left, right = Delivery("t", 0, None), Delivery("t", 0, None), Delivery("t", 0, None)
     futures = [RecordFuture(whole, index, 0, -1, 1) for index in range(5)]
     whole.split([(0, left), (3, right)])
@@ -150,8 +150,8 @@ def test_a_batch_result_is_a_sequence_of_outcomes() -> None:
     assert repr(result) == "<BatchResult 5 of 5 done>"
 
 
-def test_results_of_a_good_batch() -> None:
-    """Metadata of every record; an empty result is fine too."""
+def test_results_of_a_successful_batch() -> None:
+    """Metadata of every record; also of an empty result."""
     delivery = Delivery("t", 0, None)
     result = BatchResult([Run(delivery, 0, 9, [1, 2])])
     delivery.resolve(3, -1, None)
@@ -160,8 +160,8 @@ def test_results_of_a_good_batch() -> None:
     assert BatchResult([]).done()
 
 
-def test_a_fork_at_a_bad_moment_does_not_lock_the_child() -> None:
-    """Another thread holds the lock of all deliveries while the process forks: the child's own ones work."""
+def test_fork_while_the_lock_is_held() -> None:
+    """Another thread holds the lock of all deliveries: the child's deliveries work."""
     with delivery_io._lock:
         child = os.fork()
         if child == 0:

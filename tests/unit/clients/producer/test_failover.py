@@ -1,4 +1,4 @@
-"""What a lost leader costs a producer, in virtual time."""
+"""The delay of a producer after its leader has failed, in virtual time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REFRESH_S = 0.12 + 0.02
 def test_a_failover_costs_the_election_and_one_refresh(
     play: Play, election_s: float, shows_none: bool
 ) -> None:
-    """Whether the metadata names the dead leader meanwhile, or none."""
+    """Whether the metadata has the dead leader meanwhile, or none."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -43,7 +43,7 @@ def test_a_failover_costs_the_election_and_one_refresh(
 
 
 def test_a_hint_is_used_at_once(play: Play) -> None:
-    """One round trip to the old leader, one to the new one; nobody waits for metadata."""
+    """One round trip to the old leader, one to the new one, without a metadata refresh."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -62,8 +62,8 @@ def test_a_hint_is_used_at_once(play: Play) -> None:
 @pytest.mark.parametrize(
     "code", [errors.NotEnoughReplicasError.code, errors.NotEnoughReplicasAfterAppendError.code]
 )
-def test_too_few_replicas_are_waited_for_in_order(play: Play, code: int) -> None:
-    """For seconds, and what was sent first comes first."""
+def test_not_enough_replicas_is_retried_in_order(play: Play, code: int) -> None:
+    """For seconds; the order of the records stays."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -86,8 +86,8 @@ def test_too_few_replicas_are_waited_for_in_order(play: Play, code: int) -> None
     play(scenario)
 
 
-def test_too_few_replicas_for_too_long(play: Play) -> None:
-    """The delivery timeout ends it, with the cause."""
+def test_not_enough_replicas_until_the_delivery_timeout(play: Play) -> None:
+    """DeliveryTimeoutError, with the cause."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -102,8 +102,8 @@ def test_too_few_replicas_for_too_long(play: Play) -> None:
 
 
 @pytest.mark.parametrize("code", [errors.FencedLeaderEpochError.code, errors.UnknownLeaderEpochError.code])
-def test_a_wrong_epoch_refreshes_the_metadata(play: Play, code: int) -> None:
-    """And the batch goes out again."""
+def test_wrong_leader_epoch_refreshes_the_metadata(play: Play, code: int) -> None:
+    """The batch is retried."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")

@@ -1,4 +1,4 @@
-"""Giving way to the IO thread: it runs although another thread goes on, which is held up for nothing else."""
+"""Yields of the GIL: the IO thread runs although another thread is busy, which waits for nothing else."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def on(loop: asyncio.AbstractEventLoop, work: Callable[..., Any], *arguments: An
 
 
 @pytest.mark.usefixtures("never_asked")
-def test_a_loop_with_something_to_read_runs_within_so_many_steps(loop: asyncio.AbstractEventLoop) -> None:
-    """A thread that only computes and steps: without the steps the answer would lie there for an hour."""
+def test_loop_with_a_readable_descriptor_runs_within_some_steps(loop: asyncio.AbstractEventLoop) -> None:
+    """The switch interval is an hour: without yields the loop would not read it."""
     ours, theirs = socket.socketpair()
     seen: list[int] = []
 
@@ -73,7 +73,7 @@ def test_a_loop_with_something_to_read_runs_within_so_many_steps(loop: asyncio.A
 
 @pytest.mark.usefixtures("never_asked")
 def test_a_loop_that_waits_for_the_lock_gets_it_at_the_next_step(loop: asyncio.AbstractEventLoop) -> None:
-    """Nothing lies there to be read, but the loop stands before the lock that the other thread had."""
+    """No descriptor is readable, but the loop waits for the lock that the other thread had."""
     lock = threading.Lock()
     turn = Turn(lock)
     way = GilYield(loop, turn)
@@ -94,10 +94,10 @@ def test_a_loop_that_waits_for_the_lock_gets_it_at_the_next_step(loop: asyncio.A
 
 
 @pytest.mark.parametrize("make", [new_event_loop, asyncio.SelectorEventLoop])
-def test_nobody_waits_for_a_loop_with_nothing_to_do(
+def test_no_yield_to_an_idle_loop(
     make: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A step then costs a look at a descriptor, and no more."""
+    """A step costs one poll of a descriptor."""
     loop = make()
     way = GilYield(loop, Turn(threading.Lock()))
     monkeypatch.setattr(way, "_yield", lambda: pytest.fail("the loop was idle"))
@@ -106,8 +106,8 @@ def test_nobody_waits_for_a_loop_with_nothing_to_do(
     loop.close()
 
 
-def test_steps_outlive_the_loop() -> None:
-    """A producer is used after its loop has ended: it says so itself, elsewhere."""
+def test_steps_after_the_end_of_the_loop() -> None:
+    """A producer is used after its loop has ended; the error is raised elsewhere."""
     loop = new_event_loop()
     turn = Turn(threading.Lock())
     way = GilYield(loop, turn)
@@ -117,8 +117,8 @@ def test_steps_outlive_the_loop() -> None:
         way.step()
 
 
-def test_a_loop_without_a_descriptor_is_left_alone() -> None:
-    """Some other loop, of which nothing is known."""
+def test_no_yield_to_a_loop_without_a_descriptor() -> None:
+    """A loop of another kind."""
 
     class Other:
         pass

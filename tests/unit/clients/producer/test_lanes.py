@@ -1,4 +1,5 @@
-"""The lanes: what may go around the lock, and that it is encoded and accounted like all else."""
+"""The lanes: which records are appended without the lock, and that they are encoded and charged like
+others."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ def lanes_of(
     return lanes, builders, lane
 
 
-def test_the_readable_codec_lets_nobody_around() -> None:
-    """Its `send` is the slow one itself."""
+def test_python_codec_takes_the_lock_for_every_record() -> None:
+    """`bind` gives the slow `send` itself."""
     lanes = new_lanes(pick_codec("python"), 1000, False)
     assert isinstance(lanes, LockedLanes)
     lane = lanes.add_lane("t")
@@ -48,7 +49,7 @@ def test_the_readable_codec_lets_nobody_around() -> None:
 
 
 def test_a_record_is_encoded_as_by_the_builder() -> None:
-    """Byte for byte what `append` would have written, with the same time."""
+    """The same bytes as by `append` at the same time."""
     random = Random(1)
     lanes, (builder,), _ = lanes_of(9000, max_record_bytes=9000)
     facts = []
@@ -72,7 +73,7 @@ def test_a_record_is_encoded_as_by_the_builder() -> None:
 
 
 def test_the_limit_is_kept_to_the_byte() -> None:
-    """A record that would pass it is left to the lock; one that fits exactly joins."""
+    """A record that would exceed it takes the lock; one that fits exactly joins."""
     probe, (builder,), _ = lanes_of(10_000)
     before = builder.size_bytes
     assert probe.try_send("t", b"x" * 50, b"k", 0) is not None
@@ -86,8 +87,8 @@ def test_the_limit_is_kept_to_the_byte() -> None:
     assert lanes.try_send("t", b"x" * 10_000, None, 0) is None
 
 
-def test_keys_go_where_the_partitioner_sends_them() -> None:
-    """murmur2 of the key, over the partitions that are counted."""
+def test_keys_choose_the_partition() -> None:
+    """murmur2 of the key, modulo the partition count."""
     lanes, builders, lane = lanes_of(*[10_000] * 7)
     lane.set_count(5)
     random = Random(2)
@@ -99,8 +100,8 @@ def test_keys_go_where_the_partitioner_sends_them() -> None:
         assert grown == [(murmur2(key) & 0x7FFFFFFF) % 5]
 
 
-def test_no_key_goes_to_the_sticky_partition() -> None:
-    """Nowhere while there is none; keys too when they are ignored."""
+def test_records_without_keys_join_the_sticky_partition() -> None:
+    """None joins without a sticky partition; keys too when they are ignored."""
     lanes, builders, lane = lanes_of(10_000, 10_000, ignore_keys=True)
     assert lanes.try_send("t", b"v", None, None) is None
     lane.stick_to(1)
@@ -135,10 +136,8 @@ class _Sub(bytes):
         (["t"], b"v", None, 0),
     ],
 )
-def test_what_is_not_common_is_left_to_the_readable_path(
-    topic: Any, value: Any, key: Any, partition: Any
-) -> None:
-    """Nothing is added, and `send` passes every argument on as it came."""
+def test_other_records_take_the_lock(topic: Any, value: Any, key: Any, partition: Any) -> None:
+    """No record is added, and `send` passes every argument on unchanged."""
     lanes, (builder,), lane = lanes_of(10_000)
     lane.stick_to(0)
     seen: list[Any] = []
@@ -149,7 +148,7 @@ def test_what_is_not_common_is_left_to_the_readable_path(
     assert builder.count == 1
 
 
-def test_times_and_headers_are_left_to_the_readable_path() -> None:
+def test_records_with_timestamps_or_headers_take_the_lock() -> None:
     """Both are rare; the same without a value."""
     lanes, (builder,), lane = lanes_of(10_000)
     lane.stick_to(0)
@@ -169,8 +168,8 @@ def test_times_and_headers_are_left_to_the_readable_path() -> None:
         send("t", nonsense=1)
 
 
-def test_a_closed_slot_takes_nothing() -> None:
-    """And none does once the lanes are closed."""
+def test_closed_slot_takes_no_record() -> None:
+    """Nor does any slot after the lanes were closed."""
     lanes, (builder,), lane = lanes_of(10_000)
     slot = lane.add_slot()
     lane.set_count(2)
@@ -182,7 +181,7 @@ def test_a_closed_slot_takes_nothing() -> None:
 
 
 def test_a_slot_is_for_a_batch_with_records() -> None:
-    """An empty batch has no base timestamp, and a built one takes no more."""
+    """An empty batch has no base timestamp, and a built one takes no records."""
     slot = CompiledLanes(1000, False).add_lane("t").add_slot()
     builder = COMPILED.builder(max_bytes=100)
     with pytest.raises(ValueError, match="with records"):
@@ -196,7 +195,7 @@ def test_a_slot_is_for_a_batch_with_records() -> None:
 
 
 def test_counts_stay_within_the_slots() -> None:
-    """What is not there is never indexed."""
+    """No missing slot is indexed."""
     lane = CompiledLanes(1000, False).add_lane("t")
     lane.add_slot()
     for count in (-1, 2):
@@ -205,16 +204,16 @@ def test_counts_stay_within_the_slots() -> None:
 
 
 @pytest.mark.parametrize("first", [-1, 0, (1 << 63) - 1])
-def test_any_base_timestamp_is_far_enough(first: int) -> None:
-    """A batch that began with a strange time takes records of now."""
+def test_any_base_timestamp_is_valid(first: int) -> None:
+    """A batch that began with an old or future timestamp takes records of now."""
     lanes, (builder,), _ = lanes_of(10_000, first=first)
     future = lanes.try_send("t", b"v", None, 0)
     records = COMPILED.decode(builder.build())
     assert [record.timestamp for record in records] == [first, future._timestamp]
 
 
-def test_the_compiled_send_takes_what_the_readable_one_takes() -> None:
-    """By the same names and defaults, as `help` and editors see it."""
+def test_compiled_send_has_the_same_parameters() -> None:
+    """Names and defaults, as `help` and editors show them."""
     lanes, _, _ = lanes_of()
     compiled, readable = inspect.signature(lanes.bind(print)), inspect.signature(Producer.send)
     facts = [(p.name, p.kind, p.default) for p in compiled.parameters.values()]

@@ -1,4 +1,4 @@
-"""What happens to a record before it is buffered."""
+"""Records before they are buffered."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def outgoing(
     return Outgoing(ProducerConfig.of(config), key, value, murmur2_sticky, interceptors, lambda: 1234)
 
 
-def test_plain_bytes_pass_untouched() -> None:
-    """The same objects, and the clock's time."""
+def test_plain_bytes_are_not_copied() -> None:
+    """The same objects, and the time of the clock."""
     key, value = b"k", b"v"
     prepared = outgoing().prepare("t", key, value, (), None)
     assert prepared == (b"k", b"v", (), 1234)
@@ -34,20 +34,20 @@ def test_plain_bytes_pass_untouched() -> None:
 
 
 def test_values_are_serialised_and_null_stays_null() -> None:
-    """json value, text key, headers as a mapping, a timestamp of the user's."""
+    """JSON value, text key, headers as a mapping, a timestamp of the user."""
     made = outgoing(key=serdes.utf8, value=serdes.json)
     assert made.prepare("t", "k", {"a": 1}, {"h": "x"}, 5) == (b"k", b'{"a":1}', (("h", b"x"),), 5)
     assert made.prepare("t", None, None, (), 5)[:2] == (None, None)
 
 
 def test_bytearrays_are_copied() -> None:
-    """The user may change a bytearray after send; the record must not."""
+    """The user may modify a bytearray after `send`."""
     buffer = bytearray(b"v")
     prepared = outgoing().prepare("t", None, buffer, (), None)
     assert type(prepared[1]) is bytes
 
 
-def test_too_large_records_are_refused_at_once() -> None:
+def test_too_large_records_are_errors() -> None:
     """Value, key and headers count together."""
     made = outgoing(max_request_size=1000)
     made.prepare("t", None, b"x" * 900, (), None)
@@ -60,7 +60,7 @@ def test_too_large_records_are_refused_at_once() -> None:
             made.prepare("t", key, value, headers, None)
 
 
-def test_text_without_a_serde_is_refused_with_advice() -> None:
+def test_text_without_a_serde_is_an_error_with_advice() -> None:
     """The most common first mistake."""
     with pytest.raises(SerializationError, match="utf8"):
         outgoing().prepare("t", None, "text", (), None)
@@ -72,7 +72,7 @@ def shape(groups: Iterable[tuple[Any, list[Any]]]) -> list[tuple[list[int] | Non
 
 @pytest.mark.parametrize("kind", [list, tuple, iter])
 def test_groups_collect_plain_values(kind: Any) -> None:
-    """Runs of plain bytes with their sizes, up to MAX_RUN, everything else alone, order kept."""
+    """Runs of plain bytes with their sizes, up to MAX_RUN, every other item alone, in order."""
     record = ProducerRecord(b"r", key=b"k")
     items: list[Any] = [b"a", b"b", record, b"c", None, *[b"x"] * (MAX_RUN + 1)]
     groups = list(outgoing().groups(kind(items)))
@@ -85,14 +85,14 @@ def test_groups_collect_plain_values(kind: Any) -> None:
 
 
 def test_only_plain_values_are_grouped() -> None:
-    """What has to be serialised, intercepted or refused goes alone."""
+    """Items that need serialisation or interceptors, or are invalid, are single."""
     assert shape(outgoing(value=serdes.utf8).groups(["a", "b"])) == [(None, 1), (None, 1)]
     assert shape(outgoing(interceptors=[Spy()]).groups([b"a"])) == [(None, 1)]
     assert shape(outgoing(max_request_size=1000).groups([b"x" * 1000, b"x"])) == [(None, 1), ([1], 1)]
 
 
-def test_a_list_that_changes_meanwhile_is_sent_as_it_was() -> None:
-    """The groups are our own lists."""
+def test_groups_are_copies_of_the_list() -> None:
+    """The user modifies the list meanwhile."""
     values = [b"a", b"bb", b"ccc"]
     for _, group in outgoing().groups(values):
         values.clear()
@@ -100,8 +100,8 @@ def test_a_list_that_changes_meanwhile_is_sent_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("sizes_of", [plain_sizes, python_plain_sizes])
-def test_sizes_end_at_what_is_not_plain(sizes_of: Any) -> None:
-    """Other types, subclasses of bytes, and what is too long."""
+def test_sizes_end_at_the_first_other_value(sizes_of: Any) -> None:
+    """Other types, subclasses of bytes, and values that are too long."""
 
     class Sub(bytes):
         pass
@@ -138,8 +138,8 @@ class Broken:
         raise RuntimeError("on_acknowledgement")
 
 
-def test_interceptors_change_records_and_hear_outcomes() -> None:
-    """Two in a row; a broken one between them is logged and passed over."""
+def test_interceptors_change_records_and_get_outcomes() -> None:
+    """Two in a row; one between them that raises is logged and skipped."""
     spy = Spy()
     made = outgoing(interceptors=[spy, Broken(), spy])
     record = made.intercept(ProducerRecord(b"v"))
@@ -150,8 +150,8 @@ def test_interceptors_change_records_and_hear_outcomes() -> None:
     assert spy.outcomes == [(6, None), (6, None)]
 
 
-def test_an_interceptor_needs_no_more_than_one_method() -> None:
-    """What it lacks is not called; what has none of them is refused when the producer is made."""
+def test_interceptor_with_one_method() -> None:
+    """Missing methods are not called; an object without any is an error of the constructor."""
 
     class Watching:
         def on_send(self, record: Any) -> None:
@@ -166,6 +166,6 @@ def test_an_interceptor_needs_no_more_than_one_method() -> None:
 
 
 def test_a_partitioner_must_be_callable() -> None:
-    """Found at construction."""
+    """The constructor raises."""
     with pytest.raises(TypeError, match="partitioner="):
         Outgoing(ProducerConfig(), serdes.bytes_, serdes.bytes_, "murmur2", (), lambda: 0)  # type: ignore[arg-type]

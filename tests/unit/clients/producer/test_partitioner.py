@@ -1,4 +1,4 @@
-"""murmur2 by key, uniform sticky without."""
+"""The default partitioner: murmur2 with keys, uniform sticky without."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.clients.producer.partitioner import StickyChoice, murmur2_sticky, 
 
 
 def test_the_default_partitioner() -> None:
-    """By key where there is one; the empty key is a key."""
+    """By key; the empty key is a key."""
     assert murmur2_sticky("t", None, 3) is None
     assert murmur2_sticky("t", b"foobar", 3) == (-790332482 & 0x7FFFFFFF) % 3
     assert murmur2_sticky("t", b"", 3) is not None
@@ -17,7 +17,7 @@ def test_the_default_partitioner() -> None:
 
 
 def test_sticky_stays_for_its_bytes_and_then_moves() -> None:
-    """100 bytes per stay: 99 do not suffice, one more does; bytes for other partitions do not count."""
+    """100 bytes: 99 do not suffice, one more does; bytes for other partitions do not count."""
     sticky = StickyChoice(100, Random(3))
     sticky.switch(4, [0, 1, 2, 3], None)
     other = (sticky.partition + 1) % 4
@@ -45,7 +45,7 @@ def test_adaptive_prefers_short_queues() -> None:
 
 
 def test_partitions_without_a_leader_are_left_out_while_others_have_one() -> None:
-    """1 and 3 have leaders; later none has, and then any will do."""
+    """1 and 3 have leaders; without any leader each partition may be chosen."""
     sticky = StickyChoice(1, Random(6))
     assert {sticky.switch(4, [1, 3], [0, 0]) for _ in range(100)} == {1, 3}
     assert {sticky.switch(4, [], []) for _ in range(200)} == {0, 1, 2, 3}

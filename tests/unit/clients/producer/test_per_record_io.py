@@ -1,4 +1,4 @@
-"""A record's future: small, and gone as soon as nobody looks at it."""
+"""The future of a record: small, and freed with its last reference."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from headrace.protocol.records.codec import active_codec
 is_compiled = pytest.mark.skipif(active_codec().name == "python", reason="the readable twin")
 
 
-def test_a_future_tells_what_it_was_given() -> None:
-    """The fields by their names, and the methods of the readable class."""
+def test_future_has_its_fields() -> None:
+    """By name, with the methods of the Python class."""
     delivery = Delivery("t", 0, None)
     future = RecordFuture(delivery, 3, 1 << 40, -1, 5)
     assert future.delivery is delivery
@@ -28,8 +28,8 @@ def test_a_future_tells_what_it_was_given() -> None:
 
 
 @is_compiled
-def test_a_future_is_nothing_besides_itself() -> None:
-    """56 bytes at most, not watched by the garbage collector, and making more of them wakes it never."""
+def test_future_is_one_small_object() -> None:
+    """At most 56 bytes, not tracked by the garbage collector, and never a cause of a collection."""
     delivery = Delivery("t", 0, None)
     future = RecordFuture(delivery, 0, 0, -1, 5)
     assert sys.getsizeof(future) <= 56
@@ -46,8 +46,8 @@ class _Watched:
     pass
 
 
-def test_a_callback_that_holds_its_future_is_dropped_when_done() -> None:
-    """The only cycle there can be ends with the outcome, without the garbage collector."""
+def test_callback_that_refers_to_its_future_is_freed_when_done() -> None:
+    """The only possible cycle ends with the outcome, without the garbage collector."""
     gc.disable()
     try:
         delivery, watched = Delivery("t", 0, None), _Watched()

@@ -1,4 +1,4 @@
-"""Transactions that are stored and left open, for somebody else to end."""
+"""Prepared transactions: acknowledged and left open, for another client to end."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def playing(play: Play, scenario: Callable[..., Any], **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("is_block", [False, True])
-def test_what_is_prepared_stays_open(play: Play, is_block: bool) -> None:
-    """All of it is stored; neither the end of the block nor that of the producer ends it."""
+def test_prepared_transaction_stays_open(play: Play, is_block: bool) -> None:
+    """All records are acknowledged; neither the end of the block nor `close` ends it."""
 
     async def scenario(fake: Any, producer: Any) -> None:
         if is_block:
@@ -51,8 +51,8 @@ def test_what_is_prepared_stays_open(play: Play, is_block: bool) -> None:
 
 
 @pytest.mark.parametrize("is_commit", [False, True])
-def test_its_producer_may_end_it_too(play: Play, is_commit: bool) -> None:
-    """And begin the next one."""
+def test_prepared_transaction_is_ended_by_its_producer(play: Play, is_commit: bool) -> None:
+    """Then the next transaction can begin."""
 
     async def scenario(fake: Any, producer: Any) -> None:
         await producer.begin_transaction()
@@ -67,8 +67,8 @@ def test_its_producer_may_end_it_too(play: Play, is_commit: bool) -> None:
     assert [committed for _, _, committed in playing(play, scenario).ends] == [is_commit, True]
 
 
-def test_nothing_to_prepare(play: Play) -> None:
-    """The servers know nothing of a transaction without records: it says that there is nothing to end."""
+def test_prepare_of_an_empty_transaction(play: Play) -> None:
+    """The coordinator has no part of it: `is_empty` is set."""
 
     async def scenario(fake: Any, producer: Any) -> None:
         await producer.begin_transaction()
@@ -82,8 +82,8 @@ def test_nothing_to_prepare(play: Play) -> None:
     assert [committed for _, _, committed in playing(play, scenario).ends] == [False]
 
 
-def test_what_was_not_stored_cannot_be_prepared(play: Play) -> None:
-    """It is aborted, as after a commit that fails."""
+def test_prepare_fails_with_a_failed_record(play: Play) -> None:
+    """The transaction is aborted, as after a commit that fails."""
 
     async def scenario(fake: Any, producer: Any) -> None:
         await producer.begin_transaction()

@@ -1,4 +1,4 @@
-"""The producer's engine over a fake cluster: faults on the way must not lose, reorder or block anything."""
+"""The producer's engine on a fake cluster: faults must not lose, reorder or block records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Play = Callable[..., Any]
 
 
 def test_records_arrive_in_order_in_few_requests(play: Play) -> None:
-    """A thousand pipelined sends to one partition: a handful of batches, all in order, right offsets."""
+    """A thousand pipelined sends to one partition: a handful of batches, in order, with the right offsets."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -38,8 +38,8 @@ def test_records_arrive_in_order_in_few_requests(play: Play) -> None:
     play(scenario)
 
 
-def test_a_lost_reply_is_retried_and_may_repeat_but_never_reorders(play: Play) -> None:
-    """The first request was executed, its answer lost: the batch comes twice, what follows comes after."""
+def test_lost_response_without_idempotence_may_duplicate(play: Play) -> None:
+    """The first request was executed: the batch is stored twice, later ones follow."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -55,8 +55,8 @@ def test_a_lost_reply_is_retried_and_may_repeat_but_never_reorders(play: Play) -
     play(scenario)
 
 
-def test_a_lost_reply_is_retried_and_stored_once(play: Play) -> None:
-    """The producer is idempotent unless told otherwise: the second time gives the offset of the first."""
+def test_lost_response_with_idempotence_is_stored_once(play: Play) -> None:
+    """The default: the retry gets the offset of the first attempt."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -72,8 +72,8 @@ def test_a_lost_reply_is_retried_and_stored_once(play: Play) -> None:
     play(scenario)
 
 
-def test_a_lost_request_is_sent_again_once(play: Play) -> None:
-    """Never executed: exactly one copy."""
+def test_lost_request_is_retried(play: Play) -> None:
+    """It was never executed: exactly one copy."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -85,7 +85,7 @@ def test_a_lost_request_is_sent_again_once(play: Play) -> None:
 
 
 def test_a_silent_node_costs_the_request_timeout(play: Play) -> None:
-    """No answer at all: after request.timeout.ms the batch is retried."""
+    """Without a response the batch is retried after request.timeout.ms."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -98,8 +98,8 @@ def test_a_silent_node_costs_the_request_timeout(play: Play) -> None:
     play(scenario)
 
 
-def test_a_leader_change_is_invisible(play: Play) -> None:
-    """The partition moves between two sends; the hint leads there without waiting for metadata."""
+def test_leader_change_fails_no_record(play: Play) -> None:
+    """The partition moves between two sends; the hint names the new leader without a refresh."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -113,8 +113,8 @@ def test_a_leader_change_is_invisible(play: Play) -> None:
     play(scenario, nodes=2)
 
 
-def test_a_restarted_node_is_waited_for(play: Play) -> None:
-    """The leader is away for 5 s: the record waits, and is delivered when it is back."""
+def test_record_waits_for_a_restarted_node(play: Play) -> None:
+    """The leader is down for 5 s; then the record is delivered."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 2)
@@ -133,8 +133,8 @@ def test_a_restarted_node_is_waited_for(play: Play) -> None:
     play(scenario, nodes=2)
 
 
-def test_a_record_that_cannot_be_delivered_fails_in_time(play: Play) -> None:
-    """The only node is gone for good: DeliveryTimeoutError after delivery.timeout.ms, not before."""
+def test_undeliverable_record_fails_at_the_delivery_timeout(play: Play) -> None:
+    """The only node is gone: DeliveryTimeoutError after delivery.timeout.ms, not before."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -150,8 +150,8 @@ def test_a_record_that_cannot_be_delivered_fails_in_time(play: Play) -> None:
     play(scenario)
 
 
-def test_a_fatal_refusal_fails_only_its_batch(play: Play) -> None:
-    """INVALID_RECORD is not retried, and the next record goes on."""
+def test_fatal_error_fails_only_its_batch(play: Play) -> None:
+    """INVALID_RECORD is not retried, and the next record is sent."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -165,8 +165,8 @@ def test_a_fatal_refusal_fails_only_its_batch(play: Play) -> None:
     play(scenario)
 
 
-def test_a_topic_with_a_small_limit_gets_smaller_batches(play: Play) -> None:
-    """max.message.bytes of 1000 while batches are 16 KiB: all arrive, in order, once."""
+def test_batches_above_max_message_bytes_are_split(play: Play) -> None:
+    """max.message.bytes of 1000 with batches of 16 KiB: all are stored, in order, once."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", max_message_bytes=1000)
@@ -179,8 +179,8 @@ def test_a_topic_with_a_small_limit_gets_smaller_batches(play: Play) -> None:
     play(scenario)
 
 
-def test_an_unknown_topic_fails_after_a_short_grace(play: Play) -> None:
-    """A typo must not wait for max.block.ms; a topic that is just being created is waited for."""
+def test_unknown_topic_fails_after_the_grace_time(play: Play) -> None:
+    """Long before max.block.ms; a topic that is being created is found."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         producer = cluster.producer()
@@ -211,7 +211,7 @@ def test_records_behind_an_unknown_topic_keep_their_order(play: Play) -> None:
     play(scenario)
 
 
-def test_a_partition_that_does_not_exist_is_refused(play: Play) -> None:
+def test_unknown_partition_is_an_error(play: Play) -> None:
     """By number; one that was just added is found."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
@@ -227,7 +227,7 @@ def test_a_partition_that_does_not_exist_is_refused(play: Play) -> None:
 
 
 def test_added_partitions_are_used_after_metadata_max_age(play: Play) -> None:
-    """Keys spread over the new partitions too once the metadata is refreshed."""
+    """Keys are distributed over the new partitions after the refresh."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 1)
@@ -242,7 +242,7 @@ def test_added_partitions_are_used_after_metadata_max_age(play: Play) -> None:
 
 
 def test_keys_and_partitioners_choose_partitions(play: Play) -> None:
-    """murmur2 by default; a custom callable decides, may decline, and is checked."""
+    """murmur2 by default; a custom callable decides, may return None, and is checked."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 3)
@@ -261,8 +261,8 @@ def test_keys_and_partitioners_choose_partitions(play: Play) -> None:
     play(scenario)
 
 
-def test_a_full_buffer_makes_senders_wait_in_line(play: Play) -> None:
-    """100 KB through a buffer of 8 KiB: every record arrives, in order; drain waits."""
+def test_records_wait_in_line_while_the_buffer_is_full(play: Play) -> None:
+    """100 KB through a buffer of 8 KiB: every record is stored, in order; `drain` waits."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -278,8 +278,8 @@ def test_a_full_buffer_makes_senders_wait_in_line(play: Play) -> None:
     play(scenario)
 
 
-def test_a_sender_that_never_waits_is_stopped(play: Play) -> None:
-    """Without drain at most two buffers are taken; then send raises, with advice."""
+def test_send_without_drain_raises_at_twice_the_buffer(play: Play) -> None:
+    """With advice to await `drain`."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -293,8 +293,8 @@ def test_a_sender_that_never_waits_is_stopped(play: Play) -> None:
     play(scenario)
 
 
-def test_waiting_for_room_ends_with_max_block_ms(play: Play) -> None:
-    """The node is gone and the buffer full: what waits in line fails after 1 s, and drain too."""
+def test_wait_for_memory_ends_after_max_block_ms(play: Play) -> None:
+    """The node is gone and the buffer full: records in line fail after 1 s, and so does `drain`."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -312,8 +312,8 @@ def test_waiting_for_room_ends_with_max_block_ms(play: Play) -> None:
     play(scenario)
 
 
-def test_flush_waits_for_everything_and_reports_what_is_left(play: Play) -> None:
-    """linger of 1 h: flush sends now. With the node gone it times out and says how many are left."""
+def test_flush_waits_for_all_records(play: Play) -> None:
+    """linger.ms of 1 h: flush sends now. With the node gone it times out with the number of records left."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -333,8 +333,8 @@ def test_flush_waits_for_everything_and_reports_what_is_left(play: Play) -> None
     play(scenario)
 
 
-def test_close_flushes_and_fails_what_is_left(play: Play) -> None:
-    """Linger does not matter; after the timeout what is not acknowledged fails with ClosedError."""
+def test_close_flushes_and_fails_the_rest(play: Play) -> None:
+    """Without linger; after the timeout records without acknowledgement fail with ClosedError."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -360,8 +360,8 @@ def test_close_flushes_and_fails_what_is_left(play: Play) -> None:
     play(scenario)
 
 
-def test_cancelling_a_future_does_not_stop_the_producer(play: Play) -> None:
-    """A send under `wait_for` is given up; its record goes on, and so do the others."""
+def test_cancelled_future_does_not_cancel_the_record(play: Play) -> None:
+    """A send under `wait_for` times out; its record is sent, and so are the others."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -375,8 +375,8 @@ def test_cancelling_a_future_does_not_stop_the_producer(play: Play) -> None:
     play(scenario)
 
 
-def test_acks_0_waits_for_nothing(play: Play) -> None:
-    """The future is done once the request was handed over, without an offset."""
+def test_acks_0_waits_for_no_response(play: Play) -> None:
+    """The future is done once the request was sent, without an offset."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -387,8 +387,8 @@ def test_acks_0_waits_for_nothing(play: Play) -> None:
     play(scenario)
 
 
-def test_send_many_tells_each_outcome(play: Play) -> None:
-    """A bad value and an unknown topic among good ones; nothing is all or nothing."""
+def test_send_many_has_one_outcome_per_record(play: Play) -> None:
+    """An invalid value and an unknown topic among valid ones."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         from headrace.clients.records import ProducerRecord
@@ -423,8 +423,8 @@ def test_no_more_than_max_in_flight_requests_per_node(play: Play) -> None:
     play(scenario)
 
 
-def test_partitions_for_tells_leaders(play: Play) -> None:
-    """From fresh or cached metadata; unknown topics raise."""
+def test_partitions_for_has_leaders(play: Play) -> None:
+    """From new or cached metadata; an unknown topic raises."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t", 2)
@@ -450,8 +450,8 @@ def test_compressed_batches_arrive(play: Play) -> None:
     play(scenario)
 
 
-def test_an_error_inside_a_task_ends_the_client_visibly(play: Play) -> None:
-    """A bug of ours (here: a network that raises what it must not) fails every future instead of hanging."""
+def test_bug_in_a_task_fails_every_future(play: Play) -> None:
+    """A network that raises an unexpected error: no future hangs."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -467,8 +467,8 @@ def test_an_error_inside_a_task_ends_the_client_visibly(play: Play) -> None:
     play(scenario)
 
 
-def test_linger_is_a_bound_from_above(play: Play) -> None:
-    """A record leaves when linger.ms is over, not a millisecond later."""
+def test_linger_is_an_upper_bound(play: Play) -> None:
+    """A record is sent when linger.ms is over, not a millisecond later."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -483,8 +483,8 @@ def test_linger_is_a_bound_from_above(play: Play) -> None:
     play(scenario)
 
 
-def test_a_timer_that_fires_early_does_its_work(play: Play) -> None:
-    """The loop is always ahead of the producer's clock, which stands still: the batch leaves all the same."""
+def test_timer_that_fires_early_sends_the_batch(play: Play) -> None:
+    """The loop is ahead of the producer's clock, which stands still."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -497,10 +497,8 @@ def test_a_timer_that_fires_early_does_its_work(play: Play) -> None:
     play(scenario)
 
 
-def test_a_batch_that_cannot_be_built_ends_the_client_visibly(
-    play: Play, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A bug of ours while a request is made up fails every future instead of hanging."""
+def test_bug_in_building_a_request_fails_every_future(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No future hangs."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -517,8 +515,8 @@ class _Name(str):
     """As NumPy's text and enums are."""
 
 
-def test_a_topic_named_by_a_subclass_of_text_is_found(play: Play) -> None:
-    """Messages carry plain text only: such a name must neither end the client nor be refused."""
+def test_topic_name_of_a_subclass_of_str(play: Play) -> None:
+    """Messages carry plain text only: the name is converted."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -535,8 +533,8 @@ def test_a_topic_named_by_a_subclass_of_text_is_found(play: Play) -> None:
     play(scenario)
 
 
-def test_a_topic_named_by_half_a_character_fails_alone(play: Play) -> None:
-    """What no message can carry is refused to its sender, and the client goes on."""
+def test_topic_name_that_is_no_valid_text_is_an_error(play: Play) -> None:
+    """The caller gets the error, and the client continues."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")

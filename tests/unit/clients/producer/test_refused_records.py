@@ -1,4 +1,5 @@
-"""A batch that the leader refused because of some of its records (KIP-467): who fails, who is sent again."""
+"""A batch that the leader rejected because of some of its records (KIP-467): these fail, the others are
+retried."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def refuse_records(rig: ProducerRig, send: Any, *indexes: int, code: int = INVAL
 
 @pytest.mark.parametrize("is_idempotent", [False, True])
 def test_good_records_are_sent_again_without_the_bad_ones(is_idempotent: bool) -> None:
-    """At once, in their order, as one batch; each bad record has its own error."""
+    """At once, in their order, as one batch; each rejected record has its own error."""
     rig = ProducerRig(is_idempotent=is_idempotent)
     put_all(rig, b"0", b"1", b"2", b"3", b"4")
     (send,) = rig.step()
@@ -43,8 +44,8 @@ def test_good_records_are_sent_again_without_the_bad_ones(is_idempotent: bool) -
     assert rig.accumulator.used_bytes == 0
 
 
-def test_one_record_alone_has_the_type_of_the_error() -> None:
-    """Of several only the messages tell what is wrong, as in Kafka's client."""
+def test_single_rejected_record_has_the_type_of_the_error() -> None:
+    """Of several only the messages are known, as in Kafka's client."""
     rig = ProducerRig()
     put_all(rig, b"0", b"1")
     (send,) = rig.step()
@@ -53,7 +54,7 @@ def test_one_record_alone_has_the_type_of_the_error() -> None:
 
 
 def test_next_batch_follows_without_a_gap() -> None:
-    """The sequence numbers of the bad records are used by the records behind them: nothing was stored."""
+    """The sequences of the rejected records are used by later records: the batch was not stored."""
     rig = ProducerRig(is_idempotent=True)
     put_all(rig, b"0", b"1", b"2")
     (send,) = rig.step()
@@ -69,7 +70,7 @@ def test_next_batch_follows_without_a_gap() -> None:
 
 
 def test_gap_before_a_batch_in_flight_is_found_by_the_leader() -> None:
-    """The later batch has its numbers: the leader refuses it, and it goes again under the next epoch."""
+    """The later batch has its numbers: the leader rejects it, and it is sent again under the next epoch."""
     rig = ProducerRig(is_idempotent=True)
     rig.put(b"first")
     (first,) = rig.step()
@@ -96,7 +97,7 @@ def test_gap_before_a_batch_in_flight_is_found_by_the_leader() -> None:
 
 
 def test_batch_that_may_be_stored_is_not_renumbered() -> None:
-    """An earlier attempt had no answer: under shorter numbers the records could be stored twice."""
+    """An earlier attempt had no response: under other numbers the records could be stored twice."""
     rig = ProducerRig(is_idempotent=True)
     put_all(rig, b"0", b"1")
     (send,) = rig.step()
@@ -111,8 +112,8 @@ def test_batch_that_may_be_stored_is_not_renumbered() -> None:
     assert rig.sender.counters.records_failed == 2
 
 
-def test_transaction_sends_nothing_again() -> None:
-    """It must be aborted: a record of it is not stored."""
+def test_transaction_retries_no_record() -> None:
+    """It must be aborted, because a record is not stored."""
     rig = ProducerRig(is_transactional=True)
     put_all(rig, b"0", b"1")
     (send,) = rig.step()
@@ -125,7 +126,7 @@ def test_transaction_sends_nothing_again() -> None:
 
 @pytest.mark.parametrize("named", [(0, 1), (-1, 2, 2**31 - 1)])
 def test_batch_without_a_good_record_or_a_known_bad_one_fails(named: tuple[int, ...]) -> None:
-    """All are bad, or the indexes belong to no record."""
+    """All records are rejected, or the indexes belong to no record."""
     rig = ProducerRig()
     put_all(rig, b"0", b"1")
     (send,) = rig.step()
@@ -137,7 +138,7 @@ def test_batch_without_a_good_record_or_a_known_bad_one_fails(named: tuple[int, 
 
 
 def test_batch_of_bad_records_alone_fails_with_the_error_of_the_first() -> None:
-    """`close` raises the error of the batch where no future was asked: it blames no other records."""
+    """`close` raises the error of the batch when no future was read: it names no other records."""
     rig = ProducerRig()
     put_all(rig, b"0", b"1")
     (send,) = rig.step()
@@ -148,7 +149,7 @@ def test_batch_of_bad_records_alone_fails_with_the_error_of_the_first() -> None:
 
 
 def test_expired_batch_is_not_sent_again() -> None:
-    """Its outcome was told before the answer came."""
+    """Its outcome was set before the response."""
     rig = ProducerRig(delivery_timeout_ms=1000)
     put_all(rig, b"0", b"1")
     (send,) = rig.step()
@@ -164,7 +165,7 @@ def futures(delivery: Delivery, count: int) -> list[RecordFuture]:
 
 
 def test_futures_of_a_batch_that_was_sent_again() -> None:
-    """Offsets are counted without the bad records; a split of the rest keeps that."""
+    """Offsets are counted without the rejected records, also after a split of the rest."""
     whole, rest, first, second = (Delivery("t", 0, None) for _ in range(4))
     found = futures(whole, 6)
     whole.refuse_records({1: errors.InvalidRecordError("one"), 4: errors.InvalidTimestampError("four")}, rest)
@@ -184,7 +185,7 @@ def test_futures_of_a_batch_that_was_sent_again() -> None:
 
 
 def test_futures_of_a_batch_that_failed() -> None:
-    """Each named record has its own error, the others have that of the batch."""
+    """Each named record has its own error, the others that of the batch."""
     whole = Delivery("t", 0, None)
     found = futures(whole, 3)
     whole.resolve(-1, -1, errors.BatchRefusedError("others"), {1: errors.InvalidRecordError("one")})
