@@ -35,7 +35,7 @@ class ClientMetricsConfig(Config):
         "metrics",
         (),
         live=True,
-        doc="Beginnings of the names of the metrics that are wanted; * for all, none for no metrics.",
+        doc="Prefixes of the names of the metrics to push; * for all, empty for none.",
     )
     interval_ms: int = key(
         "interval.ms",
@@ -43,14 +43,14 @@ class ClientMetricsConfig(Config):
         high=MAX_INT,
         unit="ms",
         live=True,
-        doc="How often clients push them, 100 to 3600000; a client of several takes the shortest.",
+        doc="Push interval, 100 to 3600000; with several subscriptions a client uses the shortest.",
     )
     match: tuple[str, ...] = key(
         "match",
         (),
         live=True,
-        doc=f"Which clients are asked, as fact=expression, all of which must match the whole fact; none for"
-        f" all clients. Facts: {', '.join(CLIENT_FACTS)}.",
+        doc=f"Clients, as attribute=expression, all of which must match the whole attribute; empty for"
+        f" all clients. Attributes: {', '.join(CLIENT_FACTS)}.",
     )
 
     def __post_init__(self) -> None:

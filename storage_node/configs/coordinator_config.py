@@ -18,7 +18,7 @@ class CoordinatorConfig(Config):
         low=1,
         unit="ms",
         live=True,
-        doc="The shortest session timeout that a member of a classic group may ask for.",
+        doc="Shortest session timeout of a member of a classic group.",
     )
     group_max_session_timeout_ms: int = key(
         "group.max.session.timeout.ms",
@@ -26,7 +26,7 @@ class CoordinatorConfig(Config):
         low=1,
         unit="ms",
         live=True,
-        doc="The longest session timeout that a member of a classic group may ask for.",
+        doc="Longest session timeout of a member of a classic group.",
     )
     group_initial_rebalance_delay_ms: int = key(
         "group.initial.rebalance.delay.ms",
@@ -42,7 +42,7 @@ class CoordinatorConfig(Config):
         low=1,
         high=MAX_INT,
         live=True,
-        doc="Members that a classic group may have.",
+        doc="Members of a classic group, at most.",
     )
     group_consumer_session_timeout_ms: int = key(
         "group.consumer.session.timeout.ms",
@@ -50,7 +50,7 @@ class CoordinatorConfig(Config):
         low=1,
         unit="ms",
         live=True,
-        doc="A member of the new protocol that is silent for longer is taken out.",
+        doc="Session timeout of members of consumer groups.",
     )
     group_consumer_heartbeat_interval_ms: int = key(
         "group.consumer.heartbeat.interval.ms",
@@ -58,7 +58,7 @@ class CoordinatorConfig(Config):
         low=1,
         unit="ms",
         live=True,
-        doc="How often members of the new protocol are to be heard; oftener for as long after a change.",
+        doc="Heartbeat interval of members of consumer groups; shorter after a change of the group.",
     )
     group_consumer_max_size: int = key(
         "group.consumer.max.size",
@@ -66,19 +66,19 @@ class CoordinatorConfig(Config):
         low=1,
         high=MAX_INT,
         live=True,
-        doc="Members that a group of the new protocol may have.",
+        doc="Members of a consumer group, at most.",
     )
     group_consumer_assignors: tuple[str, ...] = key(
         "group.consumer.assignors",
         ("uniform", "range"),
-        doc="Assignors of the new protocol; the first is used where members name none.",
+        doc="Assignors of consumer groups; the first is the default.",
     )
     group_consumer_migration_policy: str = key(
         "group.consumer.migration.policy",
         "bidirectional",
         choices=("disabled", "upgrade", "downgrade", "bidirectional"),
         live=True,
-        doc="Which groups may change between the classic and the new protocol while members live.",
+        doc="Conversions between classic and consumer groups that are allowed while they have members.",
     )
     offset_metadata_max_bytes: int = key(
         "offset.metadata.max.bytes",
@@ -87,7 +87,7 @@ class CoordinatorConfig(Config):
         high=MAX_INT,
         unit="bytes",
         live=True,
-        doc="Longest metadata of a committed offset.",
+        doc="Largest metadata of a committed offset.",
     )
     offsets_retention_minutes: int = key(
         "offsets.retention.minutes",
@@ -96,14 +96,14 @@ class CoordinatorConfig(Config):
         high=MAX_INT,
         unit="min",
         live=True,
-        doc="How long the offsets of a group without members, or of topics that it reads no more, are kept.",
+        doc="Retention of offsets of groups without members, and of topics without a subscription.",
     )
     offsets_retention_check_interval_ms: int = key(
         "offsets.retention.check.interval.ms",
         10 * MINUTE,
         low=1,
         unit="ms",
-        doc="How often to look for offsets that are too old.",
+        doc="Interval of the check for expired offsets.",
     )
     offsets_commit_timeout_ms: int = key(
         "offsets.commit.timeout.ms",
@@ -111,21 +111,21 @@ class CoordinatorConfig(Config):
         low=1,
         unit="ms",
         live=True,
-        doc="How long what a coordinator writes may take to reach all replicas in sync before it answers.",
+        doc="How long a commit of a coordinator may wait for the ISR.",
     )
     offsets_topic_num_partitions: int = key(
         "offsets.topic.num.partitions",
         50,
         low=1,
         high=10_000,
-        doc="Partitions of __consumer_offsets; not to be changed once it exists.",
+        doc="Partitions of __consumer_offsets; must not change once the topic exists.",
     )
     offsets_topic_replication_factor: int = key(
         "offsets.topic.replication.factor",
         3,
         low=1,
         high=32_767,
-        doc="Replicas of __consumer_offsets; it is not made while there are fewer nodes.",
+        doc="Replicas of __consumer_offsets; the topic is not created with fewer nodes.",
     )
     offsets_topic_segment_bytes: int = key(
         "offsets.topic.segment.bytes",
@@ -133,7 +133,7 @@ class CoordinatorConfig(Config):
         low=MIB,
         high=MAX_INT,
         unit="bytes",
-        doc="Segment size of __consumer_offsets; small ones load and compact faster.",
+        doc="Segment size of __consumer_offsets; small segments load and compact faster.",
     )
     transactional_id_expiration_ms: int = key(
         "transactional.id.expiration.ms",
@@ -141,7 +141,7 @@ class CoordinatorConfig(Config):
         low=1,
         unit="ms",
         live=True,
-        doc="A transactional id that was not used for this long is forgotten.",
+        doc="Expiration of unused transactional ids.",
     )
     transaction_max_timeout_ms: int = key(
         "transaction.max.timeout.ms",
@@ -149,41 +149,41 @@ class CoordinatorConfig(Config):
         low=1,
         unit="ms",
         live=True,
-        doc="The longest transaction timeout that a producer may ask for.",
+        doc="Longest transaction timeout of a producer.",
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = key(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         10 * SECOND,
         low=1,
         unit="ms",
-        doc="How often to look for transactions that took too long.",
+        doc="Interval of the check for timed-out transactions.",
     )
     transaction_remove_expired_transaction_cleanup_interval_ms: int = key(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
         60 * MINUTE,
         low=1,
         unit="ms",
-        doc="How often to look for transactional ids to forget.",
+        doc="Interval of the check for expired transactional ids.",
     )
     transaction_partition_verification_enable: bool = key(
         "transaction.partition.verification.enable",
         True,
         live=True,
-        doc="Ask the coordinator whether a transaction has the partition before its first record is taken.",
+        doc="Verify with the coordinator that a transaction has the partition before its first append.",
     )
     transaction_state_log_num_partitions: int = key(
         "transaction.state.log.num.partitions",
         50,
         low=1,
         high=10_000,
-        doc="Partitions of __transaction_state; not to be changed once it exists.",
+        doc="Partitions of __transaction_state; must not change once the topic exists.",
     )
     transaction_state_log_replication_factor: int = key(
         "transaction.state.log.replication.factor",
         3,
         low=1,
         high=32_767,
-        doc="Replicas of __transaction_state; it is not made while there are fewer nodes.",
+        doc="Replicas of __transaction_state; the topic is not created with fewer nodes.",
     )
     transaction_state_log_min_isr: int = key(
         "transaction.state.log.min.isr",

@@ -24,14 +24,14 @@ class GatewayConfig(Config):
     listeners: tuple[str, ...] = key(
         "listeners",
         (),
-        doc="Addresses for Kafka's clients, as PLAINTEXT://host:port; empty for none. Several, each with its"
+        doc="Addresses for Kafka clients, as PLAINTEXT://host:port; empty for none. Several, each with its"
         " own name, serve several networks. No host: that of this node's own listener. Port 0 takes any free"
         " one, remembers it and tries it again.",
     )
     advertised_listeners: tuple[str, ...] = key(
         "advertised.listeners",
         (),
-        doc="What Kafka's clients are told of these addresses, by the listener's name; empty takes listeners."
+        doc="Addresses that Kafka clients use, by the listener's name; empty: those of listeners."
         " Port 0 takes the bound one.",
     )
 
@@ -39,7 +39,7 @@ class GatewayConfig(Config):
         "auto.create.topics.enable",
         True,
         live=True,
-        doc="Whether Kafka's clients make topics by asking where they are, as those do that write to them.",
+        doc="Whether Metadata requests of Kafka clients, such as producers, create missing topics.",
     )
 
     max_incremental_fetch_session_cache_slots: int = key(
@@ -47,7 +47,7 @@ class GatewayConfig(Config):
         1_000,
         low=0,
         live=True,
-        doc="Fetch sessions of Kafka's clients that are remembered; others name all partitions each time.",
+        doc="Fetch sessions of Kafka clients; others send all partitions with each fetch.",
     )
 
     socket_request_receive_timeout_ms: int = key(
@@ -56,18 +56,18 @@ class GatewayConfig(Config):
         low=100,
         unit="ms",
         live=True,
-        doc="A Kafka client that has begun a request and has not sent all of it by then is cut off, if others"
-        " wait for the memory that it holds (queued.max.request.bytes). Kafka has no such key.",
+        doc="A Kafka client that has not sent the rest of a request by then is disconnected, if others"
+        " wait for its memory (queued.max.request.bytes). Kafka has no such key.",
     )
     quota_window_num: int = key(
         "quota.window.num",
         11,
         low=1,
         high=1_000,
-        doc="Windows over which the rates of clients with quotas are measured.",
+        doc="Sample windows of the rates of clients with quotas.",
     )
     quota_window_size_seconds: int = key(
-        "quota.window.size.seconds", 1, low=1, high=3_600, unit="s", doc="Length of each of these windows."
+        "quota.window.size.seconds", 1, low=1, high=3_600, unit="s", doc="Length of each sample window."
     )
     telemetry_max_bytes: int = key(
         "telemetry.max.bytes",
@@ -75,7 +75,7 @@ class GatewayConfig(Config):
         low=1,
         high=MAX_INT,
         unit="bytes",
-        doc="The most that a client of Kafka's may push of its metrics at once, packed and unpacked.",
+        doc="Largest push of client metrics, compressed and decompressed.",
     )
 
     def __post_init__(self) -> None:

@@ -31,7 +31,7 @@ class GroupConfig(Config):
         high=MAX_INT,
         unit="ms",
         live=True,
-        doc="A member of the new protocol that is silent for longer is taken out of this group.",
+        doc="Session timeout of members of this consumer group.",
     )
     consumer_heartbeat_interval_ms: int = key(
         _HEARTBEAT,
@@ -40,7 +40,7 @@ class GroupConfig(Config):
         high=MAX_INT,
         unit="ms",
         live=True,
-        doc="How often members of the new protocol are to be heard in this group.",
+        doc="Heartbeat interval of members of this consumer group.",
     )
 
     def __post_init__(self) -> None:

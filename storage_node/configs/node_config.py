@@ -26,7 +26,7 @@ class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfi
         -1,
         low=-1,
         high=MAX_INT,
-        doc="Id of this node; -1 lets the controller generate one, which the log dirs then remember.",
+        doc="Id of this node; with -1 the controller generates one, which is stored in the log dirs.",
     )
     broker_rack: str = key("broker.rack", "", doc="Failure domain of this node; empty for none.")
     log_dirs: tuple[str, ...] = key(
@@ -38,7 +38,7 @@ class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfi
         low=0,
         high=GIB,
         unit="bytes",
-        doc="Kept in each log dir for what must be written on a full disk, as checkpoints; 0 for none.",
+        doc="Space reserved in each log dir for checkpoints on a full disk; 0 for none.",
     )
     cordoned_log_dirs: tuple[str, ...] = key(
         "cordoned.log.dirs", (), live=True, doc="Log dirs that get no new replicas; * for all."
@@ -47,21 +47,21 @@ class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfi
     advertised_host: str = key(
         "advertised.host",
         "",
-        doc="Name or address by which others reach this node; empty takes listener.host.",
+        doc="Host that clients and other servers use for this node; empty: listener.host.",
     )
     listener_port: int = key(
         "listener.port",
         0,
         low=0,
         high=65_535,
-        doc="Port to bind; 0 takes any free one, remembers it in the first log dir and tries it again.",
+        doc="Port to bind; 0: any free port, which is stored in the first log dir and used again.",
     )
     advertised_port: int = key(
         "advertised.port",
         0,
         low=0,
         high=65_535,
-        doc="Port at which others reach this node, as of a proxy before it; 0 takes the bound one.",
+        doc="Port that clients and other servers use, such as that of a proxy; 0: the bound port.",
     )
 
     registration_timeout_ms: int = key(
@@ -69,45 +69,49 @@ class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfi
         10 * SECOND,
         low=0,
         unit="ms",
-        doc="How long to go on asking while another process holds the node id, before giving up.",
+        doc="How long to retry the registration while another process has the node id.",
     )
     controller_request_timeout_ms: int = key(
         "controller.request.timeout.ms",
         2 * SECOND,
         low=10,
         unit="ms",
-        doc="A controller that does not answer for this long is looked up anew.",
+        doc="Timeout of requests to the controller; afterwards the node reconnects.",
     )
     controller_backoff_ms: int = key(
         "controller.backoff.ms",
         50,
         low=1,
         unit="ms",
-        doc="First pause before the controller is looked up again.",
+        doc="First backoff of the search for the active controller; it doubles.",
     )
     controller_backoff_max_ms: int = key(
-        "controller.backoff.max.ms", 1 * SECOND, low=1, unit="ms", doc="Longest pause between look-ups."
+        "controller.backoff.max.ms",
+        1 * SECOND,
+        low=1,
+        unit="ms",
+        doc="Longest backoff of the search for the active controller.",
     )
     heartbeat_interval_ms: int = key(
         "broker.heartbeat.interval.ms",
         0,
         low=0,
         unit="ms",
-        doc="Time between heartbeats; 0 takes what the controller asks for.",
+        doc="Interval of heartbeats; 0: the controller's broker.heartbeat.interval.ms.",
     )
     metadata_max_wait_ms: int = key(
         "metadata.fetch.max.wait.ms",
         500,
         low=1,
         unit="ms",
-        doc="How long one metadata fetch may wait for news.",
+        doc="How long a metadata fetch waits for new records.",
     )
     controlled_shutdown_timeout_ms: int = key(
         "controlled.shutdown.timeout.ms",
         3 * SECOND,
         low=0,
         unit="ms",
-        doc="How long a stopping node waits for the controller to move its leaders away.",
+        doc="How long a stopping node waits for the controller to move its leaderships.",
     )
 
     num_recovery_threads_per_data_dir: int = key(
@@ -131,14 +135,14 @@ class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfi
         low=1,
         unit="ms",
         live=True,
-        doc="How often segments are looked for that retention lets go; in steps of about a second.",
+        doc="Interval of the retention check, in steps of about a second.",
     )
     checkpoint_interval_ms: int = key(
         "log.flush.offset.checkpoint.interval.ms",
         60 * SECOND,
         low=10,
         unit="ms",
-        doc="How often recovery points, start offsets and high watermarks are written down.",
+        doc="Interval of the checkpoints of recovery points, log start offsets and high watermarks.",
     )
 
     socket_request_max_bytes: int = key(
@@ -150,10 +154,10 @@ class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfi
         doc="Largest request frame.",
     )
     max_connections: int = key(
-        "max.connections", 10_000, low=1, live=True, doc="Clients connected at the same time."
+        "max.connections", 10_000, low=1, live=True, doc="Connections of each listener at the same time."
     )
     max_in_flight_requests: int = key(
-        "max.in.flight.requests.per.connection", 256, low=8, doc="Requests under way on one connection."
+        "max.in.flight.requests.per.connection", 256, low=8, doc="Requests in flight on one connection."
     )
     connections_max_idle_ms: int = key(
         "connections.max.idle.ms",
@@ -161,7 +165,7 @@ class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfi
         low=100,
         unit="ms",
         live=True,
-        doc="A silent connection is forgotten then.",
+        doc="Idle connections are closed after this time.",
     )
     queued_max_request_bytes: int = key(
         "queued.max.request.bytes",
@@ -169,8 +173,8 @@ class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfi
         low=MIB,
         unit="bytes",
         live=True,
-        doc="Requests under way of all connections together; beyond it they are refused. One of a Kafka"
-        " client may take half of it: 2.5 KiB for each element of its arrays.",
+        doc="Memory of requests in flight on all connections; more are refused. One request of a Kafka"
+        " client may use half of it: 2.5 KiB for each element of its arrays.",
     )
     queued_max_response_bytes: int = key(
         "queued.max.response.bytes",
@@ -178,24 +182,28 @@ class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfi
         low=MIB,
         unit="bytes",
         live=True,
-        doc="Responses not yet taken by their clients, all connections together.",
+        doc="Memory of responses that clients have not read, on all connections.",
     )
     fetch_max_bytes: int = key(
-        "fetch.max.bytes", 55 * MIB, low=1024, unit="bytes", doc="Largest fetch response, whatever was asked."
+        "fetch.max.bytes",
+        55 * MIB,
+        low=1024,
+        unit="bytes",
+        doc="Largest fetch response, whatever the request allows.",
     )
     fetch_cold_threads: int = key(
         "fetch.cold.threads",
         4,
         low=1,
         high=64,
-        doc="Threads that read from disks what is no longer in the page cache.",
+        doc="Threads that read batches which are not in the page cache.",
     )
     fetch_cold_max_bytes: int = key(
         "fetch.cold.max.bytes",
         64 * MIB,
         low=MIB,
         unit="bytes",
-        doc="Bytes being read from disks for fetches, or read and not yet taken by them; more reads wait.",
+        doc="Bytes of reads from disks in progress, or not yet sent; more reads wait.",
     )
     fetch_read_ahead_bytes: int = key(
         "fetch.read.ahead.bytes",
@@ -203,19 +211,23 @@ class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfi
         low=0,
         high=GIB,
         unit="bytes",
-        doc="How far the disk reads ahead of a fetching client that catches up; 0 for not at all.",
+        doc="Read-ahead for clients that catch up from disk; 0 for none.",
     )
     fetch_max_wait_ms: int = key(
-        "fetch.max.wait.ms", 5 * MINUTE, low=0, unit="ms", doc="Longest wait of a fetch, whatever was asked."
+        "fetch.max.wait.ms",
+        5 * MINUTE,
+        low=0,
+        unit="ms",
+        doc="Longest wait of a fetch, whatever the request allows.",
     )
     max_request_partitions: int = key(
-        "max.request.partitions", 20_000, low=1, doc="Partitions, or topics, that one request may name."
+        "max.request.partitions", 20_000, low=1, doc="Partitions or topics in one request."
     )
     purgatory_max_requests: int = key(
         "purgatory.max.requests",
         50_000,
         low=1,
-        doc="Waiting requests of each kind; beyond it they are refused.",
+        doc="Delayed requests of each kind; more are refused.",
     )
 
     num_replica_fetchers: int = key(
@@ -224,7 +236,7 @@ class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfi
         low=1,
         high=64,
         live=True,
-        doc="Fetch sessions with each leader; its partitions are spread over them.",
+        doc="Fetch sessions with each leader, over which its partitions are spread.",
     )
     replica_fetch_max_bytes: int = key(
         "replica.fetch.max.bytes",
@@ -232,7 +244,7 @@ class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfi
         low=1,
         high=MAX_INT,
         unit="bytes",
-        doc="A follower asks for at most this much of each partition, unless one batch is larger.",
+        doc="Largest fetch of a follower per partition, unless one batch is larger.",
     )
     replica_fetch_response_max_bytes: int = key(
         "replica.fetch.response.max.bytes",
@@ -240,7 +252,7 @@ class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfi
         low=1,
         high=MAX_INT,
         unit="bytes",
-        doc="A follower asks for at most this much at once, unless one batch is larger.",
+        doc="Largest fetch of a follower, unless one batch is larger.",
     )
     replica_fetch_min_bytes: int = key(
         "replica.fetch.min.bytes",
@@ -248,7 +260,7 @@ class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfi
         low=0,
         high=MAX_INT,
         unit="bytes",
-        doc="What a leader should have for a follower before it answers.",
+        doc="Bytes for which a leader delays the response to a follower.",
     )
     replica_fetch_wait_max_ms: int = key(
         "replica.fetch.wait.max.ms",
@@ -256,28 +268,28 @@ class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfi
         low=1,
         high=MAX_INT,
         unit="ms",
-        doc="How long a leader may wait for replica.fetch.min.bytes; below replica.lag.time.max.ms.",
+        doc="How long a leader waits for replica.fetch.min.bytes; below replica.lag.time.max.ms.",
     )
     replica_fetch_backoff_ms: int = key(
         "replica.fetch.backoff.ms",
         50,
         low=1,
         unit="ms",
-        doc="First pause of a follower after an error, of a partition or of a leader; it doubles.",
+        doc="First backoff of a follower after an error of a partition or leader; it doubles.",
     )
     replica_fetch_backoff_max_ms: int = key(
         "replica.fetch.backoff.max.ms",
         1 * SECOND,
         low=1,
         unit="ms",
-        doc="Longest pause of a follower after errors.",
+        doc="Longest backoff of a follower.",
     )
     replica_lag_time_max_ms: int = key(
         "replica.lag.time.max.ms",
         30 * SECOND,
         low=100,
         unit="ms",
-        doc="A follower that was not at the log's end for this long leaves the in-sync replicas.",
+        doc="A follower that has not reached the log end for this long is removed from the ISR.",
     )
     leader_replication_throttled_rate: int = key(
         "leader.replication.throttled.rate",
@@ -286,7 +298,7 @@ class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfi
         high=MAX_LONG,
         unit="bytes/s",
         live=True,
-        doc="The most that a node sends to followers of the throttled replicas that it leads.",
+        doc="Replication quota of a leader, for throttled replicas.",
     )
     follower_replication_throttled_rate: int = key(
         "follower.replication.throttled.rate",
@@ -295,7 +307,7 @@ class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfi
         high=MAX_LONG,
         unit="bytes/s",
         live=True,
-        doc="The most that a node fetches for its throttled replicas.",
+        doc="Replication quota of a follower, for throttled replicas.",
     )
     replica_alter_log_dirs_io_max_bytes_per_second: int = key(
         "replica.alter.log.dirs.io.max.bytes.per.second",
@@ -304,13 +316,13 @@ class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfi
         high=MAX_LONG,
         unit="bytes/s",
         live=True,
-        doc="The most that a node copies between its log dirs, for all moves together.",
+        doc="Quota of all moves of replicas between the log dirs of a node.",
     )
     replica_selector_class: str = key(
         "replica.selector.class",
         "",
         choices=("", "RackAwareReplicaSelector"),
-        doc="RackAwareReplicaSelector lets consumers with a client.rack read from replicas there.",
+        doc="RackAwareReplicaSelector: consumers with a client.rack read from replicas in that rack.",
     )
 
     log_tail_cache_bytes: int = key(
@@ -319,7 +331,7 @@ class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfi
         low=0,
         unit="bytes",
         live=True,
-        doc="Memory for the newest batches of all partitions: readers at the end need no file. 0 for none.",
+        doc="Cache of the newest batches of all partitions, for consumers at the log end; 0 for none.",
     )
     log_tail_cache_partition_bytes: int = key(
         "log.tail.cache.partition.bytes",
@@ -327,7 +339,7 @@ class NodeConfig(LogDefaults, CleanerConfig, CoordinatorConfig, TransactionConfi
         low=0,
         unit="bytes",
         live=True,
-        doc="The share of log.tail.cache.bytes that one partition may have.",
+        doc="Largest share of one partition in log.tail.cache.bytes.",
     )
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ class TransactionConfig(Config):
         high=MAX_INT,
         unit="ms",
         live=True,
-        doc="How long a partition knows a producer id after its last record, unless a transaction is open.",
+        doc="How long a partition keeps the state of an inactive producer id without an open transaction.",
     )
     producer_id_expiration_check_interval_ms: int = key(
         "producer.id.expiration.check.interval.ms",
@@ -28,7 +28,7 @@ class TransactionConfig(Config):
         high=MAX_INT,
         unit="ms",
         live=True,
-        doc="How often to look for producer ids that are to be forgotten.",
+        doc="Interval of the check for expired producer ids.",
     )
     add_partitions_to_txn_retry_backoff_ms: int = key(
         "add.partitions.to.txn.retry.backoff.ms",
@@ -37,7 +37,7 @@ class TransactionConfig(Config):
         high=MAX_INT,
         unit="ms",
         live=True,
-        doc="The pause before a partition is added again to a transaction whose predecessor is still ending.",
+        doc="Backoff of adding a partition to a transaction while the previous one is being completed.",
     )
     add_partitions_to_txn_retry_backoff_max_ms: int = key(
         "add.partitions.to.txn.retry.backoff.max.ms",
@@ -46,5 +46,5 @@ class TransactionConfig(Config):
         high=MAX_INT,
         unit="ms",
         live=True,
-        doc="After this long the producer is told that its transaction before is still ending.",
+        doc="After this long the producer gets CONCURRENT_TRANSACTIONS for the previous transaction.",
     )
