@@ -144,7 +144,7 @@ class Compacted:
         return found
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(STEPS)
 def test_what_is_committed_is_what_is_seen(steps: list[tuple[str, int, int]]) -> None:
     """Beside each other, in any order."""

@@ -275,5 +275,5 @@ class ConsumerGroupModel(RuleBasedStateMachine):
         return range(0 if found is None else len(found.partitions))
 
 
-ConsumerGroupModel.TestCase.settings = settings(max_examples=200, stateful_step_count=50)
+ConsumerGroupModel.TestCase.settings = settings(max_examples=120, stateful_step_count=50)
 TestConsumerGroupModel = ConsumerGroupModel.TestCase

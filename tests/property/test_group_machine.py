@@ -293,4 +293,4 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 TestGroupMachine = GroupMachine.TestCase
-TestGroupMachine.settings = settings(max_examples=200, stateful_step_count=60)
+TestGroupMachine.settings = settings(max_examples=120, stateful_step_count=60)

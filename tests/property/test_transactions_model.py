@@ -326,4 +326,4 @@ class Transactions(RuleBasedStateMachine):
 
 
 TestTransactions = Transactions.TestCase
-TestTransactions.settings = settings(max_examples=300, stateful_step_count=80)
+TestTransactions.settings = settings(max_examples=150, stateful_step_count=80)
