@@ -1,4 +1,4 @@
-"""What travels when, and what becomes of it."""
+"""Which batches are sent when, and how responses are handled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.protocol.messages.data import ProduceResponse
 from producer_rig import ProducerRig, values_of, view_of
 
 
-def test_batches_for_one_node_travel_together() -> None:
+def test_batches_for_one_node_share_a_request() -> None:
     """Partitions 0 and 2 are led by node 0, 1 by node 1: two requests."""
     rig = ProducerRig(0, 1, 0)
     for partition in range(3):
@@ -22,7 +22,7 @@ def test_batches_for_one_node_travel_together() -> None:
 
 
 def test_success_resolves_with_the_offset() -> None:
-    """And gives memory back."""
+    """The memory is free again."""
     rig = ProducerRig()
     rig.put(b"a")
     (send,) = rig.step()
@@ -33,8 +33,8 @@ def test_success_resolves_with_the_offset() -> None:
     assert rig.sender.counters.records_sent == 1
 
 
-def test_a_retry_goes_first_and_nothing_overtakes_it() -> None:
-    """Batch 1 fails; 2 and 3 wait behind it through the backoff, and arrive in order."""
+def test_retry_is_sent_before_later_batches() -> None:
+    """Batch 1 fails; 2 and 3 wait during the backoff, and are stored in order."""
     rig = ProducerRig()
     rig.put(b"1")
     (first,) = rig.step()
@@ -52,7 +52,7 @@ def test_a_retry_goes_first_and_nothing_overtakes_it() -> None:
 
 
 def test_without_retries_a_partition_is_muted_too() -> None:
-    """retries=0: requests could still overtake each other while a connection opens."""
+    """retries=0: a request could overtake another while a connection opens."""
     rig = ProducerRig(retries=0)
     rig.put(b"1")
     (first,) = rig.step()
@@ -66,7 +66,7 @@ def test_without_retries_a_partition_is_muted_too() -> None:
 
 
 def test_a_node_has_at_most_max_in_flight_requests() -> None:
-    """Two at a time; the third partition waits for an answer."""
+    """Two at a time; the third partition waits for a response."""
     rig = ProducerRig(0, 0, 0, max_in_flight=2)
     sends = []
     for partition in range(3):
@@ -77,7 +77,7 @@ def test_a_node_has_at_most_max_in_flight_requests() -> None:
     assert len(rig.step()) == 1
 
 
-def test_a_request_is_bounded() -> None:
+def test_request_size_is_bounded() -> None:
     """Three batches of 900 bytes and max.request.size of 2000: two requests."""
     rig = ProducerRig(0, 0, 0, max_request_bytes=2000, linger_ms=0)
     for partition in range(3):
@@ -85,8 +85,8 @@ def test_a_request_is_bounded() -> None:
     assert sorted(len(send.batches) for send in rig.step()) == [1, 2]
 
 
-def test_a_missing_leader_asks_for_metadata_and_waits() -> None:
-    """The partition has none; with a new view it goes."""
+def test_missing_leader_causes_a_refresh() -> None:
+    """With a leader in the new view the batch is sent."""
     rig = ProducerRig(-1)
     rig.put(b"x")
     assert rig.step() == []
@@ -98,7 +98,8 @@ def test_a_missing_leader_asks_for_metadata_and_waits() -> None:
 
 
 def test_a_moved_leader_is_followed() -> None:
-    """NOT_LEADER with a hint: the hint is taken, metadata asked for, the batch retried at the new one."""
+    """NOT_LEADER with a hint: the hint is used, the metadata refreshed, the batch retried at the new
+    leader."""
     rig = ProducerRig(0)
     rig.put(b"x")
     (send,) = rig.step()
@@ -112,7 +113,7 @@ def test_a_moved_leader_is_followed() -> None:
 
 @pytest.mark.parametrize("code", [2, 3, 5, 6, 7, 13, 19, 56, 74, 75, 89, 100])
 def test_retriable_errors_are_retried(code: int) -> None:
-    """None of these ends a record before its deadline."""
+    """None of these fails a record before its deadline."""
     rig = ProducerRig()
     rig.put(b"x")
     (send,) = rig.step()
@@ -124,8 +125,8 @@ def test_retriable_errors_are_retried(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [10, 17, 21, 32, 35, 42, 76, 87, -1])
-def test_other_errors_end_the_batch_only(code: int) -> None:
-    """The record fails with the server's error; the partition goes on."""
+def test_other_errors_fail_only_their_batch(code: int) -> None:
+    """The record fails with the server's error; later batches are sent."""
     rig = ProducerRig()
     rig.put(b"bad")
     (send,) = rig.step()
@@ -139,8 +140,8 @@ def test_other_errors_end_the_batch_only(code: int) -> None:
     assert rig.resolved[1].error is None
 
 
-def test_one_answer_per_batch() -> None:
-    """Of two batches in a request the first is refused for good, the second is fine."""
+def test_each_batch_of_a_request_has_its_own_outcome() -> None:
+    """The first one of two fails, the second is stored."""
     rig = ProducerRig(0, 0)
     rig.put(b"a", 0)
     rig.put(b"b", 1)
@@ -149,7 +150,7 @@ def test_one_answer_per_batch() -> None:
     assert [type(resolved.error) for resolved in rig.resolved] == [type(None), errors.InvalidRecordError]
 
 
-def test_retries_end() -> None:
+def test_retries_are_bounded() -> None:
     """retries=2: three attempts, then the last error."""
     rig = ProducerRig(retries=2)
     rig.put(b"x")
@@ -161,7 +162,7 @@ def test_retries_end() -> None:
 
 
 def test_backoff_grows_with_each_attempt() -> None:
-    """About 100, 200, 400 ms, by the timer that the sender asks for."""
+    """About 100, 200, 400 ms, by `next_due_ms`."""
     rig = ProducerRig()
     rig.put(b"x")
     waits = []
@@ -180,8 +181,8 @@ def test_backoff_grows_with_each_attempt() -> None:
     ] == [True] * 4
 
 
-def test_a_record_that_waits_too_long_fails() -> None:
-    """No leader for 10 s: DeliveryTimeoutError, and the buffer is free."""
+def test_batch_expires_at_its_deadline() -> None:
+    """No leader for 10 s: DeliveryTimeoutError, and the memory is free."""
     rig = ProducerRig(-1)
     rig.put(b"x")
     rig.step()
@@ -193,8 +194,8 @@ def test_a_record_that_waits_too_long_fails() -> None:
     assert rig.accumulator.used_bytes == 0
 
 
-def test_the_timeout_tells_the_last_error() -> None:
-    """Text and cause; the user wants to know why."""
+def test_timeout_has_the_last_error() -> None:
+    """As text and cause."""
     rig = ProducerRig()
     rig.put(b"x")
     (send,) = rig.step()
@@ -207,8 +208,8 @@ def test_the_timeout_tells_the_last_error() -> None:
     assert isinstance(error.__cause__, errors.NetworkError)
 
 
-def test_the_timeout_of_a_batch_that_was_never_sent_names_what_it_waited_for() -> None:
-    """No leader, by the metadata; no answer to a request; behind an earlier batch; the failed refresh."""
+def test_timeout_without_an_attempt_has_the_reason() -> None:
+    """No leader in the metadata; no response to a request; an earlier batch; a failed refresh."""
     rig = ProducerRig(-1, 0, 0)
     for partition in (0, 1):
         rig.put(b"x", partition)
@@ -232,8 +233,8 @@ def test_the_timeout_of_a_batch_that_was_never_sent_names_what_it_waited_for() -
 
 
 @pytest.mark.parametrize("how", ["success", "failure", "refusal"])
-def test_a_batch_that_expires_under_way_keeps_its_partition_muted(how: str) -> None:
-    """The next batch must not be sent before the old request is over, whatever its answer then is."""
+def test_batch_that_expires_in_flight_keeps_its_partition_muted(how: str) -> None:
+    """The next batch waits until the old request has ended in any way."""
     rig = ProducerRig()
     rig.put(b"old")
     (send,) = rig.step()
@@ -254,8 +255,8 @@ def test_a_batch_that_expires_under_way_keeps_its_partition_muted(how: str) -> N
 
 
 @pytest.mark.parametrize("code", [errors.MessageTooLargeError.code, errors.RecordBatchTooLargeError.code])
-def test_a_batch_that_is_too_large_is_split(code: int) -> None:
-    """8 records of 500 bytes in one batch, refused: smaller batches, in order, now and later."""
+def test_too_large_batch_is_split(code: int) -> None:
+    """8 records of 500 bytes in one batch: after the error smaller batches, in order, also later on."""
     rig = ProducerRig()
     rig.put(b"first")
     (first,) = rig.step()
@@ -280,7 +281,7 @@ def test_a_batch_that_is_too_large_is_split(code: int) -> None:
 
 
 def test_a_single_record_that_is_too_large_fails() -> None:
-    """There is nothing to split."""
+    """It cannot be split."""
     rig = ProducerRig()
     rig.put(b"x" * 900)
     (send,) = rig.step()
@@ -302,8 +303,8 @@ def test_parts_keep_the_deadline_of_the_whole() -> None:
     assert [type(resolved.error) for resolved in rig.resolved] == [errors.DeliveryTimeoutError] * 2
 
 
-def test_acks_0_is_done_when_handed_over() -> None:
-    """No answer, no offset."""
+def test_acks_0_is_done_when_sent() -> None:
+    """Without response and offset."""
     rig = ProducerRig(acks=0)
     rig.put(b"x")
     (send,) = rig.step()
@@ -311,8 +312,8 @@ def test_acks_0_is_done_when_handed_over() -> None:
     assert (rig.resolved[0].base_offset, rig.resolved[0].error) == (-1, None)
 
 
-def test_an_answer_that_does_not_match_fails_its_batches() -> None:
-    """Two batches, one answer: nothing may be taken as acknowledged."""
+def test_response_with_a_wrong_count_fails_its_batches() -> None:
+    """Two batches, one part in the response: neither is taken as acknowledged."""
     rig = ProducerRig(0, 0)
     rig.put(b"a", 0)
     rig.put(b"b", 1)
@@ -322,8 +323,8 @@ def test_an_answer_that_does_not_match_fails_its_batches() -> None:
     assert len(rig.resolved) == 2
 
 
-def test_abort_ends_everything_once() -> None:
-    """Queued and under way; a late answer changes nothing."""
+def test_abort_fails_every_batch_once() -> None:
+    """Queued and in flight; a late response changes nothing."""
     rig = ProducerRig()
     rig.put(b"a")
     (send,) = rig.step()
@@ -351,7 +352,7 @@ def test_parts_of_a_split_batch_do_not_hold_up_older_deadlines() -> None:
     assert [effect.batch.queue.partition for effect in rig.resolved] == [0]
 
 
-def test_a_learned_size_limit_is_forgotten_after_some_minutes() -> None:
+def test_learned_size_limit_expires() -> None:
     """max.message.bytes was raised meanwhile: batches grow to their full size again."""
     rig = ProducerRig(0, batch_bytes=2000, delivery_timeout_ms=10_000_000)
     for _ in range(8):
@@ -376,7 +377,7 @@ def test_a_learned_size_limit_is_forgotten_after_some_minutes() -> None:
 
 @pytest.mark.parametrize("limit", [70, 200, 333, 1000])
 def test_splitting_always_ends(limit: int) -> None:
-    """The topic takes `limit` bytes; records of all sizes either get through or are refused alone."""
+    """The topic takes `limit` bytes; records of all sizes are stored, or rejected as single ones."""
     rig = ProducerRig(0, batch_bytes=5000, max_batch_bytes=20_000)
     random = Random(limit)
     for _ in range(100):
@@ -407,7 +408,7 @@ def failed_over(rig: ProducerRig, attempts: int) -> None:
 
 
 def test_a_new_leader_ends_the_backoff() -> None:
-    """The wait has grown to a second; the next leader gets the batch at once, without news it waits."""
+    """The backoff is a second; a new leader gets the batch at once, without one it waits."""
     rig = ProducerRig(delivery_timeout_ms=100_000)
     failed_over(rig, attempts=6)
     assert rig.step(200) == []
@@ -418,8 +419,8 @@ def test_a_new_leader_ends_the_backoff() -> None:
     assert rig.step(200) == [], "this leader is not ready: its epoch is no news any more"
 
 
-def test_nobody_is_asked_once_the_batch_is_through() -> None:
-    """The same leader took it in the end, or it is given up: no questions are left behind."""
+def test_no_refresh_after_the_batch_has_its_outcome() -> None:
+    """The old leader took it in the end, or it failed: no refresh is pending."""
     rig = ProducerRig(delivery_timeout_ms=5_000)
     failed_over(rig, attempts=1)
     (send,) = rig.step(150)
@@ -431,8 +432,8 @@ def test_nobody_is_asked_once_the_batch_is_through() -> None:
     assert rig.sender.next_due_ms() is None
 
 
-def test_a_leader_that_lets_requests_time_out_may_be_one_of_the_past() -> None:
-    """It was replaced and does not know: nobody else can tell the client, so it asks."""
+def test_request_timeout_causes_a_refresh() -> None:
+    """The leader may have been replaced without knowing it."""
     rig = ProducerRig()
     rig.put(b"1")
     (send,) = rig.step()
@@ -440,8 +441,8 @@ def test_a_leader_that_lets_requests_time_out_may_be_one_of_the_past() -> None:
     assert RefreshMetadata() in rig.effects
 
 
-def test_an_abort_counts_what_expired_under_way_once() -> None:
-    """It has failed before, and its outcome was told."""
+def test_abort_does_not_count_expired_batches_again() -> None:
+    """They have failed before."""
     rig = ProducerRig(delivery_timeout_ms=100)
     rig.put(b"under way")
     rig.step()

@@ -1,4 +1,4 @@
-"""What an idempotent producer numbers, sends again, and numbers anew."""
+"""The sequences of an idempotent producer: retries, missing sequences, renumbering."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def outcomes(rig: ProducerRig) -> list[Any]:
     return [None if effect.error is None else type(effect.error) for effect in rig.resolved]
 
 
-def test_nothing_is_sent_without_a_producer_id() -> None:
-    """It is asked for once, and only when there is something to send."""
+def test_no_batch_is_sent_without_a_producer_id() -> None:
+    """It is requested once, when a batch waits for it."""
     rig = ProducerRig(is_idempotent=True)
     assert rig.sender.sequences is not None
     rig.sender.sequences.identity = None
@@ -54,7 +54,7 @@ def test_nothing_is_sent_without_a_producer_id() -> None:
     assert stamps_of(send) == [(5, 3, 0)]
 
 
-def test_five_batches_of_a_partition_are_under_way_in_order() -> None:
+def test_five_batches_of_a_partition_are_in_flight_in_order() -> None:
     """The sixth waits, however many requests the node would take."""
     rig = rig_with(max_in_flight=100)
     sends = sent_now(rig, b"1", b"2", b"3", b"4", b"5", b"6")
@@ -77,16 +77,16 @@ def test_the_leader_must_remember_the_first_batch_under_way() -> None:
     assert len(rig.step()) == 1
 
 
-def test_one_batch_is_under_way_until_a_leader_knows_the_producer() -> None:
-    """A leader takes any sequence from one that it does not know."""
+def test_one_batch_is_in_flight_before_the_first_acknowledgement() -> None:
+    """A leader without producer state accepts any sequence."""
     rig = ProducerRig(is_idempotent=True, batch_bytes=1)
     (first,) = sent_now(rig, b"1", b"2")
     rig.ok(first)
     assert len(rig.step()) == len(sent_now(rig, b"3")) == 1
 
 
-def test_only_a_later_batch_tells_that_one_that_failed_left_no_gap() -> None:
-    """An earlier one says nothing of it: what is new waits on."""
+def test_acknowledged_later_batch_resolves_a_failed_one() -> None:
+    """An earlier one does not: new batches wait."""
     rig = rig_with()
     first, failed, later = sent_now(rig, b"1", b"2", b"3")
     rig.refuse(failed, errors.UnknownServerError.code)
@@ -98,7 +98,7 @@ def test_only_a_later_batch_tells_that_one_that_failed_left_no_gap() -> None:
 
 
 def test_sequences_are_counted_by_records_and_partition() -> None:
-    """Three records, then one; the other partition counts for itself."""
+    """Three records, then one; the other partition counts its own."""
     rig = ProducerRig(0, 0, is_idempotent=True)
     for value in (b"a", b"b", b"c"):
         rig.put(value)
@@ -111,8 +111,8 @@ def test_sequences_are_counted_by_records_and_partition() -> None:
     assert stamps_of(next_one) == [(7, 0, 3)]
 
 
-def test_after_the_last_sequence_comes_0() -> None:
-    """As the leader counts."""
+def test_sequences_wrap_to_0() -> None:
+    """As in the leader."""
     rig = rig_with()
     track = rig.sender.sequences._tracks[rig.topic.queues[0]]  # type: ignore[union-attr]
     track.next_number = track.acked_end = MAX_SEQUENCE - 1
@@ -121,8 +121,8 @@ def test_after_the_last_sequence_comes_0() -> None:
 
 
 @pytest.mark.parametrize("how", ["lost", "refused"])
-def test_a_batch_keeps_its_sequence_when_it_goes_again(how: str) -> None:
-    """Its bytes do not change, and those behind it wait for it."""
+def test_retry_keeps_the_sequence(how: str) -> None:
+    """Its bytes do not change, and later batches wait for it."""
     rig = rig_with()
     first, second, third = sent_now(rig, b"1", b"2", b"3")
     before = first.batches[0].data
@@ -146,8 +146,8 @@ def test_a_batch_keeps_its_sequence_when_it_goes_again(how: str) -> None:
     assert rig.sender.sequences.bumps == 0  # type: ignore[union-attr]
 
 
-def test_batches_that_came_before_their_turn_go_without_waiting() -> None:
-    """And that costs them none of their retries."""
+def test_out_of_order_later_batches_are_retried_without_backoff() -> None:
+    """And without counting as a retry."""
     rig = rig_with(retries=1)
     first, second = sent_now(rig, b"1", b"2")
     rig.refuse(second, OUT_OF_ORDER)
@@ -159,8 +159,8 @@ def test_batches_that_came_before_their_turn_go_without_waiting() -> None:
     assert outcomes(rig) == [None] * 2
 
 
-def test_batches_come_back_in_any_order_and_go_in_order() -> None:
-    """3 and 2 come back before 1."""
+def test_retries_are_sent_in_order() -> None:
+    """3 and 2 fail before 1."""
     rig = rig_with()
     sends = sent_now(rig, b"1", b"2", b"3")
     for send in reversed(sends):
@@ -172,8 +172,8 @@ def test_batches_come_back_in_any_order_and_go_in_order() -> None:
     assert outcomes(rig) == [None] * 3
 
 
-def test_a_batch_that_was_there_already_has_succeeded() -> None:
-    """DUPLICATE_SEQUENCE: with or without its offset."""
+def test_duplicate_sequence_is_a_success() -> None:
+    """With or without the offset of the first attempt."""
     rig = rig_with()
     (send,) = sent_now(rig, b"1")
     rig.refuse(send, errors.DuplicateSequenceNumberError.code, base_offset=41)
@@ -204,8 +204,8 @@ def test_a_gap_before_the_first_batch_raises_the_epoch(code: int) -> None:
     assert outcomes(rig) == [None] * 3
 
 
-def test_what_was_stored_behind_a_gap_is_not_sent_again() -> None:
-    """The leader takes 2, then says that 1 is out of order: 1 gets a new number, 2 none."""
+def test_acknowledged_batch_is_not_renumbered() -> None:
+    """The leader stores 2, then 1 is out of order: 1 gets a new number, 2 none."""
     rig = rig_with()
     first, second = sent_now(rig, b"1", b"2")
     rig.refuse(first, OUT_OF_ORDER)
@@ -216,8 +216,9 @@ def test_what_was_stored_behind_a_gap_is_not_sent_again() -> None:
 
 
 @pytest.mark.parametrize("code", [errors.InvalidRecordError.code, errors.UnknownServerError.code])
-def test_after_a_failure_the_next_batches_tell_whether_there_is_a_gap(code: int) -> None:
-    """Whether 1 was stored is not known: nothing new goes before 2 is settled. 2 is refused: a gap."""
+def test_next_batch_resolves_a_failed_one(code: int) -> None:
+    """Whether 1 was stored is unknown: no new batch is sent before 2 has its outcome. 2 is out of order: a
+    sequence is missing."""
     rig = rig_with()
     first, second = sent_now(rig, b"1", b"2")
     rig.refuse(first, code)
@@ -229,8 +230,8 @@ def test_after_a_failure_the_next_batches_tell_whether_there_is_a_gap(code: int)
     assert stamps_of(*rig.step()) == [(7, 1, 1)]
 
 
-def test_a_failed_batch_that_was_stored_leaves_no_gap() -> None:
-    """UNKNOWN_SERVER_ERROR, but the leader takes the next: nothing is sent twice (KAFKA-14034)."""
+def test_failed_batch_that_was_stored_is_resolved() -> None:
+    """UNKNOWN_SERVER_ERROR, but the leader stores the next one: no batch is sent twice (KAFKA-14034)."""
     rig = rig_with()
     first, second = sent_now(rig, b"1", b"2")
     rig.refuse(first, errors.UnknownServerError.code)
@@ -239,8 +240,8 @@ def test_a_failed_batch_that_was_stored_leaves_no_gap() -> None:
     assert stamps_of(third) == [(7, 0, 3)]
 
 
-def test_a_failure_with_nothing_behind_it_raises_the_epoch() -> None:
-    """Nobody will tell whether there is a gap."""
+def test_failure_without_later_batches_raises_the_epoch() -> None:
+    """No later batch can resolve it."""
     rig = rig_with()
     (send,) = sent_now(rig, b"bad")
     rig.refuse(send, errors.InvalidRecordError.code)
@@ -248,8 +249,8 @@ def test_a_failure_with_nothing_behind_it_raises_the_epoch() -> None:
     assert stamps_of(after) == [(7, 1, 0)]
 
 
-def test_a_failure_in_the_middle_waits_for_those_before_it() -> None:
-    """1 has no answer yet, 2 fails, 3 is out of order: 1 keeps its number, 3 gets a new one after that."""
+def test_renumbering_waits_for_earlier_batches() -> None:
+    """1 has no response yet, 2 fails, 3 is out of order: 1 keeps its number, 3 gets a new one after that."""
     rig = rig_with()
     first, second, third = sent_now(rig, b"1", b"2", b"3")
     rig.refuse(second, errors.InvalidRecordError.code)
@@ -266,8 +267,8 @@ def test_a_failure_in_the_middle_waits_for_those_before_it() -> None:
     assert values_of(new) == [[b"3"]]
 
 
-def test_other_partitions_keep_their_epoch_until_they_are_through() -> None:
-    """The epoch is the producer's, the numbering the partition's."""
+def test_other_partitions_keep_their_epoch_while_batches_are_in_flight() -> None:
+    """The epoch is that of the producer, the numbers that of the partition."""
     rig = ProducerRig(0, 1, is_idempotent=True, batch_bytes=1)
     for partition in (0, 1):
         rig.put(b"first", partition)
@@ -287,8 +288,8 @@ def test_other_partitions_keep_their_epoch_until_they_are_through() -> None:
     assert stamps_of(next_one) == [(7, 1, 0)]
 
 
-def test_when_epochs_run_out_another_producer_id_is_asked_for() -> None:
-    """And what is under way goes on as that one."""
+def test_new_producer_id_after_the_last_epoch() -> None:
+    """The batches in flight get the new id."""
     rig = ProducerRig(is_idempotent=True, batch_bytes=1)
     rig.sender.on_identity(Identity(7, MAX_EPOCH), 0)
     (send,) = sent_now(rig, b"1")
@@ -317,8 +318,8 @@ def test_a_batch_that_expires_under_way_leaves_its_number_unsure(is_stored: bool
     assert len(rig.resolved) == 1
 
 
-def test_a_batch_that_expires_between_attempts_is_settled_by_the_next() -> None:
-    """Three were sent and lost; the first expires, the second is taken: so the first was stored."""
+def test_expired_batch_is_resolved_by_the_next_one() -> None:
+    """Three were sent and lost; the first expires, the second is stored: so the first was stored."""
     rig = rig_with(delivery_timeout_ms=1000)
     (first,) = sent_now(rig, b"1")
     rig.now_ms = 500
@@ -335,8 +336,9 @@ def test_a_batch_that_expires_between_attempts_is_settled_by_the_next() -> None:
     assert stamps_of(*sent_now(rig, b"3")) == [(7, 0, 3)]
 
 
-def test_the_parts_of_a_batch_share_its_numbers() -> None:
-    """Four records from sequence 1 on, halved twice: each part says where it belongs, and goes in order."""
+def test_parts_of_a_split_batch_share_its_numbers() -> None:
+    """Four records from sequence 1 on, halved twice: each part has its own base sequence, and they are sent
+    in order."""
     rig = ProducerRig(is_idempotent=True, batch_bytes=5000)
     rig.put(b"0")
     (first,) = rig.step()
@@ -357,8 +359,8 @@ def test_the_parts_of_a_batch_share_its_numbers() -> None:
     assert rig.sender.sequences.bumps == 0  # type: ignore[union-attr]
 
 
-def test_a_new_leader_gets_all_that_is_under_way_at_once() -> None:
-    """The old one is gone; the batches behind the first do not wait out their backoff either."""
+def test_new_leader_gets_all_batches_in_flight_at_once() -> None:
+    """Later batches do not wait for their backoff either."""
     rig = rig_with(delivery_timeout_ms=100_000)
     sends = sent_now(rig, b"1", b"2", b"3")
     for send in sends:
@@ -372,8 +374,8 @@ def test_a_new_leader_gets_all_that_is_under_way_at_once() -> None:
         rig.ok(again)
 
 
-def test_in_a_transaction_nothing_is_numbered_anew() -> None:
-    """A gap fails the batch, and with it the transaction; the next epoch begins at 0."""
+def test_transaction_renumbers_no_batch() -> None:
+    """A missing sequence fails the batch, and with it the transaction; the next epoch begins at 0."""
     rig = ProducerRig(is_transactional=True, batch_bytes=1)
     (send,) = sent_now(rig, b"1")
     assert send.batches[0].stamp is not None
@@ -384,8 +386,8 @@ def test_in_a_transaction_nothing_is_numbered_anew() -> None:
     assert stamps_of(*sent_now(rig, b"2")) == [(7, 1, 0)]
 
 
-def test_giving_up_ends_what_is_in_no_request_and_sends_nothing_again() -> None:
-    """1 is under way and lost, 2 waits in the queue: both fail, and 1 is not retried."""
+def test_fail_unsent_fails_queued_batches_and_retries_none() -> None:
+    """1 is in flight and lost, 2 is queued: both fail, and 1 is not retried."""
     rig = ProducerRig(is_transactional=True, batch_bytes=1)
     (first,) = sent_now(rig, b"1", b"2")
     rig._sends(rig.sender.fail_unsent(errors.TransactionAbortableError("over"), rig.now_ms))
@@ -396,8 +398,8 @@ def test_giving_up_ends_what_is_in_no_request_and_sends_nothing_again() -> None:
     assert rig.accumulator.used_bytes == 0
 
 
-def test_answers_after_the_end_change_nothing() -> None:
-    """Aborted with three under way; their answers come."""
+def test_responses_after_the_end_change_nothing() -> None:
+    """Aborted with three batches in flight."""
     rig = rig_with()
     sends = sent_now(rig, b"1", b"2", b"3")
     rig._sends(rig.sender.abort(errors.ClosedError("closed")))
@@ -428,8 +430,8 @@ def test_what_may_be_stored_gets_no_other_number() -> None:
     assert values_of(new) == [[b"3"]]
 
 
-def test_a_refusal_before_the_log_leaves_no_doubt() -> None:
-    """Too few replicas, then out of order: it is numbered anew."""
+def test_rejection_before_the_append_allows_renumbering() -> None:
+    """Not enough replicas, then out of order: the batch is renumbered."""
     rig = rig_with()
     (send,) = sent_now(rig, b"1")
     rig.refuse(send, BUSY)

@@ -25,7 +25,7 @@ def test_parts_hold_all_records_in_order_within_the_limit() -> None:
 
 
 def test_a_record_above_the_limit_is_alone() -> None:
-    """It cannot be made smaller; its neighbours can be saved from it."""
+    """It cannot be split; its neighbours can still be stored."""
     rig = ProducerRig(max_batch_bytes=100_000, batch_bytes=100_000)
     for value in (b"a", b"x" * 1000, b"b"):
         rig.put(value)

@@ -1,4 +1,4 @@
-"""Transactions over the fake cluster, in virtual time."""
+"""Transactions on a fake cluster, in virtual time."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def playing(play: Play, scenario: Scenario, nodes: int = 1, **options: Any) -> A
     return play(run, nodes=nodes)
 
 
-def test_a_block_commits(play: Play) -> None:
-    """All of it is there for readers of committed data, nothing before the end."""
+def test_block_commits(play: Play) -> None:
+    """Consumers of committed records see all of it after the end, and no record before."""
 
     async def scenario(fake: Any, producer: Any) -> None:
         async with producer.transaction() as txn:
@@ -48,8 +48,8 @@ def test_a_block_commits(play: Play) -> None:
     assert fake.requests("AddPartitionsToTxn") == []
 
 
-def test_an_exception_aborts(play: Play) -> None:
-    """It comes out of the block; what waits is not sent, what was sent is undone."""
+def test_exception_in_the_block_aborts(play: Play) -> None:
+    """It is raised by the block; queued records are not sent, sent ones are aborted."""
 
     async def scenario(fake: Any, producer: Any) -> None:
         futures = []
@@ -73,8 +73,8 @@ def test_an_exception_aborts(play: Play) -> None:
     assert playing(play, scenario).ends == [("me", 0, False), ("me", 1, True)]
 
 
-def test_sequences_begin_anew_after_an_abort(play: Play) -> None:
-    """In another epoch: a leader cannot take new records for old ones (Redpanda #5026)."""
+def test_sequences_restart_after_an_abort(play: Play) -> None:
+    """In another epoch: a leader cannot take new records for duplicates (Redpanda #5026)."""
 
     async def scenario(fake: Any, producer: Any) -> None:
         for end in (producer.abort_transaction, producer.commit_transaction):
@@ -88,8 +88,8 @@ def test_sequences_begin_anew_after_an_abort(play: Play) -> None:
     playing(play, scenario)
 
 
-def test_a_transaction_of_nothing_asks_nobody(play: Play) -> None:
-    """Neither the commit nor the abort."""
+def test_empty_transaction_sends_no_request(play: Play) -> None:
+    """Neither for the commit nor for the abort."""
 
     async def scenario(fake: Any, producer: Any) -> None:
         async with producer.transaction():
@@ -102,7 +102,7 @@ def test_a_transaction_of_nothing_asks_nobody(play: Play) -> None:
 
 
 def test_records_are_sent_in_transactions_only(play: Play) -> None:
-    """Before, between, and while one ends."""
+    """Not before, between, or while one ends."""
 
     async def scenario(fake: Any, producer: Any) -> None:
         with pytest.raises(errors.InvalidTxnStateError, match="not initialized"):
@@ -126,7 +126,7 @@ def test_records_are_sent_in_transactions_only(play: Play) -> None:
 
 
 def test_transactions_do_not_nest(play: Play) -> None:
-    """The outer one goes on."""
+    """The outer one continues."""
 
     async def scenario(fake: Any, producer: Any) -> None:
         async with producer.transaction() as txn:
@@ -139,8 +139,8 @@ def test_transactions_do_not_nest(play: Play) -> None:
     playing(play, scenario)
 
 
-def test_without_an_id_there_are_none(play: Play) -> None:
-    """The text says what to give."""
+def test_transactions_need_a_transactional_id(play: Play) -> None:
+    """The error names the key."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         producer = cluster.producer()
@@ -154,7 +154,7 @@ def test_without_an_id_there_are_none(play: Play) -> None:
 
 @pytest.mark.parametrize("how", ["refused", "too large", "lost"])
 def test_a_record_that_is_not_stored_fails_the_commit(play: Play, how: str) -> None:
-    """The block raises why, and the transaction is aborted; sending on raises too."""
+    """The block raises the cause, and the transaction is aborted; `send` raises as well."""
 
     async def scenario(fake: Any, producer: Any) -> None:
         with pytest.raises(errors.TransactionAbortableError) as caught:  # noqa: PT012 - the block is the test
@@ -189,8 +189,8 @@ def test_a_record_that_is_not_stored_fails_the_commit(play: Play, how: str) -> N
     assert [committed for _, _, committed in fake.ends] == [False, True]
 
 
-def test_the_coordinator_is_looked_for_where_it_moves(play: Play) -> None:
-    """NOT_COORDINATOR, lost answers, load in progress: the commit counts once."""
+def test_commit_survives_coordinator_moves(play: Play) -> None:
+    """NOT_COORDINATOR, lost responses, load in progress: one commit."""
 
     async def scenario(fake: Any, producer: Any) -> None:
         await producer.begin_transaction()
@@ -211,8 +211,8 @@ def test_the_coordinator_is_looked_for_where_it_moves(play: Play) -> None:
 
 
 @pytest.mark.parametrize("call", ["commit_transaction", "abort_transaction"])
-def test_an_end_of_unknown_outcome_can_be_asked_for_again(play: Play, call: str) -> None:
-    """max.block.ms is over; nothing else is possible before the outcome is known."""
+def test_end_that_timed_out_can_be_repeated(play: Play, call: str) -> None:
+    """After max.block.ms; no other call is possible before the outcome is known."""
 
     async def scenario(fake: Any, producer: Any) -> None:
         await producer.begin_transaction()
@@ -231,8 +231,9 @@ def test_an_end_of_unknown_outcome_can_be_asked_for_again(play: Play, call: str)
     assert len(playing(play, scenario, max_block_ms=1000).ends) == 1
 
 
-def test_a_zombie_is_fenced_for_good(play: Play) -> None:
-    """Another producer of the same id takes over: what the first one sent is gone, every call says why."""
+def test_fenced_producer_stays_fenced(play: Play) -> None:
+    """Another producer of the same id has been initialized: the transaction of the first one is aborted,
+    every call raises."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -259,8 +260,8 @@ def test_a_zombie_is_fenced_for_good(play: Play) -> None:
     play(scenario)
 
 
-def test_a_fenced_block_raises_that_and_aborts_nothing(play: Play) -> None:
-    """The commit is refused: the error is the fence itself."""
+def test_fenced_block_raises_and_does_not_abort(play: Play) -> None:
+    """The commit fails with ProducerFencedError."""
 
     async def scenario(fake: Any, cluster: Any) -> None:
         fake.create("t")
@@ -275,7 +276,7 @@ def test_a_fenced_block_raises_that_and_aborts_nothing(play: Play) -> None:
     play(scenario)
 
 
-def test_offsets_count_with_the_transaction(play: Play) -> None:
+def test_offsets_are_committed_with_the_transaction(play: Play) -> None:
     """Those of the committed one, not those of the aborted one."""
     here, there = TopicPartition("in", 0), TopicPartition("in", 1)
 
@@ -296,8 +297,8 @@ def test_offsets_count_with_the_transaction(play: Play) -> None:
     assert [committed for _, _, committed in playing(play, scenario).ends] == [True, False]
 
 
-def test_what_a_consumer_has_read_counts_with_the_transaction(play: Play) -> None:
-    """All that it has handed out, also while another partition has no position yet; or up to a record."""
+def test_commit_offsets_of_a_consumer(play: Play) -> None:
+    """All returned records, also while another partition has no position yet; or up to a record."""
 
     async def scenario(fake: Any, producer: Any) -> None:
         fake.generations["g"] = (-1, "")
@@ -325,8 +326,8 @@ def test_what_a_consumer_has_read_counts_with_the_transaction(play: Play) -> Non
     assert len(playing(play, scenario).ends) == 4, "the last one has nothing to end"
 
 
-def test_auto_commit_ends_where_transactions_commit(play: Play) -> None:
-    """It goes on until the first call; then nothing is committed beside them: they may span several polls."""
+def test_commit_offsets_ends_auto_commit(play: Play) -> None:
+    """It runs until the first call; then only transactions commit, which may span several polls."""
 
     async def scenario(fake: Any, producer: Any) -> None:
         fake.create("in")
@@ -351,8 +352,8 @@ def test_auto_commit_ends_where_transactions_commit(play: Play) -> None:
     playing(play, scenario)
 
 
-def test_a_consumer_that_lost_its_partitions_aborts_the_transaction(play: Play) -> None:
-    """Its generation is over: nothing of the transaction may count."""
+def test_lost_partitions_abort_the_transaction(play: Play) -> None:
+    """The generation of the consumer has ended."""
 
     async def scenario(fake: Any, producer: Any) -> None:
         fake.generations["g"] = (4, "m")
@@ -367,8 +368,8 @@ def test_a_consumer_that_lost_its_partitions_aborts_the_transaction(play: Play) 
     assert [committed for _, _, committed in playing(play, scenario).ends] == [False]
 
 
-def test_closing_aborts_what_is_open(play: Play) -> None:
-    """As if it had never been; the commit has to be asked for."""
+def test_close_aborts_an_open_transaction(play: Play) -> None:
+    """A commit has to be called."""
 
     async def scenario(fake: Any, producer: Any) -> None:
         await producer.begin_transaction()
@@ -379,8 +380,8 @@ def test_closing_aborts_what_is_open(play: Play) -> None:
     assert playing(play, scenario).ends == [("me", 0, False)]
 
 
-def test_a_transaction_before_that_is_being_ended_is_waited_for_briefly(play: Play) -> None:
-    """CONCURRENT_TRANSACTIONS is a matter of milliseconds, not of the usual backoff."""
+def test_concurrent_transactions_is_retried_quickly(play: Play) -> None:
+    """The previous transaction ends within milliseconds, far below the usual backoff."""
 
     async def scenario(fake: Any, producer: Any) -> None:
         await producer.begin_transaction()
@@ -395,8 +396,8 @@ def test_a_transaction_before_that_is_being_ended_is_waited_for_briefly(play: Pl
     playing(play, scenario)
 
 
-def test_a_commit_takes_what_waits_in_line(play: Play) -> None:
-    """Records whose topic is not known yet belong to the transaction that is committed."""
+def test_commit_includes_records_in_line(play: Play) -> None:
+    """Records whose topic is not known yet belong to the transaction."""
 
     async def scenario(fake: Any, producer: Any) -> None:
         fake.fail_next("Metadata", Fault(delay_ms=200))
@@ -408,7 +409,7 @@ def test_a_commit_takes_what_waits_in_line(play: Play) -> None:
     playing(play, scenario)
 
 
-def test_metrics_tell_how_long_the_calls_took(play: Play) -> None:
+def test_metrics_of_transaction_calls(play: Play) -> None:
     """By Kafka's names."""
 
     async def scenario(fake: Any, producer: Any) -> None:
@@ -477,8 +478,8 @@ def test_transactions_under_faults_are_whole_or_not_there(play: Play, seed: int)
         assert fake.read_committed("t", partition) == values
 
 
-def test_an_abort_takes_what_waits_in_line(play: Play) -> None:
-    """Records whose topic is not known yet must not come into the next transaction."""
+def test_abort_drops_records_in_line(play: Play) -> None:
+    """Records whose topic is not known yet must not join the next transaction."""
 
     async def scenario(fake: Any, producer: Any) -> None:
         fake.fail_next("Metadata", Fault(delay_ms=200))
@@ -494,8 +495,8 @@ def test_an_abort_takes_what_waits_in_line(play: Play) -> None:
     playing(play, scenario)
 
 
-def test_the_last_answer_is_told_when_the_very_last_one_is_missing(play: Play) -> None:
-    """The last attempt has little time left: what the coordinator had said says more."""
+def test_timeout_has_the_last_response(play: Play) -> None:
+    """The last attempt had little time left: the error before is more useful."""
     asked: list[int] = []
 
     def rule(ask: Ask) -> Fault | None:

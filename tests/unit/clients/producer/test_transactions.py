@@ -1,4 +1,4 @@
-"""The states of a transactional producer, and what errors make of them."""
+"""The states of a transactional producer, and the effect of errors on them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def opened() -> Transactions:
 
 
 def test_the_table_names_every_state() -> None:
-    """And leads to known ones only."""
+    """It leads to known states only."""
     assert set(TRANSITIONS) == set(TxnState)
     assert all(target in TRANSITIONS for targets in TRANSITIONS.values() for target in targets)
 
 
-def test_one_after_the_other() -> None:
+def test_transactions_in_a_row() -> None:
     """Commit, abort, commit."""
     transactions = opened()
     for end in (transactions.commit, transactions.abort, transactions.commit):
@@ -46,22 +46,22 @@ def test_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("call", ["init", "begin"])
-def test_what_an_open_transaction_does_not_allow(call: str) -> None:
-    """Nested ones, above all."""
+def test_calls_that_an_open_transaction_forbids(call: str) -> None:
+    """Nested transactions above all."""
     with pytest.raises(errors.InvalidTxnStateError, match="a transaction is open"):
         getattr(opened(), call)()
 
 
 @pytest.mark.parametrize("call", ["begin", "commit", "abort", "check_open"])
-def test_what_needs_an_epoch(call: str) -> None:
-    """Nothing goes before `init`."""
+def test_calls_that_need_initialization(call: str) -> None:
+    """No call succeeds before `init`."""
     with pytest.raises(errors.InvalidTxnStateError, match="not initialized"):
         getattr(Transactions("t"), call)()
 
 
 @pytest.mark.parametrize("error", ABORTABLE, ids=repr)
-def test_an_error_leaves_only_the_abort(error: Any) -> None:
-    """Everything else raises it, with its cause; after the abort all is well."""
+def test_abortable_error_allows_only_abort(error: Any) -> None:
+    """Other calls raise it, with its cause; after the abort all calls succeed."""
     transactions = opened()
     transactions.failed(error, of_batch=True)
     for call in (transactions.commit, transactions.check_open):
@@ -78,8 +78,8 @@ def test_an_error_leaves_only_the_abort(error: Any) -> None:
 
 @pytest.mark.parametrize("error", FATAL, ids=repr)
 @pytest.mark.parametrize("how", ["failed", "refused"])
-def test_some_errors_end_the_producer(error: Any, how: str) -> None:
-    """In no transaction may it go on."""
+def test_fatal_errors_end_the_producer(error: Any, how: str) -> None:
+    """It can begin no transaction."""
     transactions = opened()
     getattr(transactions, how)(error)
     for call in (transactions.commit, transactions.abort, transactions.begin, transactions.init):
@@ -87,7 +87,7 @@ def test_some_errors_end_the_producer(error: Any, how: str) -> None:
             call()
 
 
-def test_the_text_says_that_another_has_taken_over() -> None:
+def test_fenced_error_names_the_other_producer() -> None:
     """And what to do."""
     transactions = opened()
     transactions.refused(errors.InvalidProducerEpochError("epoch 3, now 4"))
@@ -97,8 +97,8 @@ def test_the_text_says_that_another_has_taken_over() -> None:
         transactions.check_open()
 
 
-def test_an_old_epoch_in_the_eyes_of_a_leader_can_be_aborted() -> None:
-    """The coordinator says whether it was a time-out or another producer (KIP-588)."""
+def test_invalid_epoch_at_a_leader_is_abortable() -> None:
+    """The coordinator knows whether the transaction timed out or the producer was fenced (KIP-588)."""
     transactions = opened()
     transactions.failed(errors.InvalidProducerEpochError("old"), of_batch=True)
     transactions.abort()
@@ -113,8 +113,8 @@ def test_an_old_epoch_in_the_eyes_of_a_leader_can_be_aborted() -> None:
         (errors.UnknownServerError(""), TxnState.FATAL_ERROR),
     ],
 )
-def test_what_a_refused_commit_leaves(error: Any, state: TxnState) -> None:
-    """Whether something is left to abort is known in one case only."""
+def test_state_after_a_rejected_commit(error: Any, state: TxnState) -> None:
+    """Only one error leaves a transaction that can be aborted."""
     transactions = opened()
     transactions.commit()
     transactions.refused(error)
@@ -136,8 +136,8 @@ def test_a_commit_and_an_abort_may_be_repeated_but_not_exchanged() -> None:
         transactions.commit()
 
 
-def test_errors_outside_of_a_transaction_are_not_its() -> None:
-    """A late answer, after the abort or before the next one."""
+def test_errors_outside_of_a_transaction_are_ignored() -> None:
+    """A late response, after the abort or before the next one."""
     transactions = opened()
     transactions.abort()
     transactions.failed(errors.DeliveryTimeoutError("late"), of_batch=True)
@@ -146,8 +146,8 @@ def test_errors_outside_of_a_transaction_are_not_its() -> None:
     assert transactions.state is TxnState.READY
 
 
-def test_no_answer_in_time_may_be_asked_for_again() -> None:
-    """Of `init`."""
+def test_init_that_timed_out_can_be_repeated() -> None:
+    """After ApiTimeoutError."""
     transactions = Transactions("t")
     transactions.init()
     transactions.not_initialized()
@@ -156,8 +156,8 @@ def test_no_answer_in_time_may_be_asked_for_again() -> None:
     transactions.begin()
 
 
-def test_the_end_of_the_producer_is_told_to_all() -> None:
-    """Whatever it was doing."""
+def test_every_call_raises_after_the_end() -> None:
+    """In every state."""
     transactions = opened()
     transactions.fail(errors.ClosedError("closed"))
     with pytest.raises(errors.ClosedError):

@@ -113,8 +113,8 @@ class Reader:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_each_record_comes_in_its_turn(seed: int) -> None:
-    """After every step the position is the offset that the user has not seen; in the end all was read."""
+def test_each_record_is_returned_in_order(seed: int) -> None:
+    """After every step the position is the next unseen offset; in the end all records were returned."""
     fake, random = FakeCluster(2, latency_ms=0), Random(seed)
     fake.create("t", PARTITIONS)
     for partition in range(PARTITIONS):

@@ -1,4 +1,4 @@
-"""The synchronous face of a group: callbacks in the user's thread, commits from it, interrupts and ends."""
+"""The synchronous consumer in a group: callbacks in the caller's thread, commits, interrupts, close."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def polled(consumer: Any, condition: Any) -> None:
     wait_for(lambda: consumer.poll(0.01) is None or condition(), "it comes about while polling")
 
 
-def test_callbacks_run_in_the_thread_that_reads(fake: FakeCluster, cluster: Cluster) -> None:
-    """Inside poll, inside an iteration and inside close; there they may commit and seek."""
+def test_callbacks_run_in_the_caller_thread(fake: FakeCluster, cluster: Cluster) -> None:
+    """Inside poll, an iteration and close; they may commit and seek."""
     fake.put("t", 0, b"1", b"2", b"3")
     heard: list[tuple[str, int]] = []
 
@@ -53,8 +53,8 @@ def test_callbacks_run_in_the_thread_that_reads(fake: FakeCluster, cluster: Clus
     assert fake.committed("g")["t", 0] == 3
 
 
-def test_async_commits_tell_their_future_and_callback(fake: FakeCluster, cluster: Cluster) -> None:
-    """On success, when the partition is not here, and after the end."""
+def test_async_commits_resolve_future_and_callback(fake: FakeCluster, cluster: Cluster) -> None:
+    """After success, for a partition that is not assigned, and after close."""
     fake.put("t", 0, b"1", b"2")
     consumer = member(cluster, enable_auto_commit=False)
     records: list[Any] = []
@@ -80,8 +80,8 @@ def test_async_commits_tell_their_future_and_callback(fake: FakeCluster, cluster
         late({T0: 1}).result(60)
 
 
-def test_an_interrupt_in_a_callback_leaves_the_member_whole(fake: FakeCluster, cluster: Cluster) -> None:
-    """The callback counts as done; reading goes on."""
+def test_interrupt_in_a_callback_keeps_the_membership(fake: FakeCluster, cluster: Cluster) -> None:
+    """The callback counts as done; reading continues."""
     fake.put("t", 0, b"1")
     calls = 0
 
@@ -101,7 +101,7 @@ def test_an_interrupt_in_a_callback_leaves_the_member_whole(fake: FakeCluster, c
 
 
 def test_wakeup_from_another_thread(fake: FakeCluster, cluster: Cluster) -> None:
-    """A poll that waits ends with an error, an iteration just ends."""
+    """A waiting poll ends with an error, an iteration ends."""
     consumer = member(cluster)
     polled(consumer, lambda: len(consumer.assignment()) == 3)
     timer = threading.Timer(0.05, consumer.wakeup)

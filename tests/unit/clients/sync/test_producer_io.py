@@ -1,4 +1,4 @@
-"""What only the synchronous producer does: wait in the user's thread, take many threads."""
+"""The synchronous producer alone: waits in the user's thread, and many threads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def test_many_threads_share_one_producer(fake: FakeCluster, cluster: Cluster) -> None:
-    """Four threads, each to its own partition or a shared one: each thread's order holds."""
+    """Four threads, each with its own partition or a shared one: the order of each thread stays."""
     producer = cluster.producer(batch_size=500)
 
     def work(number: int) -> None:
@@ -45,10 +45,10 @@ def test_many_threads_share_one_producer(fake: FakeCluster, cluster: Cluster) ->
 
 
 @pytest.mark.parametrize("max_block_ms", [60_000, 2**63 - 1])
-def test_a_full_buffer_blocks_until_there_is_room(
+def test_full_buffer_blocks_until_memory_is_free(
     fake: FakeCluster, cluster: Cluster, max_block_ms: int
 ) -> None:
-    """1 MB through 32 KiB: it takes back-pressure, and everything arrives. However long it may wait."""
+    """1 MB through 32 KiB: with any max.block.ms every record is stored."""
     producer = cluster.producer(
         buffer_memory=32_768, batch_size=4096, linger_ms=1000, max_block_ms=max_block_ms
     )
@@ -59,10 +59,10 @@ def test_a_full_buffer_blocks_until_there_is_room(
     assert fake.values("t", 0) == [b"%04d" % number * 250 for number in range(1000)]
 
 
-def test_room_that_was_made_before_the_wait_is_seen(
+def test_memory_that_was_freed_before_the_wait_is_seen(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The buffer was full when the record was tried and is empty when the wait begins: nobody will call."""
+    """The buffer was full at `append` and is empty when the wait begins: no wake-up would come."""
     producer = cluster.producer()
     producer.send("t", b"x").result(60)
     engine: Any = producer._engine
@@ -71,10 +71,10 @@ def test_room_that_was_made_before_the_wait_is_seen(
     assert engine.metrics()["waiting-threads"] == 0
 
 
-def test_who_waits_for_room_is_told_and_does_not_poll(
+def test_wait_for_memory_does_not_poll(
     fake: FakeCluster, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One wait for all the time there is; nothing is looked at every now and then."""
+    """One wait for the whole time."""
     producer = cluster.producer(buffer_memory=4096, batch_size=1024, delivery_timeout_ms=600_000)
     producer.send("t", b"x").result(60)
     engine: Any = producer._engine
@@ -89,8 +89,8 @@ def test_who_waits_for_room_is_told_and_does_not_poll(
     fake.start_node(0)
 
 
-def test_a_little_room_is_told_too() -> None:
-    """One node holds three quarters of the buffer and says nothing; records for the other one still flow."""
+def test_wait_for_memory_ends_with_little_free_memory() -> None:
+    """A silent node holds three quarters of the buffer; records for the other one are still sent."""
     fake = FakeCluster(2, latency_ms=0)
     fake.create("t", 2)
     stuck = fake.topics["t"].partitions[0].leader
@@ -113,8 +113,8 @@ def test_a_little_room_is_told_too() -> None:
         assert lost.value.remaining == 85
 
 
-def test_a_full_buffer_gives_up_after_max_block_ms(fake: FakeCluster, cluster: Cluster) -> None:
-    """The node is gone: send raises; send_many reports the rest without waiting for each."""
+def test_full_buffer_raises_after_max_block_ms(fake: FakeCluster, cluster: Cluster) -> None:
+    """The node is gone: `send` raises; `send_many` fails the rest without a wait for each."""
     producer = cluster.producer(
         buffer_memory=4096, batch_size=1024, max_block_ms=500, delivery_timeout_ms=600_000
     )
@@ -139,7 +139,7 @@ def fill(producer: Any) -> None:
 
 
 def test_errors_before_the_buffer_are_raised_by_send(cluster: Cluster) -> None:
-    """Not hidden in a future nobody looks at."""
+    """Not hidden in a future."""
     producer = cluster.producer(max_request_size=1000, batch_size=500)
     with pytest.raises(SerializationError):
         producer.send("t", "text")
@@ -152,7 +152,7 @@ def test_errors_before_the_buffer_are_raised_by_send(cluster: Cluster) -> None:
 
 
 def test_send_many_takes_values_records_and_nulls(fake: FakeCluster, cluster: Cluster) -> None:
-    """In order per partition, each with its own outcome; a generator is fine."""
+    """In order per partition, each with its own outcome; also from a generator."""
     producer = cluster.producer()
 
     def items() -> Iterator[object]:
@@ -176,7 +176,7 @@ def test_send_many_takes_values_records_and_nulls(fake: FakeCluster, cluster: Cl
 
 
 def test_flush_times_out_with_the_number_left(fake: FakeCluster, cluster: Cluster) -> None:
-    """The node is away; when it is back the same records are delivered."""
+    """The node is down; after its restart the same records are delivered."""
     producer = cluster.producer(linger_ms=0)
     producer.send("t", b"x").result(60)
     fake.stop_node(0)
@@ -193,8 +193,8 @@ def test_flush_times_out_with_the_number_left(fake: FakeCluster, cluster: Cluste
 @pytest.mark.parametrize(
     ("partition", "said"), [("1", "str '1'"), (1.5, "float 1.5"), (b"1", "bytes b'1'"), ([1], r"list \[1\]")]
 )
-def test_a_partition_that_is_no_number_is_named(cluster: Cluster, partition: Any, said: str) -> None:
-    """With its type, and what would do; from `send`, and as the outcome of one record of `send_many`."""
+def test_partition_of_another_type_is_an_error(cluster: Cluster, partition: Any, said: str) -> None:
+    """The error names type and value; from `send`, and as the outcome of one record of `send_many`."""
     producer = cluster.producer()
     text = f"partition= is a whole number or None, not {said}"
     with pytest.raises(TypeError, match=text):
@@ -207,13 +207,13 @@ def test_a_partition_that_is_no_number_is_named(cluster: Cluster, partition: Any
 
 
 def test_whole_numbers_of_other_libraries_are_partitions(cluster: Cluster) -> None:
-    """What says that it is one: NumPy's, for instance."""
+    """Objects with `__index__`, NumPy's for instance."""
     number = numpy.int64(2)
     assert cluster.producer().send("t", b"x", partition=number).result(60).partition == 2
 
 
 @pytest.mark.parametrize("records", [b"value", "text", None, 5, ProducerRecord(b"x")])
-def test_send_many_refuses_what_is_no_collection(cluster: Cluster, records: Any) -> None:
+def test_send_many_needs_an_iterable_of_records(cluster: Cluster, records: Any) -> None:
     """Bytes are a value, not a list of numbers."""
     producer = cluster.producer()
     with pytest.raises(TypeError, match=f"records= is a list.* not {type(records).__name__}"):

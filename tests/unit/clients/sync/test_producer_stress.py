@@ -135,8 +135,8 @@ def test_each_record_is_stored_once_and_in_order(seed: int) -> None:
             assert mine == sorted(mine)
 
 
-def test_lost_answers_and_deadlines_tell_no_lies() -> None:
-    """Batches expire while they are open, queued and under way: what is acknowledged is there."""
+def test_acknowledged_records_are_stored_under_losses() -> None:
+    """Batches expire while they are open, queued and in flight."""
     fake = FakeCluster(2, latency_ms=0)
     fake.create("t", 3, max_message_bytes=1500)
     fake.rules.append(troubles(Random(9), may_repeat=True))
@@ -154,8 +154,8 @@ def test_lost_answers_and_deadlines_tell_no_lies() -> None:
     assert set(fake.values("t")) <= {value for mine in told for value, _ in mine}
 
 
-def test_closing_amid_sends_leaves_no_future_open() -> None:
-    """Every record that was taken has an outcome, every later send says that it is closed."""
+def test_close_during_sends_resolves_every_future() -> None:
+    """Every appended record has an outcome, every later send raises ClosedError."""
     fake = FakeCluster(2, latency_ms=0)
     fake.create("t", 3)
     with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
@@ -187,7 +187,7 @@ def test_closing_amid_sends_leaves_no_future_open() -> None:
 
 
 def test_memory_is_bounded_with_many_partitions_and_a_slow_cluster() -> None:
-    """500 partitions and no answers: what builders hold stays within twice buffer.memory (they double)."""
+    """500 partitions without responses: builders hold at most twice buffer.memory (they double)."""
     sys.setswitchinterval(0.005)
     fake = FakeCluster(1, latency_ms=0)
     fake.create("t", 500)

@@ -21,7 +21,7 @@ WAIT_S = 60
 
 
 def test_blocks_commit_and_abort(fake: FakeCluster, cluster: Cluster) -> None:
-    """By the fast way of `send`, in batches, and with offsets."""
+    """By the compiled `send`, in batches, and with offsets."""
     producer = cluster.producer(transactional_id="me")
     with producer.transaction() as txn:
         for number in range(1000):
@@ -38,8 +38,8 @@ def test_blocks_commit_and_abort(fake: FakeCluster, cluster: Cluster) -> None:
     assert fake.read_committed("t", 0)[-1:] == [b"last"]
 
 
-def test_no_record_comes_in_by_the_fast_way_between_transactions(cluster: Cluster) -> None:
-    """What lets records around the lock is closed when the transaction ends."""
+def test_lanes_are_closed_between_transactions(cluster: Cluster) -> None:
+    """No record is appended without the lock."""
     producer = cluster.producer(transactional_id="me", linger_ms=10_000)
     producer.begin_transaction()
     futures = [producer.send("t", b"a", partition=0) for _ in range(10)]
@@ -51,10 +51,10 @@ def test_no_record_comes_in_by_the_fast_way_between_transactions(cluster: Cluste
     assert isinstance(refused[0], errors.InvalidTxnStateError)
 
 
-def test_threads_that_send_on_while_a_transaction_ends_are_refused_or_in_it(
+def test_concurrent_sends_join_the_transaction_or_raise(
     fake: FakeCluster, cluster: Cluster, switches_everywhere: None
 ) -> None:
-    """Each record that was taken has its outcome in that transaction; nothing is left in the buffer."""
+    """Each appended record has its outcome in that transaction; the buffer is empty afterwards."""
     producer = cluster.producer(transactional_id="me")
     producer.begin_transaction()
     taken: list[list[bytes]] = [[], [], []]
@@ -78,8 +78,8 @@ def test_threads_that_send_on_while_a_transaction_ends_are_refused_or_in_it(
 
 
 @pytest.mark.parametrize("how", ["send", "send_many", "send_arrow"])
-def test_a_record_that_never_came_in_fails_the_commit(fake: FakeCluster, cluster: Cluster, how: str) -> None:
-    """Whoever overlooks the error is told at the end."""
+def test_record_that_was_not_buffered_fails_the_commit(fake: FakeCluster, cluster: Cluster, how: str) -> None:
+    """Even if the error of `send` is ignored."""
     producer: Any = cluster.producer(transactional_id="me", max_request_size=1000)
     producer.begin_transaction()
     producer.send("t", b"small", partition=0)
@@ -116,8 +116,8 @@ def test_rows_behind_a_refused_row_fail_with_it(
     producer.abort_transaction()
 
 
-def test_closing_aborts(fake: FakeCluster, cluster: Cluster) -> None:
-    """And what is closed says so."""
+def test_close_aborts_an_open_transaction(fake: FakeCluster, cluster: Cluster) -> None:
+    """Later calls raise ClosedError."""
     producer = cluster.producer(transactional_id="me")
     producer.begin_transaction()
     producer.send("t", b"a", partition=0).result(WAIT_S)
@@ -127,7 +127,7 @@ def test_closing_aborts(fake: FakeCluster, cluster: Cluster) -> None:
         producer.begin_transaction()
 
 
-def test_a_commit_that_timed_out_is_repeated(fake: FakeCluster, cluster: Cluster) -> None:
+def test_commit_that_timed_out_can_be_repeated(fake: FakeCluster, cluster: Cluster) -> None:
     """Its outcome was not known; it was committed."""
     producer = cluster.producer(transactional_id="me", max_block_ms=2000)
     producer.begin_transaction()
