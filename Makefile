@@ -8,7 +8,7 @@ export RAY_AUTH_MODE ?= disabled
 export QUICKSTART_INPUT := $(value INPUT)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test spark bench bench-spark pipelines oracle sim traces faults fuzz fmt lint types imports check codec docs clean
+.PHONY: help setup quickstart test spark bench bench-spark pipelines oracle sim traces faults fuzz fmt lint types imports check codec docs changelog clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -110,6 +110,9 @@ check: lint types imports test ## what CI runs
 docs: $(STAMP) ## write what is made from code: docs/CONFIG.md, ERRORS.md, PROTOCOL.md, STATES.md, clients/sync
 	$(BIN)/python -m headrace.services.reference
 	$(BIN)/python -m headrace.services.sync_clients
+
+changelog: $(STAMP) ## move the fragments of changelog.d into CHANGELOG.md
+	$(BIN)/python changelog.d/assemble.py
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) .venv-spark35 .venv-spark4 .typecheck build examples/kafka_clients/*/build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

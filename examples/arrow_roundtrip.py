@@ -1,4 +1,4 @@
-"""Columns in, columns out: a table of readings through a topic, and their averages by sensor.
+"""Arrow tables: send a table of readings to a topic, read it back as batches, and average by sensor.
 
 Needs pyarrow (pip install 'headrace[arrow]'). Run: python examples/arrow_roundtrip.py
 """

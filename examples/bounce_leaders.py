@@ -1,7 +1,7 @@
-"""Kill the leader under load, five times, and count what that cost: nothing that was acknowledged is lost.
+"""Kill the leader under load, five times, and count acknowledged, duplicate and lost records.
 
-Three nodes, three replicas of everything, acks=all. Each time the node that leads partition 0 dies without a
-word; the load goes on with the next leader, then the node comes back and catches up.
+Three nodes, three replicas of everything, acks=all. Each time the leader of partition 0 is killed; the load
+continues with the next leader, then the node restarts and catches up.
 
 Run: python examples/bounce_leaders.py
 """
@@ -25,7 +25,7 @@ PATIENCE_S = 120.0
 
 
 class Load:
-    """Sends numbered records until it is stopped, and notes when which were acknowledged."""
+    """Sends numbered records until it is stopped, and records the times of acknowledgements."""
 
     def __init__(self, producer: headrace.Producer[Any, Any]) -> None:
         self.acked: list[tuple[float, bytes]] = []
@@ -35,13 +35,13 @@ class Load:
         self._thread.start()
 
     def stop(self) -> None:
-        """No new records; those under way arrive."""
+        """Stop sending, and wait for records in flight."""
         self._stop.set()
         self._thread.join()
         self._producer.flush(PATIENCE_S)
 
     def longest_pause_s(self) -> float:
-        """The longest time in which nothing was acknowledged."""
+        """The longest time without an acknowledgement."""
         times = [when for when, _ in self.acked]
         return max(after - before for before, after in itertools.pairwise(times))
 
@@ -61,7 +61,7 @@ class Load:
 
 
 def wait_until(is_so: Any, what: str) -> None:
-    """Look again and again."""
+    """Poll the condition until it is met."""
     ends_at, never = time.monotonic() + PATIENCE_S, threading.Event()
     while not is_so():
         if time.monotonic() > ends_at:
@@ -70,13 +70,14 @@ def wait_until(is_so: Any, what: str) -> None:
 
 
 def bounce(cluster: headrace.LocalCluster, admin: headrace.Admin, load: Load) -> None:
-    """Kill the node that leads partition 0, see the load go on, bring the node back into every ISR."""
+    """Kill the leader of partition 0, wait until the load continues, restart the node, and wait until it is
+    in every ISR."""
     leader = admin.describe_topics(TOPIC.name)[TOPIC.name].partitions[0].leader
     assert leader is not None
     cluster.kill_node(leader - 1)
-    print(f"node {leader} is dead")
+    print(f"killed node {leader}, the leader of partition 0")
     before = len(load.acked)
-    wait_until(lambda: len(load.acked) > before + ACKS_BETWEEN, "the load goes on")
+    wait_until(lambda: len(load.acked) > before + ACKS_BETWEEN, "the load continues")
     cluster.restart_node(leader - 1)
 
     def is_whole() -> bool:
@@ -86,7 +87,7 @@ def bounce(cluster: headrace.LocalCluster, admin: headrace.Admin, load: Load) ->
 
 
 def read_all(cluster: headrace.LocalCluster) -> Counter[bytes]:
-    """How often each record is there."""
+    """The number of copies of each record."""
     with cluster.consumer(TOPIC.name, auto_offset_reset="earliest") as consumer:
         ends, found = consumer.end_offsets(), Counter[bytes]()
         while any(consumer.position(tp) < end for tp, end in ends.items()):
@@ -95,7 +96,7 @@ def read_all(cluster: headrace.LocalCluster) -> Counter[bytes]:
 
 
 def main() -> int:
-    """Returns how many acknowledged records are missing."""
+    """The number of acknowledged records that are missing."""
     with headrace.local(nodes=3) as cluster, cluster.admin() as admin:
         admin.create_topics(TOPIC).raise_for_errors()
         with cluster.producer(acks="all", linger_ms=1) as producer:
@@ -118,5 +119,5 @@ def main() -> int:
 if __name__ == "__main__":
     logging.getLogger("headrace.controller").setLevel(
         logging.ERROR
-    )  # it kills nodes: warnings of that are expected
+    )  # it kills nodes: warnings about that are expected
     sys.exit(1 if main() else 0)

@@ -1,4 +1,4 @@
-"""A cluster in this process: send orders, read them back by key, from the start and from a moment in time.
+"""A cluster in this process: send orders, read them back by key, from the beginning and from a timestamp.
 
 Run: python examples/orders.py
 """

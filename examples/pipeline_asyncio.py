@@ -1,4 +1,4 @@
-"""asyncio: one task sends lines, another counts words as they come; both share one cluster connection.
+"""asyncio: one task sends lines, another counts their words; both share one cluster connection.
 
 Run: python examples/pipeline_asyncio.py
 """
@@ -15,13 +15,13 @@ LINES = ["the water runs to the wheel", "the wheel turns the stone", "the stone 
 
 
 async def send_lines(cluster: aio.AsyncCluster) -> None:
-    """One future per record; awaiting all of them is the flush."""
+    """Send all lines; awaiting their futures flushes the producer."""
     async with cluster.producer(value=headrace.utf8) as producer:
         await asyncio.gather(*(producer.send("lines", line) for line in LINES))
 
 
 async def count_words(cluster: aio.AsyncCluster) -> Counter[str]:
-    """Read until every line was seen."""
+    """Count words until all lines have arrived."""
     words: Counter[str] = Counter()
     seen = 0
     async with cluster.consumer("lines", value=headrace.utf8, auto_offset_reset="earliest") as consumer:
@@ -34,7 +34,7 @@ async def count_words(cluster: aio.AsyncCluster) -> Counter[str]:
 
 
 async def main() -> None:
-    """Both tasks at once."""
+    """Run both tasks concurrently."""
     with headrace.local() as local:
         local.admin().create_topics(headrace.NewTopic("lines", 2)).raise_for_errors()
         async with aio.connect(local.bootstrap) as cluster:

@@ -1,4 +1,4 @@
-"""The admin client's engine for transactions: what is open where, and ending what nobody else will end.
+"""The admin client's engine for transactions: open transactions by partition, and ending hanging ones.
 
 A transaction hangs in a partition when it is open there and its coordinator does not know of it: readers of
 committed records wait for its end for ever. Source: KIP-664, Kafka TransactionsCommand.java.

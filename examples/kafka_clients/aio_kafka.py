@@ -1,4 +1,4 @@
-"""aiokafka: read, work and write in transactions.
+"""aiokafka: consume, transform and produce in transactions.
 
 Run: python examples/kafka_clients/aio_kafka.py
 """
@@ -14,7 +14,7 @@ COUNT = 1_000
 
 
 async def main(bootstrap: str) -> None:
-    """Nothing here knows of headrace."""
+    """An ordinary aiokafka program, without headrace's client."""
     async with AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True) as producer:
         for number in range(COUNT):
             await producer.send("numbers", b"%d" % number)

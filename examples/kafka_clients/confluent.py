@@ -12,13 +12,13 @@ COUNT = 1_000
 
 
 def report(error: KafkaError | None, message: Message) -> None:
-    """What became of one message."""
+    """The delivery report of one message."""
     if error is not None:
         print(f"{message.topic()}: {error}")
 
 
 def main(bootstrap: str) -> None:
-    """Nothing here knows of headrace."""
+    """An ordinary confluent-kafka program, without headrace's client."""
     with Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "compression.type": "lz4"}) as producer:
         for number in range(COUNT):
             producer.produce("numbers", b"%d" % number, key=b"%d" % (number % 10), on_delivery=report)

@@ -12,11 +12,11 @@ COUNT = 1_000
 
 
 def main(bootstrap: str) -> None:
-    """Nothing here knows of headrace."""
+    """An ordinary kafka-python program, without headrace's client."""
     producer = KafkaProducer(bootstrap_servers=bootstrap, acks="all", linger_ms=5)
     sent = [producer.send("numbers", b"%d" % number, key=b"%d" % (number % 10)) for number in range(COUNT)]
     last = [future.get(timeout=120) for future in sent][-1]
-    print(f"kafka-python: the last one is at {last.topic}-{last.partition} {last.offset}")
+    print(f"kafka-python: the last record is at {last.topic}-{last.partition} offset {last.offset}")
     producer.close()
     consumer = KafkaConsumer(
         "numbers", bootstrap_servers=bootstrap, group_id="readers", auto_offset_reset="earliest"

@@ -1,4 +1,4 @@
-"""Run the program of one client, or of each, on a cluster of three nodes that lasts as long as it.
+"""Run the example of one client, or of all, on a temporary cluster of three nodes.
 
 Run: python examples/kafka_clients/run.py go
 """
@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parent
 
 
 def main(clients: list[str]) -> None:
-    """Each has a script `run`, which takes the addresses of the cluster and nothing else."""
+    """Each client has a script `run`, whose only argument is the bootstrap addresses."""
     for client in clients or sorted(script.parent.name for script in FOLDER.glob("*/run")):
         with headrace.local(nodes=3, listeners="PLAINTEXT://127.0.0.1:0") as cluster:
             subprocess.run([FOLDER / client / "run", cluster.kafka_bootstrap], check=True)

@@ -1,5 +1,5 @@
-"""A web server's access log in Apache's combined format: where to find one, its hits, and what is to be found
-out of it, in plain Python. The pipelines compute the same on Spark and Ray, and their tests compare."""
+"""A web server's access log in Apache's combined format: its location, its hits, sessions and pages, in plain
+Python. The pipelines compute the same on Spark and Ray, and their tests compare."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ PLACES = (
     Path("/var/log/httpd/access_log"),
     Path("/var/log/nginx/access.log"),
 )
-# Groups: client, time, path without its query, status, bytes, agent. Java and Python read it alike.
+# Groups: client, time, path without its query, status, bytes, agent. Java and Python parse it alike.
 PATTERN = (
     r'^(\S+) \S+ \S+ \[([^\]]+)\] "\S+ ([^ ?"]+)[^"]*" (\d{3}) (\d+|-)'
     r'(?: "(?:[^"\\]|\\.)*" "((?:[^"\\]|\\.)*)")?'
 )
 TIME = "%d/%b/%Y:%H:%M:%S %z"
 SPARK_TIME = "dd/MMM/yyyy:HH:mm:ss Z"
-GAP_MINUTES = 30  # a client that comes again later begins a new session
+GAP_MINUTES = 30  # a later hit of a client starts a new session
 TOP = 10
 ASSETS = (".css", ".js", ".png", ".jpg", ".jpeg", ".gif", ".ico", ".svg", ".woff", ".ttf")
 ASSET_PATTERN = r"(?i)\.(" + "|".join(name[1:] for name in ASSETS) + ")$"
@@ -47,12 +47,12 @@ class Hit(NamedTuple):
 
     @property
     def is_page(self) -> bool:
-        """Whether it is a page that was there, not a picture or a style of one."""
+        """Whether it is a successful request of a page, not of an image or style sheet."""
         return self.status == 200 and not self.path.lower().endswith(ASSETS)
 
 
 class Session(NamedTuple):
-    """Hits of a client with less than GAP_MINUTES between them. Times in ms, of the first and the last."""
+    """Hits of a client with less than GAP_MINUTES between them. Times of the first and last hit in ms."""
 
     client: str
     start: int
@@ -62,8 +62,8 @@ class Session(NamedTuple):
 
 
 def find_input(given: str | None = None) -> tuple[list[bytes], str]:
-    """The lines of a log and where they are from: `given` or HEADRACE_ACCESS_LOG, else what lies in one of
-    PLACES, else a log that is drawn, always the same. Errors: OSError for one that was given."""
+    """The lines of a log and their source: `given` or HEADRACE_ACCESS_LOG, else the first log found in
+    PLACES, else a generated log, always the same. Errors: OSError for a given one."""
     wanted = given or os.environ.get("HEADRACE_ACCESS_LOG")
     if wanted:
         return Path(wanted).read_bytes().splitlines(), wanted
@@ -74,11 +74,11 @@ def find_input(given: str | None = None) -> tuple[list[bytes], str]:
             continue
         if any(parse(line) for line in lines[:100]):
             return lines, os.path.relpath(place)
-    return list(drawn_lines()), "no access log found: one that is drawn (--input FILE takes yours)"
+    return list(drawn_lines()), "a generated log, as no access log was found (--input FILE reads yours)"
 
 
 def parse(line: bytes) -> Hit | None:
-    """None for what is no request in the combined or common format."""
+    """The hit of a line; None unless it is a request in the combined or common format."""
     found = _match(line.decode(errors="replace"))
     if found is None:
         return None
@@ -88,12 +88,12 @@ def parse(line: bytes) -> Hit | None:
 
 
 def hits_of(lines: Iterable[bytes]) -> Iterator[Hit]:
-    """Of all lines that are requests."""
+    """The hits of all lines that are requests."""
     return (hit for hit in map(parse, lines) if hit is not None)
 
 
 def sessions_of(hits: Iterable[Hit]) -> set[Session]:
-    """In the order of time, whatever the order of the lines."""
+    """Sessions in the order of time, whatever the order of the lines."""
     by_client: defaultdict[str, list[Hit]] = defaultdict(list)
     for hit in hits:
         by_client[hit.client].append(hit)
@@ -114,18 +114,18 @@ def _session(client: str, run: list[Hit]) -> Session:
 
 
 def top_pages(hits: Iterable[Hit]) -> list[tuple[str, int]]:
-    """The pages with the most visits, those with as many in the order of their names."""
+    """The pages with the most visits; equal ones in the order of their names."""
     counts = Counter(hit.path for hit in hits if hit.is_page)
     return sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:TOP]
 
 
 def time_text(at_s: int) -> str:
-    """A time as the log writes it."""
+    """A time in the format of the log."""
     return datetime.fromtimestamp(at_s, UTC).strftime(TIME)
 
 
 def drawn_lines(count: int = 5000, seed: int = 1) -> Iterator[bytes]:
-    """A log of two days: most clients come for a few pages, robots for many."""
+    """A generated log of two days: most clients request a few pages, robots many."""
     generator = random.Random(seed)
     pages = [f"/blog/{number}.html" for number in range(60)]
     weights = [1 / (number + 1) for number in range(60)]

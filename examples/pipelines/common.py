@@ -1,4 +1,4 @@
-"""What the pipelines share: the log in a topic, tables, results on the disk."""
+"""Shared parts of the pipelines: the log in a topic, tables, results on disk."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ PARTITIONS = 3
 
 
 def send_log(bootstrap: str, lines: Sequence[bytes], topic: str = LINES) -> int:
-    """Each request of a log as a record, in the order of the log: its client is the key, so that those of a
-    client stay in order, and its time is the record's. How many; other lines are left out."""
+    """Send each request of a log as a record, in the order of the log: the client is the key, so that its
+    requests stay in order, and the record has the time of the request. Returns the number of records; other
+    lines are skipped."""
     hits = [(line, hit) for line, hit in ((line, access_log.parse(line)) for line in lines) if hit]
     at = pa.array([hit.at * 1000 for _, hit in hits], pa.timestamp("us", "UTC"))
     keys = [hit.client.encode() for _, hit in hits]
@@ -31,14 +32,14 @@ def send_log(bootstrap: str, lines: Sequence[bytes], topic: str = LINES) -> int:
 
 
 def create(cluster: headrace.LocalCluster, *topics: str) -> None:
-    """With PARTITIONS each. A log's lines have the times of their requests: retention would take old ones."""
+    """Create topics with PARTITIONS each and without retention: requests in a log are old."""
     made = (headrace.NewTopic(name, PARTITIONS, configs={"retention.ms": "-1"}) for name in topics)
     with cluster.admin() as admin:
         admin.create_topics(*made).raise_for_errors()
 
 
 def arguments(description: str) -> argparse.Namespace:
-    """--input and --out of a pipeline; `lines` and `source` are what was found."""
+    """--input and --out of a pipeline; `lines` and `source` are the log."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--input", help="an access log in Apache's combined format")
     parser.add_argument("--out", default="build/pipelines", help="the folder for its result")
@@ -51,7 +52,7 @@ def arguments(description: str) -> argparse.Namespace:
 
 
 def show(title: str, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print a table; figures to the right."""
+    """Print a table with right-aligned numbers."""
     texts = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows]
     widths = [max(len(row[place]) for row in [list(names), *texts]) for place in range(len(names))]
     print(f"\n{title}")
@@ -60,7 +61,7 @@ def show(title: str, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Non
 
 
 def show_sessions(sessions: Iterable[access_log.Session], pages: Sequence[tuple[str, int]]) -> None:
-    """The largest sessions, and the pages."""
+    """Print the largest sessions, and the most visited pages."""
     found = sorted(sessions, key=lambda each: (-each.hits, each.client, each.start))
     rows = [(each.client, each.hits, (each.end - each.start) // 1000, each.size) for each in found[:10]]
     show(f"sessions: {len(found):,}, the largest", ("client", "hits", "seconds", "bytes"), rows)
@@ -70,6 +71,6 @@ def show_sessions(sessions: Iterable[access_log.Session], pages: Sequence[tuple[
 def save_sessions(
     folder: Path, title: str, sessions: Iterable[access_log.Session], pages: Sequence[tuple[str, int]]
 ) -> None:
-    """For the plot."""
+    """Store the results for the plot."""
     found = {"title": title, "sessions": sorted(sessions), "pages": list(pages)}
     (folder / "sessions.json").write_text(json.dumps(found))

@@ -1,4 +1,4 @@
-"""What a model would tell robots from people by, for each client of an access log: a topic to Parquet by Ray
+"""Features that distinguish robots from people, for each client of an access log: a topic to Parquet with Ray
 Data.
 
 Run: examples/pipelines/run.py features
@@ -25,7 +25,7 @@ NIGHT_UTC = range(6)
 
 
 def hits_of(records: pa.Table) -> pa.Table:
-    """A row of figures for each request."""
+    """A row of numbers for each request."""
     hits = list(access_log.hits_of(records["value"].to_pylist()))
     return pa.table(
         {
@@ -42,7 +42,7 @@ def hits_of(records: pa.Table) -> pa.Table:
 
 
 def features_of(hits: pa.Table) -> pa.Table:
-    """One row out of all hits of a client."""
+    """One row of features from all hits of a client."""
     seconds = pc.min_max(hits["second"]).as_py()
     told = {name: pc.sum(hits[name]).as_py() for name in ("page", "error", "night", "size")}
     return pa.table(
@@ -55,21 +55,21 @@ def features_of(hits: pa.Table) -> pa.Table:
             "at_night": [told["night"]],
             "bytes": [told["size"]],
             "seconds": [seconds["max"] - seconds["min"]],
-            # the label: what those say of themselves that say it
+            # the label: agents that declare themselves as robots
             "is_robot": [pc.any(pc.match_substring_regex(hits["agent"], ROBOT, ignore_case=True)).as_py()],
         }
     )
 
 
 def features(bootstrap: str) -> Dataset:
-    """Of all clients; the offsets are those of now, whenever it runs."""
+    """The features of all clients; offsets are resolved when it is called."""
     lines = headrace.ray_data.read(common.LINES, bootstrap_servers=bootstrap, columns=["value"])
     hits = lines.map_batches(hits_of, batch_format="pyarrow")
     return hits.groupby("client").map_groups(features_of, batch_format="pyarrow")
 
 
 def main() -> None:
-    """A cluster, a Ray, the log through both."""
+    """Run the pipeline on a temporary cluster and Ray."""
     options = common.arguments(__doc__)
     folder = options.out / "features"
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Pictures of what the pipelines found."""
+"""Plots of the pipelines' results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STYLE = {
 
 
 def sessions(folder: Path) -> Path:
-    """Of sessions.json: when sessions began, and the pages with the most visits."""
+    """Plot sessions.json: sessions by start time, and the most visited pages."""
     found = json.loads((folder / "sessions.json").read_text())
     with mpl.rc_context(STYLE):
         figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), width_ratios=(3, 2), layout="constrained")
@@ -48,7 +48,7 @@ def sessions(folder: Path) -> Path:
 
 
 def features(folder: Path) -> Path:
-    """Of the Parquet files in features/: what tells robots from people."""
+    """Plot the Parquet files in features/: features of robots and other clients."""
     rows = pq.read_table(folder / "features").to_pylist()
     kinds = [("others", BLUE, "o", False), ("say they are robots", RED, "^", True)]
     with mpl.rc_context(STYLE):

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Run a pipeline over an access log, in its environment, which is made the first time: `run.py raydp`.
+"""Run a pipeline over an access log in its environment, which is created at the first run: `run.py raydp`.
 
-Prints a table and where the plot is. Without a name all of them. What Java and Ray say goes into a file.
+Prints a table and the path of the plot. Without a name it runs all pipelines. Output of Java and Ray goes to
+a file.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-# by name: the environment, the program, what draws its plot
+# by name: the environment, the program, the function that plots its result
 PIPELINES = {
     "raydp": (".venv-spark35", "sessions_raydp.py", "sessions"),
     "stream": (".venv-spark4", "sessions_stream.py", "sessions"),
@@ -24,7 +25,7 @@ SETTINGS = {"RAY_AUTH_MODE": "disabled", "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONU
 
 
 def main() -> int:
-    """0 when all went well."""
+    """The exit code, 0 on success."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(PIPELINES)}")
     parser.add_argument("--input", help="an access log in Apache's combined format")
@@ -40,7 +41,7 @@ def main() -> int:
 
 
 def run(name: str, out: Path, given: str | None) -> bool:
-    """Whether it went well; else the end of its log is shown."""
+    """Run one pipeline; True on success, otherwise the end of its log is printed."""
     environment, program, plot = PIPELINES[name]
     for needed in {".venv", environment}:
         done = subprocess.run(["make", "--silent", f"{needed}/.ready"], cwd=ROOT, check=False)

@@ -25,7 +25,8 @@ AFTER_S = 2 * 86_400
 
 
 def end_of_log(lines: list[bytes]) -> bytes:
-    """A request two days later, which ends all sessions. Its own stays open: nobody sees it."""
+    """A request two days later, which ends all other sessions. Its own session stays open and is not
+    emitted."""
     at_s = max(hit.at for hit in access_log.hits_of(lines)) // 1000 + AFTER_S
     time = access_log.time_text(at_s)
     return f'end-of-log - - [{time}] "GET / HTTP/1.1" 200 0 "-" "-"'.encode()

@@ -35,7 +35,7 @@ def is_page() -> Any:
 
 
 def as_records(sessions: Any, *more: str) -> Any:
-    """key and value out of client, start, end, hits, size, and `more` columns that the value shall have."""
+    """key and value from client, start, end, hits, size, and `more` columns of the value."""
     times = [f.unix_millis(name).alias(name) for name in ("start", "end")]
     value = f.to_json(f.struct(*times, "hits", "size", *more))
     return sessions.select(f.col("client").cast("binary").alias("key"), value.alias("value"))

@@ -1,4 +1,4 @@
-"""Detects that a client has closed its connection while nothing is read from it: no event tells of that then,
+"""Detects that a client has closed its connection while nothing is read from it: no event reports that then,
 so that the socket is polled."""
 
 from __future__ import annotations

@@ -1,0 +1,96 @@
+"""Plain technical English: the worst words in docstrings, comments and messages; changelog fragments.
+
+A word list is a help, not the goal: sentences whose subject is a thing with a name rarely need these words.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import io
+import re
+import tokenize
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+# Where the sentences are done; the list grows.
+ROOMS = (
+    "benchmarks/**/*.py",
+    "changelog.d/*.py",
+    "clients/**/*.py",
+    "coordinators/**/*.py",
+    "examples/**/*.py",
+    "protocol/**/*.py",
+    "runtime/*.py",
+    "services/**/*.py",
+)
+WORST = re.compile(
+    r"\b(who(?:m)?ever|(?:no|some|any|every)body|anew|shall|heard|hears|tells of|gives? way|is away)\b", re.I
+)
+
+
+def sentences(source: str) -> Iterator[tuple[int, str]]:
+    """(line, text) of every comment and every string with a space: docstrings, messages, help."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield node.lineno, node.value
+
+
+def worst_words(source: str) -> list[tuple[int, str]]:
+    return [(line, found[0]) for line, text in sentences(source) for found in WORST.finditer(text)]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_finished_rooms_have_none_of_the_worst_words(room: str) -> None:
+    """A sentence with one of these words hides its subject: name the member, the leader, the client."""
+    assert {
+        str(path.relative_to(ROOT)): words
+        for path in sorted(ROOT.glob(room))
+        if (words := worst_words(path.read_text()))
+    } == {}
+
+
+def test_planted_sentences_are_found() -> None:
+    """A docstring, a comment and a message; names of variables are not sentences."""
+    source = '"""Whoever waits."""\n\nnobody = 1  # begins anew\nraise ValueError(f"{nobody} shall wait")\n'
+    assert sorted(word for _, word in worst_words(source)) == ["Whoever", "anew", "shall"]
+
+
+@pytest.fixture(scope="module")
+def assemble() -> Any:
+    spec = importlib.util.spec_from_file_location("assemble", ROOT / "changelog.d" / "assemble.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_changelog_fragments_are_named_by_their_kind(assemble: Any, tmp_path: Path) -> None:
+    """The fragments of the repository are valid, and their areas have a heading; other names are refused."""
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    assert all(f"\n### {area}\n" in changelog for area in assemble.AREAS)
+    assert all(sentence for *_, sentence in assemble.fragments())
+    (tmp_path / "x.improved.md").write_text("Servers: nodes are faster.")
+    with pytest.raises(ValueError, match=r"x\.improved\.md: name it"):
+        assemble.fragments(tmp_path)
+
+
+def test_changelog_entries_are_added_under_area_and_kind(assemble: Any) -> None:
+    """At the end of an existing kind; a missing kind gets a heading at the end of its area."""
+    before = "# Changelog\n\n### Servers\n\n#### Added\n- One.\n\n### Clients\n\n#### Fixed\n- Two.\n"
+    after = assemble.with_entry(before, "Servers", "added", "Three.")
+    after = assemble.with_entry(after, "Clients", "format", "Four.")
+    assert after == (
+        "# Changelog\n\n### Servers\n\n#### Added\n- One.\n- Three.\n\n### Clients\n\n#### Fixed\n- Two.\n\n"
+        "#### Format\n- Four.\n"
+    )
