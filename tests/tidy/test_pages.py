@@ -223,3 +223,11 @@ def test_the_pages_show_calls() -> None:
     assert len(command_lines("docs/BENCH.md", "headrace")) >= 8
     assert len(command_lines("README.md", "headrace")) >= 7
     assert len(command_lines("README.md", "make")) >= 4
+
+
+def test_answers_to_where_questions_exist() -> None:
+    """docs/TESTING.md names the file that answers each question of a newcomer."""
+    section = text_of("docs/TESTING.md").partition("## Where is ...?")[2]
+    answers = re.findall(r"^\| Where [^|]*\? \| `([^`|]+)` \|$", section, re.MULTILINE)
+    assert len(answers) == 10
+    assert not [answer for answer in answers if not (ROOT / answer).is_file()]
