@@ -1,4 +1,5 @@
-"""What a leader takes from a client, and what it refuses with which error (RELIABILITY 3.3 rows 23-30)."""
+"""Which batches of clients a leader accepts, and the error of each rejected one (RELIABILITY 3.3 rows
+23-30)."""
 
 from __future__ import annotations
 
@@ -69,8 +70,8 @@ REFUSED: dict[str, tuple[bytes, type[KafkaError]]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_bad_batches_are_refused_and_leave_no_trace(name: str) -> None:
-    """Each with its error; the log and its file stay as they were, and the next batch is taken."""
+def test_invalid_batches_are_rejected(name: str) -> None:
+    """Each has its error; log and file do not change, and the next batch is appended."""
     data, error = REFUSED[name]
     files = FakeFiles()
     log = open_log(files, max_message_bytes=1000)
@@ -83,15 +84,15 @@ def test_bad_batches_are_refused_and_leave_no_trace(name: str) -> None:
     assert len(check_dense(log)) == 2
 
 
-def test_a_batch_larger_than_a_segment_is_too_large() -> None:
-    """It could never be rolled into."""
+def test_batch_larger_than_segment_bytes_is_rejected() -> None:
+    """No segment could hold it."""
     log = open_log(FakeFiles(), segment_bytes=500)
     with pytest.raises(RecordBatchTooLargeError, match=r"segment\.bytes"):
         append(log, batch(size=1000))
 
 
-def test_a_large_batch_is_refused_before_it_is_decompressed() -> None:
-    """The limit is on the bytes as sent; a damaged stream behind it is never looked at."""
+def test_large_batch_is_rejected_before_decompression() -> None:
+    """max.message.bytes limits the compressed size; the damaged stream is not read."""
     data = bytearray(batch(200, size=100, compression=Compression.GZIP))
     data[100] ^= 1
     log = open_log(FakeFiles(), max_message_bytes=200)
@@ -111,10 +112,8 @@ def test_a_large_batch_is_refused_before_it_is_decompressed() -> None:
         (NOW + 9 * HOUR, {"message_timestamp_type": "LogAppendTime"}, True),
     ],
 )
-def test_timestamps_are_held_to_the_topics_bounds(
-    timestamp: int, keys: dict[str, Any], is_taken: bool
-) -> None:
-    """Each record's time counts, unless the log stamps them itself; no timestamp is always fine."""
+def test_timestamps_outside_bounds_are_rejected(timestamp: int, keys: dict[str, Any], is_taken: bool) -> None:
+    """Every record counts under CreateTime; a record without timestamp is valid."""
     log = open_log(FakeFiles(), **keys)
     try:
         append(log, batch(timestamp=timestamp))
@@ -125,7 +124,7 @@ def test_timestamps_are_held_to_the_topics_bounds(
 
 
 def test_servers_may_write_control_batches() -> None:
-    """`internal` batches skip the rules for clients, not the checks of the bytes."""
+    """`internal` batches skip the rules for clients, but not the checks of the bytes."""
     log = open_log(FakeFiles())
     marker = batch(
         1, is_control=True, is_transactional=True, producer_id=5, producer_epoch=0, base_sequence=-1
@@ -136,8 +135,8 @@ def test_servers_may_write_control_batches() -> None:
         log.append_as_leader(marker[:-1] + b"\xff", leader_epoch=0, wall_ms=NOW, internal=True)
 
 
-def test_facts_found_before_are_not_found_again() -> None:
-    """With `checked` the bytes are taken at the caller's word, so a thread can check and the owner append."""
+def test_checked_batch_is_not_inspected_again() -> None:
+    """With `checked` the bytes are trusted, so that a thread can inspect and the owner append."""
     data = batch(3)
     facts = active_codec().inspect(data)
     log = open_log(FakeFiles())
@@ -148,8 +147,8 @@ def test_facts_found_before_are_not_found_again() -> None:
 
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
-def test_a_compacted_topic_takes_no_record_without_a_key(compression: Compression) -> None:
-    """Which one is told; every other topic takes it, and so does a compacted one what servers write."""
+def test_compacted_topic_rejects_records_without_key(compression: Compression) -> None:
+    """The error names them; other topics, and batches of servers, may have such records."""
     builder = active_codec().builder(max_bytes=1 << 20, compression=compression)
     for key in (b"a", b"", None, None):
         builder.append(NOW, key, b"v")

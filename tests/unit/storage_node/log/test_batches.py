@@ -1,4 +1,4 @@
-"""Walking the batches of a file, up to the first byte that is none."""
+"""Walking the batches of a file, up to the first damaged byte."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from log_rig import batch
 
 @pytest.mark.parametrize("sizes", [[10], [10, 10, 10], [2_000_000, 10, 1_500_000], [5000] * 500])
 def test_all_batches_of_a_file(sizes: list[int]) -> None:
-    """Small ones many to a chunk, large ones larger than it; each walker finds the same."""
+    """Many small batches per chunk, and batches larger than a chunk: both walkers find the same."""
     files = FakeFiles()
     batches = [batch(1, size=size) for size in sizes]
     files.put("/a.log", b"".join(batches))
@@ -24,8 +24,8 @@ def test_all_batches_of_a_file(sizes: list[int]) -> None:
 
 
 @pytest.mark.parametrize("walker", [scan_batches, walk_headers])
-def test_a_cut_file_gives_what_is_whole_and_then_an_error_with_the_place(walker: object) -> None:
-    """At every byte of the last batch."""
+def test_truncated_file_yields_whole_batches_then_raises(walker: object) -> None:
+    """The file is truncated at every byte of the last batch; the error has the position."""
     files = FakeFiles()
     whole = batch(1)
     for size in range(1, len(whole)):

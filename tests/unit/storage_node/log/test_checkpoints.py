@@ -1,4 +1,4 @@
-"""Kafka's small text files: exact bytes out, and damage of any kind refused with its place."""
+"""Kafka's small text files: exact bytes, and an error for any damage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TOPIC_ID = bytes(range(240, 256))
 
 
 def test_offset_checkpoints_round_trip_in_kafkas_bytes() -> None:
-    """Version, count, one line per partition, sorted."""
+    """Version, count, and one line per partition, sorted."""
     offsets = {TopicPartition("b.x", 1): 7, TopicPartition("a", 10): 0}
     content = checkpoints.format_offsets(offsets)
     assert content == b"0\n2\na 10 0\nb.x 1 7\n"
@@ -22,7 +22,7 @@ def test_offset_checkpoints_round_trip_in_kafkas_bytes() -> None:
 
 
 def test_epoch_checkpoints_round_trip_in_kafkas_bytes() -> None:
-    """Version, count, epoch and start offset per line."""
+    """Version, count, and epoch and start offset per line."""
     entries = (EpochEntry(0, 0), EpochEntry(3, 17))
     content = checkpoints.format_epochs(entries)
     assert content == b"0\n2\n0 0\n3 17\n"
@@ -48,26 +48,26 @@ def test_epoch_checkpoints_round_trip_in_kafkas_bytes() -> None:
         b"0\n99999999999\n",
     ],
 )
-def test_damaged_checkpoints_are_refused(content: bytes) -> None:
-    """Empty, cut, zeroed, miscounted: a checkpoint is believed as a whole or not at all."""
+def test_damaged_checkpoints_are_rejected(content: bytes) -> None:
+    """Truncated, zeroed or miscounted: a checkpoint is read as a whole or not at all."""
     with pytest.raises(CorruptFileError):
         checkpoints.parse_offsets(content)
 
 
 @pytest.mark.parametrize("content", [b"0\n1\n5\n", b"0\n2\n5 0\n5 1\n", b"0\n2\n5 9\n6 8\n", b"0\n1\n-2 0\n"])
-def test_epochs_that_do_not_rise_are_refused(content: bytes) -> None:
-    """Epochs and offsets rise; nothing is negative."""
+def test_falling_epochs_are_rejected(content: bytes) -> None:
+    """Epochs and offsets rise and are not negative."""
     with pytest.raises(CorruptFileError):
         checkpoints.parse_epochs(content)
 
 
-def test_a_checkpoint_with_windows_line_ends_is_read() -> None:
-    """Edited by hand, still right."""
+def test_checkpoint_with_crlf_is_read() -> None:
+    """An operator may have edited it."""
     assert checkpoints.parse_offsets(b"0\r\n1\r\na 0 5\r\n") == {TopicPartition("a", 0): 5}
 
 
 def test_partition_metadata() -> None:
-    """Kafka's two lines, with the id as URL-safe base64."""
+    """Kafka's two lines, with the topic id in URL-safe base64."""
     content = checkpoints.format_partition_metadata(TOPIC_ID)
     assert content == b"version: 0\ntopic_id: 8PHy8_T19vf4-fr7_P3-_w"
     assert checkpoints.parse_partition_metadata(content) == TOPIC_ID
@@ -85,8 +85,8 @@ def test_partition_metadata() -> None:
         b"\xff",
     ],
 )
-def test_damaged_partition_metadata_is_refused(content: bytes) -> None:
-    """No id is better than a wrong one."""
+def test_damaged_partition_metadata_is_rejected(content: bytes) -> None:
+    """A wrong topic id would be worse than none."""
     with pytest.raises(CorruptFileError):
         checkpoints.parse_partition_metadata(content)
 
@@ -101,8 +101,8 @@ def test_properties_as_java_writes_them() -> None:
         checkpoints.parse_properties(b"a=1\nnonsense\n")
 
 
-def test_the_clean_shutdown_marker() -> None:
-    """Its presence is what counts; the broker epoch inside may be missing or damaged."""
+def test_clean_shutdown_marker() -> None:
+    """The file is valid even if its broker epoch is missing or damaged."""
     content = checkpoints.format_clean_shutdown(42)
     assert content == b'{"version":0,"brokerEpoch":42}'
     assert checkpoints.parse_clean_shutdown(content) == 42

@@ -1,4 +1,4 @@
-"""`log dump` shows every kind of file, sound or damaged, and never gives up with an exception."""
+"""`log dump` shows every kind of file, sound or damaged, and never raises."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def kinds(entries: list[DumpEntry]) -> list[str]:
     return [entry.kind for entry in entries]
 
 
-def test_a_segment_with_its_records(disk: FakeFiles) -> None:
-    """Batch, its records, next batch; control records say what they are."""
+def test_segment_with_records(disk: FakeFiles) -> None:
+    """Batches with their records; control records show their type."""
     entries = dump(disk, LOG)
     assert kinds(entries) == [
         "batch",
@@ -67,8 +67,8 @@ def test_a_segment_with_its_records(disk: FakeFiles) -> None:
     assert kinds(dump(disk, LOG, has_records=False)) == ["batch"] * 4
 
 
-def test_records_of_any_bytes_stay_on_their_line() -> None:
-    """Newlines, control characters, no UTF-8, null keys, headers."""
+def test_record_text_has_no_line_breaks() -> None:
+    """Newlines, control characters, invalid UTF-8, null keys and headers are escaped."""
     from headrace.protocol.records.codec import active_codec
 
     builder = active_codec().builder(max_bytes=1000)
@@ -80,8 +80,8 @@ def test_records_of_any_bytes_stay_on_their_line() -> None:
     assert record.to_mapping()["headers"] == [["h\n", "\x1b[31m"], ["n", None]]
 
 
-def test_a_damaged_batch_is_reported_with_its_place_and_passed_over(disk: FakeFiles) -> None:
-    """A wrong CRC: the next batches are still shown."""
+def test_damaged_batch_is_reported_and_skipped(disk: FakeFiles) -> None:
+    """A wrong CRC: the batches after it are still shown."""
     second = next(entry for entry in dump(disk, LOG) if entry.facts.get("base_offset") == 2)
     assert second.position is not None
     disk.flip_bit(LOG, second.position + 62, 0)
@@ -93,8 +93,8 @@ def test_a_damaged_batch_is_reported_with_its_place_and_passed_over(disk: FakeFi
 
 
 @pytest.mark.parametrize("size", [1, 60, 61, 100])
-def test_a_torn_tail_is_reported_with_its_place(disk: FakeFiles, size: int) -> None:
-    """A header or a batch cut short: what is left is counted."""
+def test_torn_tail_is_reported(disk: FakeFiles, size: int) -> None:
+    """A header or a batch is cut short: the fault has the position and the bytes left."""
     content = disk.content(LOG)
     last = max(entry.position or 0 for entry in dump(disk, LOG) if entry.kind == "batch")
     disk.put(LOG, content[:last] + batch(3)[:size])
@@ -104,14 +104,14 @@ def test_a_torn_tail_is_reported_with_its_place(disk: FakeFiles, size: int) -> N
     assert f"{size} bytes from here on" in entries[-1].text()
 
 
-def test_reserved_zeros_behind_the_batches(disk: FakeFiles) -> None:
-    """A preallocated segment after a crash is told apart from garbage."""
+def test_preallocated_zeros_are_not_damage(disk: FakeFiles) -> None:
+    """A preallocated segment after a crash differs from garbage."""
     disk.put(LOG, disk.content(LOG) + bytes(500))
     assert "zeros" in dump(disk, LOG)[-1].text()
 
 
 def test_gaps_and_falling_offsets(disk: FakeFiles) -> None:
-    """A gap is what compaction leaves; an offset that falls is damage."""
+    """A gap is left by compaction; a falling offset is damage."""
     content = disk.content(LOG)
     jumped = content + (50).to_bytes(8, "big") + batch(1)[8:]
     disk.put(LOG, jumped)
@@ -122,8 +122,8 @@ def test_gaps_and_falling_offsets(disk: FakeFiles) -> None:
     assert "is below 51" in next(entry for entry in dump(disk, LOG) if entry.is_fault).text()
 
 
-def test_indexes_and_their_check_against_the_log(disk: FakeFiles) -> None:
-    """Sound indexes have no fault; each wrong entry is found when asked to verify."""
+def test_verify_compares_indexes_with_log(disk: FakeFiles) -> None:
+    """Sound indexes have no fault; each wrong entry is found with `verify`."""
     entries = dump(disk, INDEX, verify=True)
     assert kinds(entries) == ["offset_index"] * 3
     assert entries[0].facts["offset"] == 2
@@ -140,8 +140,8 @@ def test_indexes_and_their_check_against_the_log(disk: FakeFiles) -> None:
         disk.flip_bit(path, byte, 2)
 
 
-def test_indexes_as_kafka_leaves_them_while_it_runs(disk: FakeFiles) -> None:
-    """Reserved zeros at the end are no entries; a cut entry and a falling one are faults."""
+def test_preallocated_indexes_of_kafka(disk: FakeFiles) -> None:
+    """Zeros at the end are not entries; a partial or falling entry is a fault."""
     disk.put(INDEX, disk.content(INDEX) + bytes(80))
     entries = dump(disk, INDEX, verify=True)
     assert kinds(entries) == ["offset_index"] * 3 + ["reserved"]
@@ -153,16 +153,17 @@ def test_indexes_as_kafka_leaves_them_while_it_runs(disk: FakeFiles) -> None:
     assert "3 bytes" in faults[1]
 
 
-def test_an_index_whose_log_is_damaged_or_missing(disk: FakeFiles) -> None:
-    """Verifying says so; without the log there is nothing to compare with."""
+def test_index_with_damaged_or_missing_log(disk: FakeFiles) -> None:
+    """`verify` reports damage; without the log there is nothing to compare with."""
     disk.put(LOG, disk.content(LOG)[:-1])
     assert dump(disk, INDEX, verify=True)[-1].is_fault
     disk.remove(LOG)
     assert kinds(dump(disk, INDEX, verify=True)) == ["offset_index"] * 3
 
 
-def test_the_small_files_of_a_log_dir() -> None:
-    """Checkpoints, identity, topic id, epochs, marker, producer state, aborted transactions."""
+def test_small_files_of_a_log_dir() -> None:
+    """Checkpoints, meta.properties, partition.metadata, epochs, marker, producer snapshot, transaction
+    index."""
     files = FakeFiles()
     manager = LogManager(files, ["/d"], defaults=config(), new_uuid=lambda: bytes(range(16)))
     manager.open_dirs()
@@ -187,7 +188,7 @@ def test_the_small_files_of_a_log_dir() -> None:
 
 
 def test_snapshots_of_the_metadata_log_are_segments() -> None:
-    """Batches from offset 0 on, whatever the name says."""
+    """They hold batches from offset 0 on, whatever their name."""
     files = FakeFiles()
     for name in (f"{12:020d}-{3:010d}.checkpoint", "bootstrap.checkpoint"):
         files.put(f"/{name}", batch(2))
@@ -213,7 +214,7 @@ def test_snapshots_of_the_metadata_log_are_segments() -> None:
     ],
 )
 def test_garbage_under_any_name_is_a_fault(name: str) -> None:
-    """Random bytes, zeros and text: an explanation, never an exception."""
+    """Random bytes, zeros and text give a fault, not an exception."""
     files = FakeFiles()
     for content in (b"\xff\xfe garbage" * 11, b"[]", b"\x01"):
         files.put(f"/{name}", content)

@@ -1,4 +1,4 @@
-"""Dumps of partition folders and whole log dirs: nothing wrong in a sound one, and each lie is found."""
+"""Dumps of partition folders and log dirs: no fault in a sound one, and every contradiction found."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def faults(files: FakeFiles, path: str = "/d", *, verify: bool = True) -> list[s
     ]
 
 
-def test_a_sound_dir_has_no_faults() -> None:
-    """Every file is shown, those of strangers are passed over."""
+def test_sound_dir_has_no_faults() -> None:
+    """Every known file is shown, others are skipped."""
     files = a_dir()
     assert faults(files) == []
     shown = {path for path, _ in dump_path(files, "/d")}
@@ -149,8 +149,8 @@ LIES: dict[str, tuple[Callable[[FakeFiles], None], str]] = {
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_each_lie_is_found(name: str) -> None:
-    """And only told when it was asked for, where the file alone does not show it."""
+def test_contradictions_are_found(name: str) -> None:
+    """Only with `verify`, where a single file does not show them."""
     change, text = LIES[name]
     files = a_dir()
     change(files)
@@ -158,8 +158,8 @@ def test_each_lie_is_found(name: str) -> None:
     assert any(text in each for each in found), found
 
 
-def test_a_flipped_bit_of_a_batch_is_found_wherever_it_lies() -> None:
-    """The checksum of each batch is looked at, with or without records."""
+def test_flipped_bit_of_a_batch_is_found() -> None:
+    """The CRC of each batch is checked, with and without records."""
     files = a_dir()
     files.flip_bit(f"{FOLDER}/{SECOND}.log", 70, 3)
     for has_records in (True, False):

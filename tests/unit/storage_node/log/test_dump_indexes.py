@@ -1,4 +1,4 @@
-"""Index entries in a dump: each checked by itself, and against the log beside it."""
+"""Index entries in a dump, checked by themselves and against the log."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def kinds(entries: object) -> list[str]:
     return [entry[0] for entry in entries]  # type: ignore[attr-defined]
 
 
-def test_a_right_index_has_no_faults() -> None:
-    """Offsets and times, checked against the batches."""
+def test_sound_index_has_no_faults() -> None:
+    """Offsets and timestamps match the batches."""
     files = sealed()
     check = IndexCheck(files, f"{NAME}.log")
     offsets = list(dump_offset_index(files.content(f"{NAME}.index"), 0, check))
@@ -36,8 +36,8 @@ def test_a_right_index_has_no_faults() -> None:
     assert offsets[0][1]["offset"] == 3
 
 
-def test_entries_that_lie_are_found_by_the_log_alone() -> None:
-    """Without the check they pass: they rise."""
+def test_wrong_entries_are_found_with_the_log() -> None:
+    """Without the log they pass, because they rise."""
     check = IndexCheck(sealed(), f"{NAME}.log")
     data = struct.pack(">iiii", 3, 17, 9, 10**6)
     assert kinds(dump_offset_index(data, 0, None)) == ["offset_index"] * 2
@@ -47,22 +47,22 @@ def test_entries_that_lie_are_found_by_the_log_alone() -> None:
     assert kinds(dump_time_index(times, 0, check)) == ["time_index", "fault"] * 2
 
 
-def test_what_does_not_rise_is_a_fault() -> None:
-    """Twice the same entry."""
+def test_repeated_entry_is_a_fault() -> None:
+    """The entries of an index rise."""
     assert kinds(dump_offset_index(struct.pack(">ii", 3, 17) * 2, 0, None)).count("fault") == 1
     assert kinds(dump_time_index(struct.pack(">qi", NOW, 1) * 2, 0, None)).count("fault") == 1
 
 
-def test_cut_and_reserved_tails_are_told_apart() -> None:
-    """Zeros that Kafka reserves are no entries; a cut entry is a fault."""
+def test_partial_entry_and_preallocated_tail() -> None:
+    """Preallocated zeros are not entries; a partial entry is a fault."""
     entry = struct.pack(">ii", 3, 17)
     assert kinds(dump_offset_index(entry + bytes(80), 0, None)) == ["offset_index", "reserved"]
     assert kinds(dump_offset_index(entry + b"\1\2\3", 0, None)) == ["offset_index", "fault"]
     assert kinds(dump_offset_index(b"", 0, None)) == []
 
 
-def test_a_damaged_log_is_told_once() -> None:
-    """The entries up to the damage can still be compared."""
+def test_damaged_log_is_reported_once() -> None:
+    """The entries before the damage can still be compared."""
     files = sealed()
     index = files.content(f"{NAME}.index")
     files.put(f"{NAME}.log", files.content(f"{NAME}.log")[:-5])

@@ -1,4 +1,4 @@
-"""Sizes exactly at the limit, thousands of small batches, and epochs at the very end of the log."""
+"""Sizes exactly at the limit, thousands of small batches, and epochs at the log end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headrace.protocol.errors import MessageTooLargeError
 from log_rig import FOLDER, NOW, append, batch, check_dense, keys_of, open_log, read_all
 
 
-def test_a_batch_of_exactly_the_limit_is_taken() -> None:
+def test_batch_of_max_message_bytes_is_accepted() -> None:
     """max.message.bytes is inclusive, as in Kafka."""
     data = batch(size=100)
     append(open_log(FakeFiles(), max_message_bytes=len(data)), data)
@@ -16,8 +16,8 @@ def test_a_batch_of_exactly_the_limit_is_taken() -> None:
         append(open_log(FakeFiles(), max_message_bytes=len(data) - 1), data)
 
 
-def test_a_segment_is_filled_to_the_last_byte() -> None:
-    """Three batches fit exactly; the fourth begins the next segment."""
+def test_segment_is_filled_to_the_last_byte() -> None:
+    """Three batches fit exactly; the fourth is in the next segment."""
     data = batch(size=100)
     log = open_log(FakeFiles(), segment_bytes=3 * len(data))
     for _ in range(3):
@@ -28,7 +28,7 @@ def test_a_segment_is_filled_to_the_last_byte() -> None:
 
 
 def test_no_time_index_outgrows_segment_index_bytes() -> None:
-    """Every batch has an entry of 12 bytes; the file stays within the limit, sealing entry included."""
+    """Every batch has an entry of 12 bytes; the file stays within the limit, with the entry of the seal."""
     files = FakeFiles()
     log = open_log(files, segment_index_bytes=60, index_interval_bytes=0)
     for number in range(40):
@@ -40,7 +40,7 @@ def test_no_time_index_outgrows_segment_index_bytes() -> None:
 
 
 def test_thousands_of_batches_in_one_segment_are_found() -> None:
-    """More than the newest batches whose places are remembered: each offset is read from its own batch."""
+    """More than NewestStarts holds: each offset is read from its own batch."""
     log = open_log(FakeFiles(), segment_bytes=1 << 30)
     count = 2_600
     for number in range(count):
@@ -51,8 +51,8 @@ def test_thousands_of_batches_in_one_segment_are_found() -> None:
     assert len(check_dense(log)) == count
 
 
-def test_an_epoch_without_records_survives_the_loss_of_power() -> None:
-    """A leader began its epoch and nothing else is new: the next flush brings the epoch to the disk."""
+def test_epoch_without_records_survives_power_loss() -> None:
+    """The next flush writes an epoch even if nothing else is new."""
     files = FakeFiles()
     log = open_log(files)
     append(log, batch(), epoch=1)
@@ -65,8 +65,8 @@ def test_an_epoch_without_records_survives_the_loss_of_power() -> None:
 
 
 @pytest.mark.parametrize("offset", [3, 6, 9])
-def test_truncation_at_the_start_of_a_segment_leaves_no_empty_one_behind(offset: int) -> None:
-    """Three batches per segment: cut exactly between two, the log ends with the one before, and goes on."""
+def test_truncation_between_segments_leaves_no_empty_segment(offset: int) -> None:
+    """The log ends with the previous segment, and appends continue there."""
     data = batch(size=100)
     files = FakeFiles()
     log = open_log(files, segment_bytes=3 * len(data))

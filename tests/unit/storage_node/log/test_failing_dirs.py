@@ -1,4 +1,4 @@
-"""Log dirs that are full when the node ends or writes its checkpoints, or that are not there any more."""
+"""Log dirs that are full at a shutdown or checkpoint, or that vanish."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from manager_rig import ID, loaded
 
 
 @pytest.mark.parametrize("part", [".timeindex", "checkpoint", ".kafka_cleanshutdown"])
-def test_an_end_on_a_full_disk_is_no_clean_one(part: str) -> None:
-    """The marker would vouch for what there was no room to write; nothing is lost."""
+def test_shutdown_on_full_disk_is_not_clean(part: str) -> None:
+    """The marker would vouch for unwritten files; no record is lost."""
     files = FakeFiles()
     manager = loaded(files, "/a")
     append(manager.create(TP, ID, config()), batch(4))
@@ -25,8 +25,8 @@ def test_an_end_on_a_full_disk_is_no_clean_one(part: str) -> None:
     assert again.logs[TP].log_end_offset == 4
 
 
-def test_a_checkpoint_without_room_is_written_the_next_time() -> None:
-    """The old one stays meanwhile, and the dir is online."""
+def test_checkpoint_on_full_disk_is_retried() -> None:
+    """The old checkpoint stays meanwhile, and the dir is online."""
     files = FakeFiles()
     manager = loaded(files, "/a")
     log = manager.create(TP, ID, config())
@@ -40,8 +40,8 @@ def test_a_checkpoint_without_room_is_written_the_next_time() -> None:
     assert loaded(files.restart(), "/a").dirs[0].recovery_points == {TP: 4}
 
 
-def test_what_must_leave_the_checkpoints_finds_the_reserve_or_ends_the_dir() -> None:
-    """A recovery point above a log that was cut would make the next start trust what is not there."""
+def test_checkpoint_after_truncation_uses_reserve_or_goes_offline() -> None:
+    """A recovery point above a truncated log would make the next start trust missing batches."""
     for reserve_bytes in (4_000, 0):
         files = FakeFiles()
         manager = loaded(files, "/a", reserve_bytes=reserve_bytes)
@@ -61,8 +61,8 @@ def test_what_must_leave_the_checkpoints_finds_the_reserve_or_ends_the_dir() -> 
         assert manager.dirs[0].is_online == bool(reserve_bytes)
 
 
-def test_a_dir_that_vanishes_is_noticed_by_the_next_checkpoint() -> None:
-    """Unmounted or removed while the logs are open: appends would go on into files without names."""
+def test_vanished_dir_is_noticed_by_next_checkpoint() -> None:
+    """It was unmounted or removed while logs are open: appends would go to files without names."""
     files = FakeFiles()
     offline: list[str] = []
     manager = loaded(files, offline=offline)

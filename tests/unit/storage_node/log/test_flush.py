@@ -1,4 +1,4 @@
-"""A flush runs beside appends and readers on other threads."""
+"""A flush runs beside appends and reads on other threads."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_folder_is_brought_to_the_disk_once_per_flush() -> None:
-    """Hundreds of partitions end at the same time; nothing is lost with the power either way."""
+def test_flush_syncs_folder_once() -> None:
+    """Hundreds of logs are closed at a shutdown; nothing is lost with the power."""
     files = FakeFiles()
     log = open_log(files)
     append(log, batch(2))
@@ -26,9 +26,9 @@ def test_a_folder_is_brought_to_the_disk_once_per_flush() -> None:
     assert open_log(files.power_loss("none"), was_clean=True, recovery_point=2).log_end_offset == 2
 
 
-def test_readers_and_flushes_on_threads_while_the_owner_appends_and_rolls(tmp_path: Path) -> None:
-    """Tail readers see whole batches below the end that they asked for, in order, through rolls and evicted
-    indexes (KAFKA-9835); flushes finish; nothing is lost."""
+def test_reads_and_flushes_on_threads_during_appends_and_rolls(tmp_path: Path) -> None:
+    """Readers see whole batches below their end offset, in order, through rolls and released indexes
+    (KAFKA-9835); flushes finish."""
     log = open_log(OsFiles(), f"{tmp_path}/t-0", segment_bytes=3000, index_interval_bytes=300)
     wrong: list[str] = []
     is_done = threading.Event()

@@ -1,5 +1,4 @@
-"""A full disk: nothing half-written stays, nothing is taken offline, and everything goes on when there is
-room."""
+"""A full disk: no partial write stays, the dir stays online, and appends continue when there is room."""
 
 from __future__ import annotations
 
@@ -72,9 +71,9 @@ def asked(operation: str) -> int:
 
 
 @pytest.mark.parametrize("operation", ["pwrite", "create", "rename", "truncate", "allocate"])
-def test_each_operation_without_room_is_refused_once_and_then_goes_on(operation: str) -> None:
-    """Scenarios 25 and 29: append, roll, index, epoch file, each write of each: refused with a clear error,
-    the same log in the end as on a large disk, after a restart as after a crash."""
+def test_each_operation_is_refused_once_on_full_disk(operation: str) -> None:
+    """Scenarios 25 and 29: append, roll, index, epoch file. Each write fails once with a clear error; in the
+    end the log equals one on a large disk, after a restart as after a crash."""
     for number in range(asked(operation)):
         fake = FakeFiles()
         log = opened(disk(fake))
@@ -93,8 +92,8 @@ def test_each_operation_without_room_is_refused_once_and_then_goes_on(operation:
 
 
 @pytest.mark.parametrize("operation", ["fdatasync", "fsync_directory"])
-def test_a_sync_without_room_is_final(operation: str) -> None:
-    """The dirty pages may be gone, whatever the reason: no second try, the dir is offline."""
+def test_failed_sync_on_full_disk_takes_dir_offline(operation: str) -> None:
+    """The dirty pages may be lost, whatever the reason: there is no retry."""
     fake = FakeFiles()
     log = opened(disk(fake))
     append(log, BATCHES[0])
@@ -105,8 +104,9 @@ def test_a_sync_without_room_is_final(operation: str) -> None:
     assert log.is_offline
 
 
-def test_a_torn_batch_is_taken_back_at_every_byte() -> None:
-    """The disk takes any part of a batch: none of it stays in the file, and the next one goes there."""
+def test_torn_batch_is_truncated() -> None:
+    """The disk accepts a part of the batch, of each size: none of it stays, and the next batch is written
+    there."""
     first, second = BATCHES[:2]
     for room in range(len(second)):
         fake = FakeFiles()
@@ -127,8 +127,8 @@ def test_a_torn_batch_is_taken_back_at_every_byte() -> None:
         assert len(read_all(open_log(fake.power_loss("none")))) == 2
 
 
-def test_a_preallocated_roll_without_room_leaves_the_log_as_it_was() -> None:
-    """No empty segment stays behind, which a clean start would take for the end of the one before."""
+def test_failed_preallocation_leaves_no_segment() -> None:
+    """A clean start would take an empty segment for the end of the previous one."""
     fake = FakeFiles()
     files = disk(fake)
     log = open_log(files, segment_bytes=SEGMENT_BYTES)
@@ -153,8 +153,8 @@ def test_a_preallocated_roll_without_room_leaves_the_log_as_it_was() -> None:
     assert len(read_all(open_log(fake.restart(), was_clean=True))) == 4
 
 
-def test_small_files_get_the_room_of_the_reserve() -> None:
-    """Records are refused, a checkpoint is written; nothing is appended until the reserve is back."""
+def test_small_files_use_the_reserve() -> None:
+    """Records are refused, a checkpoint is written; appends wait until the reserve is allocated again."""
     fake = FakeFiles()
     files = disk(fake, reserve_bytes=1_000)
     assert files.room is not None
@@ -179,8 +179,8 @@ def test_small_files_get_the_room_of_the_reserve() -> None:
     assert files.fuse.failure is None
 
 
-def test_a_start_on_a_full_disk_refuses_records_and_is_no_failure() -> None:
-    """There is no room for the reserve: the logs are read, appends wait for room."""
+def test_start_on_full_disk_refuses_records() -> None:
+    """The reserve cannot be allocated: logs are read, appends wait for room."""
     fake = FakeFiles(capacity_bytes=100)
     files = disk(fake, reserve_bytes=1_000)
     assert files.room is not None
@@ -193,8 +193,8 @@ def test_a_start_on_a_full_disk_refuses_records_and_is_no_failure() -> None:
     assert append(log, BATCHES[0]) == 0
 
 
-def test_who_does_not_know_its_room_takes_a_full_disk_for_a_bad_one() -> None:
-    """A metadata log: its controller must not lead on without being able to write."""
+def test_full_disk_without_disk_room_is_a_failure() -> None:
+    """As for the metadata log: a controller must not lead without being able to write."""
     fake = FakeFiles()
     fake.mkdir("/d")
     files = GuardedFiles(fake, Fuse())

@@ -1,5 +1,5 @@
-"""A log whose offsets have gaps, as compaction leaves them: taken, read, cut, recovered; and never confused
-with a log that has lost something."""
+"""A log with offset gaps, as compaction leaves them: appended, read, truncated, recovered, and told apart
+from a log that has lost batches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEYS = {"segment_bytes": 500, "index_interval_bytes": 100}
 
 
 def at(offset: int, count: int = 1, *, epoch: int = 0, timestamp: int | None = None) -> bytes:
-    """A stored batch that begins at an offset; by default its time is NOW + offset."""
+    """A stored batch with this base offset; its timestamp is NOW + offset by default."""
     data = batch(count, tag=str(offset), timestamp=NOW + offset if timestamp is None else timestamp)
     return assigned_prefix(offset, read_batch_header(data).batch_length, epoch) + data[17:]
 
@@ -41,8 +41,8 @@ def bases(log: Log, offset: int = 0) -> list[int]:
 OFFSETS = (3, 5, 20, 22, 40, 47, 90, 1000, 1002)
 
 
-def test_a_follower_takes_what_lies_behind_its_end_and_refuses_what_lies_below() -> None:
-    """As Kafka's: its leader's log has been compacted."""
+def test_follower_appends_batches_after_a_gap() -> None:
+    """The leader's log was compacted; a batch below the log end offset is refused."""
     log = gappy(FakeFiles(), *OFFSETS)
     assert log.log_end_offset == 1004
     assert bases(log) == list(OFFSETS)
@@ -54,8 +54,8 @@ def test_a_follower_takes_what_lies_behind_its_end_and_refuses_what_lies_below()
 
 
 @pytest.mark.parametrize("suffix", ["memory", "files", "cold"])
-def test_an_offset_in_a_gap_stands_for_the_next_one_that_is_there(suffix: str) -> None:
-    """From the tail in memory, from the page cache, and from the disk."""
+def test_read_from_a_gap_starts_at_the_next_batch(suffix: str) -> None:
+    """From the tail cache, from the page cache and from the disk."""
     files = FakeFiles()
     log = open_log(files, **KEYS)
     if suffix == "memory":
@@ -76,8 +76,8 @@ def test_an_offset_in_a_gap_stands_for_the_next_one_that_is_there(suffix: str) -
     assert bases(log, 21) == [20, 22, 40, 47, 90, 1000, 1002]
 
 
-def test_a_limit_within_a_gap_gives_what_lies_before_it() -> None:
-    """A high watermark may lie where nothing is left; a read up to it waits for no disk."""
+def test_read_up_to_an_offset_in_a_gap() -> None:
+    """A high watermark may be in a gap; the read needs no disk."""
     log = gappy(FakeFiles(), *OFFSETS)
     for limit in (23, 24, 30, 40, 41):
         found = log.reader.read(20, 1 << 20, upto_offset=limit)
@@ -88,8 +88,8 @@ def test_a_limit_within_a_gap_gives_what_lies_before_it() -> None:
 
 
 @pytest.mark.parametrize("mode", ["clean", "killed", "none", "all", 3])
-def test_gaps_survive_whatever_ends_the_process(mode: str | int) -> None:
-    """A clean stop, a kill, the loss of power: the same batches, reads and searches."""
+def test_gaps_survive_restart_and_power_loss(mode: str | int) -> None:
+    """The same batches, reads and lookups by time after each kind of end."""
     files = FakeFiles()
     log = gappy(files, *OFFSETS)
     assert len(log.segments) >= 3
@@ -113,8 +113,8 @@ def test_gaps_survive_whatever_ends_the_process(mode: str | int) -> None:
     assert bases(again, 1003) == [1002, 2000]
 
 
-def test_the_mark_is_on_the_disk_before_the_first_gap() -> None:
-    """Dead, or without power, in each operation of the append: what the next process finds, it can read."""
+def test_gap_mark_is_durable_before_the_first_gap() -> None:
+    """A crash or power loss in each operation of the append leaves a readable log."""
     probe = FakeFiles()
     log = gappy(probe, 0)
     before = len(probe.operations)
@@ -136,8 +136,8 @@ def test_the_mark_is_on_the_disk_before_the_first_gap() -> None:
             assert again.recovery.faults == []
 
 
-def test_a_log_without_the_mark_takes_no_gap_for_one() -> None:
-    """A base offset that rotted, in a log that was never compacted: recovery ends there, reads fail."""
+def test_gap_in_unmarked_log_is_damage() -> None:
+    """A damaged base offset in a log that was never compacted: recovery ends the log there, reads fail."""
     files = FakeFiles()
     log = open_log(files, **KEYS)
     for number in range(2):
@@ -155,8 +155,8 @@ def test_a_log_without_the_mark_takes_no_gap_for_one() -> None:
 
 
 @pytest.mark.parametrize("is_marked", [True, False])
-def test_a_hole_between_segments_is_a_loss_all_the_same(is_marked: bool) -> None:
-    """Segments are dense also after compaction: what is missing at the end of one was lost."""
+def test_hole_between_segments_is_a_loss(is_marked: bool) -> None:
+    """Segments are dense also after compaction."""
     files = FakeFiles()
     log = gappy(files, *(OFFSETS if is_marked else range(0, 24, 2)))
     first = log.segments[0]
@@ -168,8 +168,9 @@ def test_a_hole_between_segments_is_a_loss_all_the_same(is_marked: bool) -> None
     assert "the next starts at" in again.recovery.faults[0]
 
 
-def test_what_another_servers_cleaner_left_between_segments_is_no_loss() -> None:
-    """Kafka's cleaned segments may end before the next one begins; that is believed of what was flushed."""
+def test_hole_left_by_kafkas_cleaner_is_no_loss() -> None:
+    """Kafka's compacted segments may end before the next one starts; below the recovery point that is
+    accepted."""
     files = FakeFiles()
     log = gappy(files, *OFFSETS)
     second = log.segments[1].base_offset
@@ -186,7 +187,7 @@ def test_what_another_servers_cleaner_left_between_segments_is_no_loss() -> None
 
 
 def test_truncation_into_a_gap() -> None:
-    """The log ends behind the last batch below; the gap may be filled by the new leader's batches."""
+    """The log ends after the last batch below the offset; new batches may fill the gap."""
     for offset in (4, 21, 30, 47, 48, 95, 999, 1003):
         files = FakeFiles()
         log = gappy(files, *OFFSETS)
@@ -198,8 +199,8 @@ def test_truncation_into_a_gap() -> None:
         assert bases(open_log(files.restart(), **KEYS)) == [*kept, offset]
 
 
-def test_a_gap_that_no_segment_can_hold_is_refused() -> None:
-    """Index entries have 31 bits; no leader of ours leaves a gap that large, see log.cleaner.work."""
+def test_gap_beyond_31_bits_is_refused() -> None:
+    """A relative offset has 31 bits; headrace's cleaner leaves no larger gap."""
     log = gappy(FakeFiles(), 0)
     with pytest.raises(InvalidRecordError):
         log.append_as_follower(at(2 + 2**31))
@@ -208,8 +209,8 @@ def test_a_gap_that_no_segment_can_hold_is_refused() -> None:
     assert bases(log) == [0, 2**31]
 
 
-def test_a_compacted_topic_reads_over_gaps_though_its_log_has_no_mark() -> None:
-    """Taken over from Kafka, which makes none."""
+def test_compacted_topic_needs_no_gap_mark() -> None:
+    """Logs taken over from Kafka are not marked."""
     files = FakeFiles()
     log = gappy(files, 0, 10)
     log.close()
@@ -223,8 +224,8 @@ def test_a_compacted_topic_reads_over_gaps_though_its_log_has_no_mark() -> None:
     assert keys_of(read_all(log))[0] == (0, b"0:0")
 
 
-def test_what_is_appended_by_a_leader_is_dense() -> None:
-    """Gaps come from compaction alone."""
+def test_leader_appends_are_dense() -> None:
+    """Only compaction leaves gaps."""
     log = open_log(FakeFiles(), **KEYS)
     for _ in range(10):
         append(log, batch(3))

@@ -1,4 +1,4 @@
-"""After the first error of a disk nothing is read or written any more (KAFKA-10778)."""
+"""After the first disk error nothing is read or written any more (KAFKA-10778)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from headrace.storage_node.log.guarded_files import Fuse, GuardedFiles, guarded
 
 
 @pytest.mark.parametrize("operation", ["pwrite", "pread", "fdatasync", "truncate", "size", "allocate"])
-def test_one_failed_operation_of_a_file_ends_all(operation: str) -> None:
-    """EIO once, on any operation: the disk would work again, but nobody asks it any more."""
+def test_one_disk_error_refuses_all_operations(operation: str) -> None:
+    """EIO once, in any operation; the disk would work again."""
     reasons: list[str] = []
     fake = FakeFiles()
     files = GuardedFiles(fake, Fuse(reasons.append))
@@ -38,7 +38,7 @@ def use(file: object, operation: str) -> None:
     getattr(file, operation)(*arguments.get(operation, ()))
 
 
-def test_a_missing_file_is_no_failure_of_the_disk() -> None:
+def test_missing_file_is_not_a_disk_failure() -> None:
     """Readers of deleted logs meet missing files; the dir stays online."""
     files = GuardedFiles(FakeFiles(), Fuse())
     with pytest.raises(FileGoneError):
@@ -46,8 +46,8 @@ def test_a_missing_file_is_no_failure_of_the_disk() -> None:
     files.fuse.check()
 
 
-def test_a_full_disk_is_a_failure_where_the_room_is_not_known() -> None:
-    """ENOSPC leaves a torn write behind; see test_full_disk.py for those who can go on from there."""
+def test_full_disk_without_disk_room_blows_the_fuse() -> None:
+    """ENOSPC leaves a torn write; see test_full_disk.py for dirs with a DiskRoom."""
     files = GuardedFiles(FakeFiles(capacity_bytes=3), Fuse())
     file = files.open("/a", create=True)
     with pytest.raises(KafkaStorageError, match=errno.errorcode[errno.ENOSPC]):
@@ -56,6 +56,6 @@ def test_a_full_disk_is_a_failure_where_the_room_is_not_known() -> None:
 
 
 def test_files_are_guarded_once() -> None:
-    """A dir has one fuse, shared by all who use its files."""
+    """A dir has one fuse, shared by all users of its files."""
     files = guarded(FakeFiles())
     assert guarded(files) is files

@@ -1,4 +1,4 @@
-"""Leader epochs: which epoch wrote what, and where each one ends (KIP-101, KIP-279, KAFKA-10706)."""
+"""Leader epochs: which epoch wrote which offsets, and where each one ends (KIP-101, KIP-279, KAFKA-10706)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ def epochs_of(*entries: tuple[int, int]) -> LeaderEpochs:
     return LeaderEpochs([EpochEntry(*entry) for entry in entries])
 
 
-def test_an_epoch_ends_where_the_next_begins() -> None:
-    """The latest one ends at the log end; an unknown one between two ends with the one below it."""
+def test_epoch_ends_where_the_next_starts() -> None:
+    """The latest epoch ends at the log end; an unknown epoch ends with the largest one below it."""
     epochs = epochs_of((2, 0), (5, 10), (7, 30))
     assert epochs.end_offset_for(7, 44) == (7, 44)
     assert epochs.end_offset_for(5, 44) == (5, 30)
@@ -22,8 +22,8 @@ def test_an_epoch_ends_where_the_next_begins() -> None:
     assert epochs_of().end_offset_for(0, 44) == (-1, -1)
 
 
-def test_leaderships_that_wrote_nothing_leave_no_entry() -> None:
-    """Consecutive empty leaderships must not leave entries that contradict each other (KAFKA-10706)."""
+def test_epochs_without_batches_leave_no_entry() -> None:
+    """Consecutive empty epochs must not leave contradicting entries (KAFKA-10706)."""
     epochs = epochs_of((1, 0))
     for epoch in (2, 3, 4):
         assert epochs.assign(epoch, 10)
@@ -32,8 +32,8 @@ def test_leaderships_that_wrote_nothing_leave_no_entry() -> None:
     assert epochs.latest_epoch == 4
 
 
-def test_an_older_epoch_takes_over_what_contradicts_it() -> None:
-    """After a truncation a smaller epoch may write again; newer entries go."""
+def test_older_epoch_removes_newer_entries() -> None:
+    """After a truncation an older epoch may write again."""
     epochs = epochs_of((1, 0), (5, 10))
     epochs.assign(3, 20)
     assert epochs.entries == ((1, 0), (3, 20))
@@ -41,8 +41,8 @@ def test_an_older_epoch_takes_over_what_contradicts_it() -> None:
     assert epochs.entries == ((1, 0),)
 
 
-def test_the_epoch_of_an_offset() -> None:
-    """Offsets before the first entry have none."""
+def test_epoch_of_an_offset() -> None:
+    """Offsets before the first entry have no epoch."""
     epochs = epochs_of((2, 5), (4, 10))
     assert [epochs.epoch_of(offset) for offset in (4, 5, 9, 10, 99)] == [-1, 2, 2, 4, 4]
     assert epochs_of().epoch_of(0) == epochs_of().latest_epoch == -1

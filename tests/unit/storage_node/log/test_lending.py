@@ -1,4 +1,4 @@
-"""Runs that a log lends: whole batches below the limit, from the page cache, until the log is cut."""
+"""Zero-copy runs: whole batches below the limit, in the page cache, until the log is truncated."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def full_log(files: FakeFiles | None = None, **keys: int) -> Log:
 
 
 def cached(log: Log, offset: int, max_bytes: int = 1 << 20, upto: int = END) -> CachedRead:
-    """As a client reads that takes runs."""
+    """A cached read of a client that can send runs."""
     found = log.reader.read_cached(offset, max_bytes, upto_offset=upto, lend_except=NOTHING)
     assert found is not None
     return found
@@ -68,41 +68,41 @@ def sent(run: LentRun) -> bytes:
 
 @pytest.fixture
 def log() -> Log:
-    """One segment; somebody has read its first batch."""
+    """One segment; an earlier read has ended after its first batch."""
     made = full_log()
     cached(made, 0, 10_000)
     return made
 
 
 def lent_at(log: Log, offset: int, max_bytes: int = 1 << 20, upto: int = END) -> LentRun | None:
-    """The run from there on, if one is lent."""
+    """The lent run from this offset on, or None."""
     (part, *rest) = cached(log, offset, max_bytes, upto).data
     assert not rest
     return part if isinstance(part, LentRun) else None
 
 
 def content(log: Log, start: int, end: int) -> bytes:
-    """What lies between two offsets, by the ordinary read."""
+    """The bytes between two offsets, by an ordinary read."""
     return b"".join(map(bytes, log.reader.read(start, 1 << 30, upto_offset=end).data))
 
 
-def test_a_reader_that_goes_on_gets_runs(log: Log) -> None:
-    """The first read is a copy, and tells where the next begins; all of the rest is one run."""
+def test_second_read_gets_a_run(log: Log) -> None:
+    """The first read is a copy, and knows where the next batch starts; the rest is one run."""
     run = lent_at(log, PER_BATCH)
     assert run is not None
     assert run.next_offset == END
     assert sent(run) == content(log, PER_BATCH, END)
 
 
-def test_readers_who_cannot_send_runs_get_bytes(log: Log) -> None:
-    """Followers, and clients of the other plane."""
+def test_reader_without_lending_gets_bytes(log: Log) -> None:
+    """Followers, and clients over ZeroMQ."""
     found = log.reader.read_cached(PER_BATCH, 1 << 20, upto_offset=END)
     assert found is not None
     assert not any(isinstance(part, LentRun) for part in found.data)
 
 
-def test_what_is_not_to_be_lent_is_read() -> None:
-    """Where a run would have some of it; others of the same segment are lent."""
+def test_unlent_ranges_are_read() -> None:
+    """A run that overlaps them is not lent; other runs of the segment are."""
     log = _SHARED
     cached(log, 0, 10_000)
     start = log.segments[0].start_of(PER_BATCH).position
@@ -119,7 +119,7 @@ def test_what_is_not_to_be_lent_is_read() -> None:
 
 @given(max_bytes=st.integers(1, 700_000), upto=st.integers(2, BATCHES).map(PER_BATCH.__mul__))
 def test_runs_are_whole_batches_within_the_limits(max_bytes: int, upto: int) -> None:
-    """Never more than was asked for, and never what the reader is not to see."""
+    """At most `max_bytes`, and below `upto_offset`."""
     log = _SHARED
     cached(log, 0, 10_000)
     found = cached(log, PER_BATCH, max_bytes, upto)
@@ -136,16 +136,16 @@ def test_runs_are_whole_batches_within_the_limits(max_bytes: int, upto: int) -> 
 _SHARED = full_log()
 
 
-def test_little_is_read_not_lent(log: Log) -> None:
-    """What is asked for, or what there is."""
+def test_short_runs_are_read(log: Log) -> None:
+    """If the limit, or the rest of the segment, is small."""
     assert lent_at(log, PER_BATCH, 60_000) is None
     assert lent_at(log, PER_BATCH, upto=3 * PER_BATCH) is None
     cached(log, END - 2 * PER_BATCH, 10_000)
     assert lent_at(log, END - PER_BATCH) is None
 
 
-def test_runs_go_from_segment_to_segment() -> None:
-    """Each ends with its segment at the latest, and all together are the log."""
+def test_runs_end_with_their_segment() -> None:
+    """All runs together are the log."""
     log = full_log(segment_bytes=200_000)
     assert len(log.segments) > 2
     offset, data, runs = 0, b"", 0
@@ -160,7 +160,7 @@ def test_runs_go_from_segment_to_segment() -> None:
 
 
 def test_cold_pages_are_not_lent() -> None:
-    """They are for a thread to read."""
+    """A thread reads them."""
     files = FakeFiles()
     log = full_log(files)
     cached(log, 0, 10_000)
@@ -170,8 +170,8 @@ def test_cold_pages_are_not_lent() -> None:
 
 
 @pytest.mark.parametrize("where", ["first", "behind"])
-def test_headers_that_do_not_fit_are_looked_at_closely(log: Log, where: str) -> None:
-    """The one that a run begins with, and the one behind it: then nothing is lent."""
+def test_run_with_wrong_header_is_not_lent(log: Log, where: str) -> None:
+    """The first header of the run, and the header after it, must match."""
     segment = log.segments[0]
     run = lent_at(log, PER_BATCH, 300_000)
     assert run is not None
@@ -184,8 +184,8 @@ def test_headers_that_do_not_fit_are_looked_at_closely(log: Log, where: str) -> 
     assert found is None  # a thread looks what is wrong
 
 
-def test_a_run_outlives_the_log(log: Log) -> None:
-    """Its file stays open when its segments go."""
+def test_run_outlives_its_segment(log: Log) -> None:
+    """The file stays open when the segment is deleted."""
     wanted = content(log, PER_BATCH, END)
     run = lent_at(log, PER_BATCH)
     assert run is not None
@@ -194,8 +194,8 @@ def test_a_run_outlives_the_log(log: Log) -> None:
 
 
 @pytest.mark.parametrize("offset", [0, PER_BATCH, 20 * PER_BATCH, END - PER_BATCH])
-def test_a_cut_takes_back_what_was_lent(log: Log, offset: int) -> None:
-    """Before the file is touched: whoever sends it is told then, once."""
+def test_truncation_revokes_runs(log: Log, offset: int) -> None:
+    """Before the file is truncated, and once per run."""
     run = lent_at(log, PER_BATCH)
     assert run is not None
     told: list[int] = []
@@ -210,8 +210,8 @@ def test_a_cut_takes_back_what_was_lent(log: Log, offset: int) -> None:
     assert told == [size]
 
 
-def test_who_let_go_of_a_run_is_not_told(log: Log) -> None:
-    """The log does not keep it."""
+def test_released_run_is_not_revoked(log: Log) -> None:
+    """The log keeps only weak references."""
     run = lent_at(log, PER_BATCH)
     assert run is not None
     assert len(log.reader.lendings) == 1
@@ -220,8 +220,8 @@ def test_who_let_go_of_a_run_is_not_told(log: Log) -> None:
     log.truncate_to(PER_BATCH)
 
 
-def test_aborted_transactions_are_told_of_a_run_as_of_bytes() -> None:
-    """The one that lies in it, and not the one behind it."""
+def test_aborted_transactions_of_a_run() -> None:
+    """Those inside the run are found, later ones are not."""
     log = open_log(FakeFiles())
     for producer in (7, 8):
         append(log, batch(size=10_000))

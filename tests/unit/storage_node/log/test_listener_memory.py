@@ -1,4 +1,4 @@
-"""The remembered port: a convenience that must never stop a start."""
+"""The stored listener port: a preference that never prevents a start."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def files() -> FakeFiles:
     return made
 
 
-def test_there_and_back() -> None:
-    """Unknown at first; the newest is remembered; the same one is not written again."""
+def test_port_round_trip() -> None:
+    """Unknown at first, then the newest; an unchanged port is not written again."""
     disk = files()
     assert remembered_port(disk, "/m") == 0
     remember_port(disk, "/m", 1234)
@@ -28,21 +28,21 @@ def test_there_and_back() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"port", b"-1", b"65536", b"9" * 5_000, b"\xff\xfe", b"1 2"])
-def test_rot_is_no_port(content) -> None:
-    """A damaged file means any free port."""
+def test_damaged_file_is_no_port(content) -> None:
+    """Then any free port is used."""
     disk = files()
     disk.put(f"/m/{FILE_NAME}", content)
     assert remembered_port(disk, "/m") == 0
 
 
-def test_an_unreadable_file_is_no_port() -> None:
-    """The disk fails on it; the log will tell about the disk."""
+def test_unreadable_file_is_no_port() -> None:
+    """The log manager handles the disk error."""
     disk = files()
     disk.put(f"/m/{FILE_NAME}", b"1234")
     disk.fail("pread", FILE_NAME)
     assert remembered_port(disk, "/m") == 0
 
 
-def test_a_missing_directory_is_no_port() -> None:
-    """The first start, or a disk that is away."""
+def test_missing_directory_is_no_port() -> None:
+    """At the first start, or if the disk is not mounted."""
     assert remembered_port(FakeFiles(), "/away") == 0

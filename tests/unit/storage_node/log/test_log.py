@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from headrace.storage_node.log.log import Log
 
 
-def test_appended_batches_get_dense_offsets_and_are_read_back_byte_for_byte() -> None:
-    """Only base offset and leader epoch change; everything from the CRC on is as it came."""
+def test_append_assigns_dense_offsets_and_keeps_bytes() -> None:
+    """Only base offset and leader epoch change; the bytes from the CRC on are those of the producer."""
     log = open_log(FakeFiles())
     sent = [batch(3, tag="a"), batch(1, tag="b"), batch(2, tag="c")]
     infos = [log.append_as_leader(data, leader_epoch=4, wall_ms=NOW) for data in sent]
@@ -39,8 +39,8 @@ def test_appended_batches_get_dense_offsets_and_are_read_back_byte_for_byte() ->
     assert (log.log_end_offset, log.size_bytes, log.epochs.latest_epoch) == (6, sum(map(len, sent)), 4)
 
 
-def test_an_append_is_one_write() -> None:
-    """The hot path costs one call to the disk and no other change."""
+def test_append_is_one_write() -> None:
+    """The hot path has one disk operation."""
     files = FakeFiles()
     log = open_log(files)
     files.operations.clear()
@@ -49,8 +49,8 @@ def test_an_append_is_one_write() -> None:
     assert files.operations == [f"pwrite {FOLDER}/00000000000000000000.log"] * 2
 
 
-def test_log_append_time_stamps_the_batch_and_keeps_the_crc_right() -> None:
-    """Attributes, max timestamp and CRC are rewritten; records then show the append's time."""
+def test_log_append_time_restamps_the_batch() -> None:
+    """Attributes, max timestamp and CRC are rewritten; records then have the append time."""
     log = open_log(FakeFiles(), message_timestamp_type="LogAppendTime")
     info = log.append_as_leader(batch(2, timestamp=5), leader_epoch=0, wall_ms=NOW + 9)
     assert info.log_append_time_ms == NOW + 9
@@ -62,7 +62,7 @@ def test_log_append_time_stamps_the_batch_and_keeps_the_crc_right() -> None:
     assert log.reader.offset_for_timestamp(NOW + 9) == (0, NOW + 9, 0)
 
 
-def test_a_wrong_max_timestamp_in_the_header_is_put_right() -> None:
+def test_wrong_max_timestamp_is_corrected() -> None:
     """The time index would skip the batch otherwise; Kafka's broker rewrites the field as well."""
     builder = active_codec().builder(max_bytes=1000)
     builder.append(NOW + 5, b"k", b"v")
@@ -82,7 +82,8 @@ def _crc(data: bytearray) -> int:
 
 
 def test_reads_are_bounded() -> None:
-    """Never beyond `upto_offset`, whole batches only, about `max_bytes`, at least one if asked."""
+    """Never beyond `upto_offset`, whole batches only, about `max_bytes`, at least one batch with
+    `min_one`."""
     log = open_log(FakeFiles())
     sent = [batch(2, tag=str(number)) for number in range(10)]
     for data in sent:
@@ -103,8 +104,8 @@ def test_reads_are_bounded() -> None:
             log.reader.read(offset, 100, upto_offset=20)
 
 
-def test_a_batch_larger_than_the_read_window_comes_whole() -> None:
-    """A reader with a small limit still moves on, and batches behind a large one are found."""
+def test_batch_larger_than_read_window_is_read_whole() -> None:
+    """A reader with a small limit makes progress, and finds the batches after a large one."""
     log = open_log(FakeFiles(), max_message_bytes=10**6)
     for size in (100_000, 10, 200_000, 10):
         append(log, batch(1, size=size))
@@ -114,8 +115,8 @@ def test_a_batch_larger_than_the_read_window_comes_whole() -> None:
     assert log.reader.read(0, 100_300, upto_offset=4).next_offset == 2
 
 
-def test_reads_go_on_over_segments() -> None:
-    """One read may take from many segments, a buffer each."""
+def test_read_spans_segments() -> None:
+    """One read returns a buffer per segment."""
     log = open_log(FakeFiles(), segment_bytes=300)
     for number in range(10):
         append(log, batch(1, tag=str(number)))
@@ -125,7 +126,7 @@ def test_reads_go_on_over_segments() -> None:
 
 
 def test_bytes_between_is_exact_at_batch_boundaries() -> None:
-    """min_bytes waits for this number; it must not say more than there is."""
+    """min_bytes waits for this number; it must not be too high."""
     log = open_log(FakeFiles(), segment_bytes=500, index_interval_bytes=100)
     sent = [batch(2, tag=str(number)) for number in range(12)]
     for data in sent:
@@ -148,8 +149,8 @@ def test_bytes_between_is_exact_at_batch_boundaries() -> None:
     ],
     ids=["by size", "by full offset index", "by full time index", "by time"],
 )
-def test_the_active_segment_rolls(keys: dict[str, int]) -> None:
-    """By each limit; offsets go on, and everything is read back."""
+def test_active_segment_rolls(keys: dict[str, int]) -> None:
+    """By each limit; offsets continue, and everything is read back."""
     step = keys.get("step", 1)
     log = open_log(FakeFiles(), **{name: value for name, value in keys.items() if name != "step"})
     for number in range(12):
@@ -158,8 +159,8 @@ def test_the_active_segment_rolls(keys: dict[str, int]) -> None:
     assert len(check_dense(log)) == 12
 
 
-def test_a_segment_never_outgrows_the_offsets_of_its_index() -> None:
-    """A relative offset has 31 bits: a batch that would pass them starts a new segment."""
+def test_segment_rolls_before_relative_offsets_overflow() -> None:
+    """A relative offset has 31 bits."""
     log = open_log(FakeFiles())
     log.truncate_fully_and_start_at(0)
     append(log, batch(1))
@@ -171,8 +172,8 @@ def test_a_segment_never_outgrows_the_offsets_of_its_index() -> None:
     assert log.log_end_offset == 2**31 + 1
 
 
-def test_jitter_rolls_segments_of_different_partitions_at_different_times() -> None:
-    """With jitter a segment is at most that much younger when it is rolled, the same after a restart."""
+def test_segment_jitter_spreads_rolls() -> None:
+    """A segment rolls up to segment.jitter.ms earlier, and equally after a restart."""
     log = open_log(FakeFiles(), segment_ms=1000, segment_jitter_ms=900)
     append(log, batch(1, timestamp=NOW))
     jitter = jitter_ms(log.segments.active, log.config, TP)
@@ -183,8 +184,8 @@ def test_jitter_rolls_segments_of_different_partitions_at_different_times() -> N
     assert len(log.segments) == 2
 
 
-def test_a_roll_of_an_empty_segment_does_nothing() -> None:
-    """Two rolls in a row must not collide on a name."""
+def test_roll_of_empty_segment_does_nothing() -> None:
+    """Two rolls in a row must not use one file name."""
     files = FakeFiles()
     log = open_log(files)
     log.roll(NOW)
@@ -197,8 +198,8 @@ def test_a_roll_of_an_empty_segment_does_nothing() -> None:
     ]
 
 
-def test_preallocated_segments_are_cut_when_they_are_done() -> None:
-    """The reserved zeros are neither served nor left behind; a crash leaves them to recovery."""
+def test_preallocated_segment_is_truncated_when_sealed() -> None:
+    """The zeros are not served; recovery removes them after a crash."""
     files = FakeFiles()
     log = open_log(files, preallocate=True, segment_bytes=2000)
     append(log, batch(1, tag="a"))
@@ -212,8 +213,8 @@ def test_preallocated_segments_are_cut_when_they_are_done() -> None:
     assert files.size(f"{FOLDER}/00000000000000000001.log") < 200
 
 
-def test_a_flush_moves_the_recovery_point_and_survives_a_power_loss() -> None:
-    """What is below the recovery point is there after the power failed, what is above may not be."""
+def test_flushed_batches_survive_power_loss() -> None:
+    """Batches below the recovery point stay; those above it may be lost."""
     files = FakeFiles()
     log = open_log(files, segment_bytes=300)
     for number in range(5):
@@ -226,8 +227,8 @@ def test_a_flush_moves_the_recovery_point_and_survives_a_power_loss() -> None:
     assert found == [(number, f"{number}:0".encode()) for number in range(5)]
 
 
-def test_appends_during_a_flush_wait_for_the_next_one() -> None:
-    """A flush covers what was there when it began; only one runs at a time."""
+def test_flush_excludes_later_appends() -> None:
+    """A flush covers the batches at its start; only one runs at a time."""
     files = FakeFiles()
     log = open_log(files)
     append(log, batch(1))
@@ -249,8 +250,8 @@ def test_appends_during_a_flush_wait_for_the_next_one() -> None:
     assert open_log(files.power_loss("none")).log_end_offset == 3
 
 
-def test_recovery_itself_is_on_the_disk_when_the_log_is_open() -> None:
-    """After a kill the page cache has everything; what is shown to readers then must not vanish with it."""
+def test_open_log_is_flushed_after_recovery() -> None:
+    """After a kill the page cache has everything; what readers then see must not be lost with the power."""
     files = FakeFiles()
     log = open_log(files)
     append(log, batch(1))
@@ -260,8 +261,8 @@ def test_recovery_itself_is_on_the_disk_when_the_log_is_open() -> None:
 
 
 @pytest.mark.parametrize("is_flushed", [True, False])
-def test_a_clean_close_leaves_nothing_to_repair_even_without_power(is_flushed: bool) -> None:
-    """Indexes and epochs are on the disk too, so the next start reads no batch."""
+def test_clean_close_needs_no_recovery(is_flushed: bool) -> None:
+    """Indexes and epochs are on disk, so the next start reads no batch, even after a power loss."""
     files = FakeFiles()
     log = open_log(files, index_interval_bytes=100)
     for number in range(20):
@@ -279,8 +280,8 @@ def test_a_clean_close_leaves_nothing_to_repair_even_without_power(is_flushed: b
 
 
 @pytest.mark.parametrize("operation", ["pwrite", "fdatasync", "fsync_directory", "rename"])
-def test_after_an_error_of_the_disk_nothing_is_acknowledged(operation: str) -> None:
-    """EIO once during append or flush; every later append and flush fails though the disk would work."""
+def test_disk_error_refuses_later_appends(operation: str) -> None:
+    """EIO once during append or flush; every later append and flush fails, though the disk would work."""
     files = FakeFiles()
     log = open_log(files)
     append(log, batch(1))
@@ -308,8 +309,8 @@ def _append_and_flush(log: Log) -> None:
     log.flush()
 
 
-def test_a_full_disk_refuses_and_recovers_once_there_is_room() -> None:
-    """ENOSPC tears a write: it is not acknowledged; with room and a restart all that was is there."""
+def test_full_disk_refuses_appends_until_restart_with_room() -> None:
+    """ENOSPC tears a write, which is not acknowledged; acknowledged batches are there after a restart."""
     files = FakeFiles(capacity_bytes=1000)
     log = open_log(files)
     with pytest.raises(KafkaStorageError, match="ENOSPC"):
@@ -329,8 +330,8 @@ def _fill(log: Log) -> None:
         append(log, batch(1))
 
 
-def test_truncation_to_the_very_end_forgets_an_epoch_that_wrote_nothing() -> None:
-    """It may contradict the leader's history, and a follower would be told so for ever (KAFKA-10706)."""
+def test_truncation_to_log_end_removes_empty_epoch() -> None:
+    """It may contradict the leader's history, and the follower would truncate for ever (KAFKA-10706)."""
     files = FakeFiles()
     log = open_log(files)
     append(log, batch(2), epoch=3)
@@ -341,8 +342,8 @@ def test_truncation_to_the_very_end_forgets_an_epoch_that_wrote_nothing() -> Non
     assert open_log(files.restart()).epochs.latest_epoch == 3
 
 
-def test_truncation_cuts_at_a_batch_and_over_segments() -> None:
-    """Everything from the batch with the offset on goes, in the file too; appends go on from there."""
+def test_truncation_to_a_batch_over_segments() -> None:
+    """Everything from the batch with the offset on is removed, in the files too; appends continue there."""
     for offset in range(25):
         files = FakeFiles()
         log = open_log(files, segment_bytes=500, index_interval_bytes=100)
@@ -361,8 +362,8 @@ def test_truncation_cuts_at_a_batch_and_over_segments() -> None:
         assert check_dense(open_log(files.restart(), was_clean=True, recovery_point=0)) == expected
 
 
-def test_a_log_can_start_over_at_an_offset() -> None:
-    """A follower too far behind begins where the leader's log starts."""
+def test_log_restarts_at_an_offset() -> None:
+    """A follower too far behind restarts at the leader's log start offset."""
     files = FakeFiles()
     log = open_log(files)
     append(log, batch(3))
@@ -372,8 +373,8 @@ def test_a_log_can_start_over_at_an_offset() -> None:
     assert keys_of(check_dense(open_log(files.restart()))) == [(100, b":0")]
 
 
-def test_the_log_start_offset_hides_records_and_survives() -> None:
-    """Records below it are out of range, also when their batch is still on disk."""
+def test_log_start_offset_hides_records() -> None:
+    """Lower offsets are out of range, also if their batch is still on disk, and after a restart."""
     files = FakeFiles()
     log = open_log(files)
     append(log, batch(3))
@@ -390,8 +391,8 @@ def test_the_log_start_offset_hides_records_and_survives() -> None:
     assert log.reader.read(4, 1000, upto_offset=6).next_offset == 6
 
 
-def test_old_segments_can_be_dropped() -> None:
-    """Only whole segments below the offset go, never the active one; reads begin behind them."""
+def test_delete_segments_below_an_offset() -> None:
+    """Only whole segments below the offset, never the active one."""
     files = FakeFiles()
     log = open_log(files, segment_bytes=300)
     for number in range(9):
@@ -406,8 +407,8 @@ def test_old_segments_can_be_dropped() -> None:
     assert check_dense(open_log(files.restart())) == check_dense(log)
 
 
-def test_dropped_segments_go_with_the_next_flush() -> None:
-    """The oldest first, on its thread; a crash before it or within it leaves a dense log."""
+def test_flush_retires_dropped_segments() -> None:
+    """Oldest first, on the flush's thread; a crash before or during it leaves a dense log."""
     files = FakeFiles()
     log = open_log(files, segment_bytes=300)
     for number in range(24):
@@ -432,7 +433,7 @@ def test_dropped_segments_go_with_the_next_flush() -> None:
     assert keys_of(check_dense(again)) == kept
 
 
-def test_a_log_that_starts_anew_meets_no_name_that_goes_later() -> None:
+def test_restarted_log_reuses_no_name_of_a_dropped_segment() -> None:
     """Segments were dropped, and the next leader's log starts below them."""
     files = FakeFiles()
     log = open_log(files, segment_bytes=300)
@@ -445,8 +446,8 @@ def test_a_log_that_starts_anew_meets_no_name_that_goes_later() -> None:
     assert keys_of(check_dense(open_log(files.restart()))) == [(0, b":0")]
 
 
-def test_followers_append_what_the_leader_wrote() -> None:
-    """Offsets and epochs stay; what does not follow or is damaged is refused."""
+def test_follower_append() -> None:
+    """Offsets and epochs do not change; a gap or a damaged batch is refused."""
     leader, follower = open_log(FakeFiles()), open_log(FakeFiles())
     for number in range(4):
         append(leader, batch(2, tag=str(number)), epoch=number)
@@ -470,8 +471,8 @@ def append_more(log: Log) -> bytes:
     return bytes(log.reader.read(8, 10**6, upto_offset=9).data[0])
 
 
-def test_a_deleted_log_leaves_nothing_and_blames_no_disk() -> None:
-    """Readers meet a missing file; the folder is gone."""
+def test_deleted_log_leaves_no_file() -> None:
+    """A reader meets a missing file, which is not a disk failure."""
     files = FakeFiles()
     log = open_log(files)
     append(log, batch(1))
@@ -482,8 +483,8 @@ def test_a_deleted_log_leaves_nothing_and_blames_no_disk() -> None:
     assert not log.is_offline
 
 
-def test_a_topic_may_change_its_keys_while_it_runs() -> None:
-    """New limits hold from the next append on."""
+def test_reconfigure_applies_from_the_next_append() -> None:
+    """The new limits hold for the next batch."""
     log = open_log(FakeFiles())
     append(log, batch(1))
     log.reconfigure(config(segment_bytes=100))

@@ -1,4 +1,4 @@
-"""One log dir: lock, identity, checkpoints, the clean marker, and every one of its files torn."""
+"""One log dir: lock, identity, checkpoints, clean-shutdown marker, and each of its files damaged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ META = "/d/meta.properties"
 
 
 def dir_with(**content: bytes) -> tuple[FakeFiles, LogDir]:
-    """A dir that holds these files; underscores stand for dots and dashes as below."""
+    """A dir with these files."""
     files = FakeFiles()
     files.mkdir("/d")
     for name, data in content.items():
@@ -29,8 +29,8 @@ NAMES = {
 GOOD = b"version=1\ncluster.id=c\nnode.id=5\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"
 
 
-def test_identity_is_written_once_and_read_back() -> None:
-    """A new dir belongs to nobody; then to one node for good."""
+def test_identity_round_trip() -> None:
+    """A new dir has no identity; then it belongs to one node."""
     files, log_dir = dir_with()
     log_dir.open()
     assert log_dir.identity == Identity()
@@ -47,8 +47,9 @@ def test_identity_is_written_once_and_read_back() -> None:
 
 
 @pytest.mark.parametrize("end", range(len(GOOD)))
-def test_a_torn_identity_is_never_taken_for_another(end: int) -> None:
-    """Cut anywhere, it says what it said, less of it, or the dir is offline; never a different identity."""
+def test_truncated_identity_is_never_another_identity(end: int) -> None:
+    """meta.properties is truncated at every byte: the identity is complete, partial, or the dir is
+    offline."""
     _, log_dir = dir_with(meta=GOOD[:end])
     log_dir.open()
     if log_dir.is_online:
@@ -61,16 +62,16 @@ def test_a_torn_identity_is_never_taken_for_another(end: int) -> None:
     "content",
     [b"", b"\xff\xfe", b"version=9\n", b"version=1\nnode.id=x\n", b"version=1\nnode.id=-4\n", b"no\n"],
 )
-def test_an_identity_that_makes_no_sense_takes_the_dir_offline(content: bytes) -> None:
-    """Better no disk than somebody else's."""
+def test_damaged_identity_takes_dir_offline(content: bytes) -> None:
+    """The dir might belong to another node."""
     _, log_dir = dir_with(meta=content)
     log_dir.open()
     assert not log_dir.is_online
     assert "meta.properties" in str(log_dir.failure)
 
 
-def test_a_damaged_checkpoint_counts_as_empty() -> None:
-    """It only costs a longer recovery, and is told."""
+def test_damaged_checkpoint_counts_as_empty() -> None:
+    """It makes the recovery longer, and is reported."""
     _, log_dir = dir_with(meta=GOOD, recovery=b"0\n99\nt 0 7\n", watermarks=b"0\n1\nt 0 9\n")
     log_dir.open()
     assert log_dir.recovery_points == {}
@@ -78,8 +79,8 @@ def test_a_damaged_checkpoint_counts_as_empty() -> None:
     assert len(log_dir.faults) == 1
 
 
-def test_the_clean_marker_is_gone_before_anything_is_loaded() -> None:
-    """A crash from here on must not pass for a clean shutdown, whatever happens to the power."""
+def test_clean_marker_is_removed_before_loading() -> None:
+    """A later crash must not pass for a clean shutdown, even after a power loss."""
     files, log_dir = dir_with(meta=GOOD, recovery=b"0\n0\n", clean=b'{"version":0,"brokerEpoch":8}')
     log_dir.open()
     assert (log_dir.was_clean, log_dir.clean_broker_epoch) == (True, 8)
@@ -91,15 +92,15 @@ def test_the_clean_marker_is_gone_before_anything_is_loaded() -> None:
 @pytest.mark.parametrize(
     "checkpoints", [{}, {"recovery": b"0\n9\n"}, {"recovery": b"0\n0\n", "watermarks": b"x"}]
 )
-def test_an_end_in_order_that_does_not_say_what_was_there_is_no_proof(checkpoints: dict[str, bytes]) -> None:
-    """The checkpoints are gone or damaged: what is here is trusted, but not to be all that was here."""
+def test_clean_shutdown_without_checkpoints_has_no_epoch(checkpoints: dict[str, bytes]) -> None:
+    """The checkpoints are missing or damaged: the logs are trusted, but losses cannot be excluded."""
     _, log_dir = dir_with(meta=GOOD, clean=b'{"version":0,"brokerEpoch":8}', **checkpoints)
     log_dir.open()
     assert (log_dir.was_clean, log_dir.clean_broker_epoch) == (True, -1)
 
 
-def test_a_second_owner_is_refused_and_a_released_lock_is_free() -> None:
-    """One process per dir."""
+def test_lock_has_one_owner() -> None:
+    """A released lock can be taken again."""
     files, log_dir = dir_with()
     log_dir.open()
     other = LogDir(files, "/d")
@@ -109,8 +110,8 @@ def test_a_second_owner_is_refused_and_a_released_lock_is_free() -> None:
     other.open()
 
 
-def test_a_failing_disk_is_offline_and_told_once() -> None:
-    """The first reason stays."""
+def test_disk_failure_is_reported_once() -> None:
+    """The first reason is kept."""
     files = FakeFiles()
     files.mkdir("/d")
     told: list[tuple[str, str]] = []
@@ -124,8 +125,8 @@ def test_a_failing_disk_is_offline_and_told_once() -> None:
     assert "EIO" in told[0][1]
 
 
-def test_a_checkpoint_of_absurd_size_is_not_read() -> None:
-    """Tampering, row 49: the dir is offline, the process lives, and no memory was taken."""
+def test_huge_checkpoint_is_not_read() -> None:
+    """Tampering, row 49: the dir is offline, and no memory was allocated."""
     files, _ = dir_with(meta=GOOD)
 
     class Huge:

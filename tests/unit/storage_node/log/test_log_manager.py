@@ -17,8 +17,8 @@ from manager_rig import ID, loaded, manager_of
 OTHER = TopicPartition("other-topic", 3)
 
 
-def test_a_new_disk_gets_its_identity_and_keeps_it() -> None:
-    """meta.properties as Kafka writes it, in every dir; the next start knows who it is."""
+def test_identity_is_written_to_every_dir() -> None:
+    """meta.properties as Kafka writes it; the next start reads it."""
     files = FakeFiles()
     manager = manager_of(files)
     assert (manager.dirs.identity.cluster_id, manager.dirs.identity.node_id) == (None, None)
@@ -34,8 +34,8 @@ def test_a_new_disk_gets_its_identity_and_keeps_it() -> None:
     assert again.dirs.ids == ids
 
 
-def test_a_disk_of_another_cluster_or_node_is_refused() -> None:
-    """Mixing disks up must never mix data up."""
+def test_dir_of_another_cluster_or_node_is_refused() -> None:
+    """Swapped disks must not mix data."""
     files = FakeFiles()
     loaded(files).abandon()
     with pytest.raises(InconsistentClusterIdError):
@@ -48,7 +48,7 @@ def test_a_disk_of_another_cluster_or_node_is_refused() -> None:
         manager_of(mixed)
 
 
-def test_a_dir_in_use_is_refused() -> None:
+def test_dir_in_use_is_refused() -> None:
     """Two processes on one dir would destroy it."""
     files = FakeFiles()
     loaded(files)
@@ -56,11 +56,9 @@ def test_a_dir_in_use_is_refused() -> None:
         manager_of(files)
 
 
-def test_a_clean_end_before_any_registration_hands_on_the_one_before() -> None:
-    """Started and stopped while no controller was there: nothing was lost, and the next one may say so.
-
-    Found by the simulator (SIM=cluster SEED=779): the only eligible leader counted as one that lost records.
-    """
+def test_clean_shutdown_without_registration_keeps_previous_epoch() -> None:
+    """A node that was started and stopped without a controller lost nothing. Found by the simulator
+    (SIM=cluster SEED=779): the only eligible leader counted as one with losses."""
     files = FakeFiles()
     loaded(files).shutdown(broker_epoch=77)
     files = files.restart()
@@ -72,8 +70,8 @@ def test_a_clean_end_before_any_registration_hands_on_the_one_before() -> None:
     assert loaded(files.restart()).loader.previous_end == PreviousEnd()
 
 
-def test_partitions_go_to_the_dir_with_the_fewest() -> None:
-    """And are found there again after a restart, with id, data, config and high watermark."""
+def test_new_log_goes_to_the_dir_with_fewest_partitions() -> None:
+    """A restart finds it there, with topic id, records, config and high watermark."""
     files = FakeFiles()
     manager = loaded(files)
     for number in range(4):
@@ -92,7 +90,7 @@ def test_partitions_go_to_the_dir_with_the_fewest() -> None:
     assert {facts["path"]: facts["partitions"] for facts in again.describe_dirs()} == {"/a": 2, "/b": 2}
 
 
-def test_checkpoints_are_kafkas_files() -> None:
+def test_checkpoint_files() -> None:
     """Recovery points, high watermarks and log start offsets, one line per partition."""
     files = FakeFiles()
     manager = loaded(files, "/a")
@@ -111,8 +109,8 @@ def test_checkpoints_are_kafkas_files() -> None:
     assert (killed.log_start_offset, killed.log_end_offset, killed.high_watermark) == (2, 6, 6)
 
 
-def test_damaged_checkpoints_cost_a_recovery_and_nothing_else() -> None:
-    """Zeroed by a power loss: everything is scanned, nothing is lost."""
+def test_damaged_checkpoints_cause_a_full_recovery() -> None:
+    """Zeroed by a power loss: every log is scanned, nothing is lost."""
     files = FakeFiles()
     manager = loaded(files, "/a")
     append(manager.create(TP, ID, config()), batch(5))
@@ -129,7 +127,7 @@ def test_damaged_checkpoints_cost_a_recovery_and_nothing_else() -> None:
 
 
 def test_only_a_shutdown_leaves_the_clean_marker() -> None:
-    """And the next start takes it away before it does anything else (KAFKA-10471)."""
+    """The next start removes it first (KAFKA-10471)."""
     files = FakeFiles()
     manager = loaded(files, "/a")
     append(manager.create(TP, ID, config()), batch(1))
@@ -143,8 +141,8 @@ def test_only_a_shutdown_leaves_the_clean_marker() -> None:
     assert not files.exists("/a/.kafka_cleanshutdown")
 
 
-def test_deletion_frees_the_name_at_once_and_the_space_later() -> None:
-    """The folder is renamed; a reader under way reads on; a crash leaves the rest to the next start."""
+def test_deletion_renames_the_folder() -> None:
+    """A running read continues; the next start removes what a crash leaves."""
     files = FakeFiles()
     manager = loaded(files, "/a")
     log = manager.create(TP, ID, config())
@@ -167,8 +165,8 @@ def test_deletion_frees_the_name_at_once_and_the_space_later() -> None:
     assert not [name for name in files.listdir("/a") if name.endswith("-delete")]
 
 
-def test_a_log_of_another_topic_id_is_never_reused() -> None:
-    """The topic was deleted and made again while this node was away (KAFKA-12257)."""
+def test_log_of_another_topic_id_is_not_reused() -> None:
+    """The topic was deleted and created again while this node was offline (KAFKA-12257)."""
     files = FakeFiles()
     manager = loaded(files, "/a")
     append(manager.create(TP, ID, config()), batch(1))
@@ -184,8 +182,8 @@ def test_a_log_of_another_topic_id_is_never_reused() -> None:
     assert list(again.logs) == [TP]
 
 
-def test_a_creation_cut_short_is_taken_up_again() -> None:
-    """An empty folder without an id, as a crash inside `create` leaves it."""
+def test_interrupted_creation_is_adopted() -> None:
+    """A crash inside `create` leaves an empty folder without a topic id."""
     files = FakeFiles()
     loaded(files, "/a").abandon()
     files.mkdir("/a/t-0")
@@ -195,8 +193,8 @@ def test_a_creation_cut_short_is_taken_up_again() -> None:
     assert loaded(files.restart(), "/a").logs[TP].topic_id == ID
 
 
-def test_a_failing_dir_goes_offline_and_the_other_goes_on() -> None:
-    """One disk dies under its partitions: told once, no append there, the rest untouched (scenario 28)."""
+def test_failing_dir_goes_offline_alone() -> None:
+    """One disk fails: reported once, no append there, the other dir continues (scenario 28)."""
     files = FakeFiles()
     offline: list[str] = []
     manager = loaded(files, offline=offline)
@@ -221,8 +219,8 @@ def test_a_failing_dir_goes_offline_and_the_other_goes_on() -> None:
 
 
 @pytest.mark.parametrize("operation", ["listdir", "open", "mkdir", "pread"])
-def test_a_dir_that_fails_at_the_start_does_not_stop_the_node(operation: str) -> None:
-    """Its partitions stay away, those of the other dir come up."""
+def test_dir_that_fails_at_start_goes_offline(operation: str) -> None:
+    """The partitions of the other dir are loaded."""
     files = FakeFiles()
     manager = loaded(files)
     append(manager.create(TP, ID, config()), batch(1))
@@ -238,8 +236,8 @@ def test_a_dir_that_fails_at_the_start_does_not_stop_the_node(operation: str) ->
     assert list(again.logs) == [OTHER]
 
 
-def test_without_any_dir_there_is_no_node() -> None:
-    """All dirs fail: the error names each."""
+def test_start_fails_if_all_dirs_fail() -> None:
+    """The error names each dir."""
     files = FakeFiles()
     loaded(files).abandon()
     after = files.restart()
@@ -249,8 +247,8 @@ def test_without_any_dir_there_is_no_node() -> None:
         manager_of(after)
 
 
-def test_of_two_folders_of_a_partition_the_newer_one_counts() -> None:
-    """A crash in the middle of a move: the longer one is the log, the other one is set aside, not removed."""
+def test_newer_of_two_folders_is_loaded() -> None:
+    """After a crash in the middle of a move: the longer log is used, the other one becomes a stray."""
     for longer in ("/a", "/b"):
         files = FakeFiles()
         for number, path in enumerate(("/a", "/b")):
@@ -269,8 +267,8 @@ def test_of_two_folders_of_a_partition_the_newer_one_counts() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2, None])
-def test_of_two_folders_of_two_topics_the_metadata_chooses(number: int | None) -> None:
-    """A dir was away while the topic was deleted and made again: nobody else can tell which one it is."""
+def test_metadata_resolves_two_topic_ids(number: int | None) -> None:
+    """A dir was offline while the topic was deleted and created again."""
     files = FakeFiles()
     for each, path in ((1, "/a"), (2, "/b")):
         manager = loaded(files, path)
@@ -288,8 +286,8 @@ def test_of_two_folders_of_two_topics_the_metadata_chooses(number: int | None) -
     assert len(after.loader.stray_folders) == 1
 
 
-def test_of_two_folders_one_cannot_be_read() -> None:
-    """It may be the one that counts: the partition is offline, and both stay for an operator."""
+def test_unreadable_duplicate_takes_partition_offline() -> None:
+    """It may be the newer log: both folders stay for an operator."""
     files = FakeFiles()
     for path in ("/a", "/b"):
         manager = loaded(files, path)
@@ -302,8 +300,8 @@ def test_of_two_folders_one_cannot_be_read() -> None:
         again.create(TP, ID, config(), is_new=True)
 
 
-def test_a_creation_that_failed_in_a_dir_which_comes_back() -> None:
-    """The first dir fails in the middle, the log is made in the second one; the next start finds both."""
+def test_creation_that_failed_in_one_dir() -> None:
+    """The first dir fails, the log is created in the second one; the next start finds both."""
     files = FakeFiles()
     manager = loaded(files)
     files.fail("pwrite", "/a/t-0/partition.metadata")
@@ -316,8 +314,8 @@ def test_a_creation_that_failed_in_a_dir_which_comes_back() -> None:
     assert again.logs[TP].log_end_offset == 3
 
 
-def test_a_log_that_cannot_be_loaded_is_not_made_anew() -> None:
-    """Its folder has data: an empty log in its place would hide it; its checkpoints are kept as well."""
+def test_unloadable_log_is_not_replaced() -> None:
+    """An empty log would hide its records; its checkpoints are kept as well."""
     files = FakeFiles()
     manager = loaded(files, "/a")
     append(manager.create(TP, ID, config()), batch(4))
@@ -334,7 +332,7 @@ def test_a_log_that_cannot_be_loaded_is_not_made_anew() -> None:
 
 
 def test_other_folders_in_a_dir_are_left_alone() -> None:
-    """The metadata log is the controller's, unfinished moves the operator's, the rest somebody else's."""
+    """The metadata log, unfinished moves, and folders that are not logs."""
     files = FakeFiles()
     loaded(files, "/a").abandon()
     for name in ("__cluster_metadata-0", "t-1.abc-future", "lost+found", "notes"):
@@ -346,8 +344,8 @@ def test_other_folders_in_a_dir_are_left_alone() -> None:
     assert {"__cluster_metadata-0", "t-1.abc-future", "lost+found", "notes"} <= set(files.listdir("/a"))
 
 
-def test_loading_may_run_on_threads_of_the_callers() -> None:
-    """The manager hands out the work; the order does not matter."""
+def test_load_tasks_may_run_in_any_order() -> None:
+    """The caller runs them, on threads."""
     files = FakeFiles()
     manager = loaded(files)
     for number in range(5):
@@ -363,8 +361,8 @@ def test_loading_may_run_on_threads_of_the_callers() -> None:
     }
 
 
-def test_long_topic_names_fit_when_they_are_deleted() -> None:
-    """A folder name has at most 255 bytes, the suffix included."""
+def test_suffixed_folder_name_has_at_most_255_bytes() -> None:
+    """Also for the longest topic name."""
     manager = loaded(FakeFiles(), "/a")
     partition = TopicPartition("x" * 249, 123)
     manager.create(partition, ID, config())
@@ -375,9 +373,9 @@ def test_long_topic_names_fit_when_they_are_deleted() -> None:
 # --- what the checkpoints know and the folders do not, and the other way round -----------------------------
 
 
-def test_a_lost_folder_is_not_replaced_by_an_empty_log() -> None:
-    """The checkpoint knows records of a partition whose folder is gone: it stays offline over every restart,
-    until its topic is deleted; one that never had records is simply made again."""
+def test_missing_folder_is_not_replaced_by_an_empty_log() -> None:
+    """The partition stays offline over every restart, until its topic is deleted; a log that never had
+    records is created again."""
     files = FakeFiles()
     manager = loaded(files, "/a")
     append(manager.create(TP, ID, config()), batch(3))
@@ -403,8 +401,8 @@ def test_a_lost_folder_is_not_replaced_by_an_empty_log() -> None:
     assert manager.create(TP, ID, config()).log_end_offset == 0
 
 
-def test_a_folder_that_the_checkpoints_do_not_know_is_scanned() -> None:
-    """The dir went down before the first checkpoint: nothing is missing."""
+def test_folder_without_checkpoint_is_scanned() -> None:
+    """The node crashed before the first checkpoint: nothing is missing."""
     files = FakeFiles()
     append(loaded(files, "/a").create(TP, ID, config()), batch(3))
     log = loaded(files.restart(), "/a").logs[TP]
@@ -412,9 +410,9 @@ def test_a_folder_that_the_checkpoints_do_not_know_is_scanned() -> None:
     assert log.recovery.scanned_bytes > 0
 
 
-def test_checkpoints_of_a_deleted_topic_do_not_speak_for_its_successor() -> None:
-    """Start offset 40 and recovery point 50 of the old log; the new one of that name has 3 records, and must
-    still have them after a crash, although nothing was checkpointed since."""
+def test_checkpoints_of_deleted_topic_do_not_apply_to_its_successor() -> None:
+    """The old log had start offset 40 and recovery point 50; the new one has 3 records, which survive a crash
+    without a checkpoint since."""
     files = FakeFiles()
     manager = loaded(files, "/a")
     log = manager.create(TP, ID, config())
@@ -429,9 +427,9 @@ def test_checkpoints_of_a_deleted_topic_do_not_speak_for_its_successor() -> None
     assert again.recovery.faults == []
 
 
-def test_many_logs_are_made_by_few_tasks() -> None:
-    """120 partitions over two dirs: tasks of at most 50, spread evenly, taken over by their owner; those that
-    are here already are not made again."""
+def test_creation_tasks_share_the_logs() -> None:
+    """120 partitions over two dirs: tasks of at most 50, spread evenly; existing logs are not created
+    again."""
     files = FakeFiles()
     manager = loaded(files)
     wanted = [NewLog(TopicPartition("t", number), ID, config(), True) for number in range(120)]
@@ -448,8 +446,8 @@ def test_many_logs_are_made_by_few_tasks() -> None:
     assert len(again.logs) == 120, "durable when the task ends"
 
 
-def test_logs_are_not_made_where_their_data_may_lie_elsewhere() -> None:
-    """A dir is offline: only partitions that the controller has just made get a log."""
+def test_only_new_partitions_are_created_while_a_dir_is_offline() -> None:
+    """Other partitions may have their records in the offline dir."""
     files = FakeFiles()
     manager = loaded(files)
     manager.dirs.mark_offline("/b", "gone")
@@ -457,8 +455,8 @@ def test_logs_are_not_made_where_their_data_may_lie_elsewhere() -> None:
     assert [task.wanted for task in manager.creation_tasks([old, new])] == [[new]]
 
 
-def test_a_task_that_fails_makes_nothing() -> None:
-    """The disk fails in the middle: no log is taken over, the dir is offline."""
+def test_failed_creation_task_registers_nothing() -> None:
+    """The disk fails in the middle; the dir is offline."""
     files = FakeFiles()
     manager = loaded(files, "/a")
     files.fail("fdatasync", "t-1")
@@ -473,8 +471,8 @@ def test_a_task_that_fails_makes_nothing() -> None:
     assert manager.dirs.online == []
 
 
-def test_a_name_too_long_for_the_file_system_does_not_take_the_dir_offline() -> None:
-    """Some file systems take only 143 bytes: that partition fails, the disk is fine."""
+def test_name_too_long_is_not_a_disk_failure() -> None:
+    """Some file systems accept only 143 bytes: that partition fails."""
     files = FakeFiles()
     manager = loaded(files, "/a")
     files.fail("mkdir", "t-0", errno.ENAMETOOLONG)
@@ -483,8 +481,8 @@ def test_a_name_too_long_for_the_file_system_does_not_take_the_dir_offline() -> 
     assert manager.create(OTHER, ID, config()).log_end_offset == 0
 
 
-def test_many_logs_go_at_the_cost_of_one() -> None:
-    """Deleting 40 partitions writes the checkpoints and syncs the dir once, not 40 times."""
+def test_detach_all_writes_checkpoints_once() -> None:
+    """Deleting 40 partitions writes the checkpoints and syncs the dir once."""
     files = FakeFiles()
     manager = loaded(files, "/a")
     names = [TopicPartition("t", number) for number in range(40)]
@@ -498,9 +496,9 @@ def test_many_logs_go_at_the_cost_of_one() -> None:
     assert files.content("/a/recovery-point-offset-checkpoint") == b"0\n0\n"
 
 
-def test_a_cleaner_offset_never_names_what_a_log_has_lost() -> None:
-    """Else what is written in its place would pass for clean, and so keep older values below a tombstone that
-    goes: lowered at the start and by a truncation, on the disk before anything is appended."""
+def test_cleaner_offset_is_lowered_after_a_loss() -> None:
+    """Otherwise new records would count as compacted, and keep older values below a removed tombstone:
+    lowered at the start and by a truncation, durably before an append."""
     files = FakeFiles()
     manager = loaded(files, "/d")
     log = manager.create(TP, ID, manager.defaults, wall_ms=NOW)

@@ -1,4 +1,4 @@
-"""Where a log starts is on the disk before it counts."""
+"""A log start offset is in the checkpoint before it takes effect."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from log_rig import NOW, TP, append, batch, filled, keys_of, manager_of, open_lo
 
 
 def stored(files: FakeFiles) -> int | None:
-    """What the checkpoint says after the power was lost."""
+    """The start offset in the checkpoint after a power loss."""
     path = f"/d/{names.LOG_START_OFFSETS}"
     left = files.power_loss("none")
     return parse_offsets(left.content(path)).get(TP) if left.exists(path) else None
 
 
-def test_a_start_that_is_wanted_counts_when_it_is_written() -> None:
-    """Readers see the old start until then."""
+def test_pending_start_takes_effect_when_written() -> None:
+    """Readers see the old start offset until then."""
     files = FakeFiles()
     manager = filled(files)
     log = manager.logs[TP]
@@ -38,8 +38,8 @@ def test_a_start_that_is_wanted_counts_when_it_is_written() -> None:
         log.request_start_offset(6)
 
 
-def test_the_checkpoint_tells_the_start_whatever_the_names_say() -> None:
-    """Segments below lose their names with a flush: until it has ended they could come back."""
+def test_checkpoint_has_the_start_of_dropped_segments() -> None:
+    """Until the flush has ended, their files could come back."""
     files = FakeFiles()
     manager = filled(files)
     log = manager.logs[TP]
@@ -52,7 +52,7 @@ def test_the_checkpoint_tells_the_start_whatever_the_names_say() -> None:
     assert stored(files) == 3
 
 
-def test_a_log_that_was_begun_anew_starts_there_after_the_loss_of_power() -> None:
+def test_restarted_log_keeps_its_start_after_power_loss() -> None:
     """The names of all its segments may be lost."""
     files = FakeFiles()
     manager = filled(files)
@@ -61,8 +61,8 @@ def test_a_log_that_was_begun_anew_starts_there_after_the_loss_of_power() -> Non
     assert (again.log_start_offset, again.log_end_offset) == (9, 9)
 
 
-def test_a_checkpoint_that_fails_moves_nothing() -> None:
-    """The disk is offline; what it says is not known."""
+def test_failed_checkpoint_moves_no_start_offset() -> None:
+    """The disk is offline; the content of the checkpoint is unknown."""
     files = FakeFiles()
     manager = filled(files)
     manager.logs[TP].request_start_offset(3)
@@ -73,8 +73,8 @@ def test_a_checkpoint_that_fails_moves_nothing() -> None:
     assert list(manager.dirs.offline) == ["/d"]
 
 
-def test_a_start_that_is_wanted_outlives_a_cut_above_it() -> None:
-    """It is never behind the end."""
+def test_pending_start_survives_a_truncation_above_it() -> None:
+    """It is never above the log end offset."""
     log = open_log(FakeFiles())
     for _ in range(6):
         append(log, batch())
@@ -87,8 +87,9 @@ def test_a_start_that_is_wanted_outlives_a_cut_above_it() -> None:
     assert (log.log_start_offset, log.start.pending_offset) == (9, 9)
 
 
-def test_a_log_may_start_inside_its_first_batch() -> None:
-    """Records were deleted up to the middle of a batch: a follower that begins there takes all of it."""
+def test_log_may_start_inside_its_first_batch() -> None:
+    """Records were deleted up to the middle of a batch: a follower that starts there appends the whole
+    batch."""
     files = FakeFiles()
     leader = open_log(FakeFiles())
     append(leader, batch(3, tag="a"))
@@ -116,8 +117,8 @@ def test_a_log_may_start_inside_its_first_batch() -> None:
     assert (again.log_start_offset, again.log_end_offset) == (5, 7)
 
 
-def test_a_start_inside_a_batch_is_written_before_the_segment_that_does_not_tell_it() -> None:
-    """And again behind it, with what else a cut changes."""
+def test_start_inside_a_batch_is_checkpointed_before_the_segment() -> None:
+    """And again after it, with the other effects of a truncation."""
     files = FakeFiles()
     log = open_log(files)
     log.truncate_fully_and_start_at(5)
@@ -129,8 +130,8 @@ def test_a_start_inside_a_batch_is_written_before_the_segment_that_does_not_tell
     assert written == [(5, False), (5, True)]
 
 
-def test_retention_wants_a_start_and_rolls_a_log_that_is_wholly_old() -> None:
-    """Only what is committed; twice the same is wanted once."""
+def test_retention_requests_a_start_and_rolls_an_expired_log() -> None:
+    """Only committed batches expire; a repeated request changes nothing."""
     log = open_log(FakeFiles(), segment_bytes=300, retention_ms=1_000)
     for number in range(4):
         append(log, batch(size=200, timestamp=NOW + number))

@@ -1,4 +1,4 @@
-"""Tasks of the log manager, alone; test_log_manager.py has them at work."""
+"""The tasks of the log manager by themselves."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def create(log_dir: LogDir) -> CreateTask:
     return task
 
 
-def test_what_is_made_is_loaded_again() -> None:
-    """Create, append, lose the process, load: id and records are there."""
+def test_created_log_is_loaded() -> None:
+    """Create, append, lose the process, load: topic id and records are there."""
     files = FakeFiles()
     (log,) = create(opened(files)).made
     append(log, batch(4))
@@ -36,8 +36,8 @@ def test_what_is_made_is_loaded_again() -> None:
     assert (task.log.topic_id, task.log.log_end_offset) == (ID, 4)
 
 
-def test_a_failure_stays_in_the_task() -> None:
-    """A bad disk ends neither a load nor a creation with an exception."""
+def test_disk_error_is_stored_in_the_task() -> None:
+    """Neither load nor creation raises."""
     files = FakeFiles()
     log_dir = opened(files)
     files.fail("pwrite", "partition.metadata")
@@ -50,8 +50,8 @@ def test_a_failure_stays_in_the_task() -> None:
     assert load.error is not None
 
 
-def test_a_checkpoint_keeps_what_is_known_of_a_log_that_did_not_load() -> None:
-    """Its offsets are carried over, or the next start would take it for new."""
+def test_checkpoint_keeps_offsets_of_unloaded_log() -> None:
+    """Otherwise the next start would take it for a new log."""
     files = FakeFiles()
     files.mkdir("/d")
     files.put("/d/recovery-point-offset-checkpoint", b"0\n1\nt 0 7\n")
@@ -62,8 +62,8 @@ def test_a_checkpoint_keeps_what_is_known_of_a_log_that_did_not_load() -> None:
     assert files.content("/d/recovery-point-offset-checkpoint") == b"0\n1\nt 0 7\n"
 
 
-def test_purging_removes_the_folder_or_takes_the_dir_offline() -> None:
-    """What a deletion left behind goes with all that is in it."""
+def test_purge_removes_the_folder_or_takes_the_dir_offline() -> None:
+    """The folder of a deleted log is removed with all its files."""
     files = FakeFiles()
     log_dir = opened(files)
     create(log_dir)

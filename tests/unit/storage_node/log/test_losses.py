@@ -1,4 +1,5 @@
-"""What a node says of its last end, and of logs that were cut, removed or exchanged since it."""
+"""What a node reports of its previous shutdown, and of logs that were truncated, removed or replaced
+since."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def loaded(files: FakeFiles, *dirs: str) -> LogManager:
 
 
 def ended_in_order(*dirs: str) -> FakeFiles:
-    """A disk with three logs, one of them of several segments and one empty, after an end in order."""
+    """A disk with three logs after a clean shutdown, one with several segments and one empty."""
     files = FakeFiles()
     manager = loaded(files, *dirs)
     for name in (TP, OTHER, EMPTY):
@@ -83,8 +84,8 @@ def cut_a_middle_one(files: FakeFiles) -> None:
     files.remove(path.replace(".log", ".index"))
 
 
-def test_an_end_in_order_with_everything_in_place() -> None:
-    """The epoch of the process that ended, and no losses; also after another life that nobody heard of."""
+def test_clean_shutdown_without_losses() -> None:
+    """The epoch of that process; also after a later process that was never registered."""
     files = ended_in_order()
     assert loaded(files).loader.previous_end == PreviousEnd(5)
     files = ended_in_order()
@@ -106,9 +107,9 @@ def test_an_end_in_order_with_everything_in_place() -> None:
     ],
     ids=["cut", "emptied", "longer", "cut inside", "removed", "moved away", "first segment", "last segment"],
 )
-def test_a_log_that_is_not_what_it_was(harm: Callable[[FakeFiles], None]) -> None:
-    """It was changed while nobody ran: this log alone is told of; and as the next end in order would hide it,
-    that end is none if nobody was told."""
+def test_changed_log_is_a_loss(harm: Callable[[FakeFiles], None]) -> None:
+    """It was changed while no process ran: only this log is reported. A clean shutdown before it was reported
+    has no epoch, because it would hide the loss."""
     files = ended_in_order()
     harm(files)
     manager = loaded(files)
@@ -117,15 +118,15 @@ def test_a_log_that_is_not_what_it_was(harm: Callable[[FakeFiles], None]) -> Non
     assert loaded(files.restart()).loader.previous_end.broker_epoch == -1
 
 
-def test_an_empty_log_has_nothing_to_lose() -> None:
-    """Its folder is gone, and will be made again."""
+def test_missing_empty_log_is_no_loss() -> None:
+    """Its folder is missing, and is created again."""
     files = ended_in_order()
     remove_folder(files, EMPTY)
     assert loaded(files).loader.previous_end == PreviousEnd(5)
 
 
-def test_a_folder_that_is_not_listed_says_nothing_of_its_past() -> None:
-    """An operator has put it here, or its checkpoint entry is gone."""
+def test_folder_without_checkpoint_entry_is_a_loss() -> None:
+    """An operator has put it there, or its entry is missing."""
     files = ended_in_order()
     path = "/a/recovery-point-offset-checkpoint"
     content = files.content(path).replace(b"\n3\n", b"\n2\n").replace(b"u 3 3\n", b"")
@@ -133,8 +134,8 @@ def test_a_folder_that_is_not_listed_says_nothing_of_its_past() -> None:
     assert loaded(files).loader.previous_end == PreviousEnd(5, (OTHER,))
 
 
-def test_records_deleted_at_the_start_are_no_loss() -> None:
-    """The log starts later on purpose: by DeleteRecords, and by segments that went for it."""
+def test_deleted_records_are_no_loss() -> None:
+    """DeleteRecords has moved the start offset, and segments were deleted."""
     files = ended_in_order()
     manager = loaded(files)
     log = manager.logs[TP]
@@ -147,8 +148,9 @@ def test_records_deleted_at_the_start_are_no_loss() -> None:
     assert manager.logs[TP].log_start_offset == 11
 
 
-def test_deletion_at_the_start_never_passes_for_a_gap() -> None:
-    """The process dies in each operation of the flush that removes the segments: the epochs went before."""
+def test_crash_during_deletion_is_no_loss() -> None:
+    """The process dies in each operation of the flush that retires segments: the epochs were written
+    before."""
 
     def deleting(files: FakeFiles) -> Log:
         log = open_log(files, segment_bytes=SEGMENT)
@@ -172,8 +174,8 @@ def test_deletion_at_the_start_never_passes_for_a_gap() -> None:
         assert not open_log(files.restart(), segment_bytes=SEGMENT).recovery.has_loss
 
 
-def test_after_a_crash_everything_may_be_lost() -> None:
-    """No marker: what was cut is not told apart."""
+def test_crash_leaves_no_epoch() -> None:
+    """Without the marker, losses cannot be seen."""
     files = ended_in_order()
     loaded(files).abandon()
     files = files.restart()
@@ -181,7 +183,7 @@ def test_after_a_crash_everything_may_be_lost() -> None:
     assert loaded(files).loader.previous_end == PreviousEnd()
 
 
-def test_all_dirs_must_have_ended_together() -> None:
+def test_all_dirs_must_agree_on_the_epoch() -> None:
     """One of two dirs was replaced by an empty one, or fails."""
     files = ended_in_order("/a", "/b")
     assert loaded(files, "/a", "/b").loader.previous_end == PreviousEnd(5)
@@ -192,8 +194,8 @@ def test_all_dirs_must_have_ended_together() -> None:
     assert loaded(files, "/a", "/b").loader.previous_end.broker_epoch == -1
 
 
-def test_too_many_losses_are_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A registration stays small: then all counts as lost."""
+def test_too_many_losses_count_as_unclean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A registration has a bound: then all logs count as lost."""
     monkeypatch.setattr(losses, "MAX_LOST", 1)
     files = ended_in_order()
     remove_folder(files, TP)

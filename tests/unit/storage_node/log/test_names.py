@@ -1,4 +1,4 @@
-"""Names in a log dir: what is a segment, what is a partition, what is neither."""
+"""Names in a log dir: segment files, partition folders, and neither."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headrace.storage_node.log import names
 
 
 def test_segment_names_have_twenty_digits() -> None:
-    """As Kafka writes them, and back."""
+    """As Kafka writes them."""
     assert names.segment_name(42, names.LOG) == "00000000000000000042.log"
     assert names.parse_segment_name("00000000000000000042.timeindex") == (42, ".timeindex")
 
@@ -30,5 +30,5 @@ def test_partition_folders() -> None:
     "name", ["a", "a-", "-1", "a-x", "a-1.deadbeef-delete", "a-1-stray", "a-9999999999", "ä-1"]
 )
 def test_other_folders_are_no_partitions(name: str) -> None:
-    """State suffixes, missing parts, numbers out of range."""
+    """Suffixes, missing parts, numbers out of range."""
     assert names.parse_folder_name(name) is None

@@ -1,4 +1,4 @@
-"""What a node believes about its folders is on the disk before it acts on it."""
+"""File names and checkpoints are on disk before the node relies on them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def manager_of(files: FakeFiles) -> LogManager:
     return manager
 
 
-def test_a_deleted_log_does_not_come_back_after_the_loss_of_power() -> None:
-    """The name was free for a new topic: no old folder may take it again."""
+def test_deleted_log_stays_deleted_after_power_loss() -> None:
+    """A new topic may have its name."""
     files = FakeFiles()
     manager = manager_of(files)
     append(manager.create(TP, ID, config(), is_new=True), batch())
@@ -40,8 +40,8 @@ def test_a_deleted_log_does_not_come_back_after_the_loss_of_power() -> None:
     assert manager_of(files.power_loss("none")).get(TP) is None
 
 
-def test_a_truncation_is_checkpointed_before_anything_is_appended() -> None:
-    """The recovery point on the disk was 5; after a cut to 2 it must not vouch for new bytes."""
+def test_truncation_is_checkpointed_before_the_next_append() -> None:
+    """The recovery point on disk was 5; after a truncation to 2 it must not vouch for new bytes."""
     files = FakeFiles()
     manager = manager_of(files)
     log = manager.create(TP, ID, config(), is_new=True)
@@ -54,8 +54,8 @@ def test_a_truncation_is_checkpointed_before_anything_is_appended() -> None:
     assert stored[TP] == 2
 
 
-def test_the_longest_name_fits_on_a_real_disk_through_its_whole_life(tmp_path: Path) -> None:
-    """249 characters and the largest number: made, found again, set aside with a suffix, and freed."""
+def test_longest_topic_name_on_a_real_disk(tmp_path: Path) -> None:
+    """249 characters and the largest partition: created, found again, made a stray, and deleted."""
     files, name = OsFiles(), TopicPartition("x" * MAX_TOPIC_NAME_LENGTH, 99_999)
 
     def opened() -> LogManager:

@@ -1,4 +1,4 @@
-"""The last five batches of a producer are known again after any start, though a snapshot has one."""
+"""The last five batches of a producer are known after every start, although a snapshot has one."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def seven_of_two(log: Log) -> None:
 
 
 @pytest.mark.parametrize("segment_bytes", SEGMENT_BYTES)
-def test_after_an_orderly_end_the_last_five_are_known(segment_bytes: int) -> None:
-    """The answers to all of them were lost: each gets its old offset, nothing is stored twice or refused."""
+def test_last_five_batches_are_known_after_clean_shutdown(segment_bytes: int) -> None:
+    """The responses to all of them were lost: each is answered with its first offset."""
     _, log = ended_in_order(seven_of_two, segment_bytes=segment_bytes)
     end_offset = log.log_end_offset
     for number in range(2, 7):
@@ -61,8 +61,8 @@ def test_after_an_orderly_end_the_last_five_are_known(segment_bytes: int) -> Non
     check_producers(log)
 
 
-def test_after_a_crash_behind_a_roll_too() -> None:
-    """The snapshot is that of the segment's beginning, and the batches behind it are read anyway."""
+def test_last_five_batches_are_known_after_crash() -> None:
+    """The snapshot is that of the last roll, and the batches after it are replayed."""
     files = FakeFiles()
     log = open_log(files)
     for number in range(4):
@@ -74,8 +74,8 @@ def test_after_a_crash_behind_a_roll_too() -> None:
     assert [append(again, idempotent(9, number)) for number in range(5)] == list(range(5))
 
 
-def test_only_batches_of_the_newest_epoch_come_again() -> None:
-    """Whatever the earlier ones had for sequences."""
+def test_only_batches_of_the_newest_epoch_are_recalled() -> None:
+    """Whatever sequences earlier epochs had."""
 
     def fill(log: Log) -> None:
         for number in range(3):
@@ -89,8 +89,8 @@ def test_only_batches_of_the_newest_epoch_come_again() -> None:
     check_producers(log)
 
 
-def test_in_a_transaction_too() -> None:
-    """One that is open: markers in between, of it and of others, are no batches of it."""
+def test_recall_in_an_open_transaction() -> None:
+    """Markers, and batches of other producers, in between do not count."""
 
     def fill(log: Log) -> None:
         verified(log, transactional(9, 0))
@@ -105,8 +105,8 @@ def test_in_a_transaction_too() -> None:
     check_producers(log)
 
 
-def test_it_is_looked_for_once_and_only_for_who_needs_it() -> None:
-    """A producer that goes on where it was costs no reading; one that sends nonsense costs it once."""
+def test_recall_reads_once_and_only_if_out_of_order() -> None:
+    """A producer that continues its sequence costs no read; one that sends garbage costs one."""
     files, log = ended_in_order(seven_of_two)
     assert is_out_of_order(log, idempotent(9, 99))
     files.fail("pread", ".log")
@@ -116,8 +116,8 @@ def test_it_is_looked_for_once_and_only_for_who_needs_it() -> None:
         append(log, idempotent(8, 9))
 
 
-def test_it_is_looked_for_so_far_and_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind much of others it is not found, in which case the producer hears what it heard before."""
+def test_recall_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that is too far back is out of order, as before."""
     monkeypatch.setattr(producer_recall, "REACHES_BYTES", (200, 1000))
 
     def fill(log: Log) -> None:
@@ -132,8 +132,8 @@ def test_it_is_looked_for_so_far_and_no_further(monkeypatch: pytest.MonkeyPatch)
     assert is_out_of_order(log, idempotent(9, 0))
 
 
-def test_damage_before_it_ends_nothing() -> None:
-    """What is behind the damage are not known; the log goes on, and says so."""
+def test_damaged_batch_during_recall() -> None:
+    """Earlier batches are not known; the append continues, and the fault is reported."""
 
     def fill(log: Log) -> None:
         for number in range(3):

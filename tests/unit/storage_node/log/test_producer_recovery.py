@@ -1,4 +1,4 @@
-"""Producers and transactions of a log that is opened again: from snapshots, from batches, after any crash."""
+"""Producer state of a reopened log: from snapshots, from batches, after any crash."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KEYS = {"segment_bytes": 400, "index_interval_bytes": 60}
 
 
 def fill(log: Log) -> None:
-    """Idempotent batches, an aborted transaction, a committed one, one that is open; several segments."""
+    """Idempotent batches, an aborted, a committed and an open transaction; several segments."""
     for number in range(3):
         append(log, idempotent(1, number))
     verified(log, transactional(2, 0))
@@ -55,9 +55,9 @@ def reopened(files: FakeFiles, *, was_clean: bool = False, recovery_point: int =
     return log
 
 
-def test_a_snapshot_lies_where_each_segment_begins_and_at_the_end() -> None:
-    """Kafka's names and shape; after an orderly end no batch is read for it,
-    but at the tail of the active segment for the index."""
+def test_snapshot_per_segment_and_at_the_log_end() -> None:
+    """Kafka's names and shape; after a clean shutdown only the tail of the active segment is read, for the
+    index."""
     files = FakeFiles()
     log = open_log(files, **KEYS)
     fill(log)
@@ -75,8 +75,8 @@ def test_a_snapshot_lies_where_each_segment_begins_and_at_the_end() -> None:
 
 @pytest.mark.parametrize("lost", ["newest", "all"])
 @pytest.mark.parametrize("damage", ["gone", "empty", "torn", "zeros"])
-def test_damaged_snapshots_only_cost_time(damage: str, lost: str) -> None:
-    """An older one does, or the batches alone."""
+def test_damaged_snapshots_are_not_needed(damage: str, lost: str) -> None:
+    """An older snapshot is used, or the batches alone."""
     files = FakeFiles()
     log = open_log(files, **KEYS)
     fill(log)
@@ -93,8 +93,8 @@ def test_damaged_snapshots_only_cost_time(damage: str, lost: str) -> None:
     check_producers(reopened(files.restart(), was_clean=not is_legacy, recovery_point=log.log_end_offset))
 
 
-def test_a_log_of_before_there_were_producers_is_not_read() -> None:
-    """It ended in order and has no snapshot: nothing is known, as with Kafka."""
+def test_clean_log_without_snapshots_has_no_producers() -> None:
+    """As in Kafka, its batches are not read."""
     files = FakeFiles()
     log = open_log(files, **KEYS)
     fill(log)
@@ -105,8 +105,8 @@ def test_a_log_of_before_there_were_producers_is_not_read() -> None:
     assert len(again.producers.states) == 0
 
 
-def test_a_log_without_producers_needs_no_snapshot_at_its_end() -> None:
-    """Thousands of them end sooner; the first producer that comes later is known after a crash, too."""
+def test_log_without_producers_writes_no_snapshot() -> None:
+    """Thousands of such logs close faster; the first producer later is known after a crash."""
     files = FakeFiles()
     log = open_log(files, **KEYS)
     append(log, batch(2))
@@ -120,8 +120,8 @@ def test_a_log_without_producers_needs_no_snapshot_at_its_end() -> None:
     assert snapshots(log.folder.files._files) == [3]
 
 
-def test_a_full_disk_at_the_end_only_costs_time() -> None:
-    """The snapshot does not fit; the log ends in order all the same, and the batches say it all."""
+def test_last_snapshot_on_full_disk() -> None:
+    """It does not fit; the log is closed cleanly, and the state is rebuilt from the batches."""
     files = FakeFiles()
     files.mkdir(FOLDER)
     log = open_log(GuardedFiles(files, Fuse(), DiskRoom(files, "/d", 0)), **KEYS)
@@ -133,8 +133,8 @@ def test_a_full_disk_at_the_end_only_costs_time() -> None:
     check_producers(reopened(files.restart(), recovery_point=log.log_end_offset))
 
 
-def test_snapshots_of_offsets_that_are_cut_are_gone_for_good() -> None:
-    """Also after a loss of power: else one of them would speak for other batches later."""
+def test_truncation_deletes_snapshots_durably() -> None:
+    """Otherwise one of them would later apply to other batches."""
     files = FakeFiles()
     log = open_log(files, **KEYS)
     fill(log)
@@ -150,8 +150,8 @@ def test_snapshots_of_offsets_that_are_cut_are_gone_for_good() -> None:
         check_producers(reopened(files.power_loss(mode), recovery_point=log.recovery_point))
 
 
-def test_segments_take_their_snapshots_along() -> None:
-    """Those that retention lets go; what is known of producers stays."""
+def test_retired_segment_takes_its_snapshot_along() -> None:
+    """Retention removes both; the producer state stays."""
     files = FakeFiles()
     log = open_log(files, **KEYS)
     fill(log)
@@ -173,7 +173,7 @@ def test_segments_take_their_snapshots_along() -> None:
 
 
 def test_a_producer_whose_batches_were_deleted_is_known_after_a_crash() -> None:
-    """By the snapshot where the log begins now: what it sends again is not stored twice."""
+    """From the snapshot at the new start: a duplicate is not stored."""
     files = FakeFiles()
     log = open_log(files, **KEYS)
     append(log, idempotent(1, 0))
@@ -186,9 +186,8 @@ def test_a_producer_whose_batches_were_deleted_is_known_after_a_crash() -> None:
     assert again.log_end_offset == log.log_end_offset
 
 
-def test_an_old_snapshot_does_not_speak_for_batches_that_are_gone() -> None:
-    """It would bring back a transaction whose marker was deleted, and the last stable offset would stand
-    still for ever."""
+def test_snapshot_before_deleted_batches_is_not_used() -> None:
+    """It would reopen a transaction whose marker was deleted, and block the last stable offset."""
     files = FakeFiles()
     log = open_log(files, **KEYS)
     fill(log)
@@ -212,8 +211,8 @@ def test_an_old_snapshot_does_not_speak_for_batches_that_are_gone() -> None:
     assert again.producers.states.is_empty
 
 
-def test_a_cut_opens_a_transaction_again_though_its_producer_was_forgotten() -> None:
-    """A follower that was alone for a day has a marker that nobody else has; it was restarted, too."""
+def test_truncation_reopens_transaction_of_expired_producer() -> None:
+    """A follower has a marker that was never committed, and was restarted."""
     files = FakeFiles()
     log = open_log(files, **KEYS)
     append(log, batch(1))
@@ -233,8 +232,8 @@ def test_a_cut_opens_a_transaction_again_though_its_producer_was_forgotten() -> 
 
 
 @pytest.mark.parametrize("lost", ["newest", "none"])
-def test_a_transaction_whose_marker_was_compacted_away_stays_ended(lost: str) -> None:
-    """A snapshot of when it was open is not to be believed any more: nothing behind it would end it."""
+def test_transaction_with_compacted_marker_stays_ended(lost: str) -> None:
+    """A snapshot from its time would reopen it, and no marker would end it."""
     files = FakeFiles()
     more = {**KEYS, "cleanup_policy": ("compact",), "delete_retention_ms": 0}
     log = open_log(files, **more)
@@ -259,8 +258,8 @@ def test_a_transaction_whose_marker_was_compacted_away_stays_ended(lost: str) ->
     assert again.last_stable_offset == again.log_end_offset
 
 
-def test_a_snapshot_behind_the_end_that_a_crash_left_does_not_count() -> None:
-    """Nor when the log has grown up to it again, with other batches, and another segment begins there."""
+def test_snapshot_above_the_log_end_is_not_used() -> None:
+    """Nor when the log has grown to that offset with other batches, and a segment starts there."""
     files = FakeFiles()
     log = open_log(files, **KEYS)
     for number in range(4):
@@ -280,8 +279,8 @@ def test_a_snapshot_behind_the_end_that_a_crash_left_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("mode", ["none", "all", 1, 2])
-def test_a_flushed_transaction_index_survives_a_loss_of_power(mode: str | int) -> None:
-    """It is believed below the recovery point: what is missing there would be shown."""
+def test_flushed_transaction_index_survives_power_loss(mode: str | int) -> None:
+    """Below the recovery point it is trusted: a missing entry would show aborted records."""
     files = FakeFiles()
     log = open_log(files, **KEYS)
     verified(log, transactional(2, 0))
@@ -295,8 +294,8 @@ def test_a_flushed_transaction_index_survives_a_loss_of_power(mode: str | int) -
     check_producers(again)
 
 
-def test_an_abort_that_damage_has_taken_is_open_again() -> None:
-    """The end of the log cannot be read, although it was closed in order."""
+def test_transaction_with_damaged_marker_is_open() -> None:
+    """The end of the log cannot be read, although the shutdown was clean."""
     files = FakeFiles()
     log = open_log(files, **KEYS)
     verified(log, transactional(2, 0))
@@ -310,8 +309,8 @@ def test_an_abort_that_damage_has_taken_is_open_again() -> None:
     assert (again.log_end_offset, again.last_stable_offset, again.reader.aborted_between(0, 1)) == (1, 0, ())
 
 
-def test_who_begins_anew_keeps_no_snapshot() -> None:
-    """Not that of an orderly end either, which no segment takes along."""
+def test_restarted_log_deletes_all_snapshots() -> None:
+    """Also that of the clean shutdown, which belongs to no segment."""
     files = FakeFiles()
     log = open_log(files, **KEYS)
     append(log, idempotent(1, 0, 4))
@@ -321,8 +320,8 @@ def test_who_begins_anew_keeps_no_snapshot() -> None:
     assert snapshots(log.folder.files._files) == []
 
 
-def test_a_snapshot_of_an_orderly_end_that_was_cut_does_not_count() -> None:
-    """Nor when the log ends there again, with other batches, and is rolled."""
+def test_snapshot_of_clean_shutdown_is_deleted_by_truncation() -> None:
+    """It is not used when the log ends there again with other batches, and is rolled."""
     files = FakeFiles()
     log = open_log(files, **KEYS)
     for number in range(4):
@@ -340,15 +339,15 @@ def test_a_snapshot_of_an_orderly_end_that_was_cut_does_not_count() -> None:
     ]
 
 
-def test_stray_snapshots_go_but_the_newest() -> None:
-    """KAFKA-12520: that of an orderly end is behind the last segment's beginning."""
+def test_stray_snapshots_are_deleted_but_the_newest() -> None:
+    """KAFKA-12520: that of a clean shutdown is above the last base offset."""
     assert stray_snapshots([3, 5, 7, 9, 12], [0, 5, 9]) == [3, 7]
     assert stray_snapshots([3, 5, 8], [0, 5, 9]) == [3, 8]
     assert stray_snapshots([4, 6], []) == [4, 6]
 
 
-def test_an_unfinished_compaction_costs_no_snapshot() -> None:
-    """KAFKA-12520: its segments are replaced at the next start; producers are not forgotten over it."""
+def test_unfinished_compaction_keeps_snapshots() -> None:
+    """KAFKA-12520: its segments are replaced at the next start; producer state must not be lost."""
     files = FakeFiles()
     log = open_log(files, cleanup_policy=("compact",), **KEYS)
     append(log, idempotent(7, 0))
@@ -381,9 +380,9 @@ def _clean_and_close(log: Log) -> None:
 
 
 @pytest.mark.parametrize("power", [None, "none", "all", 1])
-def test_a_crash_at_every_operation(power: str | int | None) -> None:
-    """While batches, rolls with their snapshots, seals with their transaction indexes, a cut and the end are
-    under way: what is found again is what the batches say."""
+def test_producer_state_after_crash_in_every_operation(power: str | int | None) -> None:
+    """Batches, rolls with snapshots, seals with transaction indexes, a truncation and the close: the
+    recovered state is that of the batches."""
     files = FakeFiles()
     _live(files, [])
     for at in range(len(files.operations)):
@@ -419,8 +418,8 @@ def _live(files: FakeFiles, flushed: list[int]) -> None:
     flushed.append(log.recovery_point)
 
 
-def test_a_log_of_which_all_records_went_knows_who_wrote_them() -> None:
-    """Its own retention takes no knowledge away: unknown is who never was there, or expired."""
+def test_producer_state_survives_deletion_of_all_records() -> None:
+    """Only an expired or a new producer is unknown."""
     log = open_log(FakeFiles(), **KEYS)
     append(log, idempotent(1, 0))
     log.roll()

@@ -1,4 +1,4 @@
-"""Producer-state snapshots are read as Kafka writes them."""
+"""Producer snapshots are read as Kafka writes them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ STATES = [ProducerState(9, 1, 5, 100, 3, 1_700_000_000_000, 0, -1), ProducerStat
 
 
 def test_round_trip() -> None:
-    """46 bytes per producer behind a head of 10."""
+    """46 bytes per producer after a header of 10."""
     content = format_producer_snapshot(STATES)
     assert len(content) == 10 + 2 * 46
     assert parse_producer_snapshot(content) == STATES
     assert parse_producer_snapshot(format_producer_snapshot([])) == []
 
 
-def test_damage_anywhere_is_noticed() -> None:
-    """Any flipped bit and any cut is an error, never wrong state."""
+def test_damaged_snapshot_is_an_error() -> None:
+    """Every flipped bit and every truncation."""
     content = format_producer_snapshot(STATES)
     for byte in range(len(content)):
         damaged = bytearray(content)

@@ -1,4 +1,4 @@
-"""Which batch of a producer may follow, which repeats one, and which is refused: Kafka's rules."""
+"""Which batch of a producer is appended, which is a duplicate, and which is refused: Kafka's rules."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def log() -> Log:
 
 
 def refused(log: Log, data: bytes) -> type[KafkaError]:
-    """The error; nothing may have changed."""
+    """The error; the state must not have changed."""
     before = (log.log_end_offset, log.producers.states.to_snapshot())
     with pytest.raises(KafkaError) as caught:
         append(log, data)
@@ -45,8 +45,8 @@ def refused(log: Log, data: bytes) -> type[KafkaError]:
 # --- repeats ------------------------------------------------------------------------------------------------
 
 
-def test_each_of_the_last_five_batches_is_known_again(log: Log) -> None:
-    """The old offsets are answered, nothing is appended; the sixth is out of order."""
+def test_last_five_batches_are_duplicates(log: Log) -> None:
+    """Their first offsets are returned, nothing is appended; the sixth is out of order."""
     for number in range(7):
         append(log, idempotent(9, 2 * number, 2))
     end_offset = log.log_end_offset
@@ -59,24 +59,24 @@ def test_each_of_the_last_five_batches_is_known_again(log: Log) -> None:
     check_producers(log)
 
 
-def test_a_part_of_a_known_batch_is_no_repeat(log: Log) -> None:
-    """Only the same sequences, first and last."""
+def test_part_of_a_batch_is_no_duplicate(log: Log) -> None:
+    """First and last sequence must be equal."""
     append(log, idempotent(9, 0, 4))
     for first, count in ((0, 3), (1, 3), (0, 5), (1, 2)):
         assert refused(log, idempotent(9, first, count)) is OutOfOrderSequenceNumberError
 
 
-def test_the_time_of_a_repeat_is_that_of_the_first_append() -> None:
-    """Of a topic that stamps records itself."""
+def test_duplicate_has_the_time_of_the_first_append() -> None:
+    """In a topic with LogAppendTime."""
     log = open_log(FakeFiles(), message_timestamp_type="LogAppendTime")
     log.append_as_leader(idempotent(9, 0), leader_epoch=0, wall_ms=NOW + 5)
     info = log.append_as_leader(idempotent(9, 0), leader_epoch=0, wall_ms=NOW + 50)
     assert (info.log_append_time_ms, info.is_repeated) == (NOW + 5, True)
 
 
-def test_a_repeat_is_known_wherever_it_was_written_or_deleted(log: Log) -> None:
-    """Also below the log's start: what is known of producers outlives the records (Redpanda 5355: not more on
-    one replica than on another)."""
+def test_duplicate_of_deleted_batch_is_known(log: Log) -> None:
+    """Also below the log start offset: producer state outlives the records (Redpanda 5355: equal on every
+    replica)."""
     other = open_log(FakeFiles(), "/d/u-0")
     follow(other, batch(3))
     for number in range(3):
@@ -92,16 +92,16 @@ def test_a_repeat_is_known_wherever_it_was_written_or_deleted(log: Log) -> None:
 
 
 @pytest.mark.parametrize("sequence", [0, 7, MAX_SEQUENCE])
-def test_an_unknown_producer_begins_anywhere(log: Log, sequence: int) -> None:
-    """What was known of it may have expired."""
+def test_unknown_producer_may_start_with_any_sequence(log: Log, sequence: int) -> None:
+    """Its state may have expired."""
     append(log, idempotent(9, sequence))
     follows = (sequence + 1) % 2**31
     append(log, idempotent(9, follows))
     assert refused(log, idempotent(9, follows + 2)) is OutOfOrderSequenceNumberError
 
 
-def test_sequences_wrap_inside_and_between_batches(log: Log) -> None:
-    """After 2^31-1 comes 0; such a batch is known again, too."""
+def test_sequences_wrap_around(log: Log) -> None:
+    """After 2^31-1 comes 0, inside and between batches; duplicates are recognised."""
     append(log, idempotent(9, MAX_SEQUENCE - 2, 2))
     across = idempotent(9, MAX_SEQUENCE, 3)
     offset = append(log, across)
@@ -113,8 +113,8 @@ def test_sequences_wrap_inside_and_between_batches(log: Log) -> None:
     append(log, idempotent(8, 0))
 
 
-def test_a_new_epoch_begins_at_0(log: Log) -> None:
-    """And an older one is over."""
+def test_new_epoch_starts_with_sequence_0(log: Log) -> None:
+    """The older epoch is fenced."""
     append(log, idempotent(9, 0, 3, epoch=2))
     assert refused(log, idempotent(9, 3, epoch=3)) is OutOfOrderSequenceNumberError
     append(log, idempotent(9, 0, epoch=3))
@@ -124,8 +124,8 @@ def test_a_new_epoch_begins_at_0(log: Log) -> None:
     check_producers(log)
 
 
-def test_producers_do_not_see_each_other(log: Log) -> None:
-    """Nor do batches without an id change anything."""
+def test_producers_are_independent(log: Log) -> None:
+    """Batches without a producer id change nothing."""
     for number in range(3):
         append(log, idempotent(8, number))
         append(log, batch(2))
@@ -142,8 +142,8 @@ def test_producers_do_not_see_each_other(log: Log) -> None:
     ],
     ids=["no sequence", "no epoch", "a transaction of nobody"],
 )
-def test_half_an_idempotent_batch_is_refused(log: Log, wrong: dict[str, int]) -> None:
-    """Servers write without sequences, clients do not."""
+def test_batch_with_producer_id_needs_a_sequence(log: Log, wrong: dict[str, int]) -> None:
+    """Only servers write without sequences."""
     data = idempotent(9, 0)
     made = sealed_batch(read_batch_header(data)._replace(**wrong), data[HEADER_BYTES:])
     assert refused(log, made) is InvalidRecordError
@@ -152,8 +152,8 @@ def test_half_an_idempotent_batch_is_refused(log: Log, wrong: dict[str, int]) ->
 # --- how much is kept ---------------------------------------------------------------------------------------
 
 
-def test_producers_expire_by_the_time_of_their_last_record(log: Log) -> None:
-    """Not while they have a transaction open."""
+def test_producers_expire_by_last_timestamp(log: Log) -> None:
+    """Not with an open transaction."""
     append(log, idempotent(7, 0, timestamp=NOW - 10))
     append(log, idempotent(8, 0, timestamp=NOW))
     verified(log, transactional(9, 0, timestamp=NOW - 10))
@@ -165,8 +165,8 @@ def test_producers_expire_by_the_time_of_their_last_record(log: Log) -> None:
     assert len(log.producers.states) == 0
 
 
-def test_the_number_of_producers_is_bounded(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that was silent longest goes; never one with a transaction."""
+def test_number_of_producers_is_bounded(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least recently active one is forgotten, never one with a transaction."""
     monkeypatch.setattr(producer_states, "MAX_PRODUCERS", 3)
     verified(log, transactional(1, 0))
     for producer_id in (2, 3):
@@ -176,8 +176,8 @@ def test_the_number_of_producers_is_bounded(log: Log, monkeypatch: pytest.Monkey
     assert [each.producer_id for each in log.producers.states.all()] == [1, 2, 4]
 
 
-def test_questions_to_coordinators_are_bounded_and_expire(log: Log) -> None:
-    """The oldest is forgotten: its batch is of no transaction then."""
+def test_verifications_are_bounded_and_expire(log: Log) -> None:
+    """The oldest is forgotten: its batch is then refused."""
     producers = log.producers.states
     guards = [
         producers.begin_verification(producer_id, 0, 0, NOW, bumps_epoch=True)
@@ -198,8 +198,8 @@ def test_questions_to_coordinators_are_bounded_and_expire(log: Log) -> None:
 # --- transactions -------------------------------------------------------------------------------------------
 
 
-def test_a_transaction_is_open_until_its_marker(log: Log) -> None:
-    """Readers of committed ones are shown what lies before it; the marker must be committed too."""
+def test_transaction_is_open_until_its_marker(log: Log) -> None:
+    """The last stable offset is before it until the marker is committed."""
     log.high_watermark = 3
     verified(log, transactional(9, 0))
     append(log, idempotent(8, 0))
@@ -215,9 +215,9 @@ def test_a_transaction_is_open_until_its_marker(log: Log) -> None:
     check_producers(log)
 
 
-def test_markers_do_not_gather(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither where nobody asks for the last stable offset, nor where nothing is committed: then the oldest
-    are taken to be, which shows nothing that is not decided."""
+def test_uncommitted_markers_are_bounded(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the last stable offset is never read, and if nothing is committed: then the oldest count as
+    committed, which shows nothing undecided."""
     monkeypatch.setattr(producer_states, "MAX_UNCOMMITTED_MARKERS", 5)
     for number in range(20):
         log.high_watermark = log.log_end_offset
@@ -236,7 +236,7 @@ def test_markers_do_not_gather(log: Log, monkeypatch: pytest.MonkeyPatch) -> Non
     assert not log.producers.states._ended
 
 
-def test_the_last_stable_offset_is_never_below_the_start(log: Log) -> None:
+def test_last_stable_offset_is_not_below_log_start(log: Log) -> None:
     """Records of an open transaction may be deleted."""
     verified(log, transactional(9, 0))
     append(log, batch(4))
@@ -245,8 +245,8 @@ def test_the_last_stable_offset_is_never_below_the_start(log: Log) -> None:
     assert log.last_stable_offset == 5
 
 
-def test_transactions_that_overlap_are_told_apart(log: Log) -> None:
-    """Aborted ones are found wherever one of their records may be read."""
+def test_overlapping_transactions(log: Log) -> None:
+    """Aborted ones are found from every offset at which one of their records may be read."""
     log.high_watermark = 99
     verified(log, transactional(8, 0))
     verified(log, transactional(9, 0))
@@ -263,8 +263,8 @@ def test_transactions_that_overlap_are_told_apart(log: Log) -> None:
     check_producers(log)
 
 
-def test_an_abort_does_not_hide_one_that_comes_later(log: Log) -> None:
-    """Who reads a part hears of all that were open there, also of those that ended behind the first end."""
+def test_read_gets_all_aborted_transactions_in_its_range(log: Log) -> None:
+    """Also those that end after the first one."""
     verified(log, transactional(8, 0))
     verified(log, transactional(9, 0))
     end(log, 8, epoch=1, is_commit=False)
@@ -277,14 +277,15 @@ def test_an_abort_does_not_hide_one_that_comes_later(log: Log) -> None:
     check_producers(log)
 
 
-def test_what_is_of_no_transaction_is_refused_while_one_is_open(log: Log) -> None:
+def test_plain_batch_during_open_transaction_is_refused(log: Log) -> None:
     """It would be lost or shown with the transaction."""
     verified(log, transactional(9, 0))
     assert refused(log, idempotent(9, 1)) is InvalidTxnStateError
 
 
-def test_a_marker_of_nothing_is_kept_in_mind(log: Log) -> None:
-    """KAFKA-9144: neither the epoch nor that of the coordinator goes back, though no data was ever here."""
+def test_marker_without_data_is_remembered(log: Log) -> None:
+    """KAFKA-9144: neither producer epoch nor coordinator epoch goes back, although the log has no data of
+    it."""
     end(log, 9, epoch=4, coordinator_epoch=7)
     assert log.last_stable_offset == log.high_watermark
     log.close()
@@ -301,8 +302,8 @@ def test_a_marker_of_nothing_is_kept_in_mind(log: Log) -> None:
     ("version", "epoch", "is_fine"),
     [(0, 1, False), (0, 2, True), (0, 3, True), (1, 2, True), (2, 1, False), (2, 2, False), (2, 3, True)],
 )
-def test_the_epoch_of_a_marker(log: Log, version: int, epoch: int, is_fine: bool) -> None:
-    """Up to version 1 that of the data or later; from 2 on later: a late marker would end the next
+def test_epoch_of_a_marker(log: Log, version: int, epoch: int, is_fine: bool) -> None:
+    """Up to version 1 at least that of the data; from 2 on higher: a late marker would end the next
     transaction (KAFKA-17754)."""
     verified(log, transactional(9, 0, epoch=2))
     if is_fine:
@@ -313,8 +314,8 @@ def test_the_epoch_of_a_marker(log: Log, version: int, epoch: int, is_fine: bool
     assert log.producers.states.get(9).has_open_transaction is not is_fine  # type: ignore[union-attr]
 
 
-def test_a_marker_may_come_twice(log: Log) -> None:
-    """KAFKA-19999: its answer was lost; but not any more once the next transaction has begun."""
+def test_repeated_marker_is_accepted(log: Log) -> None:
+    """KAFKA-19999: its response was lost; refused once the next transaction has started."""
     verified(log, transactional(9, 0))
     end(log, 9, epoch=1, is_commit=False)
     end(log, 9, epoch=1, is_commit=False)
@@ -325,8 +326,8 @@ def test_a_marker_may_come_twice(log: Log) -> None:
     check_producers(log)
 
 
-def test_a_sequence_used_again_after_an_abort_is_no_repeat(log: Log) -> None:
-    """Scenario 40, Redpanda 5026: the epoch has moved, so the new record is not taken for the old one."""
+def test_sequence_reused_after_abort_is_no_duplicate(log: Log) -> None:
+    """Scenario 40, Redpanda 5026: the epoch is higher, so the new batch is not taken for the old one."""
     verified(log, transactional(9, 0))
     end(log, 9, epoch=1, is_commit=False)
     assert verified(log, transactional(9, 0, epoch=1)) == 5
@@ -334,8 +335,8 @@ def test_a_sequence_used_again_after_an_abort_is_no_repeat(log: Log) -> None:
         append(log, transactional(9, 0))
 
 
-def test_a_follower_takes_what_the_leader_took(log: Log) -> None:
-    """Whatever it thinks of the sequences: the leader may know less, or have been another one."""
+def test_follower_accepts_what_the_leader_accepted(log: Log) -> None:
+    """Whatever the sequences: the leader may have known less."""
     follow(log, idempotent(9, 0, epoch=3))
     follow(log, idempotent(9, 5, epoch=3))
     follow(log, idempotent(9, 0, epoch=2))
@@ -349,8 +350,8 @@ def test_a_follower_takes_what_the_leader_took(log: Log) -> None:
 # --- verification -------------------------------------------------------------------------------------------
 
 
-def test_a_transaction_begins_only_after_its_coordinator_was_asked(log: Log) -> None:
-    """KIP-890; then it goes on without."""
+def test_first_batch_of_transaction_needs_verification(log: Log) -> None:
+    """KIP-890; later batches do not."""
     assert refused(log, transactional(9, 0)) is InvalidTxnStateError
     guard = log.producers.states.begin_verification(9, 0, 0, NOW, bumps_epoch=True)
     assert refused(log, transactional(9, 0)) is InvalidTxnStateError
@@ -359,8 +360,8 @@ def test_a_transaction_begins_only_after_its_coordinator_was_asked(log: Log) -> 
     append(log, transactional(9, 1))
 
 
-def test_a_batch_that_comes_late_opens_nothing(log: Log) -> None:
-    """KAFKA-14402: the transaction was aborted while its batch was under way; nobody would end another."""
+def test_late_batch_opens_no_transaction(log: Log) -> None:
+    """KAFKA-14402: the transaction was aborted while its batch was in flight; another one would never end."""
     guard = log.producers.states.begin_verification(9, 0, 0, NOW, bumps_epoch=False)
     end(log, 9, epoch=0, is_commit=False, version=1)
     with pytest.raises(InvalidTxnStateError):
@@ -369,23 +370,23 @@ def test_a_batch_that_comes_late_opens_nothing(log: Log) -> None:
     assert log.producers.states.begin_verification(9, 0, 0, NOW, bumps_epoch=False) != guard
 
 
-def test_the_marker_before_the_asked_transaction_leaves_the_question(log: Log) -> None:
-    """With version 2 the producer is told its next epoch before all markers are written."""
+def test_marker_of_previous_transaction_keeps_verification(log: Log) -> None:
+    """With version 2 the producer gets its next epoch before all markers are written."""
     verified(log, transactional(9, 0))
     guard = log.producers.states.begin_verification(9, 1, 0, NOW, bumps_epoch=True)
     end(log, 9, epoch=1)
     log.append_as_leader(transactional(9, 0, epoch=1), leader_epoch=0, wall_ms=NOW, guard=guard)
 
 
-def test_an_old_epoch_is_not_even_asked_about(log: Log) -> None:
-    """A zombie."""
+def test_old_epoch_is_not_verified(log: Log) -> None:
+    """The producer is fenced."""
     append(log, idempotent(9, 0, epoch=3))
     with pytest.raises(InvalidProducerEpochError):
         log.producers.states.begin_verification(9, 2, 0, NOW, bumps_epoch=True)
 
 
-def test_a_batch_does_not_overtake_one_that_could_not_be_verified(log: Log) -> None:
-    """Else that one would be out of order for ever."""
+def test_batch_does_not_overtake_an_unverified_one(log: Log) -> None:
+    """Otherwise the earlier batch would be out of order for ever."""
     producers = log.producers.states
     for sequence in (3, 0, 7):
         guard = producers.begin_verification(9, 0, sequence, NOW, bumps_epoch=False)
@@ -397,8 +398,8 @@ def test_a_batch_does_not_overtake_one_that_could_not_be_verified(log: Log) -> N
                 log.append_as_leader(transactional(9, sequence), leader_epoch=0, wall_ms=NOW, guard=guard)
 
 
-def test_with_version_2_a_transaction_begins_with_sequence_0(log: Log) -> None:
-    """Of a producer without batches in its epoch; with version 1 it may have written elsewhere before."""
+def test_version_2_transaction_starts_with_sequence_0(log: Log) -> None:
+    """For a producer without batches in its epoch; with version 1 it may have written elsewhere before."""
     for producer_id, bumps_epoch in ((8, False), (9, True)):
         guard = log.producers.states.begin_verification(producer_id, 0, 5, NOW, bumps_epoch=bumps_epoch)
         data = transactional(producer_id, 5)
@@ -409,8 +410,8 @@ def test_with_version_2_a_transaction_begins_with_sequence_0(log: Log) -> None:
             log.append_as_leader(data, leader_epoch=0, wall_ms=NOW, guard=guard)
 
 
-def test_a_newer_epoch_is_a_new_question(log: Log) -> None:
-    """Its lowest sequence begins anew; an open transaction of the old epoch does not count for it."""
+def test_newer_epoch_starts_a_new_verification(log: Log) -> None:
+    """Its lowest sequence starts again; an open transaction of the old epoch does not count."""
     verified(log, transactional(9, 0))
     assert log.producers.states.begin_verification(9, 1, 0, NOW, bumps_epoch=True) > 0
     assert refused(log, transactional(9, 0, epoch=1)) is InvalidTxnStateError
@@ -418,7 +419,7 @@ def test_a_newer_epoch_is_a_new_question(log: Log) -> None:
     log.append_as_leader(transactional(9, 0, epoch=2), leader_epoch=0, wall_ms=NOW, guard=guard)
 
 
-def test_without_verification_nobody_is_asked(log: Log) -> None:
+def test_verification_can_be_disabled(log: Log) -> None:
     """transaction.partition.verification.enable=false."""
     log.append_as_leader(transactional(9, 0), leader_epoch=0, wall_ms=NOW, guard=UNCHECKED)
     check_producers(log)

@@ -1,4 +1,4 @@
-"""Reads never give damaged bytes, whatever bit of the disk has turned."""
+"""Reads never return damaged bytes, whatever bit of the disk flips."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def found_from(log: Log, offset: int) -> list[bytes] | None:
 
 
 @pytest.mark.parametrize("bit", range(8))
-def test_a_flipped_bit_of_a_stored_batch_is_never_served(bit: int) -> None:
-    """Scenario 27. Each bit of the second batch, header fields outside of the CRC included: from wherever
-    a reader comes, it gets the right batches or an error."""
+def test_batch_with_flipped_bit_is_never_served(bit: int) -> None:
+    """Scenario 27. Each bit of the second batch, header fields outside the CRC included: from every offset a
+    read returns the right batches or an error."""
     disk, batches = closed_log()
     start = len(batches[0])
     for byte in range(start, start + len(batches[1])):
@@ -58,7 +58,7 @@ def test_a_flipped_bit_of_a_stored_batch_is_never_served(bit: int) -> None:
 
 
 @pytest.mark.parametrize("bit", [0, 6])
-def test_a_flipped_bit_is_noticed_while_the_log_is_open(bit: int) -> None:
+def test_flipped_bit_is_noticed_in_open_log(bit: int) -> None:
     """Scenario 27 without a restart: the newest batches are found without the index."""
     files = FakeFiles()
     log = open_log(files)
@@ -77,9 +77,8 @@ def test_a_flipped_bit_is_noticed_while_the_log_is_open(bit: int) -> None:
     assert read_all(log) == batches
 
 
-def test_an_unclean_start_cuts_at_the_flipped_bit() -> None:
-    """Recovery keeps what lies before the damaged batch; only the leader epoch field has no check of its own
-    and never changes a record."""
+def test_recovery_truncates_at_flipped_bit() -> None:
+    """Only the leader epoch has no checksum, and it never changes a record."""
     disk, batches = closed_log()
     start = len(batches[0])
     for byte in range(start, start + len(batches[1])):
@@ -93,8 +92,8 @@ def test_an_unclean_start_cuts_at_the_flipped_bit() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_a_damaged_index_leads_no_reader_astray(suffix: str) -> None:
-    """Each bit of an index file: it is rebuilt, or what it says is checked against the batches."""
+def test_damaged_index_misleads_no_read(suffix: str) -> None:
+    """Each bit of an index file: it is rebuilt, or its entries are checked against the batches."""
     disk, batches = closed_log()
     path = LOG_FILE.replace(".log", suffix)
     for byte in range(len(disk.content(path))):
@@ -106,8 +105,8 @@ def test_a_damaged_index_leads_no_reader_astray(suffix: str) -> None:
                 assert read_all(log, offset=offset) == batches[offset // 2 :]
 
 
-def test_a_read_that_begins_deep_inside_its_window_keeps_its_first_batches() -> None:
-    """Far from an index entry, the window on the file has to move while batches are being collected."""
+def test_read_window_keeps_first_batches_when_it_moves() -> None:
+    """Far from an index entry, the window has to move while batches are being collected."""
     log = open_log(FakeFiles(), index_interval_bytes=10**6)
     for number in range(100):
         append(log, batch(1, tag=str(number), size=1000))
@@ -131,8 +130,8 @@ def cached(log: Log, offset: int, max_bytes: int = 10**6) -> tuple[list[bytes], 
     return split(b"".join(map(bytes, found.data))), found.next_offset
 
 
-def test_a_reader_that_goes_on_reads_nothing_twice() -> None:
-    """Where a run ended is known, also without the index: the next read of the page cache begins there."""
+def test_next_read_starts_at_the_end_of_the_last() -> None:
+    """The end of a run is known without the index."""
     files = FakeFiles()
     log = open_log(files, index_interval_bytes=10**9)
     for number in range(3000):  # more than the newest ones that are known without the index
@@ -148,8 +147,8 @@ def test_a_reader_that_goes_on_reads_nothing_twice() -> None:
     assert [*first, *second] == batches[:following]
 
 
-def test_ends_of_runs_are_bounded_and_do_not_outlive_a_cut() -> None:
-    """Truncated and written anew, the log has other batches at the old places."""
+def test_run_ends_are_bounded_and_dropped_by_truncation() -> None:
+    """The log then has other batches at the old positions."""
     log = open_log(FakeFiles(), index_interval_bytes=10**9)
     for number in range(3000):
         append(log, batch(1, tag=str(number)))
@@ -164,8 +163,8 @@ def test_ends_of_runs_are_bounded_and_do_not_outlive_a_cut() -> None:
     assert cached(log, 300, 100)[0] == read_all(log, offset=300)[:1]
 
 
-def test_an_end_of_a_run_that_is_wrong_is_forgotten() -> None:
-    """It came from a header that no CRC was checked for: a thread looks closely, nobody is misled."""
+def test_wrong_run_end_is_forgotten() -> None:
+    """It came from a header without a CRC check: a thread reads with CRCs."""
     log = open_log(FakeFiles(), index_interval_bytes=100)
     for number in range(3000):
         append(log, batch(1, tag=str(number)))
@@ -174,8 +173,8 @@ def test_an_end_of_a_run_that_is_wrong_is_forgotten() -> None:
     assert cached(log, 7)[0][:2] == read_all(log, offset=7)[:2]
 
 
-def test_a_sealed_segment_that_lost_its_end_is_noticed() -> None:
-    """A file cut short below the recovery point: its offsets are missing, not skipped."""
+def test_truncated_sealed_segment_is_noticed() -> None:
+    """Below the recovery point: its offsets are missing, not skipped."""
     files = FakeFiles()
     log = open_log(files, segment_bytes=400)
     for number in range(8):

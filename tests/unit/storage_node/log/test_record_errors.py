@@ -1,4 +1,4 @@
-"""Which records of a refused batch are named (KIP-467), in each codec."""
+"""Which records of a rejected batch are named (KIP-467), in each codec."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def refused(data: Buffer, **keys: Any) -> InvalidRecordError | InvalidTimestampE
 
 @BOTH
 def test_each_record_without_a_key_is_named(compression: Compression) -> None:
-    """In a compacted topic; the message has the first three and how many there are."""
+    """In a compacted topic; the message has the first three and the count."""
     rows = [(b"k" if number % 3 else None, NOW) for number in range(12)]
     error = refused(of_rows(*rows, compression=compression), cleanup_policy=("compact",))
     assert isinstance(error, InvalidRecordError)
@@ -52,7 +52,7 @@ def test_each_record_without_a_key_is_named(compression: Compression) -> None:
 
 @BOTH
 def test_each_timestamp_out_of_bounds_is_named(compression: Compression) -> None:
-    """Too old and too new, both bounds inclusive; no timestamp is always fine."""
+    """Too old and too new, both bounds inclusive; no timestamp is valid."""
     rows = [(b"k", NOW + delta) for delta in (-6, -5, 0, 7, 8)] + [(b"k", -1)]
     error = refused(
         of_rows(*rows, compression=compression),
@@ -64,7 +64,7 @@ def test_each_timestamp_out_of_bounds_is_named(compression: Compression) -> None
     assert str(NOW + 8) in error.record_errors[1][1]
 
 
-def test_one_wrong_timestamp_decides_the_code() -> None:
+def test_one_wrong_timestamp_makes_invalid_timestamp() -> None:
     """As in Kafka: INVALID_TIMESTAMP if any record has that fault. A record is named once."""
     error = refused(
         of_rows((None, NOW), (b"k", NOW + 2 * HOUR), (None, NOW + 2 * HOUR)), cleanup_policy=("compact",)
@@ -84,8 +84,8 @@ def test_log_append_time_bounds_no_timestamp() -> None:
     assert [index for index, _ in error.record_errors] == [0]
 
 
-def test_record_out_of_its_place_is_named() -> None:
-    """Offset deltas 0, 1, 3: the third record is where the batch goes wrong."""
+def test_record_with_wrong_offset_delta_is_named() -> None:
+    """Offset deltas 0, 1, 3: the third record is wrong."""
     gap = stored([(0, b"k", b"v"), (1, b"k", b"v"), (3, b"k", b"v")], base_timestamp=NOW)
     data = bytearray(gap)
     struct.pack_into(">i", data, 23, 2)
@@ -95,7 +95,7 @@ def test_record_out_of_its_place_is_named() -> None:
 
 
 def test_fault_of_the_batch_names_no_record() -> None:
-    """A count that does not belong to the offsets."""
+    """The record count does not match the offsets."""
     data = bytearray(batch(3))
     struct.pack_into(">i", data, 57, 2)
     struct.pack_into(">I", data, 17, crc32c(memoryview(data)[21:]))
@@ -103,7 +103,7 @@ def test_fault_of_the_batch_names_no_record() -> None:
 
 
 def test_number_of_named_records_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So is the number of those that are looked at."""
+    """So is the number of checked records."""
     monkeypatch.setattr(record_errors, "MAX_RECORD_ERRORS", 5)
     rows = [(None, NOW)] * 20
     error = refused(of_rows(*rows), cleanup_policy=("compact",))

@@ -1,4 +1,4 @@
-"""Opening a partition's folder in whatever state it was left."""
+"""Opening a partition's folder in any state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COUNT = 12
 
 
 def closed_disk() -> tuple[FakeFiles, list[bytes]]:
-    """Three segments or more, closed in order; and the batches on them."""
+    """At least three segments, closed cleanly, and the batches on them."""
     files = FakeFiles()
     log = open_log(files, **KEYS)
     for number in range(COUNT):
@@ -24,8 +24,8 @@ def closed_disk() -> tuple[FakeFiles, list[bytes]]:
     return files, batches
 
 
-def test_the_last_two_batches_torn_at_every_byte() -> None:
-    """Scenario 26: a torn tail is cut back to the last whole batch, at whichever byte it ends."""
+def test_tail_torn_at_every_byte() -> None:
+    """Scenario 26: the log is truncated to the last whole batch."""
     files = FakeFiles()
     log = open_log(files)
     for number in range(4):
@@ -49,9 +49,9 @@ def test_the_last_two_batches_torn_at_every_byte() -> None:
 @pytest.mark.parametrize("was_clean", [True, False])
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", ["missing", "empty", "odd", "zeros", "random", "longer"])
-def test_index_files_in_any_state_are_rebuilt(damage: str, suffix: str, was_clean: bool) -> None:
-    """Scenario 31. Missing, empty, cut, zeroed, random, overlong: reads and time lookups are right, files
-    whole again."""
+def test_damaged_index_files_are_rebuilt(damage: str, suffix: str, was_clean: bool) -> None:
+    """Scenario 31. Missing, empty, truncated, zeroed, random, too long: reads and lookups by time are right,
+    and the files are whole again."""
     files, batches = closed_disk()
     sound = {
         name: files.content(f"{FOLDER}/{name}") for name in files.listdir(FOLDER) if name.endswith(suffix)
@@ -86,8 +86,8 @@ def _damaged(damage: str, content: bytes) -> bytes:
 
 @pytest.mark.parametrize("content", [None, b"", b"garbage", b"0\n5\n", b"\0" * 40], ids=str)
 @pytest.mark.parametrize("was_clean", [True, False])
-def test_a_missing_or_damaged_epoch_file_is_rebuilt(content: bytes | None, was_clean: bool) -> None:
-    """Scenario 31: the batches know their epochs."""
+def test_damaged_epoch_checkpoint_is_rebuilt(content: bytes | None, was_clean: bool) -> None:
+    """Scenario 31: from the batches."""
     files, batches = closed_disk()
     path = f"{FOLDER}/leader-epoch-checkpoint"
     if content is None:
@@ -99,8 +99,8 @@ def test_a_missing_or_damaged_epoch_file_is_rebuilt(content: bytes | None, was_c
     assert check_dense(log) == batches
 
 
-def test_a_hole_between_segments_ends_the_log() -> None:
-    """A segment whose tail was lost is the last one: what lies behind the hole would be a phantom."""
+def test_hole_between_segments_ends_the_log() -> None:
+    """Batches after the hole would be phantoms."""
     files, batches = closed_disk()
     path = f"{FIRST}.log"
     first = files.content(path)
@@ -111,8 +111,8 @@ def test_a_hole_between_segments_ends_the_log() -> None:
     assert len([name for name in files.listdir(FOLDER) if name.endswith(".log")]) == 1
 
 
-def test_an_empty_segment_in_the_middle_is_no_end_of_the_world() -> None:
-    """A roll whose file was made but not filled (KAFKA-13603): empty, without indexes."""
+def test_empty_segment_in_the_middle() -> None:
+    """A roll created the file without filling it (KAFKA-13603); it has no indexes."""
     files, batches = closed_disk()
     files.put(f"{FOLDER}/{COUNT:020d}.log", b"")
     for was_clean in (True, False):
@@ -121,8 +121,8 @@ def test_an_empty_segment_in_the_middle_is_no_end_of_the_world() -> None:
         assert append(log, batch(1)) == COUNT
 
 
-def test_what_interrupted_work_left_is_removed() -> None:
-    """Temporary files, deleted and half-cleaned segments, indexes without a log."""
+def test_files_of_interrupted_work_are_removed() -> None:
+    """Temporary files, deleted and half-compacted segments, indexes without a log."""
     files, batches = closed_disk()
     for name in (
         "leader-epoch-checkpoint.tmp",
@@ -140,8 +140,8 @@ def test_what_interrupted_work_left_is_removed() -> None:
     assert "notes.txt" in left
 
 
-def test_an_unfinished_compaction_is_refused_and_left_alone() -> None:
-    """Its swap files hold the only copy of records: better not to serve than to lose them."""
+def test_damaged_swap_file_fails_the_recovery() -> None:
+    """It has the only copy of records: the log is not served, and the file stays."""
     files, _ = closed_disk()
     files.put(f"{FIRST}.log.swap", b"x")
     files.put(f"{FIRST}.log.deleted", b"y")
@@ -150,8 +150,8 @@ def test_an_unfinished_compaction_is_refused_and_left_alone() -> None:
     assert files.exists(f"{FIRST}.log.deleted")
 
 
-def test_a_log_that_ends_below_its_start_offset_starts_over_there() -> None:
-    """Records were deleted up to the start offset; their offsets must not be given out again."""
+def test_log_that_ends_below_its_start_restarts_there() -> None:
+    """Records were deleted up to the start offset; their offsets must not be assigned again."""
     files, _ = closed_disk()
     log = open_log(files, log_start_offset=50)
     assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (50, 50, 1)
@@ -160,7 +160,7 @@ def test_a_log_that_ends_below_its_start_offset_starts_over_there() -> None:
 
 
 def test_missing_flushed_records_are_reported() -> None:
-    """A disk that lost what it acknowledged: the log goes on with what is there, and says so."""
+    """A disk lost flushed records: the log continues with the rest, and reports it."""
     files, batches = closed_disk()
     for was_clean in (True, False):
         log = open_log(files.restart(), was_clean=was_clean, recovery_point=COUNT + 5, **KEYS)
@@ -170,7 +170,7 @@ def test_missing_flushed_records_are_reported() -> None:
 
 
 def test_segments_below_the_recovery_point_are_not_read() -> None:
-    """Damage there was acknowledged and flushed: it stays, fails its own reads, and costs nothing else."""
+    """Damaged batches in them stay and fail their own reads."""
     files, batches = closed_disk()
     files.flip_bit(f"{FIRST}.log", 70, 0)
     log = open_log(files, recovery_point=COUNT, **KEYS)
@@ -179,8 +179,8 @@ def test_segments_below_the_recovery_point_are_not_read() -> None:
     assert read_all(log, offset=COUNT - 2) == batches[-2:]
 
 
-def test_damage_below_the_recovery_point_survives_a_rebuild_of_the_index() -> None:
-    """A missing index has the segment read; the damaged batch must not take its neighbours along."""
+def test_rebuilt_index_below_recovery_point_keeps_damaged_batch() -> None:
+    """A missing index has the segment read; the batches around the damage must stay."""
     files, batches = closed_disk()
     size = files.size(f"{FIRST}.log")
     files.flip_bit(f"{FIRST}.log", len(batches[0]) + 70, 0)
@@ -192,8 +192,8 @@ def test_damage_below_the_recovery_point_survives_a_rebuild_of_the_index() -> No
     assert read_all(log, offset=COUNT - 2) == batches[-2:]
 
 
-def test_a_rebuilt_index_equals_the_lost_one() -> None:
-    """Append and recovery place their entries by the same rule."""
+def test_rebuilt_index_equals_the_lost_one() -> None:
+    """Append and recovery add entries by the same rule."""
     files, _ = closed_disk()
     names = [name for name in files.listdir(FOLDER) if name.endswith("index")]
     sound = {name: files.content(f"{FOLDER}/{name}") for name in names}
@@ -204,10 +204,10 @@ def test_a_rebuilt_index_equals_the_lost_one() -> None:
     assert {name: files.content(f"{FOLDER}/{name}") for name in names} == sound
 
 
-def test_indexes_sealed_after_the_flush_are_not_believed() -> None:
-    """Index files of an earlier clean end are on the disk; then an append, a flush, and a roll whose new
+def test_stale_index_files_are_not_trusted() -> None:
+    """Index files of an earlier clean shutdown are on disk; then an append, a flush, and a roll whose new
     index files are not flushed when the process dies; the next process starts, and the power fails. The old
-    ones must not pass for the new."""
+    files must not pass for the new ones."""
     files = FakeFiles()
     log = open_log(files)
     append(log, batch(1, timestamp=NOW))

@@ -1,4 +1,4 @@
-"""Which segments a log lets go, against a plain retelling of Kafka's rules."""
+"""Which segments expire, compared with a naive version of Kafka's rules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Piece:
 
 
 def log_of(*pieces: tuple[int, int, int]) -> list[Any]:
-    """Segments of so many records, bytes and hours of age each."""
+    """Segments with these record counts, bytes and ages in hours."""
     made, offset = [], 0
     for records, size, hours in pieces:
         made.append(Piece(offset, offset + records, size, NOW - hours * HOUR))
@@ -50,31 +50,31 @@ def expired(segments: list[Any], *, start: int = 0, watermark: int | None = None
 AGED = log_of((10, 100, 9), (10, 100, 8), (10, 100, 2), (10, 100, 1))
 
 
-def test_nothing_goes_without_a_limit() -> None:
+def test_no_limit_expires_nothing() -> None:
     """Both limits are -1."""
     assert expired(AGED) == (0, 0, False)
 
 
-def test_by_time_until_one_is_young() -> None:
-    """The age is that of the newest record; exactly the limit is not too old."""
+def test_retention_ms_ends_at_the_first_young_segment() -> None:
+    """The age is that of the newest record; exactly the limit does not expire."""
     assert expired(AGED, retention_ms=3 * HOUR) == (2, 20, False)
     assert expired(AGED, retention_ms=8 * HOUR) == (1, 10, False)
     assert expired(AGED, retention_ms=9 * HOUR) == (0, 0, False)
 
 
-def test_a_young_segment_keeps_the_older_ones_behind_it() -> None:
-    """A log has no holes: records from the future keep everything that came after them."""
+def test_young_segment_keeps_later_segments() -> None:
+    """A log has no holes: a record from the future keeps everything after it."""
     assert expired(log_of((10, 100, 9), (10, 100, -5), (10, 100, 9)), retention_ms=HOUR) == (1, 10, False)
 
 
-def test_a_log_that_is_wholly_too_old_goes_as_a_whole() -> None:
+def test_log_may_expire_as_a_whole() -> None:
     """The active segment must be rolled first; an empty one stays."""
     assert expired(AGED, retention_ms=0) == (4, 40, True)
     assert expired([*AGED, Piece(40, 40, 0, -1)], retention_ms=0) == (4, 40, False)
 
 
-def test_records_without_time_count_from_when_their_segment_was_made() -> None:
-    """Anything else would delete them at once, or never."""
+def test_records_without_timestamp_age_from_segment_creation() -> None:
+    """Otherwise they would expire at once, or never."""
     pieces = [Piece(0, 10, 100, -1, NOW - 5 * HOUR), Piece(10, 20, 100, NOW)]
     assert expired(pieces, retention_ms=4 * HOUR) == (1, 10, False)
     assert expired(pieces, retention_ms=6 * HOUR) == (0, 0, False)
@@ -83,47 +83,47 @@ def test_records_without_time_count_from_when_their_segment_was_made() -> None:
 @pytest.mark.parametrize(
     ("limit", "count"), [(0, 4), (1, 3), (99, 3), (100, 3), (101, 2), (300, 1), (399, 0), (400, 0)]
 )
-def test_by_size_at_least_the_limit_stays(limit: int, count: int) -> None:
-    """A segment goes only if the rest holds the limit without it."""
+def test_retention_bytes_keeps_at_least_the_limit(limit: int, count: int) -> None:
+    """A segment expires only if the rest has the limit without it."""
     assert expired(AGED, retention_bytes=limit).segments == count
 
 
 @pytest.mark.parametrize("limit", [-1, -2, -(2**63)])
-def test_a_negative_size_is_no_limit(limit: int) -> None:
-    """Kafka takes every negative number for retention.bytes."""
+def test_negative_retention_bytes_is_no_limit(limit: int) -> None:
+    """Kafka accepts every negative number."""
     config = LogConfig.of({"retention.bytes": str(limit)})
     assert expired(AGED, retention_bytes=config.retention_bytes).segments == 0
 
 
-def test_what_size_leaves_is_looked_at_by_time() -> None:
-    """Both limits hold at once."""
+def test_retention_bytes_and_ms_apply_together() -> None:
+    """What one keeps, the other may expire."""
     assert expired(AGED, retention_bytes=350, retention_ms=5 * HOUR).segments == 2
 
 
 @pytest.mark.parametrize(("watermark", "count"), [(0, 0), (9, 0), (10, 1), (39, 3), (40, 4)])
-def test_nothing_above_the_high_watermark_goes(watermark: int, count: int) -> None:
-    """Followers and readers may still need it."""
+def test_nothing_above_the_high_watermark_expires(watermark: int, count: int) -> None:
+    """Followers may still need it."""
     assert expired(AGED, watermark=watermark, retention_ms=0).segments == count
 
 
-def test_what_lies_below_the_start_goes_whatever_the_policy() -> None:
-    """Deleted records are not kept for a limit; the active segment stays."""
+def test_segments_below_log_start_expire_under_every_policy() -> None:
+    """The active segment stays."""
     for policy in (("delete",), ("compact",), ()):
         assert expired(AGED, start=20, cleanup_policy=policy) == (2, 20, False)
         assert expired(AGED, start=25, cleanup_policy=policy) == (2, 25, False)
         assert expired(AGED, start=40, cleanup_policy=policy) == (3, 40, False)
 
 
-def test_only_the_policy_delete_has_limits() -> None:
-    """A compacted topic keeps its keys for ever, unless it says both."""
+def test_limits_apply_to_policy_delete_only() -> None:
+    """A compacted topic has no limits, unless its policy is both."""
     limits = {"retention_ms": 0, "retention_bytes": 0}
     assert expired(AGED, cleanup_policy=("compact",), **limits).segments == 0
     assert expired(AGED, cleanup_policy=(), **limits).segments == 0
     assert expired(AGED, cleanup_policy=("compact", "delete"), **limits).segments == 4
 
 
-def test_a_start_inside_a_segment_stays() -> None:
-    """It is not moved back to the segment's."""
+def test_log_start_inside_a_segment_stays() -> None:
+    """It is not moved back to the base offset."""
     assert expired(AGED, start=13, retention_ms=8 * HOUR) == (1, 13, False)
 
 
@@ -133,8 +133,8 @@ def test_a_start_inside_a_segment_stays() -> None:
 def oracle(
     pieces: list[Piece], config: LogConfig, start: int, watermark: int, wall_ms: int
 ) -> tuple[list[int], bool]:
-    """Base offsets that go, and whether a new segment is needed: three passes over what is left, each taking
-    the oldest away until one stays."""
+    """Base offsets that expire, and whether a new segment is needed: three passes, each removing the oldest
+    segment until one stays."""
     left, gone, has_rolled = list(pieces), list[int](), False
 
     def take(rule: Any) -> None:
@@ -182,7 +182,7 @@ PIECES = st.lists(
     watermark=st.integers(0, 30),
     wall_ms=st.integers(0, 120),
 )
-def test_the_rules_equal_their_retelling(
+def test_rules_equal_the_oracle(
     shapes: list[tuple[int, int, int]],
     is_active_empty: bool,
     policy: tuple[str, ...],
@@ -192,7 +192,7 @@ def test_the_rules_equal_their_retelling(
     watermark: int,
     wall_ms: int,
 ) -> None:
-    """Any segments, any config, any offsets."""
+    """Any segments, config and offsets."""
     pieces, offset = [], 0
     for records, size, newest_ms in shapes:
         pieces.append(Piece(offset, offset + records, size, newest_ms, created_ms=50))

@@ -1,4 +1,4 @@
-"""Files of segments that have left their log stay for a while, under other names, and then go."""
+"""Files of retired segments stay for file.delete.delay.ms, and are then removed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def logs_in(files: FakeFiles, ending: str = "") -> list[int]:
     return [int(name[:20]) for name in files.listdir(FOLDER) if name.endswith(f".log{ending}")]
 
 
-def test_files_lose_their_names_with_a_flush_and_go_after_the_delay() -> None:
-    """The index files and the snapshot of producers too; what is due is handed out once."""
+def test_flush_renames_files_and_delay_removes_them() -> None:
+    """The index files and the producer snapshot too; a removal is returned once."""
     files = FakeFiles()
     manager = filled(files, file_delete_delay_ms=1_000)
     log = manager.logs[TP]
@@ -36,8 +36,8 @@ def test_files_lose_their_names_with_a_flush_and_go_after_the_delay() -> None:
     assert keys_of(check_dense(log))[0] == (2, b"2:0")
 
 
-def test_a_reader_of_a_segment_that_goes_ends_normally() -> None:
-    """Its file is open until it is removed: the bytes are those of the log."""
+def test_read_of_retired_segment_finishes() -> None:
+    """Its file is open until it is removed."""
     files = FakeFiles()
     manager = filled(files)
     log = manager.logs[TP]
@@ -50,8 +50,8 @@ def test_a_reader_of_a_segment_that_goes_ends_normally() -> None:
     assert segment.offset_index.lookup(1).position == 0, "its index is found under the new name"
 
 
-def test_cut_logs_give_their_segments_away_in_the_same_way() -> None:
-    """Big files are not removed where everybody waits; a segment may come back under an old name."""
+def test_truncated_segments_are_retired_too() -> None:
+    """Large files are not removed on the owner's thread; a segment may get an old name again."""
     files = FakeFiles()
     manager = filled(files, file_delete_delay_ms=0)
     log = manager.logs[TP]
@@ -69,7 +69,7 @@ def test_cut_logs_give_their_segments_away_in_the_same_way() -> None:
     assert keys_of(check_dense(log)) == [(3, b"last:0")]
 
 
-def test_what_is_left_at_the_end_goes_at_the_next_start() -> None:
+def test_next_start_removes_retired_files() -> None:
     """After a crash and after a shutdown."""
     for is_clean in (False, True):
         files = FakeFiles()
@@ -86,8 +86,8 @@ def test_what_is_left_at_the_end_goes_at_the_next_start() -> None:
         assert again.recovery.faults == []
 
 
-def test_a_removal_takes_few_files_at_a_time(monkeypatch) -> None:
-    """Bound: what waits behind it is not delayed by hundreds of large files."""
+def test_removal_is_bounded(monkeypatch) -> None:
+    """Queued work is not delayed by hundreds of large files."""
     monkeypatch.setattr(retired, "_SEGMENTS_PER_REMOVAL", 2)
     manager = filled(FakeFiles(), file_delete_delay_ms=0)
     log = manager.logs[TP]
@@ -95,8 +95,8 @@ def test_a_removal_takes_few_files_at_a_time(monkeypatch) -> None:
     assert [len(removal.segments) for removal in manager.retired.due(0)] == [2, 2, 1]
 
 
-def test_a_folder_that_goes_meanwhile_takes_them_along() -> None:
-    """The topic was deleted: nothing is left to be removed, and no disk is to blame."""
+def test_removal_in_a_deleted_folder() -> None:
+    """The topic was deleted: no file is left, and the disk has not failed."""
     files = FakeFiles()
     manager = filled(files, file_delete_delay_ms=0)
     manager.logs[TP].truncate_fully_and_start_at(9)
@@ -106,8 +106,8 @@ def test_a_folder_that_goes_meanwhile_takes_them_along() -> None:
     assert manager.dirs.offline == {}
 
 
-def test_a_disk_that_fails_at_it_goes_offline() -> None:
-    """The error stays with the removal; the log dir is told."""
+def test_disk_failure_during_removal_takes_dir_offline() -> None:
+    """The removal does not raise."""
     files = FakeFiles()
     manager = filled(files, file_delete_delay_ms=0)
     manager.logs[TP].truncate_fully_and_start_at(9)

@@ -1,4 +1,4 @@
-"""When a segment is full, old or out of numbers, also when the clock jumps."""
+"""When a segment is rolled: it is full, too old, or out of relative offsets, also when the clock jumps."""
 
 from __future__ import annotations
 
@@ -34,42 +34,42 @@ def rolls(
     return must_roll(segment, header, last_offset, config(**keys), TP, wall_ms)
 
 
-def test_an_empty_segment_takes_anything() -> None:
-    """Else it would roll for ever."""
+def test_empty_segment_is_never_rolled() -> None:
+    """It would roll for ever."""
     assert not rolls(segment_with(0), segment_bytes=1, timestamp=2**62)
 
 
-def test_size_counts_the_batch_that_comes() -> None:
+def test_size_includes_the_next_batch() -> None:
     """It may fill the segment exactly."""
     segment = segment_with(3)
     assert not rolls(segment, segment_bytes=4 * len(DATA))
     assert rolls(segment, segment_bytes=4 * len(DATA) - 1)
 
 
-def test_age_counts_by_the_records_own_time() -> None:
-    """From the first batch's timestamp to the arriving one's, whatever the wall clock says."""
+def test_age_counts_by_record_time() -> None:
+    """From the first batch's timestamp to that of the next batch, whatever the wall clock says."""
     segment = segment_with(1)
     assert not rolls(segment, timestamp=NOW + 100, segment_ms=100, wall_ms=NOW + HOUR)
     assert rolls(segment, timestamp=NOW + 101, segment_ms=100, wall_ms=NOW)
 
 
 @pytest.mark.parametrize("jump_ms", [-HOUR, HOUR, -(10**12)])
-def test_a_clock_that_jumps_neither_rolls_nor_keeps_from_rolling(jump_ms: int) -> None:
-    """Records with times of their own do not care; a step back never makes an age."""
+def test_clock_jump_does_not_affect_rolls(jump_ms: int) -> None:
+    """With record timestamps the wall clock does not count."""
     segment = segment_with(1)
     assert not rolls(segment, wall_ms=NOW + jump_ms, segment_ms=100)
     assert not rolls(segment, timestamp=NOW - HOUR, segment_ms=100)
 
 
-def test_without_timestamps_the_age_is_that_of_the_segment() -> None:
+def test_without_timestamps_segment_age_counts() -> None:
     """By the wall clock: one roll after a jump forward, none after a jump back."""
     segment = segment_with(1, timestamp=-1)
     assert rolls(segment, timestamp=-1, wall_ms=NOW + HOUR, segment_ms=HOUR - 1)
     assert not rolls(segment, timestamp=-1, wall_ms=NOW - HOUR, segment_ms=1)
 
 
-def test_full_indexes_and_numbers_roll() -> None:
-    """Each index has room for what the next batch and the seal may add; offsets fit 31 bits."""
+def test_full_index_or_relative_offset_rolls() -> None:
+    """Each index has room for the entries of the next batch and of the seal; offsets fit 31 bits."""
     segment = segment_with(4)
     assert segment.offset_index.size_bytes == 24
     assert rolls(segment, segment_index_bytes=31)
@@ -78,7 +78,7 @@ def test_full_indexes_and_numbers_roll() -> None:
     assert not rolls(segment, last=2**31 - 1)
 
 
-def test_jitter_is_the_same_after_a_restart_and_below_its_limit() -> None:
+def test_jitter_is_deterministic_and_bounded() -> None:
     """Different for each segment, so that partitions do not all roll at once."""
     keys = config(segment_ms=1_000, segment_jitter_ms=500)
     found = set()
@@ -91,9 +91,9 @@ def test_jitter_is_the_same_after_a_restart_and_below_its_limit() -> None:
     assert jitter_ms(segment, config(), TP) == 0
 
 
-def test_append_time_over_a_clock_that_goes_back_and_forth() -> None:
-    """LogAppendTime stamps what the clock says; offsets stay dense, searches by time find the first record
-    that is no older, and the log opens again the same."""
+def test_log_append_time_with_jumping_clock() -> None:
+    """Offsets stay dense, lookups by time find the first record that is not older, and a restart gives the
+    same."""
     files = FakeFiles()
     log = open_log(
         files, message_timestamp_type="LogAppendTime", segment_ms=HOUR // 2, index_interval_bytes=0

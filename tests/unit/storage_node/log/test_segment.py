@@ -1,4 +1,4 @@
-"""One segment: append, seal, load, recover, and the index files that must not be believed too easily."""
+"""One segment: append, seal, load, recover, and untrusted index files."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def reopened(files: FakeFiles) -> Segment:
     return Segment(files, "/d", 0, files.open(LOG), NOW)
 
 
-def test_what_is_sealed_is_loaded_as_it_was() -> None:
-    """Indexes, end and largest timestamp, without reading the batches."""
+def test_sealed_segment_is_loaded() -> None:
+    """Indexes, end offset and largest timestamp, without reading the batches."""
     files = FakeFiles()
     segment = written(files)
     segment.seal()
@@ -45,8 +45,8 @@ def test_what_is_sealed_is_loaded_as_it_was() -> None:
     assert sealed.largest_timestamp_ms == NOW + 9_001
 
 
-def test_a_recovered_segment_equals_the_one_that_was_lost() -> None:
-    """The same indexes from the batches alone."""
+def test_recovered_segment_equals_the_lost_one() -> None:
+    """The same indexes, from the batches alone."""
     files = FakeFiles()
     segment = written(files)
     again = reopened(files)
@@ -55,8 +55,8 @@ def test_a_recovered_segment_equals_the_one_that_was_lost() -> None:
     assert again.time_index.entries() == segment.time_index.entries()
 
 
-def test_an_empty_segment_needs_no_index_files() -> None:
-    """It was just made, or closed before its first batch: nothing is at fault."""
+def test_empty_segment_needs_no_index_files() -> None:
+    """It was just created, or closed before its first batch."""
     files = FakeFiles()
     written(files, batches=0)
     again = reopened(files)
@@ -79,8 +79,8 @@ def test_an_empty_segment_needs_no_index_files() -> None:
         (TIMES, b"\0" * 12 * 100_000, "for a log of"),
     ],
 )
-def test_indexes_that_cannot_be_right_are_not_taken(path: str, content: bytes, why: str) -> None:
-    """Torn, zeroed, rotten, or so large that reading them would fill the memory."""
+def test_damaged_indexes_are_not_loaded(path: str, content: bytes, why: str) -> None:
+    """Torn, zeroed, damaged, or large enough to fill the memory."""
     files = FakeFiles()
     written(files).seal()
     files.put(path, content)
@@ -90,7 +90,7 @@ def test_indexes_that_cannot_be_right_are_not_taken(path: str, content: bytes, w
     assert "missing" in str(reopened(files).load(INTERVAL, LeaderEpochs()))
 
 
-def test_recovery_stops_at_the_first_fault_and_cut_removes_the_rest() -> None:
+def test_recovery_truncates_at_the_first_fault() -> None:
     """A flipped bit in the fifth batch: four are kept."""
     files = FakeFiles()
     segment = written(files)
@@ -104,8 +104,8 @@ def test_recovery_stops_at_the_first_fault_and_cut_removes_the_rest() -> None:
     assert reopened(files).recover(INTERVAL) is None
 
 
-def test_every_offset_is_found_where_it_lies() -> None:
-    """By the tail in memory, and by the index once that is given back."""
+def test_position_of_every_offset() -> None:
+    """From the newest batch starts, and from the index when those are released."""
     files = FakeFiles()
     segment = written(files)
     positions = [segment.position_of(offset) for offset in range(20)]
@@ -117,8 +117,8 @@ def test_every_offset_is_found_where_it_lies() -> None:
     assert [segment.position_of(offset) for offset in range(20)] == positions
 
 
-def test_removing_takes_the_log_last() -> None:
-    """A crash in between leaves a segment without indexes, never indexes without a segment."""
+def test_remove_deletes_the_log_file_last() -> None:
+    """A crash leaves a segment without indexes, never indexes without a segment."""
     files = FakeFiles()
     segment = written(files)
     segment.seal()
@@ -129,9 +129,9 @@ def test_removing_takes_the_log_last() -> None:
 
 
 @pytest.mark.parametrize("is_flushed_first", [True, False])
-def test_the_recovery_point_waits_for_the_index_files_of_a_sealed_segment(is_flushed_first: bool) -> None:
-    """All batches are synced already when the segment is sealed, as always with durability=fsync: the next
-    flush must still bring the new index files to the disk before it moves the recovery point over them."""
+def test_recovery_point_waits_for_index_files_of_sealed_segment(is_flushed_first: bool) -> None:
+    """With durability=fsync all batches are synced when the segment is sealed: the next flush must sync the
+    new index files before the recovery point passes them."""
     files = FakeFiles()
     log = open_log(files, index_interval_bytes=0)
     for number in range(5):
@@ -150,8 +150,8 @@ def test_the_recovery_point_waits_for_the_index_files_of_a_sealed_segment(is_flu
     assert files.operations[before:] == [], "once is enough"
 
 
-def test_a_segment_sealed_while_it_is_flushed_is_flushed_again() -> None:
-    """The flush under way knows nothing of the index files."""
+def test_segment_sealed_during_a_flush_is_flushed_again() -> None:
+    """That flush does not include the index files."""
     files = FakeFiles()
     log = open_log(files, index_interval_bytes=0)
     log.append_as_leader(batch(3), leader_epoch=0, wall_ms=NOW)
@@ -165,8 +165,8 @@ def test_a_segment_sealed_while_it_is_flushed_is_flushed_again() -> None:
     assert any(".timeindex" in operation for operation in files.operations[before:])
 
 
-def test_searches_by_time_give_the_indexes_back() -> None:
-    """A client that asks for a time in each of many segments must not leave all their indexes in memory."""
+def test_lookups_by_time_release_indexes() -> None:
+    """Lookups in many segments must not leave all their indexes in memory."""
     log = open_log(FakeFiles(), segment_bytes=300, index_interval_bytes=0)
     for number in range(60):
         log.append_as_leader(batch(2, timestamp=NOW + 1_000 * number), leader_epoch=0, wall_ms=NOW)

@@ -22,16 +22,16 @@ def list_of(*bases: int) -> SegmentList:
     return SegmentList(PartitionFolder(guarded(files), "/d"), segments)
 
 
-def test_the_segment_that_holds_an_offset() -> None:
-    """By half-open ranges; what lies outside goes to the first or last."""
+def test_segment_holding_an_offset() -> None:
+    """By half-open ranges; offsets outside the log give the first or the last segment."""
     segments = list_of(5, 10, 20)
     found = [segments.holding(offset).base_offset for offset in (0, 5, 9, 10, 19, 20, 99)]
     assert found == [5, 5, 5, 10, 10, 20, 20]
     assert [segments.count_below(offset) for offset in (0, 9, 10, 20, 99)] == [0, 0, 1, 2, 2]
 
 
-def test_indexes_of_few_sealed_segments_stay_in_memory() -> None:
-    """A reader that walks through a long log holds a bounded number of them; all can be read again."""
+def test_loaded_indexes_are_bounded() -> None:
+    """A read through a long log keeps a bounded number; all can be loaded again."""
     files = FakeFiles()
     log = open_log(files, segment_bytes=200, index_interval_bytes=0)
     for number in range(40):
@@ -65,7 +65,7 @@ class Looking:
 
 
 def test_reader_during_a_change_sees_the_old_or_the_new_list() -> None:
-    """Threads look while the owner replaces the lists: a short list is never searched with the base offsets
+    """Threads read while the owner replaces the lists: a short list is never searched with the base offsets
     of a long one."""
     folder = list_of(0)._folder
     looked: list[SegmentList] = []

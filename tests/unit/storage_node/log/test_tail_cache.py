@@ -1,4 +1,4 @@
-"""The newest batches in memory: what the file has, within the bound, and never what the log has lost."""
+"""The tail cache: the bytes of the file, within the bound, and never batches that the log has lost."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def log_with_tail(cache: TailCache | None = None, folder: str = "/d/t-0", **keys
 def from_memory(
     log: Log, offset: int, max_bytes: int = 1 << 20, *, min_one: bool = True
 ) -> list[bytes] | None:
-    """The batches that the tail gives, as they are."""
+    """The batches in the tail."""
     assert log.reader.tail is not None
     found = log.reader.tail.read(offset, max_bytes, log.log_end_offset, min_one=min_one)
     return None if found is None else split(b"".join(map(bytes, found.data)))
 
 
-def test_it_gives_the_bytes_of_the_file() -> None:
+def test_tail_has_the_bytes_of_the_file() -> None:
     """Restamped batches too, from every offset, within every limit."""
     log = log_with_tail(message_timestamp_type="LogAppendTime")
     for number in range(20):
@@ -43,8 +43,8 @@ def test_it_gives_the_bytes_of_the_file() -> None:
     assert from_memory(log, 39, 10, min_one=False) == []
 
 
-def test_small_batches_share_a_part_and_large_ones_have_their_own() -> None:
-    """A thousand small ones make one part; a large one is joined once and then shared by its readers."""
+def test_small_batches_are_joined_and_large_ones_shared() -> None:
+    """A thousand small batches make one part; a large one is joined once and shared by later reads."""
     log = log_with_tail()
     for size in [10] * 1000 + [JOIN_BELOW_BYTES] + [10] * 3:
         append(log, batch(1, size=size))
@@ -56,7 +56,7 @@ def test_small_batches_share_a_part_and_large_ones_have_their_own() -> None:
     assert first.data[1] is second.data[1]
 
 
-def test_it_stops_below_the_limit_of_the_reader() -> None:
+def test_tail_read_ends_at_upto_offset() -> None:
     """Nothing at or above the high watermark."""
     log = log_with_tail()
     for _ in range(4):
@@ -67,8 +67,8 @@ def test_it_stops_below_the_limit_of_the_reader() -> None:
     assert found.next_offset == 4
 
 
-def test_the_oldest_goes_first_over_all_logs_and_each_has_its_share() -> None:
-    """Bound: bytes held; one busy log does not drive out the others beyond its share."""
+def test_oldest_batch_of_all_logs_is_evicted_first() -> None:
+    """Bound: held bytes; a busy log does not evict the others beyond its share."""
     cache = TailCache(20_000, 12_000)
     quiet, busy = log_with_tail(cache), log_with_tail(cache, "/d/u-0")
     append(quiet, batch(1, size=2_000))
@@ -87,8 +87,8 @@ def test_the_oldest_goes_first_over_all_logs_and_each_has_its_share() -> None:
     assert (cache.held_bytes, len(cache)) == (0, 0)
 
 
-def test_a_batch_beyond_the_share_empties_the_tail() -> None:
-    """What is here reaches up to the end of the log, or there is nothing."""
+def test_batch_larger_than_the_share_clears_the_tail() -> None:
+    """The tail reaches the log end, or is empty."""
     log = log_with_tail(TailCache(10_000, 10_000))
     append(log, batch(1))
     append(log, batch(1, size=20_000))
@@ -98,8 +98,8 @@ def test_a_batch_beyond_the_share_empties_the_tail() -> None:
     assert from_memory(log, 2) == read_all(log, offset=2)
 
 
-def test_a_small_view_does_not_hold_a_large_frame() -> None:
-    """It is copied; a frame that is mostly the batch is kept as it is."""
+def test_small_view_on_large_frame_is_copied() -> None:
+    """A frame that is mostly the batch is kept."""
     log = log_with_tail()
     data = batch(1, size=500)
     frame = bytearray(1 << 20)
@@ -109,8 +109,8 @@ def test_a_small_view_does_not_hold_a_large_frame() -> None:
     assert from_memory(log, 0) == read_all(log)
 
 
-def test_a_small_batch_does_not_hold_the_block_it_was_built_in() -> None:
-    """Thirty times its size, and more than the cache counts; a large one is kept as it came."""
+def test_small_batch_is_copied_out_of_its_block() -> None:
+    """The block is thirty times as large; a large batch is kept as it is."""
     builder = active_codec().builder(max_bytes=1 << 20)
     builder.append(1, b"key", b"value")
     built = builder.finish()
@@ -119,7 +119,7 @@ def test_a_small_batch_does_not_hold_the_block_it_was_built_in() -> None:
     assert kept(large) is large
 
 
-def test_memory_that_is_used_again_is_not_kept() -> None:
+def test_reused_memory_is_copied() -> None:
     """Listeners read all connections into one bytearray."""
     log = log_with_tail()
     frame = bytearray(batch(1, size=20_000))
@@ -128,8 +128,8 @@ def test_memory_that_is_used_again_is_not_kept() -> None:
     assert from_memory(log, 0) == read_all(log)
 
 
-def test_a_log_that_nobody_reads_keeps_nothing() -> None:
-    """After so much that nobody asked for; who asks finds what is appended from then on."""
+def test_log_without_reads_caches_nothing() -> None:
+    """After UNREAD_BYTES without a read; the next read starts the cache again."""
     log = log_with_tail(TailCache(1 << 40, 1 << 40))
     assert log.reader.tail is not None
     append(log, batch(1))
@@ -144,8 +144,8 @@ def test_a_log_that_nobody_reads_keeps_nothing() -> None:
     assert from_memory(log, 2) is None
 
 
-def test_nothing_is_given_that_the_log_has_lost() -> None:
-    """Truncation, deletion, closing: memory forgets before the file does."""
+def test_truncation_deletion_and_close_evict() -> None:
+    """The tail is cleared before the file is truncated."""
     log = log_with_tail(segment_bytes=400)
     for number in range(8):
         append(log, batch(1, tag=str(number), size=100))

@@ -1,4 +1,4 @@
-"""The time index says up to which offset every record is older than a time."""
+"""The time index: up to which offset every record is older than a timestamp."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def index_of(*entries: tuple[int, int]) -> TimeIndex:
 
 
 def test_only_rising_timestamps_get_an_entry() -> None:
-    """A batch that brings no larger timestamp adds nothing."""
+    """A batch without a larger timestamp adds no entry."""
     index = index_of((5, 101), (5, 102), (4, 103), (9, 104))
     assert index.entries() == [(5, 101), (9, 104)]
     assert index.last == TimestampOffset(9, 104)
@@ -29,7 +29,7 @@ def test_records_without_timestamps_leave_the_index_empty() -> None:
 
 
 def test_lookups() -> None:
-    """`lookup` includes the asked time, `lookup_before` does not."""
+    """`lookup` includes the timestamp, `lookup_before` does not."""
     index = index_of((5, 101), (9, 104))
     assert index.lookup(4) == index.lookup_before(5) == (-1, 100)
     assert index.lookup(5) == index.lookup(8) == index.lookup_before(9) == (5, 101)
@@ -37,7 +37,7 @@ def test_lookups() -> None:
 
 
 def test_bytes_on_disk() -> None:
-    """(timestamp i64, relative offset i32) big-endian, and back; a cut last entry is left out."""
+    """(timestamp i64, relative offset i32) big-endian; a partial last entry is ignored."""
     index = index_of((5, 101), (2**40, 104))
     assert index.to_bytes() == struct.pack(">qi", 5, 1) + struct.pack(">qi", 2**40, 4)
     assert index.size_bytes == 24
@@ -46,14 +46,14 @@ def test_bytes_on_disk() -> None:
 
 
 def test_truncate() -> None:
-    """Entries at and behind the end offset go."""
+    """Entries at and above the end offset are removed."""
     index = index_of((5, 101), (9, 104))
     index.truncate(104)
     assert index.entries() == [(5, 101)]
 
 
 @pytest.mark.parametrize("pairs", [[(5, 1), (5, 2)], [(5, 3), (6, 2)], [(-5, 1)], [(5, -1)]])
-def test_a_damaged_file_is_noticed(pairs: list[tuple[int, int]]) -> None:
+def test_damaged_file_has_a_fault(pairs: list[tuple[int, int]]) -> None:
     """Timestamps must rise, offsets must not fall, nothing is negative."""
     data = b"".join(struct.pack(">qi", *pair) for pair in pairs)
     assert TimeIndex.from_bytes(0, data).fault()

@@ -1,4 +1,4 @@
-"""Offsets by time are exact to the record."""
+"""Lookups by timestamp are exact to the record."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headrace.protocol.records.header import Compression
 from log_rig import append, batch, open_log
 
 
-def test_the_first_record_at_or_after_a_time() -> None:
+def test_first_record_at_or_after_a_timestamp() -> None:
     """Inside a batch, between batches, before the first, after the last."""
     log = open_log(FakeFiles(), segment_bytes=400, index_interval_bytes=0)
     for number in range(8):
@@ -22,8 +22,8 @@ def test_the_first_record_at_or_after_a_time() -> None:
     assert log.reader.offset_for_timestamp(1721) is None
 
 
-def test_times_out_of_order() -> None:
-    """The answer is the first in the order of offsets, not the nearest in time."""
+def test_timestamps_out_of_order() -> None:
+    """The first record by offset, not the nearest by time."""
     log = open_log(FakeFiles(), index_interval_bytes=0)
     for timestamp in (50, 500, 30, 400, 600, 10):
         append(log, batch(1, timestamp=timestamp))
@@ -33,8 +33,8 @@ def test_times_out_of_order() -> None:
     assert log.reader.max_timestamp_offset() == (4, 600, 0)
 
 
-def test_the_first_of_equal_largest_timestamps() -> None:
-    """Kafka answers with the earliest record that has the largest timestamp."""
+def test_first_of_equal_largest_timestamps() -> None:
+    """As in Kafka."""
     log = open_log(FakeFiles())
     append(log, batch(3, timestamp=7, step=0))
     append(log, batch(3, timestamp=7, step=0))
@@ -42,7 +42,7 @@ def test_the_first_of_equal_largest_timestamps() -> None:
 
 
 def test_records_below_the_log_start_do_not_count() -> None:
-    """Deleted records are found neither by time nor as the largest."""
+    """Deleted records are not found."""
     log = open_log(FakeFiles(), segment_bytes=200)
     append(log, batch(3, timestamp=900, step=-10))
     append(log, batch(3, timestamp=100, step=10))
@@ -55,7 +55,7 @@ def test_records_below_the_log_start_do_not_count() -> None:
 
 
 def test_logs_without_timestamps_or_records() -> None:
-    """There is nothing to find."""
+    """There is no answer."""
     log = open_log(FakeFiles())
     assert log.reader.offset_for_timestamp(0) is log.reader.max_timestamp_offset() is None
     append(log, batch(2, timestamp=-1, step=0))
@@ -65,7 +65,7 @@ def test_logs_without_timestamps_or_records() -> None:
 @pytest.mark.parametrize("was_clean", [True, False])
 @pytest.mark.parametrize("compression", list(Compression))
 def test_lookups_survive_a_restart(compression: Compression, was_clean: bool) -> None:
-    """Sealed segments know their largest timestamps again; compressed batches are looked into."""
+    """Sealed segments load their largest timestamps; compressed batches are decoded."""
     files = FakeFiles()
     log = open_log(files, segment_bytes=300)
     for number in range(6):

@@ -1,4 +1,4 @@
-"""The transaction index: which aborted transactions a reader of some offsets must hear of."""
+"""The transaction index: which aborted transactions a read must return."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def collected(offset: int, upto: int) -> tuple[list[tuple[int, int]], bool]:
 
 
 def test_entries_of_34_bytes() -> None:
-    """Whole entries are read, a cut one is left out; what is written is what was read."""
+    """Whole entries are read, a partial one is ignored."""
     assert len(CONTENT) == 34 * 3
     assert parse_transaction_index(CONTENT) == ENTRIES
     assert parse_transaction_index(CONTENT[:-1]) == ENTRIES[:2]
@@ -35,16 +35,16 @@ def test_entries_of_34_bytes() -> None:
     assert (len(index), list(index), index.to_bytes()) == (3, ENTRIES, CONTENT)
 
 
-def test_truncation_drops_transactions_that_end_later() -> None:
-    """A transaction whose marker is gone is open again, not aborted."""
+def test_truncation_removes_transactions_that_end_later() -> None:
+    """A transaction without its marker is open again."""
     for end_offset, left in ((31, 3), (30, 2), (21, 2), (20, 1), (9, 0), (0, 0)):
         index = TransactionIndex(ENTRIES)
         index.truncate(end_offset)
         assert list(index) == ENTRIES[:left]
 
 
-def test_those_that_overlap_the_offsets_are_found() -> None:
-    """From the first offset to the marker, both included; what comes behind cannot tell of them."""
+def test_collect_finds_overlapping_transactions() -> None:
+    """From the first offset to the marker, both inclusive."""
     assert collected(0, 3) == ([], True)
     assert collected(0, 4) == ([(5, 3)], True)
     assert collected(0, 5) == ([(5, 3), (6, 4)], True)

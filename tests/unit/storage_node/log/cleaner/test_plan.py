@@ -1,4 +1,4 @@
-"""What of a log may be cleaned, from where on, and which segments become one."""
+"""Which segments of a log can be compacted, and which are merged into one."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def filled(count: int = 12, **keys: Any) -> Log:
     return log
 
 
-def test_the_active_segment_and_what_is_not_committed_are_never_cleaned() -> None:
-    """A segment counts as a whole: all of it must lie below the high watermark."""
+def test_active_and_uncommitted_segments_are_not_cleanable() -> None:
+    """A segment is cleanable only if all of it is below the high watermark."""
     log = filled()
     active = log.segments[-1].base_offset
     assert cleanable(log, NOW).end_offset == active
@@ -39,8 +39,8 @@ def test_the_active_segment_and_what_is_not_committed_are_never_cleaned() -> Non
         assert plan.segments == tuple(s for s in log.segments if s.next_offset <= plan.end_offset)
 
 
-def test_an_open_transaction_stops_it() -> None:
-    """RELIABILITY 36. The last stable offset is the bound, not the high watermark."""
+def test_open_transaction_bounds_compaction() -> None:
+    """RELIABILITY 36. The bound is the last stable offset, not the high watermark."""
     log = filled(5)
     verified(log, transactional(9, 0))
     for _ in range(6):
@@ -53,8 +53,9 @@ def test_an_open_transaction_stops_it() -> None:
     assert cleanable(log, NOW).end_offset == log.segments[-1].base_offset
 
 
-def test_young_records_stay_but_only_dirty_ones_are_asked_for_their_age() -> None:
-    """min.compaction.lag.ms, by the newest record of each segment; what is clean already goes along."""
+def test_min_compaction_lag_applies_to_dirty_segments() -> None:
+    """min.compaction.lag.ms counts from the newest record of a dirty segment; clean segments are always
+    included."""
     log = filled(min_compaction_lag_ms=50)
     assert cleanable(log, NOW + 80).end_offset == 4
     assert cleanable(log, NOW + 1_000).end_offset == log.segments[-1].base_offset
@@ -63,8 +64,8 @@ def test_young_records_stay_but_only_dirty_ones_are_asked_for_their_age() -> Non
     assert (plan.end_offset, plan.first_dirty_offset, plan.dirty_bytes) == (8, 8, 0)
 
 
-def test_where_a_log_begins_to_be_dirty() -> None:
-    """At its cleaner offset, if that lies within the log; else everything counts as dirty."""
+def test_first_dirty_offset() -> None:
+    """The cleaner offset if it lies within the log; otherwise the log start offset."""
     log = filled()
     for offset, expected in ((None, 0), (0, 0), (7, 7), (12, 12), (13, 0)):
         log.compaction.cleaner_offset = offset
@@ -74,8 +75,8 @@ def test_where_a_log_begins_to_be_dirty() -> None:
     assert first_dirty_offset(log) == 5
 
 
-def test_the_dirty_ratio_counts_bytes_that_could_be_cleaned() -> None:
-    """Clean ones and dirty ones, the active segment not."""
+def test_dirty_ratio_counts_cleanable_bytes() -> None:
+    """Clean and dirty bytes of sealed segments count, those of the active segment do not."""
     log = filled()
     log.compaction.cleaner_offset = 4
     plan = cleanable(log, NOW)
@@ -108,9 +109,10 @@ def made(base: int, end: int, size: int, entries: int = 1) -> Segment:
     ],
     ids=["bytes", "exactly", "one too large", "index bytes", "offsets", "none"],
 )
-def test_segments_are_grouped_as_long_as_they_fit(
+def test_segments_are_grouped_within_limits(
     segments: list[tuple[int, ...]], expected: list[list[int]]
 ) -> None:
-    """segment.bytes 100, segment.index.bytes 40: three entries of the time index, five of the other."""
+    """segment.bytes 100 and segment.index.bytes 40: three time index entries, or five offset index
+    entries."""
     groups = group_segments([made(*facts) for facts in segments], 100, 40)
     assert [[segment.base_offset for segment in group] for group in groups] == expected

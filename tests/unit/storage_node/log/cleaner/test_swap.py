@@ -1,5 +1,5 @@
-"""One segment in place of several: whatever operation the process dies in, or the power fails, either the old
-ones are there or the new one, whole."""
+"""Replacing several segments by one: a crash or power loss in any operation leaves either the old segments or
+the new one."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ def check_files(files: FakeFiles, log: Log) -> None:
 
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("has_transactions", [True, False])
-def test_a_swap_that_nothing_interrupts(first: int, has_transactions: bool) -> None:
-    """The log reads the same after any restart, and no other file is left."""
+def test_uninterrupted_swap(first: int, has_transactions: bool) -> None:
+    """The log reads the same after every restart, and no other file is left."""
     files = FakeFiles()
     log = full_log(files)
     swap(log, first, 3, has_transactions=has_transactions)
@@ -108,8 +108,8 @@ def test_a_swap_that_nothing_interrupts(first: int, has_transactions: bool) -> N
 
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("mode", ["killed", "none", 1])
-def test_a_crash_in_every_operation_leaves_the_old_or_the_new(mode: str | int, first: int) -> None:
-    """And so does a crash of the recovery from it, in each of its operations."""
+def test_crash_in_every_operation_leaves_old_or_new_segments(mode: str | int, first: int) -> None:
+    """So does a crash in each operation of the recovery that follows."""
     probe = FakeFiles()
     log = full_log(probe)
     before, everything = len(probe.operations), bases(log)
@@ -154,8 +154,9 @@ def check(files: FakeFiles, everything: list[int], kept: list[int]) -> str:
     return "old" if found == everything else "new"
 
 
-def test_kafkas_half_made_swap_is_undone() -> None:
-    """Kafka renames the log before the indexes: while any file is `.cleaned`, the old segments count."""
+def test_half_renamed_swap_of_kafka_is_undone() -> None:
+    """Kafka renames the `.log` before the indexes: while a `.cleaned` file is left, the old segments are
+    valid."""
     files = FakeFiles()
     log = full_log(files)
     everything, old = bases(log), log.segments[1:3]
@@ -166,8 +167,9 @@ def test_kafkas_half_made_swap_is_undone() -> None:
     assert bases(again) == everything
 
 
-def test_a_reader_that_holds_an_old_segment_ends_normally() -> None:
-    """On another thread, while its files lose their names; its index is looked up under the new one."""
+def test_read_of_replaced_segment_finishes() -> None:
+    """A read on another thread continues while the files are renamed; the index is loaded under its new
+    name."""
     files = FakeFiles()
     log = full_log(files)
     everything, old = read_all(log), log.segments[:3]
@@ -186,8 +188,8 @@ def test_a_reader_that_holds_an_old_segment_ends_normally() -> None:
     assert bases(log)[-1] == COUNT - 1
 
 
-def test_the_tail_in_memory_lets_go_of_what_was_cleaned() -> None:
-    """Else readers would see until a restart what compaction has removed."""
+def test_swap_evicts_compacted_batches_from_tail_cache() -> None:
+    """Otherwise readers would see removed records until a restart."""
     files = FakeFiles()
     log = open_log(files, **KEYS)
     log.reader.tail = Tail(TailCache(1 << 20, 1 << 20))

@@ -1,4 +1,4 @@
-"""One cleaning: what stays, what goes, and what must be on the disk before anything goes."""
+"""One compaction: which records stay, and what must be on disk before any is removed."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def filled(files: FakeFiles, rounds: int = 6, keys: int = 4) -> Log:
     return log
 
 
-def test_the_last_value_of_each_key_stays_where_it_was() -> None:
-    """Keys once below the end of the pass, the active segment as it was, and far fewer bytes."""
+def test_last_value_of_each_key_keeps_its_offset() -> None:
+    """Each key is left once below the end of the pass, and the active segment is unchanged."""
     log = filled(FakeFiles())
     before, size = records(log), log.size_bytes
     job = clean(log)
@@ -82,8 +82,8 @@ def test_the_last_value_of_each_key_stays_where_it_was() -> None:
     assert (job.stats.read_bytes, job.stats.map_utilization > 0) == (job.stats.indexed_bytes, True)
 
 
-def test_a_map_smaller_than_the_keys_works_in_passes() -> None:
-    """Each pass ends where its map was full; none of them loses a key."""
+def test_small_offset_map_needs_several_passes() -> None:
+    """Each pass ends where the map is full; no key is lost."""
     log = filled(FakeFiles(), rounds=5, keys=30)
     wanted, passes = values(log), 0
     while (log.compaction.cleaner_offset or 0) < 120:
@@ -95,8 +95,8 @@ def test_a_map_smaller_than_the_keys_works_in_passes() -> None:
     assert len(below) == len(set(below)) == 30
 
 
-def test_nothing_goes_before_what_replaces_it_is_on_the_disk() -> None:
-    """A log not flushed is cleaned, and the power fails after any swap: each key has its last value."""
+def test_newer_records_are_synced_before_older_ones_are_removed() -> None:
+    """An unflushed log is compacted and the power fails after any swap: each key has its last value."""
     for mode in ("none", "all", 1, 2, 3):
         files = FakeFiles()
         log = filled(files, rounds=3)
@@ -118,9 +118,9 @@ def test_nothing_goes_before_what_replaces_it_is_on_the_disk() -> None:
 
 
 @pytest.mark.parametrize("is_transactional", [False, True], ids=["records", "aborted"])
-def test_a_copy_of_a_cleaned_log_knows_where_each_epoch_ended(*, is_transactional: bool) -> None:
-    """All records of an epoch are gone, and the first ones of the next: who led with a copy that knows less
-    would have a replica of the middle epoch cut off what is committed, or keep what never was."""
+def test_compaction_keeps_start_of_each_leader_epoch(*, is_transactional: bool) -> None:
+    """All records of an epoch and the first of the next are removed. A leader with a copy that knew fewer
+    epochs would make a replica of the middle epoch truncate committed records, or keep uncommitted ones."""
     log = open_log(FakeFiles(), **KEYS | {"segment_bytes": 10_000})
     put(log, (b"stays", b"v"), (b"k", b"v0"))
     put(log, (b"k", b"v1"))
@@ -147,9 +147,8 @@ def test_a_copy_of_a_cleaned_log_knows_where_each_epoch_ended(*, is_transactiona
     assert sum(read_batch_header(data).record_count for data in read_all(log)) == 3 + markers
 
 
-def test_a_segment_keeps_its_last_batch_so_that_segments_stay_dense() -> None:
-    """All its records are gone, its header says where the log goes on: to a recovery that reads it, a hole
-    there would be a loss, and the end of the log."""
+def test_compacted_segment_keeps_header_of_last_batch() -> None:
+    """Without it recovery would see a hole between segments, and end the log there."""
     files = FakeFiles()
     log = filled(files)
     clean(log)
@@ -168,8 +167,8 @@ def test_a_segment_keeps_its_last_batch_so_that_segments_stay_dense() -> None:
         assert one.next_offset == other.base_offset
 
 
-def test_segments_become_one_as_long_as_they_fit() -> None:
-    """And the empty batches of those that lie within go."""
+def test_small_segments_are_merged() -> None:
+    """The empty batches between them are removed."""
     log = filled(FakeFiles(), rounds=20)
     many = len(log.segments)
     clean(log)
@@ -180,8 +179,9 @@ def test_segments_become_one_as_long_as_they_fit() -> None:
     assert sum(read_batch_header(data).record_count == 0 for data in read_all(log)) <= len(log.segments)
 
 
-def test_nothing_at_or_above_the_first_uncleanable_offset_changes() -> None:
-    """The active segment, what is not committed, and what is younger than min.compaction.lag.ms."""
+def test_uncleanable_offsets_do_not_change() -> None:
+    """The active segment, uncommitted batches and batches younger than min.compaction.lag.ms stay as they
+    are."""
     log = filled(FakeFiles(), rounds=8)
     log.high_watermark = 13
     last = next(segment for segment in log.segments if segment.next_offset > 13)
@@ -198,8 +198,8 @@ def test_nothing_at_or_above_the_first_uncleanable_offset_changes() -> None:
     assert [record.offset for record in records(log)][-9:] == [*range(11, 20)]
 
 
-def test_tombstones_stay_for_delete_retention_ms_after_they_were_first_cleaned() -> None:
-    """The value goes with the first cleaning, the tombstone with one after the horizon."""
+def test_tombstones_stay_for_delete_retention_ms() -> None:
+    """The value is removed by the first compaction, the tombstone by one after the delete horizon."""
     files = FakeFiles()
     log = open_log(files, **KEYS, delete_retention_ms=1_000)
     put(log, (b"a", b"1"))
@@ -215,9 +215,8 @@ def test_tombstones_stay_for_delete_retention_ms_after_they_were_first_cleaned()
         assert (b"a" in values(log)) is (after_ms < 1_000)
 
 
-def test_what_an_abort_leaves() -> None:
-    """It stops within a buffer, and nothing of it is left, not even a file; but for producers' snapshots, of
-    which the newest does."""
+def test_aborted_compaction_leaves_no_file() -> None:
+    """It stops within one buffer; only older producer snapshots are removed, the newest one is enough."""
     files = FakeFiles()
     log = filled(files, rounds=10)
     before, listed = read_all(log), files.listdir(FOLDER)
@@ -235,8 +234,8 @@ def test_what_an_abort_leaves() -> None:
         job.index()
 
 
-def test_a_damaged_batch_ends_the_cleaning_and_changes_nothing() -> None:
-    """Its partition is set aside; what it says was never believed."""
+def test_damaged_batch_ends_compaction() -> None:
+    """The log does not change, and its partition is set aside."""
     files = FakeFiles()
     log = filled(files)
     files.flip_bit(f"{FOLDER}/{0:020d}.log", 70, 0)
@@ -245,8 +244,8 @@ def test_a_damaged_batch_ends_the_cleaning_and_changes_nothing() -> None:
     assert not [name for name in files.listdir(FOLDER) if name.endswith((".cleaned", ".swap"))]
 
 
-def test_a_segment_that_has_lost_its_end_ends_the_cleaning() -> None:
-    """Its file is shorter than what was written: an error, and not a search without end."""
+def test_truncated_segment_file_ends_compaction() -> None:
+    """A file shorter than the segment is an error, not an endless loop."""
     for missing in (1, 40, 70):
         files = FakeFiles()
         log = filled(files)
@@ -256,8 +255,8 @@ def test_a_segment_that_has_lost_its_end_ends_the_cleaning() -> None:
             clean(log, buffer_bytes=100)
 
 
-def test_a_full_disk_leaves_the_log_as_it_was() -> None:
-    """The copy finds no room: the dir goes offline, as after any error of its disk; recovery undoes it."""
+def test_full_disk_during_compaction() -> None:
+    """The copy does not fit: the dir goes offline without a DiskRoom, and recovery removes the copy."""
     files = FakeFiles()
     log = filled(files)
     wanted = records(log)
@@ -284,8 +283,8 @@ def aborted_log(files: FakeFiles) -> Log:
     return log
 
 
-def test_aborted_data_goes_and_hides_nothing_older() -> None:
-    """And its marker only when no data was left, and the horizon has passed."""
+def test_aborted_data_is_removed_and_hides_no_older_value() -> None:
+    """The marker is removed when no data is left and the delete horizon has passed."""
     files = FakeFiles()
     log = aborted_log(files)
     log.producers.states.expire(NOW)
@@ -309,8 +308,9 @@ def test_aborted_data_goes_and_hides_nothing_older() -> None:
     assert all(segment.aborted is None for segment in log.segments)
 
 
-def test_aborted_data_hides_nothing_older_if_its_marker_is_in_the_active_segment() -> None:
-    """The segments below are cleaned already: the abort counts for them, and for the index that they get."""
+def test_abort_marker_in_active_segment_counts_for_compaction() -> None:
+    """The sealed segments are compacted already: the abort counts for them and for their transaction
+    index."""
     log = open_log(FakeFiles(), **KEYS)
     put(log, (b"a", b"old"))
     store(log, (b"a", b"aborted"), is_transactional=True, **PRODUCER)
@@ -326,8 +326,8 @@ def test_aborted_data_hides_nothing_older_if_its_marker_is_in_the_active_segment
     assert values(log)[b"a"] == b"old"
 
 
-def test_what_a_producer_commits_after_an_abort_replaces_what_is_older() -> None:
-    """Its marker ends the aborted one for the map, too."""
+def test_commit_after_abort_replaces_older_values() -> None:
+    """The marker ends the aborted transaction for the offset map too."""
     log = open_log(FakeFiles(), **KEYS)
     put(log, (b"a", b"old"))
     store(log, (b"a", b"aborted"), is_transactional=True, **PRODUCER)
@@ -339,8 +339,8 @@ def test_what_a_producer_commits_after_an_abort_replaces_what_is_older() -> None
     assert [record.value for record in records(log) if record.key == b"a"] == [b"new"]
 
 
-def test_the_last_batch_of_each_producer_stays_if_only_its_header() -> None:
-    """It says which sequence was the last. A producer silent for a day is forgotten."""
+def test_header_of_last_batch_of_each_producer_stays() -> None:
+    """It shows the last sequence; a producer expires after a day."""
     files = FakeFiles()
     log = open_log(files, **KEYS)
     put(log, (b"a", b"0"))  # with it the leader epoch began
@@ -361,8 +361,9 @@ def test_the_last_batch_of_each_producer_stays_if_only_its_header() -> None:
     assert not [data for data in read_all(log) if read_batch_header(data).producer_id == 7]
 
 
-def test_the_marker_of_a_producer_without_data_in_its_epoch_stays() -> None:
-    """With transaction version 2 the next epoch begins there: an older one must not come back."""
+def test_last_marker_of_producer_without_data_stays() -> None:
+    """With transaction version 2 the marker starts the next epoch: an older epoch must not be accepted
+    again."""
     files = FakeFiles()
     log = open_log(files, **KEYS, delete_retention_ms=0)
     put(log, (b"a", b"0"))  # with it the leader epoch began
