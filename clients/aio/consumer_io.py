@@ -116,10 +116,11 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
         OffsetOutOfRangeError, CorruptMessageError, each with partition and offset; what ends the membership
         in the group, FencedInstanceIdError first of all; ClosedError.
         """
-        engine, most = self._engine, self._most(max_records)
-        ends_at = self._io.now_s() + timeout
+        engine = self._engine
+        most = self._most(engine, max_records)
+        ends_at, left_s = self._io.now_s() + timeout, timeout
         while True:
-            may_take = await self._serve(self._left(ends_at))
+            may_take = await self._serve(left_s)
             records = engine.reader.take(most) if may_take else []
             if records:
                 return records  # Order: before the next call, see `RecordReader.returned`
@@ -398,8 +399,8 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
             if await engine.buffer.async_wait(left_s):
                 return True
 
-    def _most(self, max_records: int | None) -> int:
-        self._engine.check_reading()
+    def _most(self, engine: ConsumerEngine, max_records: int | None) -> int:
+        engine.check_reading()
         most = self.config.max_poll_records if max_records is None else max_records
         if most < 1:
             raise ValueError(f"max_records must be at least 1, not {most}")
