@@ -1,7 +1,7 @@
-"""The admin client's engine for transactions: open transactions by partition, and ending hanging ones.
+"""The transactions part of the admin client: open and hanging transactions, producers, aborts, fencing.
 
-A transaction hangs in a partition when it is open there and its coordinator does not know of it: readers of
-committed records wait for its end for ever. Source: KIP-664, Kafka TransactionsCommand.java.
+A transaction hangs in a partition when it is open there, but not at its coordinator: consumers of committed
+records wait for its end for ever. Source: KIP-664, Kafka TransactionsCommand.java.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The asyncio faces of the clients: the engines on the caller's own event loop; public as `headrace.aio`."""
+"""The asyncio clients, on the caller's event loop; public as `headrace.aio`."""

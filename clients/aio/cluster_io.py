@@ -159,6 +159,6 @@ def connect(
 ) -> AsyncCluster:
     """Open a cluster for several asyncio clients; None takes HEADRACE_BOOTSTRAP, or finds the one on Ray.
 
-    Returns at once: nothing is connected before a client asks. Errors: ConfigError.
+    Returns at once: the first request of a client opens a connection. Errors: ConfigError.
     """
     return AsyncCluster(bootstrap, config=config, **options)

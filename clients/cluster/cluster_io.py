@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 log = logging.getLogger("headrace.client")
 
-# At interpreter exit a cluster that does not answer must not hold the process for delivery.timeout.ms.
+# At interpreter exit a cluster that does not respond must not delay the process by delivery.timeout.ms.
 EXIT_FLUSH_S = 10.0
 START_TIMEOUT_S = 10.0
 CLOSE_TIMEOUT_S = 10.0

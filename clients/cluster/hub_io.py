@@ -108,20 +108,20 @@ class Hub:
             self.loop.call_soon(self._tell, on_done, None, left)
             return
 
-        def told(reply: Reply | None, error: KafkaError | None) -> None:
-            if self._silence.ended(ask.pending):  # only the first outcome counts
+        def on_outcome(reply: Reply | None, error: KafkaError | None) -> None:
+            if self._silence.ended(submitted.pending):  # only the first outcome counts
                 if self._gone:
                     self.loop.call_soon(self._drop_gone)
                 self._tell(on_done, reply, error)
 
-        ask = _Ask(self.network, node, leaders, told)
-        self._silence.started(ask.pending, wait_ms)
+        submitted = _SubmittedRequest(self.network, node, leaders, on_outcome)
+        self._silence.started(submitted.pending, wait_ms)
         if self._ticker is None:
             self._ticker = self.loop.call_later(TICK_MS / 1000, self._tick)
         try:
-            ask.begin(self.tasks, api, body, frames, timeout_ms=timeout_ms, expect_reply=expect_reply)
+            submitted.begin(self.tasks, api, body, frames, timeout_ms=timeout_ms, expect_reply=expect_reply)
         except BaseException:
-            self._silence.ended(ask.pending)
+            self._silence.ended(submitted.pending)
             raise
 
     async def request(
@@ -221,19 +221,19 @@ class Hub:
             engine.fail(reason)
 
 
-class _Ask:
-    """One request of `Hub.submit`; `told` may be called twice."""
+class _SubmittedRequest:
+    """One request of `Hub.submit`; `on_done` may be called twice."""
 
-    __slots__ = ("_give_up", "_network", "_node", "_told", "pending")
+    __slots__ = ("_give_up", "_network", "_node", "_on_done", "pending")
 
     def __init__(
         self,
         network: Network,
         node: NodeView,
         leaders: Callable[[], Iterable[ExpectedLeader]],
-        told: OnDone,
+        on_done: OnDone,
     ) -> None:
-        self._network, self._node, self._told = network, node, told
+        self._network, self._node, self._on_done = network, node, on_done
         self._give_up: GiveUp | None = None
         self.pending = Pending(node.node_id, node.address, leaders, self._lose)
 
@@ -251,7 +251,7 @@ class _Ask:
         address = self._node.address
         if expect_reply:
             self._give_up = self._network.submit(
-                address, api, body, frames, timeout_ms=timeout_ms, on_done=self._told
+                address, api, body, frames, timeout_ms=timeout_ms, on_done=self._on_done
             )
         if self._give_up is None:
             ask = self._network.request
@@ -263,14 +263,14 @@ class _Ask:
         try:
             reply = await ask()
         except KafkaError as error:
-            self._told(None, error)
+            self._on_done(None, error)
         else:
-            self._told(reply, None)
+            self._on_done(reply, None)
 
     def _lose(self, error: KafkaError) -> None:
         if self._give_up is not None:
             self._give_up()
-        self._told(None, error)
+        self._on_done(None, error)
 
 
 def zmq_hub(bootstrap: str | None, config: ConnectionConfig) -> Hub:

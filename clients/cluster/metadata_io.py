@@ -87,10 +87,8 @@ class MetadataService:
         self._unanswered: set[Address] = set()  # nodes that were late to respond to the last request
         self._earlier: dict[Address, None] = {}  # of nodes of earlier views, the newest last
         self._resolving: asyncio.Task[tuple[Address, ...]] | None = None
-        self._names: tuple[int, frozenset[str]] = (
-            0,
-            frozenset(),
-        )  # of all topics, and when they were asked for
+        # The time of the request, and the names of all topics.
+        self._names: tuple[int, frozenset[str]] = (0, frozenset())
         self._has_answer = asyncio.Event()  # a node has responded, perhaps without metadata yet
         self.newest_offset = -1  # of the newest metadata in any response of `request_any`
         self._topics: dict[str, int] = {}  # name -> number of watches
@@ -292,7 +290,7 @@ class MetadataService:
                 self.newest_offset = max(self.newest_offset, getattr(reply.body, "metadata_offset", -1))
                 return reply
             if not isinstance(reply, KafkaError) and not self.view.nodes:
-                raise reply  # there is no address to ask
+                raise reply  # there is no address
             failures += 1
             self.refresh_soon()  # the nodes may have moved
             wait_ms = self._backoff.wait_ms(failures)

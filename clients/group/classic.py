@@ -255,7 +255,7 @@ class ClassicMember(MemberCore):
         config = self.config
         protocols = []
         for assignor in self._assignors.values():
-            told = Subscription(
+            subscription = Subscription(
                 MAX_VERSION,
                 self._topics,
                 assignor.user_data(self._topics),
@@ -263,7 +263,7 @@ class ClassicMember(MemberCore):
                 self.generation_id,
                 config.rack_id,
             )
-            protocols.append(GroupProtocol(assignor.name, encode_subscription(told)))
+            protocols.append(GroupProtocol(assignor.name, encode_subscription(subscription)))
         request = JoinGroupRequest(
             config.group_id,
             config.session_timeout_ms,
@@ -478,7 +478,12 @@ def _is_free(claims: Mapping[str, int], member_id: str) -> bool:
 
 
 def _subscription(member: JoinedMember) -> MemberSubscription:
-    told = decode_subscription(member.metadata)
+    subscription = decode_subscription(member.metadata)
     return MemberSubscription(
-        told.topics, told.owned, told.generation_id, member.group_instance_id, told.rack_id, told.user_data
+        subscription.topics,
+        subscription.owned,
+        subscription.generation_id,
+        member.group_instance_id,
+        subscription.rack_id,
+        subscription.user_data,
     )

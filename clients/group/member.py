@@ -170,7 +170,7 @@ class MemberCore(ABC):
 
     @abstractmethod
     def on_response(self, request: SendRequest, response: Any, now_ms: int) -> tuple[Effect, ...]:
-        """The coordinator has answered."""
+        """The coordinator has responded."""
 
     @abstractmethod
     def on_failure(self, request: SendRequest, error: KafkaError, now_ms: int) -> tuple[Effect, ...]:

@@ -180,7 +180,7 @@ class Membership:
         self.pump()
 
     def topics(self) -> tuple[str, ...]:
-        """The topics of the subscription; of a pattern those that match now."""
+        """The topics of the subscription; with a pattern the current matches."""
         if self.subscription is None:
             return ()
         return self.subscription.topics_in(self._hub.metadata.view)

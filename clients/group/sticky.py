@@ -48,8 +48,8 @@ class StickyAssignor(PlainAssignor):
         self, topics: Mapping[str, Topic], members: Mapping[str, MemberSubscription]
     ) -> dict[str, list[TopicPartition]]:
         """The partitions of each member."""
-        told = {member_id: _acknowledged(member) for member_id, member in members.items()}
-        return _Balancing(topics, members, told).run()
+        previous = {member_id: _previous(member) for member_id, member in members.items()}
+        return _Balancing(topics, members, previous).run()
 
 
 class CooperativeStickyAssignor(PlainAssignor):
@@ -62,11 +62,11 @@ class CooperativeStickyAssignor(PlainAssignor):
         self, topics: Mapping[str, Topic], members: Mapping[str, MemberSubscription]
     ) -> dict[str, list[TopicPartition]]:
         """The partitions of each member."""
-        told = {member_id: (member.generation_id, member.owned) for member_id, member in members.items()}
-        return _Balancing(topics, members, told).run()
+        previous = {member_id: (member.generation_id, member.owned) for member_id, member in members.items()}
+        return _Balancing(topics, members, previous).run()
 
 
-def _acknowledged(member: MemberSubscription) -> tuple[int, tuple[TopicPartition, ...]]:
+def _previous(member: MemberSubscription) -> tuple[int, tuple[TopicPartition, ...]]:
     if not member.user_data:
         return -1, ()
     try:
@@ -81,9 +81,9 @@ class _Balancing:
         self,
         topics: Mapping[str, Topic],
         members: Mapping[str, MemberSubscription],
-        told: Mapping[str, tuple[int, tuple[TopicPartition, ...]]],
+        previous: Mapping[str, tuple[int, tuple[TopicPartition, ...]]],
     ) -> None:
-        self._topics, self._members, self._acknowledged = topics, members, told
+        self._topics, self._members, self._previous = topics, members, previous
         self._order = in_order(members)
         self._wanted = {member_id: frozenset(members[member_id].topics) for member_id in members}
         self._of_topic = members_by_topic(topics, members)
@@ -106,7 +106,7 @@ class _Balancing:
         """A partition stays with the one member that claims it for the newest generation."""
         claims: dict[TopicPartition, list[tuple[int, str]]] = {}
         for member_id in self._order:
-            generation_id, partitions = self._acknowledged[member_id]
+            generation_id, partitions = self._previous[member_id]
             for tp in dict.fromkeys(partitions):
                 if tp in everything and tp.topic in self._wanted[member_id]:
                     claims.setdefault(tp, []).append((generation_id, member_id))

@@ -414,7 +414,7 @@ class Accumulator:
 
     def _tell_sticky(self, batch: Batch, size_bytes: int) -> None:
         topic = batch.queue.topic
-        grown_bytes, batch.told_bytes = size_bytes - batch.told_bytes, size_bytes
+        grown_bytes, batch.counted_bytes = size_bytes - batch.counted_bytes, size_bytes
         if topic.sticky.produced(batch.queue.partition, grown_bytes):
             self._switch(topic)
 

@@ -33,9 +33,29 @@ class Batch:
     """One batch from its first record to its outcome, which `delivery` (opaque here) resolves."""
 
     __slots__ = (
-        "attempts", "builder", "charged_bytes", "count", "created_ms", "data", "deadline_ms", "delivery",
-        "is_expired", "is_flushed", "is_in_doubt", "is_on_wire", "is_open", "last_error", "leader", "number",
-        "queue", "retry_at_ms", "size_bytes", "stamp", "stamped_as", "told_bytes", "turn",
+        "attempts",
+        "builder",
+        "charged_bytes",
+        "count",
+        "counted_bytes",
+        "created_ms",
+        "data",
+        "deadline_ms",
+        "delivery",
+        "is_expired",
+        "is_flushed",
+        "is_in_doubt",
+        "is_on_wire",
+        "is_open",
+        "last_error",
+        "leader",
+        "number",
+        "queue",
+        "retry_at_ms",
+        "size_bytes",
+        "stamp",
+        "stamped_as",
+        "turn",
     )  # fmt: skip
 
     def __init__(self, queue: PartitionQueue, delivery: Any, created_ms: int, deadline_ms: int) -> None:
@@ -48,7 +68,7 @@ class Batch:
         self.is_on_wire = False  # in a request without a response
         self.is_in_doubt = False  # an earlier attempt may be in the log
         self.attempts, self.retry_at_ms = 0, 0
-        self.charged_bytes = self.told_bytes = 0
+        self.charged_bytes = self.counted_bytes = 0
         self.last_error: BaseException | None = None
         self.leader: tuple[bytes, int] | None = None  # (topic id, leader epoch) of the last attempt
         self.number = self.turn = -1  # of its first record and of the batch in the partition: sequences.py

@@ -155,7 +155,7 @@ class Sender:
             for batch in send.batches:
                 self._succeed(batch, -1, -1, now_ms, effects)
         elif len(response.partitions) != len(send.batches):
-            fault = CorruptMessageError(f"{len(response.partitions)} answers to {len(send.batches)} batches")
+            fault = CorruptMessageError(f"{len(response.partitions)} results for {len(send.batches)} batches")
             for batch in send.batches:
                 self._fail(batch, fault, now_ms, effects)
         else:

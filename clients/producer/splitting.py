@@ -62,7 +62,7 @@ def _part(batch: Batch, builder: BatchBuilder, delivery: object) -> Batch:
     part = Batch(batch.queue, delivery, batch.created_ms, batch.deadline_ms)
     part.builder, part.is_open = builder, False
     part.count, part.size_bytes = builder.count, builder.size_bytes
-    part.told_bytes = part.size_bytes  # the sticky choice has counted these bytes already
+    part.counted_bytes = part.size_bytes  # the sticky choice has counted these bytes already
     part.attempts, part.last_error = batch.attempts, batch.last_error
     part.is_in_doubt = batch.is_in_doubt
     return part

@@ -291,7 +291,7 @@ class TransactionManager:
         deadline_ms: int,
         error_of: Callable[[Any], KafkaError | None],
     ) -> Any:
-        failures, told = 0, ""
+        failures, last = 0, ""
         while True:
             error: KafkaError | None
             try:
@@ -306,14 +306,14 @@ class TransactionManager:
                 raise error
             is_silence = isinstance(error, NetworkError | RequestTimedOutError)
             if not is_silence:
-                told = f"; its last answer: {error}"
+                last = f"; its last response: {error}"
             if is_moved(error):
                 link.forget()
             failures += 1
             wait_ms = wait_after(error, failures, self._backoff)
             if self._hub.now_ms() + wait_ms >= deadline_ms:
                 text = f"{api.name}: not done in time: {error}"
-                raise ApiTimeoutError(text + told if is_silence else text) from error
+                raise ApiTimeoutError(text + last if is_silence else text) from error
             await asyncio.sleep(wait_ms / 1000)
 
     def _after_error(self) -> tuple[Effect, ...]:

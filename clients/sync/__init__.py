@@ -1,1 +1,2 @@
-"""The synchronous faces: facades over the engines on one IO thread."""
+"""The synchronous clients, with an event loop on an IO thread; all but the producer are made from
+clients/aio."""

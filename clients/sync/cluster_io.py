@@ -158,6 +158,6 @@ def connect(
 ) -> Cluster:
     """Open a cluster for several clients; None takes HEADRACE_BOOTSTRAP, or finds the one on Ray.
 
-    Returns at once: nothing is connected before a client asks. Errors: ConfigError.
+    Returns at once: the first request of a client opens a connection. Errors: ConfigError.
     """
     return Cluster(bootstrap, config=config, **options)

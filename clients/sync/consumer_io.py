@@ -378,7 +378,7 @@ class Consumer(GroupConsumer[K, V], Generic[K, V]):
         while True:
             is_first = not count
             if engine.buffer.has_group_work and count:
-                return False  # what is there is handed out before the group changes anything
+                return False  # these records are returned before the rebalance callbacks are called
             if not self._serve(None if ends_at is None else self._left(ends_at)):
                 return True
             count, is_ready = fill()

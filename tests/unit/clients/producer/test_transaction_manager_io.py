@@ -508,7 +508,7 @@ def test_timeout_has_the_last_response(play: Play) -> None:
 
     async def scenario(fake: Any, producer: Any) -> None:
         fake.rules.append(rule)
-        with pytest.raises(errors.ApiTimeoutError, match=r"did not answer.*its last answer: it is prepared"):
+        with pytest.raises(errors.ApiTimeoutError, match=r"answer; its last response: it is prepared"):
             await producer.init_transactions()
 
     playing(play, scenario, max_block_ms=1_000)
