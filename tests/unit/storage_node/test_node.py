@@ -20,8 +20,8 @@ def rig() -> CoreRig:
     return CoreRig()
 
 
-def test_metadata_shows_the_newest_image(rig: CoreRig) -> None:
-    """Each step of the metadata is visible in the next answer."""
+def test_metadata_response_has_the_newest_image(rig: CoreRig) -> None:
+    """After each step."""
     assert rig.ask(registry.METADATA, MetadataRequest()).answer.topics == ()
     topic_id = rig.topic("t")
     answer = rig.ask(registry.METADATA, MetadataRequest()).answer
@@ -31,28 +31,28 @@ def test_metadata_shows_the_newest_image(rig: CoreRig) -> None:
 
 
 def test_metadata_requests_are_bounded() -> None:
-    """A million names would hold the loop for seconds: refused."""
+    """Bound: max.request.partitions."""
     rig = CoreRig(max_request_partitions=2)
     for body in (MetadataRequest(("a", "b", "c")), MetadataRequest(("a",), (b"b", b"c"))):
         assert isinstance(rig.ask(registry.METADATA, body).error, InvalidRequestError)
     assert len(rig.ask(registry.METADATA, MetadataRequest(("a", "b"))).answer.topics) == 2
 
 
-def test_an_api_of_another_server_is_refused(rig: CoreRig) -> None:
-    """The router serves a fixed list; a mistake in it must not crash the node."""
+def test_unserved_api_is_refused(rig: CoreRig) -> None:
+    """UnsupportedVersionError; the node continues."""
     request = rig.ask(registry.CREATE_TOPICS, CreateTopicsRequest(()))
     assert isinstance(request.error, UnsupportedVersionError)
 
 
-def test_records_out_of_order_are_a_fault_that_shows(rig: CoreRig) -> None:
-    """Metadata that do not continue the image come from another log: nothing sensible can follow."""
+def test_records_that_do_not_continue_the_image_raise(rig: CoreRig) -> None:
+    """They come from another metadata log."""
     response = FetchMetadataResponse(0, "", False, 50, 51, (NoOpRecord(),))
     with pytest.raises(ValueError, match="50"):
         rig.core.follow_metadata(response, 0, rig.now_ms)
 
 
-def test_an_empty_poll_changes_nothing(rig: CoreRig) -> None:
-    """The long poll ended without news."""
+def test_empty_metadata_response_changes_nothing(rig: CoreRig) -> None:
+    """The long poll has timed out."""
     offset = rig.image.offset
     assert rig.core.follow_metadata(FetchMetadataResponse(0, ""), 0, rig.now_ms) == offset
 
@@ -60,7 +60,7 @@ def test_an_empty_poll_changes_nothing(rig: CoreRig) -> None:
 class TestWaitingForMetadata:
     """Answers that are held back until this node's image shows what they tell."""
 
-    def test_it_is_answered_when_the_image_is_there(self, rig: CoreRig) -> None:
+    def test_response_waits_for_the_image(self, rig: CoreRig) -> None:
         """Not before, and once."""
         answers: list[int] = []
         wanted = rig.image.offset + 2
@@ -73,15 +73,15 @@ class TestWaitingForMetadata:
         rig.pass_time(10_000)
         assert answers == [wanted]
 
-    def test_it_is_answered_at_once_when_the_image_is_newer(self, rig: CoreRig) -> None:
-        """Also for answers that name no offset."""
+    def test_response_is_sent_at_once_when_the_image_is_newer(self, rig: CoreRig) -> None:
+        """Also without an offset."""
         answers: list[str] = []
         rig.core.when_metadata_reaches(rig.image.offset, lambda: answers.append("a"), 4_000, rig.now_ms)
         rig.core.when_metadata_reaches(-1, lambda: answers.append("b"), 4_000, rig.now_ms)
         assert answers == ["a", "b"]
 
-    def test_it_is_answered_late_rather_than_never(self, rig: CoreRig) -> None:
-        """The metadata are late: at the deadline the answer goes out all the same."""
+    def test_response_is_sent_at_the_deadline(self, rig: CoreRig) -> None:
+        """The metadata is late."""
         answers: list[str] = []
         rig.core.when_metadata_reaches(10_000, lambda: answers.append("late"), 100, rig.now_ms)
         rig.check()
@@ -91,8 +91,8 @@ class TestWaitingForMetadata:
         assert answers == ["late"]
 
 
-def test_the_timer_is_set_for_the_earliest_deadline_only(rig: CoreRig) -> None:
-    """A later deadline does not move the timer; an earlier one does."""
+def test_timer_is_set_to_the_earliest_deadline(rig: CoreRig) -> None:
+    """A later deadline does not move it."""
     topic_id = rig.topic()
 
     def asked_for(max_wait_ms: int) -> list[int]:
@@ -108,8 +108,8 @@ def test_the_timer_is_set_for_the_earliest_deadline_only(rig: CoreRig) -> None:
     assert earlier <= rig.now_ms + 5
 
 
-def test_nothing_waits_means_no_timer(rig: CoreRig) -> None:
-    """An idle node sleeps."""
+def test_idle_node_sets_no_timer(rig: CoreRig) -> None:
+    """No request waits."""
     topic_id = rig.topic()
     request = rig.fetch(topic_id, max_wait_ms=100)
     rig.produce(topic_id)
@@ -119,9 +119,8 @@ def test_nothing_waits_means_no_timer(rig: CoreRig) -> None:
     assert not [effect for effect in rig.core.take_effects() if isinstance(effect, WakeAt)]
 
 
-def test_a_completed_reader_may_find_the_disk_broken() -> None:
-    """The read of a woken fetch fails: the partitions of that disk go offline in the same event, and
-    other waiting readers hear of it."""
+def test_completed_fetch_may_take_the_log_dir_offline() -> None:
+    """Waiting fetches of its other partitions complete in the same event."""
     rig = CoreRig(log_tail_cache_bytes=0)
     first, second = rig.topic("a"), rig.topic("b")
     waiting = [rig.fetch(first, max_wait_ms=60_000), rig.fetch(second, max_wait_ms=60_000)]
@@ -131,8 +130,8 @@ def test_a_completed_reader_may_find_the_disk_broken() -> None:
     assert rig.core.parked == 0
 
 
-def test_status_is_json_and_counts(rig: CoreRig) -> None:
-    """What people see: partitions, leaders, waiting requests, totals."""
+def test_status_is_json(rig: CoreRig) -> None:
+    """Partitions, leaders, waiting requests, totals."""
     topic_id = rig.topic(partitions=2)
     rig.topic("far", leader=2, replicas=(2,))
     rig.produce(topic_id, batch(b"a", b"b"))
@@ -144,8 +143,8 @@ def test_status_is_json_and_counts(rig: CoreRig) -> None:
     assert status["counters"]["produced_bytes"] == len(batch(b"a", b"b"))
 
 
-def test_a_node_that_is_starting_does_not_say_what_does_not_exist() -> None:
-    """Before its own registration is in the image, and with half an image, a client must ask again."""
+def test_starting_node_refuses_metadata_requests() -> None:
+    """With an incomplete image it cannot tell which topics do not exist."""
     rig = CoreRig(records=())
     request = rig.ask(registry.METADATA, MetadataRequest(("t",)))
     assert isinstance(request.error, LeaderNotAvailableError)
@@ -156,8 +155,8 @@ def test_a_node_that_is_starting_does_not_say_what_does_not_exist() -> None:
     assert rig.ask(registry.METADATA, MetadataRequest(("t",))).answer.cluster_id == "c"
 
 
-def test_an_answer_from_further_back_is_dropped(rig: CoreRig) -> None:
-    """A new connection asked again while logs were made for the answer of the old one: both answers come."""
+def test_stale_metadata_response_is_dropped(rig: CoreRig) -> None:
+    """A new connection fetched again while logs were created for the response of the old one."""
     response = FetchMetadataResponse(0, "", False, 1, 3, (NoOpRecord(), NoOpRecord()))
     longer = FetchMetadataResponse(0, "", False, 1, 4, (NoOpRecord(),) * 3)
     assert rig.core.follow_metadata(response, 0, rig.now_ms) == 2
@@ -166,8 +165,8 @@ def test_an_answer_from_further_back_is_dropped(rig: CoreRig) -> None:
     assert rig.core.image.offset == 2
 
 
-def test_logs_are_made_ahead_of_the_step_that_needs_them(rig: CoreRig) -> None:
-    """What the tasks made is what the step uses: following it makes no folder itself."""
+def test_logs_are_created_ahead_of_the_metadata_step(rig: CoreRig) -> None:
+    """`follow` itself creates no folder."""
     _, records = rig.topic_records("t", 70, durability="fsync")
     response = FetchMetadataResponse(0, "", False, 1, 1 + len(records), tuple(records))
     step = rig.core.read_metadata(response)
@@ -184,8 +183,8 @@ def test_logs_are_made_ahead_of_the_step_that_needs_them(rig: CoreRig) -> None:
     assert all(log is not None and log.config.durability == "fsync" for log in logs)
 
 
-def test_no_logs_are_made_for_an_image_that_is_only_learned() -> None:
-    """The topics of half an image may be gone in the other half."""
+def test_no_logs_are_created_for_an_incomplete_image() -> None:
+    """Its topics may be deleted by the rest of it."""
     rig = CoreRig(records=())
     _, records = rig.topic_records("t")
     response = FetchMetadataResponse(0, "", False, 0, len(records), tuple(records))

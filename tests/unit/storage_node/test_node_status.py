@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_the_largest_logs_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under Kafka's names of the gauges; not all of thousands."""
+def test_status_has_the_largest_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bounded number of them, with Kafka's gauges."""
     monkeypatch.setattr(node_status, "_LOGS_SHOWN", 2)
     rig = CoreRig()
     topic_id = rig.topic(partitions=3)

@@ -27,9 +27,9 @@ def make_room(rig: CoreRig) -> None:
     rig.check()
 
 
-def test_a_full_disk_refuses_records_serves_readers_and_goes_on() -> None:
-    """A clear error, nothing offline, nothing half-written, no restart; the controller hears of both at
-    once."""
+def test_full_disk_refuses_appends_and_serves_fetches() -> None:
+    """Nothing goes offline or is half written; the controller is told when the disk is full and when it has
+    space."""
     rig = CoreRig()
     topic_id = rig.topic("t")
     rig.produce(topic_id, batch(b"a"))
@@ -51,8 +51,8 @@ def test_a_full_disk_refuses_records_serves_readers_and_goes_on() -> None:
     assert not rig.ended()
 
 
-def test_only_the_partitions_of_the_full_disk_are_refused() -> None:
-    """Two disks, one full (by quota, say): new partitions go to the other one."""
+def test_full_disk_concerns_only_its_partitions() -> None:
+    """New partitions go to the other log dir."""
     rig = CoreRig(dirs="/a,/b")
     topic_id = rig.topic("t", partitions=2)
     rig.files.fail("pwrite", "/a/t-", errno.ENOSPC)
@@ -63,8 +63,8 @@ def test_only_the_partitions_of_the_full_disk_are_refused() -> None:
 
 
 @pytest.mark.parametrize("operation", ["mkdir", "create", "pwrite", "rename"])
-def test_a_partition_that_there_was_no_room_to_make_is_made_later(operation: str) -> None:
-    """It is offline until then, and the controller knows; then it takes records, as a new object."""
+def test_partition_is_created_when_the_disk_has_space(operation: str) -> None:
+    """Until then it is offline, and reported as such."""
     rig = CoreRig()
     rig.files.fail(operation, "/d/t-0", errno.ENOSPC)
     rig.files.fail(operation, "/d/t-0", errno.ENOSPC, 1)
@@ -79,9 +79,8 @@ def test_a_partition_that_there_was_no_room_to_make_is_made_later(operation: str
     assert CoreRig(rig.files.restart(), records=rig.records).produce(topic_id).first.base_offset == 1
 
 
-def test_a_start_on_a_full_disk_recovers_its_logs_when_there_is_room() -> None:
-    """There is no room for what a recovery writes: the partition is offline, then it is there, without a
-    restart."""
+def test_recovery_on_a_full_disk_is_repeated_when_it_has_space() -> None:
+    """The partition is offline until then; no restart is needed."""
     rig = CoreRig()
     topic_id = rig.topic("t", segment_ms="5000")
     for number in range(3):
@@ -99,8 +98,8 @@ def test_a_start_on_a_full_disk_recovers_its_logs_when_there_is_room() -> None:
     assert after.produce(topic_id).first.base_offset == 3
 
 
-def test_a_flush_without_room_for_the_epochs_is_done_again() -> None:
-    """durability=fsync: the records are on the disk, their epoch is not: no ack until it is."""
+def test_flush_is_repeated_after_a_full_disk() -> None:
+    """durability=fsync: the records are flushed but their epoch is not written; no acknowledgement."""
     rig = CoreRig()
     topic_id = rig.topic("t", durability="fsync")
     rig.files.fail("pwrite", "leader-epoch-checkpoint", errno.ENOSPC)
@@ -113,8 +112,8 @@ def test_a_flush_without_room_for_the_epochs_is_done_again() -> None:
     assert request.first.error_code == 0
 
 
-def test_a_topic_is_deleted_on_a_full_disk() -> None:
-    """It is how an operator makes room."""
+def test_topic_can_be_deleted_on_a_full_disk() -> None:
+    """This is how operators free space."""
     rig = CoreRig(log_dir_reserve_bytes=2_000)
     topic_id, other = rig.topic("t"), rig.topic("u")
     for _ in range(20):
@@ -129,8 +128,8 @@ def test_a_topic_is_deleted_on_a_full_disk() -> None:
     assert rig.produce(other).first.error_code == 0
 
 
-def test_a_follower_on_a_full_disk_waits_and_catches_up() -> None:
-    """It asks again and again, its log is what it was, and it gets the rest when there is room."""
+def test_follower_on_a_full_disk_retries_and_catches_up() -> None:
+    """Its log stays as it was until there is space."""
     cluster = Replicas()
     cluster.produce(b"a")
     cluster.settle()
@@ -148,8 +147,8 @@ def test_a_follower_on_a_full_disk_waits_and_catches_up() -> None:
     assert cluster.values(2) == [b"a", b"b"]
 
 
-def test_a_full_follower_that_was_taken_out_of_the_isr_holds_up_no_producer() -> None:
-    """It was caught up when its disk ran full, and asks to be let in again and again."""
+def test_full_follower_outside_the_isr_does_not_delay_producers() -> None:
+    """It was caught up when its disk ran full, and is refused by the controller again and again."""
     cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 60_000})
     cluster.produce(b"a")
     cluster.settle()
@@ -171,9 +170,9 @@ def test_a_full_follower_that_was_taken_out_of_the_isr_holds_up_no_producer() ->
 # --- bad disks ------------------------------------------------------------------------------------------
 
 
-def test_fsync_fails_once_then_there_is_no_room_then_nothing_can_be_read() -> None:
-    """Scenario 28: after the first error the dir is offline, and later ones are met by nobody: no ack, no
-    read, no second try; the controller is told at once, and the other disk goes on."""
+def test_later_errors_of_a_failed_disk_are_ignored() -> None:
+    """Scenario 28: after the first error the log dir is offline: no acknowledgement, read or retry; the
+    controller is told at once and the other dir continues."""
     rig = CoreRig(dirs="/a,/b")
     topic_id = rig.topic("t", partitions=2, durability="fsync")
     requests = [rig.produce(topic_id, batch(b"v"), partition=partition) for partition in (0, 1)]
@@ -201,9 +200,9 @@ def test_fsync_fails_once_then_there_is_no_room_then_nothing_can_be_read() -> No
 
 
 @pytest.mark.parametrize("byte", range(61))
-def test_a_follower_never_takes_a_flipped_bit_of_its_leaders_disk(byte: int) -> None:
-    """Scenario 27, each byte of the header of a stored batch: no follower has it, no consumer sees it, and
-    what the ISR had acknowledged is still on those that have it."""
+def test_follower_rejects_corrupt_batches_of_the_leader(byte: int) -> None:
+    """Scenario 27, each byte of a stored batch header: no follower appends it, no consumer gets it, and
+    acknowledged records stay on the replicas that have them."""
     cluster = Replicas(nodes=2, min_isr=2, node={"log_tail_cache_bytes": 0})
     cluster.produce(b"a")
     cluster.settle()
@@ -222,9 +221,8 @@ def test_a_follower_never_takes_a_flipped_bit_of_its_leaders_disk(byte: int) -> 
         assert byte in range(12, 16), "only the leader epoch has no check of its own"
 
 
-def test_a_repaired_dir_comes_back_with_a_restart() -> None:
-    """Its disk failed, its partition left the ISR; the next process has the records, and the controller
-    hears that nothing is offline."""
+def test_restart_uses_a_repaired_log_dir() -> None:
+    """Its partition had left the ISR; nothing is reported offline any more."""
     rig = CoreRig(dirs="/a,/b")
     topic_id = rig.topic("t", partitions=2)
     for partition in (0, 1):

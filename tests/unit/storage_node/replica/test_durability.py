@@ -19,8 +19,8 @@ def in_sync(**configs: str) -> Replicas:
     return cluster
 
 
-def test_an_ack_waits_for_the_disk_of_every_member_of_the_isr() -> None:
-    """durability=fsync: the leader's disk alone is not enough, one follower more is not, all of them are."""
+def test_fsync_acks_all_waits_for_the_flush_of_every_isr_member() -> None:
+    """The flush of the leader or of one follower is not enough."""
     cluster = in_sync(durability="fsync")
     cluster.is_flushing = False
     request = cluster.produce(b"a")
@@ -35,8 +35,8 @@ def test_an_ack_waits_for_the_disk_of_every_member_of_the_isr() -> None:
         assert files.content(f"/d{node}/t-0/{0:020d}.log"), f"node {node} lost it with its power"
 
 
-def test_async_acknowledges_what_is_on_no_disk() -> None:
-    """As Kafka: in the page caches of the ISR."""
+def test_async_acknowledges_unflushed_records() -> None:
+    """As Kafka: they are in the page caches of the ISR."""
     cluster = in_sync()
     cluster.is_flushing = False
     assert cluster.produce(b"a").is_answered is False
@@ -46,8 +46,8 @@ def test_async_acknowledges_what_is_on_no_disk() -> None:
 
 
 @pytest.mark.parametrize("node", [1, 2])
-def test_flush_messages_acts_on_leader_and_follower(node: int) -> None:
-    """After so many unflushed records, counted at each replica."""
+def test_flush_messages_holds_on_leader_and_follower(node: int) -> None:
+    """Unflushed records are counted by each replica."""
     cluster = in_sync(flush_messages="3")
     cluster.produce(b"a", b"b")
     cluster.settle()
@@ -58,8 +58,8 @@ def test_flush_messages_acts_on_leader_and_follower(node: int) -> None:
 
 
 @pytest.mark.parametrize("node", [1, 2])
-def test_flush_ms_acts_on_leader_and_follower(node: int) -> None:
-    """When the oldest unflushed record is that old, as each replica sees it."""
+def test_flush_ms_holds_on_leader_and_follower(node: int) -> None:
+    """The age is measured by each replica."""
     cluster = in_sync(flush_ms="1000")
     cluster.produce(b"a")
     cluster.pass_time(900)
@@ -71,9 +71,8 @@ def test_flush_ms_acts_on_leader_and_follower(node: int) -> None:
 @pytest.mark.parametrize(
     ("key", "value"), [("flush.messages", "1"), ("flush.ms", "100"), ("durability", "fsync")]
 )
-def test_a_change_acts_at_once_on_what_is_there(key: str, value: str) -> None:
-    """Records from before the change are flushed too, at leader and followers, without a restart; taken back,
-    nothing is flushed any more."""
+def test_change_of_durability_flushes_existing_records(key: str, value: str) -> None:
+    """On leader and followers, without a restart; after the change back nothing is flushed."""
     cluster = in_sync()
     cluster.produce(b"a")
     cluster.settle()
@@ -87,7 +86,7 @@ def test_a_change_acts_at_once_on_what_is_there(key: str, value: str) -> None:
     assert [flushed(cluster, node) for node in (1, 2, 3)] == [1, 1, 1]
 
 
-def test_acks_one_waits_for_the_leaders_disk_alone() -> None:
+def test_fsync_acks_1_waits_for_the_leaders_flush_only() -> None:
     """durability=fsync holds for every acknowledgement."""
     cluster = in_sync(durability="fsync")
     cluster.is_flushing = False

@@ -29,8 +29,8 @@ def sizes(frames: list[bytes]) -> list[int]:
     return [len(frame) for frame in frames]
 
 
-def test_nothing_there_is_an_empty_answer(rig: CoreRig) -> None:
-    """No wait was asked for: the high watermark and the log start are told all the same."""
+def test_empty_response_has_high_watermark_and_log_start(rig: CoreRig) -> None:
+    """max_wait_ms 0 and no records."""
     answer = rig.fetch(rig.topic()).first
     assert (answer.error_code, answer.frame_count, answer.high_watermark, answer.log_start_offset) == (
         0,
@@ -41,8 +41,8 @@ def test_nothing_there_is_an_empty_answer(rig: CoreRig) -> None:
     assert answer.last_stable_offset == 0
 
 
-def test_offsets_outside_the_log(rig: CoreRig) -> None:
-    """Absurd numbers are out of range; the end itself is not."""
+def test_offset_outside_of_the_log_is_out_of_range(rig: CoreRig) -> None:
+    """The log end itself is not."""
     topic_id = rig.topic()
     rig.produce(topic_id)
     for offset in (-1, -5, 2, 2**63 - 1, -(2**63)):
@@ -52,16 +52,16 @@ def test_offsets_outside_the_log(rig: CoreRig) -> None:
     assert rig.fetch(topic_id, 1).first.error_code == 0
 
 
-def test_the_batch_that_holds_the_offset_comes_whole(rig: CoreRig) -> None:
-    """An offset inside a batch gives that batch from its start: the client skips."""
+def test_offset_inside_a_batch_returns_the_whole_batch(rig: CoreRig) -> None:
+    """The client skips."""
     topic_id = rig.topic()
     rig.produce(topic_id, batch(b"a", b"b", b"c"))
     request = rig.fetch(topic_id, 2)
     assert values_of(request.answer_frames) == [(0, b"a"), (1, b"b"), (2, b"c")]
 
 
-def test_forged_and_wrong_partitions(rig: CoreRig) -> None:
-    """Each has its own error; a wrong epoch is fenced."""
+def test_each_invalid_partition_has_its_error(rig: CoreRig) -> None:
+    """A wrong leader epoch is fenced."""
     topic_id = rig.topic()
     elsewhere = rig.topic("far", leader=2, replicas=(2,))
     assert rig.fetch(b"x" * 16).first.error_code == UnknownTopicIdError.code
@@ -74,16 +74,16 @@ def test_forged_and_wrong_partitions(rig: CoreRig) -> None:
 
 
 @pytest.mark.parametrize("isolation", [-1, 2, 127])
-def test_only_two_isolation_levels_exist(rig: CoreRig, isolation: int) -> None:
-    """A level that does not exist refuses the request."""
+def test_unknown_isolation_level_is_refused(rig: CoreRig, isolation: int) -> None:
+    """The whole request."""
     assert isinstance(rig.fetch(rig.topic(), isolation=isolation).error, InvalidRequestError)
 
 
 # --- limits -------------------------------------------------------------------------------------------
 
 
-def test_the_partition_limit_and_the_first_batch(rig: CoreRig) -> None:
-    """Whole batches up to the limit; the first one always, however absurd the limits."""
+def test_partition_limit_returns_at_least_the_first_batch(rig: CoreRig) -> None:
+    """Whole batches up to partition_max_bytes."""
     topic_id = rig.topic()
     one = batch(b"v" * 100)
     for _ in range(5):
@@ -96,8 +96,8 @@ def test_the_partition_limit_and_the_first_batch(rig: CoreRig) -> None:
     assert len(values_of(rig.fetch(topic_id, max_bytes=2**62, partition_max_bytes=2**62).answer_frames)) == 5
 
 
-def test_the_nodes_own_limit_wins() -> None:
-    """Bound: fetch.max.bytes, whatever was asked."""
+def test_response_is_bounded_by_fetch_max_bytes() -> None:
+    """The node's own limit."""
     rig = CoreRig(fetch_max_bytes=1_024)
     topic_id = rig.topic()
     for _ in range(10):
@@ -106,8 +106,8 @@ def test_the_nodes_own_limit_wins() -> None:
     assert 0 < sum(sizes(request.answer_frames)) <= 1_024
 
 
-def test_the_request_limit_is_shared_by_partitions(rig: CoreRig) -> None:
-    """The first partition fills the answer; the others come empty, but with their watermarks."""
+def test_max_bytes_is_shared_by_partitions(rig: CoreRig) -> None:
+    """The first partition fills the response; the others have only their watermarks."""
     topic_id = rig.topic(partitions=3)
     one = batch(b"v" * 100)
     for partition in range(3):
@@ -121,8 +121,8 @@ def test_the_request_limit_is_shared_by_partitions(rig: CoreRig) -> None:
     assert sum(answer.frame_count for answer in answers) == len(request.answer_frames)
 
 
-def test_a_large_batch_is_taken_only_as_the_first(rig: CoreRig) -> None:
-    """In the second partition a batch beyond the limit waits for the next fetch."""
+def test_batch_above_the_limit_is_returned_only_as_the_first(rig: CoreRig) -> None:
+    """In the second partition it waits for the next fetch."""
     topic_id = rig.topic(partitions=2)
     rig.produce(topic_id, batch(b"small"), partition=0)
     rig.produce(topic_id, batch(b"large" * 1_000), partition=1)
@@ -132,16 +132,16 @@ def test_a_large_batch_is_taken_only_as_the_first(rig: CoreRig) -> None:
         assert [answer.frame_count for answer in request.answer.partitions] == counts
 
 
-def test_a_full_node_refuses_readers(rig: CoreRig) -> None:
-    """Too many response bytes wait for slow readers: no more are made."""
+def test_fetch_is_refused_when_too_many_response_bytes_are_queued(rig: CoreRig) -> None:
+    """Slow readers."""
     topic_id = rig.topic()
     rig.produce(topic_id)
     rig.room = 0
     assert isinstance(rig.fetch(topic_id).error, ThrottlingQuotaExceededError)
 
 
-def test_a_hundred_thousand_partitions_are_refused(rig: CoreRig) -> None:
-    """Bound: max.request.partitions; work per request stays bounded."""
+def test_partitions_per_request_are_bounded(rig: CoreRig) -> None:
+    """Bound: max.request.partitions."""
     entries = (FetchPartition(rig.topic(), 0, 0, 1),) * 100_000
     request = rig.ask(registry.FETCH, FetchRequest(2**31 - 1, 2**31 - 1, 2**31 - 1, 0, entries))
     assert isinstance(request.error, InvalidRequestError)
@@ -151,8 +151,8 @@ def test_a_hundred_thousand_partitions_are_refused(rig: CoreRig) -> None:
 # --- waiting ------------------------------------------------------------------------------------------
 
 
-def test_a_reader_at_the_end_waits_for_the_next_batch(rig: CoreRig) -> None:
-    """The long poll: parked until an append, then answered with it."""
+def test_fetch_at_the_log_end_waits_for_the_next_batch(rig: CoreRig) -> None:
+    """A long poll."""
     topic_id = rig.topic()
     request = rig.fetch(topic_id, max_wait_ms=500)
     assert not request.is_answered
@@ -161,8 +161,8 @@ def test_a_reader_at_the_end_waits_for_the_next_batch(rig: CoreRig) -> None:
     assert rig.core.parked == 0
 
 
-def test_min_bytes_are_waited_for(rig: CoreRig) -> None:
-    """Two small batches are not enough, the third completes it: all three come."""
+def test_fetch_waits_for_min_bytes(rig: CoreRig) -> None:
+    """Two small batches are not enough, the third completes it."""
     topic_id = rig.topic()
     one = batch(b"v" * 100)
     request = rig.fetch(topic_id, max_wait_ms=500, min_bytes=3 * len(one))
@@ -172,8 +172,8 @@ def test_min_bytes_are_waited_for(rig: CoreRig) -> None:
     assert len(values_of(request.answer_frames)) == 3
 
 
-def test_min_bytes_count_over_all_partitions(rig: CoreRig) -> None:
-    """One batch in each of two partitions makes enough together."""
+def test_min_bytes_counts_all_partitions(rig: CoreRig) -> None:
+    """One batch in each of two partitions is enough."""
     topic_id = rig.topic(partitions=2)
     one = batch(b"v" * 100)
     entries = tuple(FetchPartition(topic_id, partition, 0, 1 << 20) for partition in range(2))
@@ -184,15 +184,15 @@ def test_min_bytes_count_over_all_partitions(rig: CoreRig) -> None:
     assert [answer.frame_count for answer in request.answer.partitions] == [1, 1]
 
 
-def test_min_bytes_beyond_max_bytes_do_not_block(rig: CoreRig) -> None:
-    """A contradiction: what fits into max_bytes is enough."""
+def test_min_bytes_is_limited_to_max_bytes(rig: CoreRig) -> None:
+    """What fits into max_bytes is enough."""
     topic_id = rig.topic()
     rig.produce(topic_id, batch(b"v" * 100))
     assert rig.fetch(topic_id, max_wait_ms=500, min_bytes=2**31 - 1, max_bytes=50).is_answered
 
 
-def test_the_wait_ends_with_what_there_is(rig: CoreRig) -> None:
-    """After max_wait_ms the few bytes that came are given."""
+def test_fetch_returns_available_records_after_max_wait(rig: CoreRig) -> None:
+    """Fewer than min_bytes."""
     topic_id = rig.topic()
     request = rig.fetch(topic_id, max_wait_ms=500, min_bytes=10_000)
     rig.produce(topic_id, batch(b"few"))
@@ -202,16 +202,16 @@ def test_the_wait_ends_with_what_there_is(rig: CoreRig) -> None:
     assert values_of(request.answer_frames) == [(0, b"few")]
 
 
-def test_the_longest_wait_is_the_nodes() -> None:
-    """Bound: fetch.max.wait.ms, whatever was asked."""
+def test_wait_is_bounded_by_fetch_max_wait_ms() -> None:
+    """The node's own limit."""
     rig = CoreRig(fetch_max_wait_ms=200)
     request = rig.fetch(rig.topic(), max_wait_ms=2**31 - 1)
     rig.pass_time(200)
     assert request.is_answered
 
 
-def test_zero_or_negative_waits_and_bytes_answer_at_once(rig: CoreRig) -> None:
-    """No wait, no bytes needed, or nothing asked for."""
+def test_zero_or_negative_wait_or_min_bytes_returns_at_once(rig: CoreRig) -> None:
+    """Also without partitions."""
     topic_id = rig.topic()
     assert rig.fetch(topic_id, max_wait_ms=-5).is_answered
     assert rig.fetch(topic_id, max_wait_ms=500, min_bytes=0).is_answered
@@ -219,16 +219,16 @@ def test_zero_or_negative_waits_and_bytes_answer_at_once(rig: CoreRig) -> None:
     assert rig.ask(registry.FETCH, FetchRequest(500, 1, 1, 0, ())).answer.partitions == ()
 
 
-def test_an_error_in_one_partition_is_told_at_once(rig: CoreRig) -> None:
-    """A deleted topic among others must not wait for the long poll to end."""
+def test_partition_error_ends_the_wait(rig: CoreRig) -> None:
+    """A deleted topic among others."""
     topic_id = rig.topic()
     entries = (FetchPartition(topic_id, 0, 0, 1 << 20), FetchPartition(b"x" * 16, 0, 0, 1 << 20))
     request = rig.ask(registry.FETCH, FetchRequest(500, 1, 1 << 20, 0, entries))
     assert [answer.error_code for answer in request.answer.partitions] == [0, UnknownTopicIdError.code]
 
 
-def test_waiting_readers_hear_of_every_change(rig: CoreRig) -> None:
-    """Leadership lost, topic deleted, disk lost: each wakes the reader with its error."""
+def test_waiting_fetch_is_completed_by_each_kind_of_error(rig: CoreRig) -> None:
+    """Leadership lost, topic deleted, disk failed."""
     moved, deleted, broken = rig.topic("a"), rig.topic("b"), rig.topic("c")
     requests = [rig.fetch(topic_id, max_wait_ms=60_000) for topic_id in (moved, deleted, broken)]
     rig.set_leader(moved, -1)
@@ -241,8 +241,8 @@ def test_waiting_readers_hear_of_every_change(rig: CoreRig) -> None:
     assert rig.core.parked == 0
 
 
-def test_a_gone_reader_makes_room(rig: CoreRig) -> None:
-    """Its connection broke while it waited."""
+def test_disconnected_consumer_leaves_purgatory(rig: CoreRig) -> None:
+    """At once."""
     peer = FakePeer(session=5)
     request = rig.fetch(rig.topic(), max_wait_ms=60_000, peer=peer)
     peer.is_connected = False
@@ -251,8 +251,8 @@ def test_a_gone_reader_makes_room(rig: CoreRig) -> None:
     assert rig.core.parked == 0
 
 
-def test_a_flood_of_waiting_readers_is_bounded() -> None:
-    """Row 33 of the bad inputs: huge min_bytes, endless waits. Full means an error, not growth."""
+def test_waiting_fetches_are_bounded() -> None:
+    """Huge min_bytes and long waits: an error instead of growth."""
     rig = CoreRig(purgatory_max_requests=100)
     topic_id = rig.topic()
     flood = [
@@ -269,8 +269,8 @@ def test_a_flood_of_waiting_readers_is_bounded() -> None:
 # --- what must never be shown -------------------------------------------------------------------------
 
 
-def test_reads_never_pass_the_high_watermark(rig: CoreRig) -> None:
-    """With durability=fsync the tail is in the log but not committed: not a byte of it is given."""
+def test_fetch_never_passes_the_high_watermark(rig: CoreRig) -> None:
+    """durability=fsync: unflushed records are not returned."""
     topic_id = rig.topic(durability="fsync")
     rig.produce(topic_id, batch(b"safe"))
     rig.flush()
@@ -285,9 +285,8 @@ def test_reads_never_pass_the_high_watermark(rig: CoreRig) -> None:
 
 
 @pytest.mark.parametrize("byte", [0, 7, 12, 15, 16, 8, 9])
-def test_a_rotten_header_is_not_served(byte: int) -> None:
-    """A bit flipped where the CRC does not reach: an error for the reader, a word to the operator, the rest
-    is served."""
+def test_corrupt_batch_header_is_not_served(byte: int) -> None:
+    """A flipped bit outside of the CRC: an error for the client, a log line, the rest is served."""
     rig = CoreRig(log_tail_cache_bytes=0)
     topic_id = rig.topic()
     one = batch(b"v" * 100)
@@ -302,8 +301,8 @@ def test_a_rotten_header_is_not_served(byte: int) -> None:
     assert rig.produce(topic_id).first.base_offset == 2
 
 
-def test_a_rotten_record_in_the_page_cache_meets_the_check_of_its_reader() -> None:
-    """The node trusts what it checked and holds in memory; whoever checks what it gets sees the damage."""
+def test_corrupt_cached_record_is_detected_by_the_consumer() -> None:
+    """The node trusts batches that it has checked and cached; consumers check the CRC."""
     rig = CoreRig(log_tail_cache_bytes=0)
     topic_id = rig.topic()
     one = batch(b"v" * 100)
@@ -320,8 +319,8 @@ def test_a_rotten_record_in_the_page_cache_meets_the_check_of_its_reader() -> No
     assert len(values_of(rig.fetch(topic_id).answer_frames)) == 2
 
 
-def test_a_read_error_takes_the_disk_offline() -> None:
-    """EIO on a read: the disk is not trusted any more."""
+def test_read_error_takes_the_log_dir_offline() -> None:
+    """EIO."""
     rig = CoreRig(log_tail_cache_bytes=0)
     topic_id = rig.topic()
     rig.produce(topic_id)

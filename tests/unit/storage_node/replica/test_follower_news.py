@@ -34,8 +34,8 @@ def arrive(cluster: Replicas) -> None:
     cluster.pass_time(1_000)
 
 
-def test_a_high_watermark_reaches_who_names_its_start_meanwhile(cluster) -> None:
-    """Its log starts later than it did, which its leader is to know, in a request that overtakes."""
+def test_high_watermark_is_taken_from_an_overtaken_response(cluster) -> None:
+    """A second fetch, which reports the follower's new log start, is in flight when the response arrives."""
     commit(cluster)
     cluster.nodes[2].core.replicas.fetchers.start_moved(KEY, cluster.now_ms)
     cluster.settle()
@@ -43,8 +43,8 @@ def test_a_high_watermark_reaches_who_names_its_start_meanwhile(cluster) -> None
     assert cluster.watermark(2) == 1
 
 
-def test_a_high_watermark_reaches_who_is_about_to_name_its_start(cluster) -> None:
-    """That request is not sent yet when the answer comes."""
+def test_high_watermark_is_taken_while_the_next_fetch_is_pending(cluster) -> None:
+    """The fetch with the new log start is not sent yet."""
     commit(cluster)
     cluster.held_back.clear()
     cluster.nodes[2].core.replicas.fetchers.start_moved(KEY, cluster.now_ms)
@@ -52,8 +52,8 @@ def test_a_high_watermark_reaches_who_is_about_to_name_its_start(cluster) -> Non
     assert cluster.watermark(2) == 1
 
 
-def test_who_was_cut_is_told_the_high_watermark() -> None:
-    """It came with the word to cut, when it could not be believed; and no record comes after it."""
+def test_high_watermark_is_sent_again_after_a_truncation() -> None:
+    """The response with the divergence had it, but it could not be used."""
     cluster = Replicas(durability="fsync")
     cluster.settle()
     cluster.is_flushing = False  # who has the record does not say so

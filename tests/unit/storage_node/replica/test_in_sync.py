@@ -47,16 +47,16 @@ def members(proposal) -> tuple[int, ...]:
 # --- progress -------------------------------------------------------------------------------------------
 
 
-def test_a_follower_outside_the_isr_was_never_caught_up() -> None:
-    """Also not at a time close to the clock's zero."""
+def test_follower_outside_the_isr_is_not_caught_up_at_first() -> None:
+    """Also at a time close to the clock's zero."""
     view = leading(isr=(1, 2), now_ms=5)
     assert view.followers[3].caught_up_ms == NEVER_MS
     assert not view.followers[3].is_caught_up(10, 5, LAG_MS)
     assert view.followers[2].is_caught_up(10, 5, LAG_MS)
 
 
-def test_who_comes_back_with_less_is_not_waited_for() -> None:
-    """Outside the ISR: a new disk, however lately the old one was caught up."""
+def test_follower_that_lost_records_does_not_count() -> None:
+    """Outside the ISR: a new disk, even if the old one was caught up a moment ago."""
     view = leading(isr=(1, 2))
     fetched(view, 3, 10, 10)
     fetched(view, 2, 10, 10)
@@ -67,16 +67,16 @@ def test_who_comes_back_with_less_is_not_waited_for() -> None:
     assert view.committed_end(12, 12, 1, 0, anybody) == 12
 
 
-def test_at_the_end_it_is_caught_up_now() -> None:
-    """However long that is ago, as long as nothing is appended."""
+def test_follower_at_the_log_end_is_caught_up() -> None:
+    """However long ago its fetch is, while nothing is appended."""
     progress = FollowerProgress()
     progress.fetched(10, 10, 500)
     assert progress.caught_up_ms == 500
     assert progress.is_caught_up(10, 10**9, LAG_MS)
 
 
-def test_where_the_leader_was_at_its_last_fetch_it_is_caught_up_as_of_then() -> None:
-    """KIP-16: under constant load nobody reaches the very end."""
+def test_follower_at_the_previous_log_end_was_caught_up_then() -> None:
+    """KIP-16: under constant load no follower reaches the present log end."""
     progress = FollowerProgress()
     progress.fetched(0, 10, 500)
     assert progress.caught_up_ms == NEVER_MS
@@ -86,8 +86,8 @@ def test_where_the_leader_was_at_its_last_fetch_it_is_caught_up_as_of_then() -> 
     assert progress.caught_up_ms == 500
 
 
-def test_a_fetch_that_does_not_name_it_counts_from_where_it_was() -> None:
-    """An incremental session names only what changed."""
+def test_incremental_fetch_without_the_partition_counts() -> None:
+    """The fetch offset is unchanged."""
     progress = FollowerProgress()
     progress.fetched(10, 10, 500)
     progress.heard(900)
@@ -100,8 +100,8 @@ def test_a_fetch_that_does_not_name_it_counts_from_where_it_was() -> None:
     assert behind.caught_up_ms == NEVER_MS
 
 
-def test_no_replica_and_no_older_process_makes_progress() -> None:
-    """Neither moves anything."""
+def test_fetches_of_non_replicas_and_older_broker_epochs_are_ignored() -> None:
+    """Their progress does not change."""
     view = leading()
     assert not view.fetched(9, 5, 5, EPOCH, 0)
     assert view.fetched(2, 5, 5, EPOCH, 0)
@@ -112,8 +112,8 @@ def test_no_replica_and_no_older_process_makes_progress() -> None:
 # --- the committed end ----------------------------------------------------------------------------------
 
 
-def test_committed_is_what_all_in_sync_replicas_have() -> None:
-    """And never more than is safe on the leader itself."""
+def test_committed_end_is_the_smallest_in_sync_end() -> None:
+    """And never above the leader's safe end offset."""
     view = leading()
     assert view.committed_end(10, 10, 1, 0, anybody) == NO_OFFSET
     fetched(view, 2, 8, 10)
@@ -124,7 +124,7 @@ def test_committed_is_what_all_in_sync_replicas_have() -> None:
 
 
 def test_below_min_isr_nothing_is_committed() -> None:
-    """Judged by what is decided: a proposal may be refused (KIP-966)."""
+    """Judged by the committed ISR: a proposal may be refused (KIP-966)."""
     view = leading(isr=(1,))
     fetched(view, 2, 10, 10)
     assert view.propose_growth(2, 0, EPOCH, anybody) is not None
@@ -132,8 +132,8 @@ def test_below_min_isr_nothing_is_committed() -> None:
     assert view.committed_end(10, 10, 1, 0, nobody) == 10
 
 
-def test_who_is_about_to_join_is_waited_for() -> None:
-    """While it is caught up and may join."""
+def test_caught_up_eligible_follower_counts() -> None:
+    """Outside the ISR, while it is caught up and eligible."""
     view = leading(isr=(1, 2))
     fetched(view, 2, 10, 10)
     fetched(view, 3, 5, 5, now_ms=100)  # at the end as it was
@@ -142,8 +142,8 @@ def test_who_is_about_to_join_is_waited_for() -> None:
     assert view.committed_end(10, 10, 1, 100 + LAG_MS + 1, anybody) == 10
 
 
-def test_a_proposed_member_counts_at_once_and_a_dropped_one_until_it_is_decided() -> None:
-    """Both ISRs may be true."""
+def test_proposed_and_removed_members_count_until_the_decision() -> None:
+    """Either ISR may be the committed one."""
     view = leading(isr=(1, 2))
     fetched(view, 2, 10, 10)
     fetched(view, 3, 7, 7)
@@ -164,17 +164,15 @@ def test_a_proposed_member_counts_at_once_and_a_dropped_one_until_it_is_decided(
 @pytest.mark.parametrize(
     ("offset", "watermark", "start", "joins"), [(9, 10, 0, False), (10, 10, 11, False), (11, 10, 11, True)]
 )
-def test_who_joins_has_reached_the_high_watermark_and_the_start_of_the_epoch(
-    offset, watermark, start, joins
-) -> None:
-    """Both of them."""
+def test_joining_follower_has_reached_high_watermark_and_epoch_start(offset, watermark, start, joins) -> None:
+    """Both are needed."""
     view = leading(isr=(1,), start=start)
     fetched(view, 2, offset, 20)
     assert (view.propose_growth(2, watermark, EPOCH, anybody) is not None) == joins
 
 
-def test_a_proposal_names_the_processes_that_were_heard() -> None:
-    """The leader's own, too; of a member that was not heard in this leadership nothing is known."""
+def test_proposal_has_the_broker_epochs_of_fetches() -> None:
+    """Also the leader's own; unknown for a member without a fetch in this leader epoch."""
     view = leading(isr=(1, 2))
     assert view.fetched(3, 10, 10, 33, 0)
     proposal = view.propose_growth(3, 0, 11, anybody)
@@ -183,8 +181,8 @@ def test_a_proposal_names_the_processes_that_were_heard() -> None:
     assert (proposal.leader_epoch, proposal.partition_epoch) == (4, 0)
 
 
-def test_who_is_not_eligible_does_not_join() -> None:
-    """Nor does who was not heard, or is no replica."""
+def test_ineligible_follower_does_not_join() -> None:
+    """Nor one without a fetch, nor a node that is not a replica."""
     view = leading(isr=(1,))
     fetched(view, 2, 10, 10)
     assert view.propose_growth(2, 0, EPOCH, nobody) is None
@@ -193,7 +191,7 @@ def test_who_is_not_eligible_does_not_join() -> None:
 
 
 def test_one_proposal_at_a_time() -> None:
-    """The next builds on what is decided about this one."""
+    """The next one waits for the decision."""
     view = leading(isr=(1,))
     fetched(view, 2, 10, 10)
     fetched(view, 3, 10, 10)
@@ -202,8 +200,8 @@ def test_one_proposal_at_a_time() -> None:
     assert view.propose_shrink(20, 10 * LAG_MS, EPOCH) is None
 
 
-def test_who_lags_for_too_long_shall_leave() -> None:
-    """At the very end of the log nobody lags."""
+def test_lagging_follower_leaves_the_isr() -> None:
+    """A follower at the log end never lags."""
     view = leading()
     fetched(view, 2, 10, 10, now_ms=LAG_MS)
     fetched(view, 3, 5, 10, now_ms=LAG_MS)
@@ -214,8 +212,8 @@ def test_who_lags_for_too_long_shall_leave() -> None:
     assert members(view.propose_shrink(20, 2 * LAG_MS + 1, EPOCH)) == (1,)
 
 
-def test_a_leader_that_was_elected_uncleanly_says_that_it_leads_on() -> None:
-    """With the ISR that it has, once."""
+def test_uncleanly_elected_leader_proposes_its_isr_once() -> None:
+    """It ends the leader recovery state."""
     view = leading(isr=(1,), leader_recovery_state=RECOVERING)
     assert members(view.propose_shrink(0, 0, EPOCH)) == (1,)
     assert view.decided((1,), 1, 0)
@@ -225,8 +223,8 @@ def test_a_leader_that_was_elected_uncleanly_says_that_it_leads_on() -> None:
 # --- decisions ------------------------------------------------------------------------------------------
 
 
-def test_a_decision_ends_the_proposal_and_an_older_one_changes_nothing() -> None:
-    """Whether it comes as answer or as metadata."""
+def test_newer_decision_ends_the_proposal() -> None:
+    """As a response or as metadata; an older one is ignored."""
     view = leading(isr=(1,))
     fetched(view, 2, 10, 10)
     view.propose_growth(2, 0, EPOCH, anybody)
@@ -239,23 +237,23 @@ def test_a_decision_ends_the_proposal_and_an_older_one_changes_nothing() -> None
     assert view.committed == (1, 2, 3)
 
 
-def test_a_decision_about_replicas_that_are_not_known_here_waits_for_metadata() -> None:
-    """Replicas come by metadata alone."""
+def test_decision_with_unknown_replicas_waits_for_metadata() -> None:
+    """Assigned replicas come by metadata alone."""
     view = leading(isr=(1,))
     assert not view.decided((1, 9), 5, 0)
     assert view.partition_epoch == 0
 
 
-def test_who_joins_has_its_time_from_then_on() -> None:
-    """It is not dropped by the next look at who lags."""
+def test_lag_time_of_a_new_member_counts_from_its_joining() -> None:
+    """The next check for lagging followers does not remove it."""
     view = leading(isr=(1,))
     fetched(view, 2, 10, 20)
     assert view.decided((1, 2), 1, 5_000)
     assert view.lagging(20, 5_000 + LAG_MS) == ()
 
 
-def test_a_refused_proposal_is_forgotten_a_void_one_is_not_the_next() -> None:
-    """A late refusal is of its own proposal."""
+def test_late_refusal_does_not_withdraw_the_next_proposal() -> None:
+    """A refusal concerns its own proposal."""
     view = leading(isr=(1,))
     fetched(view, 2, 10, 10)
     first = view.propose_growth(2, 0, EPOCH, anybody)
@@ -266,8 +264,8 @@ def test_a_refused_proposal_is_forgotten_a_void_one_is_not_the_next() -> None:
     assert view.proposal is second
 
 
-def test_who_was_turned_away_holds_up_nobody_until_it_gets_on() -> None:
-    """Its disk is full, say: it was caught up a moment ago, and may never follow."""
+def test_refused_follower_does_not_count_until_it_progresses() -> None:
+    """Its disk may be full: it was caught up a moment ago and may never fetch more."""
     view = leading(isr=(1, 2))
     fetched(view, 2, 10, 10)
     fetched(view, 3, 10, 10)
@@ -285,8 +283,8 @@ def test_who_was_turned_away_holds_up_nobody_until_it_gets_on() -> None:
     assert view.committed_end(14, 14, 1, 0, anybody) == 12, "it gets on, so it is waited for again"
 
 
-def test_whom_the_controller_takes_out_is_not_waited_for() -> None:
-    """Its log dir failed: it was caught up until then, and will not fetch any more."""
+def test_follower_removed_by_the_controller_does_not_count() -> None:
+    """Its log dir failed: it was caught up until then and will not fetch again."""
     view = leading(isr=(1, 2, 3))
     for node in (2, 3):
         fetched(view, node, 10, 10)
@@ -298,8 +296,8 @@ def test_whom_the_controller_takes_out_is_not_waited_for() -> None:
     assert view.propose_growth(3, 12, EPOCH, anybody) is not None
 
 
-def test_replicas_come_and_go_by_metadata() -> None:
-    """Those that stay keep what is known of them."""
+def test_reassignment_keeps_the_progress_of_remaining_replicas() -> None:
+    """Replicas are added and removed by metadata."""
     view = leading(isr=(1, 2), replicas=(1, 2))
     fetched(view, 2, 10, 10)
     view.updated(registration((1, 2), (1, 2, 3), 1), 0)

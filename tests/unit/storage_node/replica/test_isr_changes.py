@@ -37,8 +37,8 @@ def answer(*codes: int, error_code: int = 0) -> AlterPartitionResponse:
     )
 
 
-def test_a_proposal_goes_out_with_its_versions() -> None:
-    """Epochs of the leader, the partition and each member."""
+def test_request_has_leader_partition_and_broker_epochs() -> None:
+    """Of each proposal and each member."""
     changes = IsrChanges()
     proposed(changes)
     request = changes.take(1, 11, 0)
@@ -48,8 +48,8 @@ def test_a_proposal_goes_out_with_its_versions() -> None:
     assert (item.leader_epoch, item.partition_epoch, item.isr) == (4, 6, ((1, 11), (2, 33)))
 
 
-def test_what_comes_meanwhile_waits_for_the_answer() -> None:
-    """One request at a time."""
+def test_one_request_is_in_flight() -> None:
+    """Later proposals wait for its response."""
     changes = IsrChanges()
     proposed(changes)
     assert changes.take(1, 11, 0) is not None
@@ -62,8 +62,8 @@ def test_what_comes_meanwhile_waits_for_the_answer() -> None:
     assert [item.partition for item in request.partitions] == [1]
 
 
-def test_a_request_has_an_end() -> None:
-    """The rest goes with the next."""
+def test_request_is_bounded() -> None:
+    """The other proposals go with the next one."""
     changes = IsrChanges()
     for index in range(MAX_ITEMS + 1):
         proposed(changes, index)
@@ -74,8 +74,8 @@ def test_a_request_has_an_end() -> None:
     assert changes.take(1, 11, 0) is not None
 
 
-def test_without_an_answer_the_same_is_asked_again() -> None:
-    """After a pause; it may have been done."""
+def test_failed_request_is_repeated_unchanged() -> None:
+    """After a pause: the controller may have applied it."""
     changes = IsrChanges()
     proposed(changes)
     first = changes.take(1, 11, 0)
@@ -86,8 +86,8 @@ def test_without_an_answer_the_same_is_asked_again() -> None:
 
 
 @pytest.mark.parametrize("error", [NotControllerError, StaleBrokerEpochError])
-def test_an_error_of_the_whole_is_none_of_the_proposals(error) -> None:
-    """They stay open and go again."""
+def test_top_level_error_repeats_all_proposals(error) -> None:
+    """They stay open."""
     changes = IsrChanges()
     partition = proposed(changes)
     first = changes.take(1, 11, 0)
@@ -96,8 +96,8 @@ def test_an_error_of_the_whole_is_none_of_the_proposals(error) -> None:
     assert changes.take(1, 11, RETRY_MS) == first
 
 
-def test_who_is_refused_may_be_proposed_anew() -> None:
-    """The refused ISR will never be true."""
+def test_refused_proposal_is_withdrawn() -> None:
+    """The follower may be proposed again."""
     changes = IsrChanges()
     partition = proposed(changes)
     changes.take(1, 11, 0)
@@ -107,8 +107,8 @@ def test_who_is_refused_may_be_proposed_anew() -> None:
 
 
 @pytest.mark.parametrize("error", [FencedLeaderEpochError, InvalidUpdateVersionError])
-def test_who_is_overtaken_waits_for_metadata(error) -> None:
-    """The proposal may have been decided at an earlier try: both ISRs may be true."""
+def test_overtaken_proposal_stays_open_until_metadata(error) -> None:
+    """An earlier attempt may have been applied: either ISR may be committed."""
     changes = IsrChanges()
     partition = proposed(changes)
     changes.take(1, 11, 0)
@@ -117,8 +117,8 @@ def test_who_is_overtaken_waits_for_metadata(error) -> None:
     assert len(changes) == 0
 
 
-def test_an_unknown_error_is_tried_again() -> None:
-    """The others of the request are done."""
+def test_other_partition_error_is_retried() -> None:
+    """The other proposals of the request are decided."""
     changes = IsrChanges()
     proposed(changes)
     proposed(changes, 1)
@@ -130,7 +130,7 @@ def test_an_unknown_error_is_tried_again() -> None:
 
 
 def test_a_void_proposal_is_not_sent() -> None:
-    """Metadata was faster, or this node leads no more."""
+    """Metadata was faster, or this node no longer leads."""
     changes = IsrChanges()
     one, two = proposed(changes), proposed(changes, 1)
     one.in_sync.updated(PartitionRegistration((1, 2), (1, 2), 1, 4, 7), 0)

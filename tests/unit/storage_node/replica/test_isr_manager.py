@@ -35,16 +35,16 @@ def drained_then_undrained() -> tuple[Replicas, FakeRequest]:
     return cluster, request
 
 
-def test_fencing_a_follower_outside_the_isr_commits_what_waited_for_it() -> None:
-    """At once: neither an append nor a fetch has to come."""
+def test_fencing_a_caught_up_follower_advances_the_high_watermark() -> None:
+    """Outside the ISR; without an append or a fetch."""
     cluster, request = drained_then_undrained()
     cluster.fence(3)
     assert request.first.error_code == 0
     assert cluster.watermark(1) == 3
 
 
-def test_draining_a_follower_outside_the_isr_commits_what_waited_for_it() -> None:
-    """It is not eligible any more."""
+def test_draining_a_caught_up_follower_advances_the_high_watermark() -> None:
+    """It is no longer eligible."""
     cluster, request = drained_then_undrained()
     cluster.publish(BrokerRegistrationChangeRecord(3, cluster.epochs[3], in_controlled_shutdown=True))
     assert request.first.error_code == 0

@@ -51,8 +51,8 @@ def append(partition: Partition) -> int:
     return info.last_offset + 1
 
 
-def test_a_new_partition_leads_nothing() -> None:
-    """Until the controller says so."""
+def test_new_partition_has_no_leader() -> None:
+    """Before the first registration."""
     partition = Partition(NAME, b"i" * 16, 1, new_log())
     with pytest.raises(NotLeaderOrFollowerError):
         partition.leader_log()
@@ -62,14 +62,14 @@ def test_a_new_partition_leads_nothing() -> None:
     ("epoch", "error"),
     [(2, FencedLeaderEpochError), (4, UnknownLeaderEpochError), (-2, FencedLeaderEpochError)],
 )
-def test_epochs_that_differ_are_refused(epoch: int, error: type[KafkaError]) -> None:
-    """Older is fenced, newer is unknown."""
+def test_wrong_leader_epoch_is_refused(epoch: int, error: type[KafkaError]) -> None:
+    """An older one is fenced, a newer one unknown."""
     with pytest.raises(error, match="leader epoch 3"):
         leading(new_log()).leader_log(epoch)
 
 
-def test_the_wrong_epoch_is_told_before_the_wrong_node() -> None:
-    """A client with an old epoch must refresh, whoever leads."""
+def test_wrong_leader_epoch_comes_before_wrong_leader() -> None:
+    """A client with an old epoch must refresh, whichever node leads."""
     partition = leading(new_log())
     partition.assign(registration(2, 4), 0)
     with pytest.raises(FencedLeaderEpochError):
@@ -78,27 +78,27 @@ def test_the_wrong_epoch_is_told_before_the_wrong_node() -> None:
         partition.leader_log(4)
 
 
-def test_an_older_decision_changes_nothing() -> None:
-    """Metadata never go back; if they did, the newer term stays."""
+def test_older_registration_is_ignored() -> None:
+    """The newer leader epoch stays."""
     partition = leading(new_log())
     assert not partition.assign(registration(2, 2), 0)
     assert partition.is_leader
 
 
-def test_the_same_decision_again_is_no_change() -> None:
-    """Nobody needs to be woken."""
+def test_same_registration_is_no_change() -> None:
+    """`assign` returns False."""
     assert not leading(new_log()).assign(registration(1, 3), 0)
 
 
-def test_leading_begins_an_epoch_in_the_log() -> None:
-    """The epoch starts where the log ends."""
+def test_leader_starts_its_epoch_at_the_log_end() -> None:
+    """The leader epoch cache gets an entry."""
     log = new_log()
     leading(log)
     assert log.epochs.latest_epoch == 3
 
 
-def test_the_high_watermark_follows_the_log_of_the_only_replica() -> None:
-    """async: the page cache counts."""
+def test_high_watermark_of_a_single_replica_is_its_log_end() -> None:
+    """durability=async: the page cache counts."""
     partition = leading(new_log())
     assert not partition.advance(0)
     end = append(partition)
@@ -109,8 +109,8 @@ def test_the_high_watermark_follows_the_log_of_the_only_replica() -> None:
     assert partition.is_acked(end, ACKS_ALL)
 
 
-def test_with_fsync_the_high_watermark_follows_the_disk() -> None:
-    """Nothing is acknowledged to anybody before."""
+def test_high_watermark_waits_for_the_flush_with_fsync() -> None:
+    """Nothing is acknowledged before the flush."""
     partition = leading(new_log(durability="fsync"))
     end = append(partition)
     assert not partition.advance(0)
@@ -123,8 +123,8 @@ def test_with_fsync_the_high_watermark_follows_the_disk() -> None:
     assert not partition.wants_flush()
 
 
-def test_the_high_watermark_never_moves_back() -> None:
-    """durability is raised to fsync while nothing is flushed: what readers saw stays visible."""
+def test_high_watermark_never_decreases() -> None:
+    """durability is raised to fsync while records are unflushed: they stay visible."""
     log = new_log()
     partition = leading(log)
     end = append(partition)
@@ -135,23 +135,23 @@ def test_the_high_watermark_never_moves_back() -> None:
     assert partition.high_watermark == end
 
 
-def test_who_does_not_lead_commits_nothing() -> None:
-    """A fenced node's log may grow no more, but what is in it is not its to commit."""
+def test_high_watermark_advances_only_on_the_leader() -> None:
+    """A node that is not the leader commits nothing of its log."""
     partition = leading(new_log())
     append(partition)
     partition.assign(registration(-1, 4), 0)
     assert not partition.advance(0)
 
 
-def test_the_checkpointed_high_watermark_is_held_inside_the_log() -> None:
-    """A checkpoint newer than what recovery found, or older than the log start."""
+def test_checkpointed_high_watermark_is_limited_to_the_log() -> None:
+    """Above the recovered log end, or below the log start."""
     log = new_log()
     log.high_watermark = 99
     assert Partition(NAME, b"i" * 16, 1, log).high_watermark == 0
 
 
-def test_offline_and_deleted_say_why() -> None:
-    """Each state has its own error, and deletion wins."""
+def test_offline_and_deleted_partitions_raise_their_errors() -> None:
+    """Deleted wins over offline."""
     partition = leading(new_log())
     partition.go_offline()
     with pytest.raises(KafkaStorageError):
@@ -164,8 +164,8 @@ def test_offline_and_deleted_say_why() -> None:
     assert isinstance(partition.lost_error(), UnknownTopicIdError)
 
 
-def test_without_a_log_it_is_offline() -> None:
-    """Its disk is not there."""
+def test_partition_without_a_log_is_offline() -> None:
+    """Its disk is missing."""
     partition = Partition(NAME, b"i" * 16, 1, None)
     partition.assign(registration(1, 0), 0)
     with pytest.raises(KafkaStorageError):
@@ -175,8 +175,8 @@ def test_without_a_log_it_is_offline() -> None:
 
 
 @pytest.mark.parametrize("cut", ["truncate_to", "restart_at"])
-def test_a_cut_that_finds_no_room_at_its_end_is_a_cut(cut: str) -> None:
-    """The log is shorter although what is told of it could not be written: nothing is committed behind it."""
+def test_truncation_counts_when_a_full_disk_fails_after_it(cut: str) -> None:
+    """The log is shorter although the epoch checkpoint was not written: the high watermark follows."""
     partition = leading(new_log())
     log = partition.log
     assert log is not None
@@ -195,8 +195,8 @@ def test_a_cut_that_finds_no_room_at_its_end_is_a_cut(cut: str) -> None:
     partition.check()
 
 
-def test_a_replica_may_begin_inside_a_batch_that_it_does_not_have_yet() -> None:
-    """The batch may be late: the disk is full."""
+def test_log_may_start_inside_a_batch_that_is_not_fetched_yet() -> None:
+    """A full disk may delay the batch."""
     partition = leading(new_log())
     for _ in range(3):
         append(partition)

@@ -32,8 +32,8 @@ def rig() -> CoreRig:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_an_append_is_answered_at_once(rig: CoreRig, acks: int) -> None:
-    """The only replica has it, so both kinds of acks are satisfied."""
+def test_single_replica_acknowledges_at_once(rig: CoreRig, acks: int) -> None:
+    """acks=1 and acks=all."""
     topic_id = rig.topic()
     first = rig.produce(topic_id, batch(b"a", b"b"), acks=acks).first
     second = rig.produce(topic_id, batch(b"c"), acks=acks).first
@@ -47,8 +47,8 @@ def test_an_append_is_answered_at_once(rig: CoreRig, acks: int) -> None:
     assert rig.values(topic_id) == [b"a", b"b", b"c"]
 
 
-def test_acks_0_appends_and_says_nothing(rig: CoreRig) -> None:
-    """No answer, whether it went well or not; failures are counted."""
+def test_acks_0_gets_no_response(rig: CoreRig) -> None:
+    """Whether the append succeeds or not; failures are counted."""
     topic_id = rig.topic()
     assert rig.produce(topic_id, acks=0).is_dropped
     assert rig.produce(topic_id, b"garbage", acks=0).is_dropped
@@ -57,8 +57,8 @@ def test_acks_0_appends_and_says_nothing(rig: CoreRig) -> None:
     assert rig.core.counters.failed_produce_entries == 2
 
 
-def test_acks_0_with_a_broken_shape_says_nothing_either(rig: CoreRig) -> None:
-    """A request that is refused whole is not answered if nobody listens."""
+def test_invalid_acks_0_request_gets_no_response(rig: CoreRig) -> None:
+    """The whole request is refused."""
     entries = (ProducePartition(rig.topic(), 0),)
     request = rig.ask(registry.PRODUCE, ProduceRequest(0, 1_000, entries), ())
     assert request.is_dropped
@@ -66,15 +66,15 @@ def test_acks_0_with_a_broken_shape_says_nothing_either(rig: CoreRig) -> None:
 
 
 @pytest.mark.parametrize("acks", [2, -2, 127])
-def test_other_acks_do_not_exist(rig: CoreRig, acks: int) -> None:
-    """Refused before anything is appended."""
+def test_invalid_acks_are_refused(rig: CoreRig, acks: int) -> None:
+    """Nothing is appended."""
     topic_id = rig.topic()
     assert isinstance(rig.produce(topic_id, acks=acks).error, InvalidRequiredAcksError)
     assert rig.values(topic_id) == []
 
 
-def test_entries_and_batches_must_pair_up(rig: CoreRig) -> None:
-    """A batch without an entry, or the other way round: nothing is appended."""
+def test_counts_of_entries_and_batches_must_match(rig: CoreRig) -> None:
+    """Nothing is appended."""
     topic_id = rig.topic()
     entries = (ProducePartition(topic_id, 0),)
     for frames in ((), (batch(b"a"), batch(b"b"))):
@@ -83,7 +83,7 @@ def test_entries_and_batches_must_pair_up(rig: CoreRig) -> None:
     assert rig.values(topic_id) == []
 
 
-def test_a_request_names_a_bounded_number_of_partitions() -> None:
+def test_partitions_per_request_are_bounded() -> None:
     """Bound: max.request.partitions."""
     rig = CoreRig(max_request_partitions=2)
     topic_id = rig.topic()
@@ -91,8 +91,8 @@ def test_a_request_names_a_bounded_number_of_partitions() -> None:
     assert isinstance(rig.produce(topic_id, *[batch(b"c")] * 3).error, InvalidRequestError)
 
 
-def test_each_entry_stands_alone(rig: CoreRig) -> None:
-    """A bad batch between good ones is refused; the good ones are in, answers in the order of entries."""
+def test_entries_are_independent(rig: CoreRig) -> None:
+    """A bad batch between good ones is refused; responses are in the order of entries."""
     topic_id = rig.topic(max_message_bytes="200")
     damaged = bytearray(batch(b"x"))
     damaged[-1] ^= 1
@@ -106,8 +106,8 @@ def test_each_entry_stands_alone(rig: CoreRig) -> None:
     assert rig.values(topic_id) == [b"a", b"e"]
 
 
-def test_unknown_topics_and_partitions(rig: CoreRig) -> None:
-    """By id: a forged one, one with the wrong length, and indexes outside the topic."""
+def test_unknown_topic_ids_and_partitions_are_refused(rig: CoreRig) -> None:
+    """A forged id, one of wrong length, indexes outside of the topic."""
     topic_id = rig.topic()
     for forged in (b"x" * 16, b"", b"x" * 500):
         assert rig.produce(forged).first.error_code == UnknownTopicIdError.code
@@ -116,8 +116,8 @@ def test_unknown_topics_and_partitions(rig: CoreRig) -> None:
         assert answer.error_code == UnknownTopicOrPartitionError.code
 
 
-def test_another_nodes_partition_gives_a_hint(rig: CoreRig) -> None:
-    """Not here at all, or here but led elsewhere: the answer names the leader and its epoch."""
+def test_response_names_the_leader(rig: CoreRig) -> None:
+    """Of a partition without a replica here, or with another leader."""
     elsewhere = rig.topic("far", leader=2, replicas=(2,))
     answer = rig.produce(elsewhere).first
     assert (answer.error_code, answer.leader_id, answer.leader_epoch) == (NotLeaderOrFollowerError.code, 2, 0)
@@ -131,8 +131,8 @@ def test_another_nodes_partition_gives_a_hint(rig: CoreRig) -> None:
     )
 
 
-def test_the_leader_epoch_is_checked(rig: CoreRig) -> None:
-    """An older epoch is fenced, a newer one is not known yet, the present one and -1 pass."""
+def test_leader_epoch_is_checked(rig: CoreRig) -> None:
+    """An older one is fenced, a newer one unknown; the present one and -1 pass."""
     topic_id = rig.topic()
     rig.set_leader(topic_id, -1)
     rig.set_leader(topic_id, 1)
@@ -140,32 +140,31 @@ def test_the_leader_epoch_is_checked(rig: CoreRig) -> None:
     assert codes == [0, 0, FencedLeaderEpochError.code, UnknownLeaderEpochError.code]
 
 
-def test_too_few_replicas_refuse_acks_all_only(rig: CoreRig) -> None:
-    """min.insync.replicas counts for acks=all; nothing is appended then."""
+def test_below_min_isr_only_acks_all_is_refused(rig: CoreRig) -> None:
+    """Nothing is appended."""
     topic_id = rig.topic(replicas=(1, 2), min_insync_replicas="2")
     rig.metadata(PartitionChangeRecord(topic_id, 0, isr=(1,)))
     assert rig.produce(topic_id, acks=-1).first.error_code == NotEnoughReplicasError.code
     assert rig.produce(topic_id, acks=1).first.base_offset == 0
 
 
-def test_min_isr_above_the_replicas_counts_as_all_of_them(rig: CoreRig) -> None:
-    """One replica and min.insync.replicas 2: acks=all is answered by that one, as in Kafka, and the partition
-    is not told of as below its minimum."""
+def test_min_isr_is_limited_to_the_number_of_replicas(rig: CoreRig) -> None:
+    """One replica and min.insync.replicas 2: acks=all succeeds, as in Kafka; it is not under min ISR."""
     topic_id = rig.topic(min_insync_replicas="2")
     assert rig.produce(topic_id, acks=-1).first.error_code == 0
     metrics = rig.core.status(rig.now_ms)["metrics"]
     assert (metrics["UnderMinIsrPartitionCount"], metrics["AtMinIsrPartitionCount"]) == (0, 1)
 
 
-def test_min_isr_counts_in_full_once_there_are_as_many_replicas(rig: CoreRig) -> None:
-    """A reassignment adds a second one: from then on both must be in sync, as their number was asked for."""
+def test_min_isr_holds_in_full_after_adding_a_replica(rig: CoreRig) -> None:
+    """From then on both must be in sync."""
     topic_id = rig.topic(min_insync_replicas="2")
     rig.metadata(PartitionChangeRecord(topic_id, 0, replicas=(1, 2), adding_replicas=(2,)))
     assert rig.produce(topic_id, acks=-1).first.error_code == NotEnoughReplicasError.code
 
 
-def test_log_append_time_is_told(rig: CoreRig) -> None:
-    """A topic that stamps records itself tells the producer which time it took."""
+def test_response_has_the_log_append_time(rig: CoreRig) -> None:
+    """With message.timestamp.type=LogAppendTime."""
     topic_id = rig.topic(message_timestamp_type="LogAppendTime")
     assert rig.produce(topic_id, batch(b"a", timestamp_ms=5)).first.log_append_time_ms == WALL_MS
 
@@ -174,8 +173,8 @@ def test_log_append_time_is_told(rig: CoreRig) -> None:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_fsync_answers_after_the_disk_has_it(rig: CoreRig, acks: int) -> None:
-    """Neither the answer nor a reader comes before fdatasync; then both do."""
+def test_fsync_acknowledges_after_the_flush(rig: CoreRig, acks: int) -> None:
+    """Consumers see the records after it, too."""
     topic_id = rig.topic(durability="fsync")
     request = rig.produce(topic_id, acks=acks)
     assert not request.is_answered
@@ -186,7 +185,7 @@ def test_fsync_answers_after_the_disk_has_it(rig: CoreRig, acks: int) -> None:
 
 
 def test_appends_share_a_flush(rig: CoreRig) -> None:
-    """Group commit: what comes while one flush runs waits for the next, all together."""
+    """Group commit: appends during a flush share the next one."""
     topic_id = rig.topic(durability="fsync")
     requests = [rig.produce(topic_id) for _ in range(5)]
     assert len(rig.pop(FlushLog)) == 1, "one flush, asked for by the first append"
@@ -205,8 +204,8 @@ def test_appends_share_a_flush(rig: CoreRig) -> None:
     assert late.first.error_code == 0
 
 
-def test_acks_0_with_fsync_still_reaches_the_disk(rig: CoreRig) -> None:
-    """Nobody waits, but readers see it only after the flush."""
+def test_acks_0_with_fsync_is_flushed(rig: CoreRig) -> None:
+    """Consumers see it only after the flush."""
     topic_id = rig.topic(durability="fsync")
     rig.produce(topic_id, acks=0)
     assert rig.values(topic_id) == []
@@ -214,8 +213,8 @@ def test_acks_0_with_fsync_still_reaches_the_disk(rig: CoreRig) -> None:
     assert rig.values(topic_id) == [b"v"]
 
 
-def test_what_was_acknowledged_survives_power_loss(rig: CoreRig) -> None:
-    """Only what was synced is kept by the disk: every acknowledged record is among it."""
+def test_acknowledged_records_survive_power_loss(rig: CoreRig) -> None:
+    """Only flushed bytes are kept."""
     topic_id = rig.topic(durability="fsync")
     rig.produce(topic_id, batch(b"safe"))
     rig.flush()
@@ -225,8 +224,8 @@ def test_what_was_acknowledged_survives_power_loss(rig: CoreRig) -> None:
     assert after.values(topic_id) == [b"safe"]
 
 
-def test_a_produce_times_out(rig: CoreRig) -> None:
-    """The disk is slow: after timeout_ms the producer hears so, once, and the late flush harms nothing."""
+def test_produce_times_out_on_a_slow_disk(rig: CoreRig) -> None:
+    """One error after timeout_ms; the late flush is harmless."""
     topic_id = rig.topic(durability="fsync")
     request = rig.produce(topic_id, timeout_ms=500)
     rig.pass_time(499)
@@ -237,8 +236,8 @@ def test_a_produce_times_out(rig: CoreRig) -> None:
     assert rig.core.parked == 0
 
 
-def test_a_lost_leader_answers_its_waiters(rig: CoreRig) -> None:
-    """Fenced while producers wait: they hear who leads instead of waiting for their timeouts."""
+def test_lost_leadership_completes_waiting_requests(rig: CoreRig) -> None:
+    """With the new leader, before their timeouts."""
     topic_id = rig.topic(durability="fsync")
     request = rig.produce(topic_id)
     rig.set_leader(topic_id, -1)
@@ -250,24 +249,24 @@ def test_a_lost_leader_answers_its_waiters(rig: CoreRig) -> None:
     )
 
 
-def test_a_leader_that_came_back_does_not_answer_for_its_old_epoch(rig: CoreRig) -> None:
-    """Leadership lost and won in one step of the metadata: the waiting batch belongs to the old term."""
+def test_new_epoch_of_the_same_leader_fails_waiting_requests(rig: CoreRig) -> None:
+    """Leadership was lost and regained in one metadata step."""
     topic_id = rig.topic(durability="fsync")
     request = rig.produce(topic_id)
     rig.metadata(PartitionChangeRecord(topic_id, 0, leader=-1), PartitionChangeRecord(topic_id, 0, leader=1))
     assert request.first.error_code == NotLeaderOrFollowerError.code
 
 
-def test_a_deleted_topic_answers_its_waiters(rig: CoreRig) -> None:
-    """The id is unknown from now on."""
+def test_deleted_topic_completes_waiting_requests(rig: CoreRig) -> None:
+    """The id is unknown."""
     topic_id = rig.topic(durability="fsync")
     request = rig.produce(topic_id)
     rig.remove(topic_id)
     assert request.first.error_code == UnknownTopicIdError.code
 
 
-def test_a_gone_producer_makes_room(rig: CoreRig) -> None:
-    """Its connection broke: the waiting request is dropped at once."""
+def test_disconnected_producer_leaves_purgatory(rig: CoreRig) -> None:
+    """At once."""
     topic_id = rig.topic(durability="fsync")
     peer = FakePeer(session=5)
     request = rig.produce(topic_id, peer=peer)
@@ -277,8 +276,8 @@ def test_a_gone_producer_makes_room(rig: CoreRig) -> None:
     assert rig.core.parked == 0
 
 
-def test_waiting_producers_are_bounded() -> None:
-    """Bound: purgatory.max.requests. Beyond it nothing is appended, and the producer may retry."""
+def test_waiting_requests_are_bounded() -> None:
+    """Bound: purgatory.max.requests; beyond it nothing is appended, and the producer may retry."""
     rig = CoreRig(purgatory_max_requests=3)
     topic_id = rig.topic(durability="fsync")
     waiting = [rig.produce(topic_id) for _ in range(3)]
@@ -293,7 +292,7 @@ def test_waiting_producers_are_bounded() -> None:
 
 
 def test_nothing_is_acknowledged_after_a_write_error(rig: CoreRig) -> None:
-    """KAFKA-10778: the entry that failed, the ones after it, other partitions of the dir, later requests."""
+    """KAFKA-10778: later entries, other partitions of the log dir, later requests."""
     topic_id, other = rig.topic("t"), rig.topic("u")
     rig.produce(topic_id)
     rig.files.fail("pwrite", ".log")
@@ -304,8 +303,8 @@ def test_nothing_is_acknowledged_after_a_write_error(rig: CoreRig) -> None:
     assert rig.ended(), "it was the only log dir"
 
 
-def test_a_failed_fsync_fails_all_who_wait_for_that_disk(rig: CoreRig) -> None:
-    """Both partitions wait; one flush fails; neither is acknowledged, and the flush is not tried again."""
+def test_failed_flush_fails_all_requests_of_the_log_dir(rig: CoreRig) -> None:
+    """The flush is not repeated."""
     topic_id, other = rig.topic("t", durability="fsync"), rig.topic("u", durability="fsync")
     rig.flush()
     requests = [rig.produce(topic_id), rig.produce(other)]
@@ -315,8 +314,8 @@ def test_a_failed_fsync_fails_all_who_wait_for_that_disk(rig: CoreRig) -> None:
     assert rig.flush() == 0
 
 
-def test_one_bad_disk_leaves_the_others_working() -> None:
-    """Two log dirs: partitions on the good one go on, and the node lives."""
+def test_failed_log_dir_leaves_the_others_working() -> None:
+    """Partitions of the other log dir continue."""
     rig = CoreRig(dirs="/a,/b")
     first, second = rig.topic("t"), rig.topic("u")
     rig.files.fail("pwrite", "/a/")

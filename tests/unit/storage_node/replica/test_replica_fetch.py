@@ -75,8 +75,8 @@ def follower(cluster) -> Follower:
     return Follower(cluster)
 
 
-def test_a_session_names_only_what_is_new(cluster, follower) -> None:
-    """And is silent until the follower reacts."""
+def test_session_response_has_only_changed_partitions(cluster, follower) -> None:
+    """Nothing more is sent until the follower fetches again."""
     cluster.produce(b"a")
     first = follower.fetch(0)
     assert first.answer.keys == ((TOPIC, 0),)
@@ -88,8 +88,8 @@ def test_a_session_names_only_what_is_new(cluster, follower) -> None:
     assert second.first.frame_count == 1
 
 
-def test_a_fetch_waits_for_news_and_is_overtaken_by_the_next(cluster, follower) -> None:
-    """So a follower never waits with what it has to say."""
+def test_waiting_fetch_is_completed_by_the_next_one(cluster, follower) -> None:
+    """A follower never waits with its own progress."""
     follower.fetch(0, wait_ms=500)
     waiting = follower.fetch(wait_ms=500)
     assert not waiting.is_answered
@@ -99,7 +99,7 @@ def test_a_fetch_waits_for_news_and_is_overtaken_by_the_next(cluster, follower) 
     assert overtaking.first.frame_count == 1
 
 
-def test_a_moved_high_watermark_is_told_at_once(cluster, follower) -> None:
+def test_new_high_watermark_is_sent_at_once(cluster, follower) -> None:
     """KIP-1166: not only with the next records."""
     cluster.change(isr=(1, 2))
     cluster.fence(3)
@@ -110,8 +110,8 @@ def test_a_moved_high_watermark_is_told_at_once(cluster, follower) -> None:
     assert not follower.fetch(wait_ms=500).is_answered
 
 
-def test_an_unknown_session_and_a_wrong_epoch_are_told(cluster, follower) -> None:
-    """The follower begins a new one."""
+def test_unknown_session_and_wrong_session_epoch_are_errors(cluster, follower) -> None:
+    """The follower starts a new session."""
     follower.fetch(0)
     code = follower.fetch(session=999).answer.error_code
     assert code == FetchSessionIdNotFoundError.code
@@ -130,16 +130,16 @@ def test_a_session_belongs_to_its_connection(cluster, follower) -> None:
     assert not cluster.nodes[1].core._replica_fetch.sessions
 
 
-def test_sessions_of_one_connection_have_a_bound(cluster, follower) -> None:
-    """The oldest goes: its follower has given it up."""
+def test_sessions_of_one_connection_are_bounded(cluster, follower) -> None:
+    """The oldest one is ended."""
     for _ in range(100):
         follower.session, follower.epoch = 0, 0
         assert follower.fetch(0).answer.error_code == 0
     assert len(cluster.nodes[1].core._replica_fetch.sessions) == 64
 
 
-def test_what_is_forgotten_is_told_no_more(cluster, follower) -> None:
-    """Nothing is kept for it."""
+def test_forgotten_partition_leaves_the_session(cluster, follower) -> None:
+    """No state of it remains."""
     follower.fetch(0)
     follower.fetch(forgotten=((TOPIC, 0), (b"never", 3)))
     cluster.produce()
@@ -156,28 +156,28 @@ def test_what_is_forgotten_is_told_no_more(cluster, follower) -> None:
         ({"offset": 5, "last_epoch": 9}, OffsetOutOfRangeError),
     ],
 )
-def test_errors_are_of_their_partition(cluster, follower, facts, error) -> None:
-    """The session goes on."""
+def test_partition_error_does_not_end_the_session(cluster, follower, facts, error) -> None:
+    """Other partitions continue."""
     request = follower.fetch(**{"offset": 0, **facts})
     assert request.first.error_code == error.code
     if error is OffsetOutOfRangeError:
         assert (request.first.log_start_offset, request.first.diverging_end_offset) == (0, 0)
 
 
-def test_an_old_leader_epoch_is_fenced(cluster, follower) -> None:
+def test_older_leader_epoch_is_fenced(cluster, follower) -> None:
     """And is no progress."""
     cluster.change(leader=1)
     assert follower.fetch(0, leader_epoch=0).first.error_code == FencedLeaderEpochError.code
     assert cluster.partition(1).in_sync.followers[2].end_offset == -1
 
 
-def test_who_is_no_replica_is_refused(cluster, follower) -> None:
-    """It may have been moved away."""
+def test_fetch_of_a_non_replica_is_refused(cluster, follower) -> None:
+    """It may have been reassigned."""
     cluster.change(replicas=(1, 3), isr=(1, 3))
     assert follower.fetch(0).first.error_code == NotLeaderOrFollowerError.code
 
 
-def test_an_older_process_of_a_node_makes_no_progress(cluster, follower) -> None:
+def test_older_broker_epoch_makes_no_progress(cluster, follower) -> None:
     """KIP-903."""
     cluster.produce()
     follower.fetch(0)
@@ -188,13 +188,13 @@ def test_an_older_process_of_a_node_makes_no_progress(cluster, follower) -> None
     assert request.first.error_code == NotLeaderOrFollowerError.code
 
 
-def test_a_node_that_nobody_knows_is_refused(cluster, follower) -> None:
-    """Its metadata comes later, or it is no node."""
+def test_unregistered_node_is_refused(cluster, follower) -> None:
+    """This node's metadata may be late."""
     assert isinstance(follower.fetch(0, replica=9).error, BrokerIdNotRegisteredError)
 
 
-def test_a_diverged_log_is_told_where_and_does_not_count(cluster, follower) -> None:
-    """What it has is not what the leader has."""
+def test_diverged_follower_gets_the_divergence_and_makes_no_progress(cluster, follower) -> None:
+    """It has other records than the leader."""
     cluster.produce(b"a")
     cluster.change(leader=1)
     cluster.produce(b"b")
@@ -205,14 +205,14 @@ def test_a_diverged_log_is_told_where_and_does_not_count(cluster, follower) -> N
     assert cluster.partition(1).in_sync.followers[2].end_offset == -1
 
 
-def test_who_got_nothing_for_want_of_room_comes_first_next_time(cluster, follower) -> None:
-    """One batch over the limit comes all the same, so that a follower always moves on."""
+def test_partition_without_space_is_first_in_the_next_response(cluster, follower) -> None:
+    """One batch above the limit is returned all the same."""
     cluster.produce(b"x" * 1_000)
     assert follower.fetch(0, max_bytes=10).first.frame_count == 1
 
 
-def test_where_an_epoch_ends(cluster) -> None:
-    """OffsetForLeaderEpoch, for consumers (KIP-320)."""
+def test_offset_for_leader_epoch(cluster) -> None:
+    """For consumers (KIP-320)."""
     cluster.produce(b"a")
     cluster.change(leader=1)
     cluster.produce(b"b")

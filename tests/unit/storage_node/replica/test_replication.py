@@ -16,7 +16,7 @@ from replica_rig import TOPIC, Replicas
 
 
 @pytest.mark.parametrize("durability", ["async", "fsync"])
-def test_what_acks_all_acknowledged_is_in_every_log(durability) -> None:
+def test_acks_all_record_is_in_every_log(durability) -> None:
     """And every replica knows that it is committed."""
     cluster = Replicas(durability=durability)
     cluster.settle()
@@ -29,8 +29,8 @@ def test_what_acks_all_acknowledged_is_in_every_log(durability) -> None:
         assert cluster.watermark(node) == 5
 
 
-def test_an_idle_cluster_comes_to_rest() -> None:
-    """Fetches park; time makes them come again, and nothing is lost over it."""
+def test_idle_cluster_only_repeats_waiting_fetches() -> None:
+    """No record is lost over it."""
     cluster = Replicas()
     cluster.produce()
     cluster.settle()
@@ -41,8 +41,8 @@ def test_an_idle_cluster_comes_to_rest() -> None:
     assert request.is_answered
 
 
-def test_one_is_not_acknowledged_before_all_in_sync_replicas_have_it() -> None:
-    """One that is cut off holds it up."""
+def test_acks_all_waits_for_every_isr_member() -> None:
+    """An isolated one delays it."""
     cluster = Replicas()
     cluster.settle()
     cluster.cut.add((3, 1))
@@ -54,8 +54,8 @@ def test_one_is_not_acknowledged_before_all_in_sync_replicas_have_it() -> None:
     assert cluster.watermark(1) == 0
 
 
-def test_who_lags_leaves_the_isr_and_what_waited_is_committed() -> None:
-    """After replica.lag.time.max.ms, no earlier."""
+def test_lagging_follower_leaves_the_isr_and_waiting_records_commit() -> None:
+    """After replica.lag.time.max.ms, not before."""
     cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
     cluster.settle()
     cluster.cut.add((3, 1))
@@ -69,7 +69,7 @@ def test_who_lags_leaves_the_isr_and_what_waited_is_committed() -> None:
     assert cluster.nodes[1].core.counters.isr_shrinks == 1
 
 
-def test_who_catches_up_joins_the_isr() -> None:
+def test_caught_up_follower_joins_the_isr() -> None:
     """With the same log."""
     cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
     cluster.settle()
@@ -84,8 +84,8 @@ def test_who_catches_up_joins_the_isr() -> None:
     assert cluster.nodes[1].core.counters.isr_expands == 1
 
 
-def test_an_idle_follower_stays_in_sync_when_records_come_after_a_long_time() -> None:
-    """It was at the end at each of its fetches, although it did not name the partition in them."""
+def test_idle_follower_stays_in_sync() -> None:
+    """It was at the log end at each fetch, although the fetches did not contain the partition."""
     cluster = Replicas(node={"replica_lag_time_max_ms": 1_000})
     cluster.produce()
     cluster.settle()
@@ -99,7 +99,7 @@ def test_an_idle_follower_stays_in_sync_when_records_come_after_a_long_time() ->
     assert cluster.partition(1).in_sync.lagging(cluster.end(1), cluster.now_ms + 2_000) == (2, 3)
 
 
-def test_a_new_leader_goes_on_with_all_that_was_acknowledged() -> None:
+def test_new_leader_has_all_acknowledged_records() -> None:
     """The next offset follows."""
     cluster = Replicas(min_isr=2)
     cluster.settle()
@@ -116,8 +116,8 @@ def test_a_new_leader_goes_on_with_all_that_was_acknowledged() -> None:
     assert cluster.values(2) == cluster.values(3) == [b"a", b"b"]
 
 
-def test_an_old_leader_cuts_what_nobody_else_had() -> None:
-    """Its tail was never acknowledged (KIP-101)."""
+def test_old_leader_truncates_unreplicated_records() -> None:
+    """They were never acknowledged (KIP-101)."""
     cluster = Replicas(min_isr=2)
     cluster.settle()
     cluster.produce(b"a")
@@ -137,8 +137,8 @@ def test_an_old_leader_cuts_what_nobody_else_had() -> None:
     assert cluster.registration.isr == (1, 2, 3)
 
 
-def test_an_isolated_leader_commits_nothing_more() -> None:
-    """It cannot shrink its ISR without the controller, so acks=all stop."""
+def test_isolated_leader_commits_nothing() -> None:
+    """It cannot shrink its ISR without the controller."""
     cluster = Replicas(min_isr=1, node={"replica_lag_time_max_ms": 1_000})
     cluster.settle()
     cluster.isolate(1)
@@ -148,8 +148,8 @@ def test_an_isolated_leader_commits_nothing_more() -> None:
     assert cluster.watermark(1) == 0
 
 
-def test_two_fail_overs_in_a_row_without_a_record_between_them() -> None:
-    """KIP-279, KAFKA-10706: epochs that wrote nothing do not keep followers from agreeing."""
+def test_epochs_without_records_do_not_prevent_agreement() -> None:
+    """KIP-279, KAFKA-10706: two failovers in a row."""
     cluster = Replicas(min_isr=1)
     cluster.settle()
     cluster.produce(b"a")
@@ -171,8 +171,8 @@ def test_two_fail_overs_in_a_row_without_a_record_between_them() -> None:
     assert cluster.registration.isr == (1, 2, 3)
 
 
-def test_logs_that_diverged_over_several_epochs_agree_again() -> None:
-    """KIP-279: the leader does not know the follower's epoch, and its answer is not known to the follower."""
+def test_logs_that_diverged_over_several_epochs_converge() -> None:
+    """KIP-279: leader and follower do not know each other's epochs."""
     cluster = Replicas(nodes=2)
     cluster.settle()
     cluster.produce(b"a")
@@ -194,8 +194,8 @@ def test_logs_that_diverged_over_several_epochs_agree_again() -> None:
     cluster.check_prefixes()
 
 
-def test_too_few_in_sync_replicas_refuse_acks_all_before_the_append() -> None:
-    """Nothing is in the log."""
+def test_acks_all_below_min_isr_appends_nothing() -> None:
+    """NotEnoughReplicasError."""
     cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
     cluster.settle()
     cluster.change(isr=(1,))
@@ -204,7 +204,7 @@ def test_too_few_in_sync_replicas_refuse_acks_all_before_the_append() -> None:
 
 
 def test_below_min_isr_nothing_is_committed() -> None:
-    """KIP-966: also acks=1 writes, which are taken, are not shown."""
+    """KIP-966: acks=1 writes are appended, but not visible."""
     cluster = Replicas(min_isr=2)
     cluster.settle()
     for node in (2, 3):
@@ -217,9 +217,9 @@ def test_below_min_isr_nothing_is_committed() -> None:
     assert cluster.watermark(1) == 0
 
 
-def test_who_left_in_silence_does_not_come_back_in_silence() -> None:
-    """Below min.insync.replicas the high watermark stands where the lost followers were: they reach it still,
-    but that is what they had, and not that they are there."""
+def test_follower_without_fetches_does_not_rejoin_the_isr() -> None:
+    """Below min.insync.replicas the high watermark stands at the lost followers' last offsets: reaching it
+    does not mean that they are alive."""
     cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
     cluster.settle()
     for node in (2, 3):
@@ -237,8 +237,8 @@ def test_who_left_in_silence_does_not_come_back_in_silence() -> None:
     assert cluster.registration.isr == (1, 2, 3)
 
 
-def test_in_sync_replicas_lost_after_the_append_are_told() -> None:
-    """The records are in the log, and nobody promises them."""
+def test_isr_shrink_after_the_append_is_an_error() -> None:
+    """NotEnoughReplicasAfterAppendError."""
     cluster = Replicas(min_isr=2)
     cluster.settle()
     for node in (2, 3):
@@ -252,8 +252,8 @@ def test_in_sync_replicas_lost_after_the_append_are_told() -> None:
     assert request.first.error_code == NotEnoughReplicasAfterAppendError.code
 
 
-def test_a_restarted_follower_that_the_leader_has_not_heard_does_not_join() -> None:
-    """KIP-903: the leader proposes the process that fetched, and the controller knows the newest."""
+def test_restarted_follower_joins_only_after_a_fetch() -> None:
+    """KIP-903: the proposal has the broker epoch of the last fetch."""
     cluster = Replicas(node={"replica_lag_time_max_ms": 1_000})
     cluster.settle()
     cluster.change(isr=(1, 2))
@@ -266,8 +266,8 @@ def test_a_restarted_follower_that_the_leader_has_not_heard_does_not_join() -> N
     assert (1, cluster.epochs[1]) in cluster.asked[-1].partitions[0].isr
 
 
-def test_a_fenced_follower_joins_as_soon_as_it_is_let_in() -> None:
-    """Although it fetches nothing new then."""
+def test_unfenced_follower_joins_without_a_new_fetch() -> None:
+    """It was caught up while it was fenced."""
     cluster = Replicas()
     cluster.produce()
     cluster.settle()
@@ -280,8 +280,8 @@ def test_a_fenced_follower_joins_as_soon_as_it_is_let_in() -> None:
     assert cluster.registration.isr == (1, 2, 3)
 
 
-def test_a_node_that_lost_its_disk_gets_everything_again() -> None:
-    """It is counted only then."""
+def test_node_with_an_empty_disk_fetches_everything() -> None:
+    """It counts only afterwards."""
     cluster = Replicas(min_isr=2)
     cluster.settle()
     for number in range(10):
@@ -297,8 +297,8 @@ def test_a_node_that_lost_its_disk_gets_everything_again() -> None:
     assert cluster.registration.isr == (1, 2, 3)
 
 
-def test_a_follower_starts_where_the_leaders_log_starts() -> None:
-    """What was deleted at the leader is not to be had."""
+def test_follower_starts_at_the_leaders_log_start() -> None:
+    """Older records are deleted on the leader."""
     cluster = Replicas()
     cluster.settle()
     for _ in range(5):
@@ -319,8 +319,8 @@ def test_a_follower_starts_where_the_leaders_log_starts() -> None:
     assert cluster.values(3) == cluster.values(1)
 
 
-def test_a_partition_moved_here_starts_empty_and_joins_when_it_has_everything() -> None:
-    """Then it may lead, and the old one goes."""
+def test_reassigned_replica_joins_when_it_has_everything() -> None:
+    """Then it may lead, and the old replica is removed."""
     cluster = Replicas(nodes=4, rf=3)
     cluster.settle()
     for number in range(5):
@@ -338,7 +338,7 @@ def test_a_partition_moved_here_starts_empty_and_joins_when_it_has_everything() 
     assert cluster.values(1) == cluster.values(2) == cluster.values(4)
 
 
-def test_from_one_replica_to_three_and_back() -> None:
+def test_replication_factor_from_one_to_three_and_back() -> None:
     """In one leader epoch."""
     cluster = Replicas(nodes=3, rf=1)
     assert cluster.produce(b"a").is_answered
@@ -352,8 +352,8 @@ def test_from_one_replica_to_three_and_back() -> None:
     assert cluster.produce(b"c").is_answered
 
 
-def test_unclean_election_cuts_below_the_high_watermark_of_those_who_had_more() -> None:
-    """Loss is what unclean means; the logs agree all the same, and it is told."""
+def test_unclean_election_truncates_below_the_high_watermark() -> None:
+    """Records are lost, which is logged; the logs agree."""
     cluster = Replicas(nodes=2)
     cluster.settle()
     cluster.produce(b"a")
@@ -374,8 +374,8 @@ def test_unclean_election_cuts_below_the_high_watermark_of_those_who_had_more() 
 
 
 @pytest.mark.parametrize("is_checkpointing", [False, True])
-def test_a_cut_waits_for_the_flush_and_the_checkpoint_under_way(is_checkpointing) -> None:
-    """Both would tell of more than is left."""
+def test_truncation_waits_for_flush_and_checkpoint(is_checkpointing) -> None:
+    """Both would name offsets that do not exist any more."""
     cluster = Replicas(nodes=2)
     cluster.settle()
     cluster.isolate(1)
@@ -401,8 +401,8 @@ def test_a_cut_waits_for_the_flush_and_the_checkpoint_under_way(is_checkpointing
     assert cluster.registration.isr == (1, 2)
 
 
-def test_a_durable_follower_is_counted_only_for_what_is_on_its_disk() -> None:
-    """It asks for the next offset after the flush."""
+def test_fsync_follower_counts_only_flushed_records() -> None:
+    """It fetches the next offset after the flush."""
     cluster = Replicas(nodes=2, durability="fsync")
     cluster.settle()
     cluster.is_flushing = False
@@ -416,8 +416,8 @@ def test_a_durable_follower_is_counted_only_for_what_is_on_its_disk() -> None:
     assert request.first.error_code == 0
 
 
-def test_what_acks_all_acknowledged_under_fsync_survives_the_loss_of_all_power() -> None:
-    """On every node at once."""
+def test_fsync_acks_all_survives_power_loss_of_all_nodes() -> None:
+    """At the same time."""
     cluster = Replicas(durability="fsync", min_isr=2)
     cluster.settle()
     requests = [cluster.produce(b"%d" % number) for number in range(5)]
@@ -431,8 +431,8 @@ def test_what_acks_all_acknowledged_under_fsync_survives_the_loss_of_all_power()
     assert cluster.values(3) == [b"0", b"1", b"2", b"3", b"4"]
 
 
-def test_a_damaged_answer_is_not_taken_and_asked_for_again() -> None:
-    """Its CRC tells."""
+def test_corrupt_response_is_fetched_again() -> None:
+    """Its CRC is wrong."""
     cluster = Replicas(nodes=2)
     cluster.settle()
     cluster.produce(b"a")
@@ -446,8 +446,8 @@ def test_a_damaged_answer_is_not_taken_and_asked_for_again() -> None:
     assert cluster.values(2) == [b"a"]
 
 
-def test_a_failed_disk_of_a_follower_stops_only_what_it_held() -> None:
-    """It leaves the ISR like any that is silent."""
+def test_failed_follower_disk_stops_only_its_partitions() -> None:
+    """They leave the ISR like lagging ones."""
     cluster = Replicas(node={"replica_lag_time_max_ms": 1_000})
     cluster.settle()
     cluster.nodes[2].core.replicas.disks.failed(
@@ -459,8 +459,8 @@ def test_a_failed_disk_of_a_follower_stops_only_what_it_held() -> None:
     assert cluster.registration.isr == (1, 3)
 
 
-def test_old_sessions_are_told_to_begin_anew() -> None:
-    """A leader that was restarted knows no session."""
+def test_restarted_leader_does_not_know_old_sessions() -> None:
+    """The follower starts a new one."""
     cluster = Replicas()
     cluster.produce(b"a")
     cluster.settle()
@@ -474,9 +474,8 @@ def test_old_sessions_are_told_to_begin_anew() -> None:
     assert request.first.error_code == 0
 
 
-def test_who_follows_anew_is_told_everything_anew() -> None:
-    """It let go of what it knew, while its session with the leader went on: nothing but what it asks is new
-    there, and no record will come."""
+def test_partition_followed_again_is_added_to_the_session_again() -> None:
+    """Its state was dropped while the session went on, and no new record will come."""
     cluster = Replicas()
     cluster.produce(b"a")
     cluster.settle()
@@ -489,8 +488,8 @@ def test_who_follows_anew_is_told_everything_anew() -> None:
     assert (followed.leader_watermark, followed.leader_start) == (1, 0)
 
 
-def test_a_follower_that_waits_for_its_disk_does_not_wake_the_node_for_nothing() -> None:
-    """After a lost connection there is nothing to be asked until the flush is done."""
+def test_follower_waiting_for_a_flush_sets_no_timer() -> None:
+    """After a lost connection nothing is fetched until the flush is done."""
     cluster = Replicas(nodes=2, durability="fsync")
     cluster.settle()
     cluster.is_flushing = False
@@ -531,8 +530,8 @@ def diverged() -> Replicas:
     return cluster
 
 
-def test_a_log_is_cut_by_epoch_and_not_to_its_high_watermark() -> None:
-    """KIP-101: what it had of the committed records, it always has."""
+def test_log_is_truncated_by_epoch_not_to_the_high_watermark() -> None:
+    """KIP-101: committed records stay."""
     cluster = diverged()
     cluster.change(leader=2, isr=(2, 3))
     ends = []
@@ -543,8 +542,8 @@ def test_a_log_is_cut_by_epoch_and_not_to_its_high_watermark() -> None:
     assert cluster.watermark(3) == 2
 
 
-def test_a_diverged_log_learns_no_high_watermark_before_it_is_cut() -> None:
-    """KAFKA-14704: else records that nobody acknowledged would pass for committed."""
+def test_diverged_log_takes_no_high_watermark_before_truncation() -> None:
+    """KAFKA-14704: otherwise unacknowledged records would count as committed."""
     cluster = diverged()
     cluster.nodes[3].begin_checkpoint()
     cluster.fence(3)

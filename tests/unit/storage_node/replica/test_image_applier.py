@@ -1,4 +1,4 @@
-"""ReplicaManager: partitions follow the metadata, and data of one topic never shows in another."""
+"""ImageApplier: partitions follow the metadata, and data of one topic never shows in another."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ def folders(rig: CoreRig, path: str = "/d") -> list[str]:
 # --- life of a topic ----------------------------------------------------------------------------------
 
 
-def test_only_assigned_partitions_are_made(rig: CoreRig) -> None:
-    """A topic of this node and one of another: one folder per own partition."""
+def test_only_assigned_partitions_are_created(rig: CoreRig) -> None:
+    """One folder per partition with a replica on this node."""
     rig.topic("mine", partitions=2)
     rig.topic("other", leader=2, replicas=(2,))
     assert folders(rig) == ["mine-0", "mine-1"]
 
 
-def test_a_topic_grows(rig: CoreRig) -> None:
-    """A partition added later is made then."""
+def test_added_partition_is_created(rig: CoreRig) -> None:
+    """create partitions of an existing topic."""
     topic_id = rig.topic("t")
     rig.metadata(PartitionRecord(topic_id, 1, (NODE,), (NODE,), NODE, 0, 0))
     assert rig.produce(topic_id, partition=1).first.error_code == 0
 
 
-def test_a_deleted_topic_is_gone_and_its_space_is_freed(rig: CoreRig) -> None:
-    """The name is free at once, the files go when the shell has time."""
+def test_deleted_topic_frees_its_name_and_its_space(rig: CoreRig) -> None:
+    """The name at once, the files by an effect."""
     topic_id = rig.topic("t")
     rig.produce(topic_id)
     rig.remove(topic_id)
@@ -62,8 +62,8 @@ def test_a_deleted_topic_is_gone_and_its_space_is_freed(rig: CoreRig) -> None:
     assert folders(rig) == []
 
 
-def test_a_topic_made_again_under_its_old_name_starts_empty(rig: CoreRig) -> None:
-    """KAFKA-12257: the new id sees nothing of the old one, and the old id reaches nothing."""
+def test_recreated_topic_starts_empty(rig: CoreRig) -> None:
+    """KAFKA-12257: the new id has no records of the old one, and the old id is unknown."""
     old = rig.topic("t")
     rig.produce(old, batch(b"old"))
     new, records = rig.topic_records("t")
@@ -76,8 +76,8 @@ def test_a_topic_made_again_under_its_old_name_starts_empty(rig: CoreRig) -> Non
     assert rig.values(new) == [b"new"]
 
 
-def test_made_again_while_the_node_was_down(rig: CoreRig) -> None:
-    """The folder on the disk belongs to the old id: set aside, never served, not destroyed."""
+def test_topic_recreated_while_the_node_was_down(rig: CoreRig) -> None:
+    """The folder has the old topic id: it becomes a stray, is not served and not deleted."""
     old = rig.topic("t")
     rig.produce(old, batch(b"old"))
     new, records = rig.topic_records("t")
@@ -87,8 +87,8 @@ def test_made_again_while_the_node_was_down(rig: CoreRig) -> None:
     assert sorted(name.endswith("-stray") for name in folders(after)) == [False, True]
 
 
-def test_deleted_while_the_node_was_down(rig: CoreRig) -> None:
-    """KAFKA-14616: a log that no topic owns is a stray; the node starts all the same."""
+def test_topic_deleted_while_the_node_was_down(rig: CoreRig) -> None:
+    """KAFKA-14616: a log without a topic becomes a stray; the node starts."""
     old = rig.topic("t")
     kept = rig.topic("kept")
     rig.produce(kept, batch(b"kept"))
@@ -97,8 +97,8 @@ def test_deleted_while_the_node_was_down(rig: CoreRig) -> None:
     assert sorted(name.split(".")[0] for name in folders(after)) == ["kept-0", "t-0"]
 
 
-def test_a_topic_whose_folder_is_missing_may_be_deleted_and_made_again(rig: CoreRig) -> None:
-    """The operator's way out: the name is free at once, not only after the next start."""
+def test_topic_with_a_missing_folder_can_be_recreated(rig: CoreRig) -> None:
+    """The name is free at once, not only after the next start."""
     old = rig.topic("t")
     rig.produce(old, batch(b"old"))
     rig.core.table.partitions[old, 0].log.flush()
@@ -115,9 +115,9 @@ def test_a_topic_whose_folder_is_missing_may_be_deleted_and_made_again(rig: Core
 
 
 @pytest.mark.parametrize("leader", [1, 2])
-def test_a_log_that_lost_its_beginning_begins_anew_as_a_follower(rig: CoreRig, leader: int) -> None:
-    """Its first segment was removed after an end in order. More at its end would not fill that, so it asks
-    the leader for everything; if it leads itself, what it has is what there is, also when it follows then."""
+def test_follower_whose_first_segment_is_missing_fetches_everything(rig: CoreRig, leader: int) -> None:
+    """The segment was removed after a clean stop, and new records would not fill the gap. As leader its log
+    is the truth, also when it follows later."""
     topic_id = rig.topic("t", replicas=(1, 2))
     for value in (b"a", b"b"):
         rig.produce(topic_id, batch(value), acks=1)
@@ -133,8 +133,8 @@ def test_a_log_that_lost_its_beginning_begins_anew_as_a_follower(rig: CoreRig, l
     assert (log.log_start_offset, log.log_end_offset) == ((1, 2) if leader == 1 else (0, 0))
 
 
-def test_made_again_while_the_old_log_is_still_being_flushed(rig: CoreRig) -> None:
-    """A flush on a thread holds the old folder: the new topic waits for it, and then is served."""
+def test_recreated_topic_waits_for_a_flush_of_the_old_log(rig: CoreRig) -> None:
+    """The flush uses the old folder."""
     old = rig.topic("t", durability="fsync")
     rig.produce(old, batch(b"old"))
     new, records = rig.topic_records("t")
@@ -147,8 +147,8 @@ def test_made_again_while_the_old_log_is_still_being_flushed(rig: CoreRig) -> No
     assert folders(rig) == ["t-0"]
 
 
-def test_a_flush_that_fails_frees_the_name_too() -> None:
-    """Two disks; the one with the deleted log breaks: the new topic is made on the other."""
+def test_failed_flush_ends_a_pending_removal() -> None:
+    """The log dir of the deleted topic fails: the new topic is created on the other one."""
     rig = CoreRig(dirs="/a,/b")
     old = rig.topic("t", durability="fsync")
     rig.produce(old, batch(b"old"))
@@ -161,8 +161,8 @@ def test_a_flush_that_fails_frees_the_name_too() -> None:
     assert rig.core.table.partitions[new, 0].high_watermark == 0, "nothing of the old topic shows"
 
 
-def test_a_partition_taken_away_goes(rig: CoreRig) -> None:
-    """A newer image gives the partition to another node: the log here is removed, the hint leads there."""
+def test_reassigned_partition_is_removed(rig: CoreRig) -> None:
+    """Its log is deleted; the leader hint names the other node."""
     topic_id = rig.topic("t")
     rig.produce(topic_id)
     topic = rig.image.topics["t"]
@@ -178,8 +178,8 @@ def test_a_partition_taken_away_goes(rig: CoreRig) -> None:
 # --- leadership ---------------------------------------------------------------------------------------
 
 
-def test_leadership_comes_and_goes(rig: CoreRig) -> None:
-    """Fenced and unfenced: refused meanwhile, then the same data under the next epoch."""
+def test_requests_are_refused_while_the_node_is_fenced(rig: CoreRig) -> None:
+    """Then it serves the same records in the next leader epoch."""
     topic_id = rig.topic("t")
     rig.produce(topic_id, batch(b"a"))
     rig.set_leader(topic_id, -1)
@@ -189,8 +189,8 @@ def test_leadership_comes_and_goes(rig: CoreRig) -> None:
     assert rig.produce(topic_id, epoch=2).first.error_code == 0
 
 
-def test_the_leader_epoch_is_in_the_batches(rig: CoreRig) -> None:
-    """A reader sees under which term each batch was written."""
+def test_batches_have_their_leader_epoch(rig: CoreRig) -> None:
+    """A consumer sees the epoch of each batch."""
     topic_id = rig.topic("t")
     rig.set_leader(topic_id, -1)
     rig.set_leader(topic_id, NODE)
@@ -202,15 +202,15 @@ def test_the_leader_epoch_is_in_the_batches(rig: CoreRig) -> None:
 # --- starting -----------------------------------------------------------------------------------------
 
 
-def test_a_restart_finds_everything(rig: CoreRig) -> None:
-    """After a crash of the process all appended batches are there and readable."""
+def test_restart_after_a_crash_keeps_appended_batches(rig: CoreRig) -> None:
+    """They are in the page cache."""
     topic_id = rig.topic("t")
     rig.produce(topic_id, batch(b"a"), batch(b"b"))
     assert rig.restarted().values(topic_id) == [b"a", b"b"]
 
 
-def test_half_an_image_makes_no_strays(rig: CoreRig) -> None:
-    """The metadata come in pieces; before this node's own registration nothing is set aside or led."""
+def test_incomplete_image_makes_no_strays(rig: CoreRig) -> None:
+    """Before this node's own registration nothing becomes a stray and nothing is led."""
     topic_id = rig.topic("t")
     rig.produce(topic_id, batch(b"a"))
     after = rig.restarted(records=())
@@ -226,8 +226,8 @@ def test_half_an_image_makes_no_strays(rig: CoreRig) -> None:
     assert folders(after) == ["t-0"]
 
 
-def test_a_snapshot_replaces_what_was_known(rig: CoreRig) -> None:
-    """A topic that the snapshot lacks is gone, one that it adds is made, the others go on."""
+def test_snapshot_replaces_the_image(rig: CoreRig) -> None:
+    """Missing topics are removed, new ones created, others continue."""
     gone, kept = rig.topic("gone"), rig.topic("kept")
     rig.produce(kept, batch(b"kept"))
     source = CoreRig(records=rig.records)
@@ -239,8 +239,8 @@ def test_a_snapshot_replaces_what_was_known(rig: CoreRig) -> None:
     assert rig.produce(gone).first.error_code == UnknownTopicIdError.code
 
 
-def test_a_fsync_topic_is_flushed_before_it_shows_its_recovered_tail(rig: CoreRig) -> None:
-    """The tail was in the page cache when the process died: it is shown once it is on the disk."""
+def test_recovered_tail_is_flushed_before_it_is_visible_with_fsync(rig: CoreRig) -> None:
+    """It was in the page cache when the process died."""
     topic_id = rig.topic("t", durability="fsync")
     rig.produce(topic_id, batch(b"safe"))
     rig.flush()
@@ -256,8 +256,8 @@ def test_a_fsync_topic_is_flushed_before_it_shows_its_recovered_tail(rig: CoreRi
 # --- configs ------------------------------------------------------------------------------------------
 
 
-def test_topic_configs_apply_live(rig: CoreRig) -> None:
-    """Set, then removed: the broker's default is back."""
+def test_topic_configs_are_dynamic(rig: CoreRig) -> None:
+    """Set, then removed: the node's default applies again."""
     topic_id = rig.topic("t")
     rig.configure("t", "max.message.bytes", "100")
     assert rig.produce(topic_id, batch(b"v" * 200)).first.error_code == MessageTooLargeError.code
@@ -265,8 +265,8 @@ def test_topic_configs_apply_live(rig: CoreRig) -> None:
     assert rig.produce(topic_id, batch(b"v" * 200)).first.error_code == 0
 
 
-def test_broker_configs_apply_below_topic_configs(rig: CoreRig) -> None:
-    """Cluster default, then this node's, then the topic's own; another node's do not matter."""
+def test_topic_config_overrides_node_and_cluster_defaults(rig: CoreRig) -> None:
+    """Cluster default, then this node's, then the topic's."""
     topic_id, own = rig.topic("t"), rig.topic("own", max_message_bytes="5000")
 
     def largest(value: str, name: str) -> None:
@@ -283,15 +283,15 @@ def test_broker_configs_apply_below_topic_configs(rig: CoreRig) -> None:
     assert codes() == [0, 0]
 
 
-def test_configs_this_node_does_not_understand_are_noted(rig: CoreRig) -> None:
-    """A newer controller: the topic works with the default, the operator is told."""
+def test_unknown_config_value_is_logged(rig: CoreRig) -> None:
+    """From a newer controller: the default applies."""
     topic_id = rig.topic("t", durability="paranoid", retention_ms="5")
     assert rig.produce(topic_id).first.error_code == 0
     assert "paranoid" in rig.notes()
 
 
-def test_durability_can_be_raised_and_lowered_live(rig: CoreRig) -> None:
-    """To fsync: later acknowledgements wait. Back to async: whoever waits is answered."""
+def test_durability_is_dynamic(rig: CoreRig) -> None:
+    """To fsync: later acknowledgements wait. Back to async: waiting requests complete."""
     topic_id = rig.topic("t")
     rig.produce(topic_id)
     rig.configure("t", "durability", "fsync")
@@ -302,8 +302,8 @@ def test_durability_can_be_raised_and_lowered_live(rig: CoreRig) -> None:
     assert request.first.error_code == 0
 
 
-def test_flush_messages_asks_for_flushes(rig: CoreRig) -> None:
-    """After so many records, without anybody waiting."""
+def test_flush_messages_requests_a_flush(rig: CoreRig) -> None:
+    """After that many records."""
     topic_id = rig.topic("t", flush_messages="3")
     rig.produce(topic_id, batch(b"a", b"b"))
     assert rig.pop(FlushLog) == []
@@ -311,8 +311,8 @@ def test_flush_messages_asks_for_flushes(rig: CoreRig) -> None:
     assert rig.flush() == 1
 
 
-def test_flush_ms_asks_for_flushes(rig: CoreRig) -> None:
-    """When the oldest unflushed record was seen that long ago."""
+def test_flush_ms_requests_a_flush(rig: CoreRig) -> None:
+    """That long after the oldest unflushed record was seen."""
     topic_id = rig.topic("t", flush_ms="100")
     rig.core.tick(1_000, 0)
     rig.produce(topic_id)
@@ -322,8 +322,8 @@ def test_flush_ms_asks_for_flushes(rig: CoreRig) -> None:
         assert rig.flush() == flushes, now_ms
 
 
-def test_everything_is_flushed_in_time(rig: CoreRig) -> None:
-    """The periodic flush moves the recovery point, and asks only where there is something new."""
+def test_periodic_flush_moves_the_recovery_point(rig: CoreRig) -> None:
+    """Only of logs with unflushed records."""
     topic_id = rig.topic("t")
     rig.produce(topic_id)
     rig.core.flush_all()
@@ -340,15 +340,15 @@ def test_everything_is_flushed_in_time(rig: CoreRig) -> None:
 # --- disks --------------------------------------------------------------------------------------------
 
 
-def test_partitions_spread_over_log_dirs() -> None:
-    """Each new partition goes where the fewest are."""
+def test_new_partition_goes_to_the_emptiest_log_dir() -> None:
+    """By the number of partitions."""
     rig = CoreRig(dirs="/a,/b")
     rig.topic("t", partitions=4)
     assert (len(folders(rig, "/a")), len(folders(rig, "/b"))) == (2, 2)
 
 
-def test_a_new_partition_avoids_a_disk_that_fails_on_it() -> None:
-    """Creation fails on the first dir: it is offline, the partition is made on the second."""
+def test_new_partition_avoids_a_failing_log_dir() -> None:
+    """Creation fails on the first dir: it goes offline, the second one is used."""
     rig = CoreRig(dirs="/a,/b")
     rig.files.fail("mkdir", "/a/t-0")
     topic_id = rig.topic("t")
@@ -357,8 +357,8 @@ def test_a_new_partition_avoids_a_disk_that_fails_on_it() -> None:
     assert "/a" in rig.notes()
 
 
-def test_no_empty_log_in_place_of_one_on_a_lost_disk() -> None:
-    """The disk is away at start: its partition answers a storage error instead of seeming empty."""
+def test_missing_disk_does_not_cause_an_empty_log() -> None:
+    """Its partition answers with a storage error."""
     rig = CoreRig(dirs="/a,/b")
     topic_id = rig.topic("t", partitions=2)
     for partition in range(2):
@@ -373,9 +373,8 @@ def test_no_empty_log_in_place_of_one_on_a_lost_disk() -> None:
     assert after.produce(new).first.error_code == 0, "what is new cannot lie on the lost disk"
 
 
-def test_a_log_that_lost_its_topic_id_is_left_alone(rig: CoreRig) -> None:
-    """partition.metadata is damaged: whose records these are is not known, so they are not served, and
-    not replaced by an empty log."""
+def test_log_without_a_topic_id_is_not_touched(rig: CoreRig) -> None:
+    """partition.metadata is corrupt: the log is neither served nor replaced."""
     topic_id = rig.topic("t")
     rig.produce(topic_id)
     files = rig.files.restart()
@@ -386,8 +385,8 @@ def test_a_log_that_lost_its_topic_id_is_left_alone(rig: CoreRig) -> None:
     assert "t-0" in after.notes()
 
 
-def test_a_disk_that_fails_on_deletion_goes_offline() -> None:
-    """The rename fails: the dir is offline, other dirs live."""
+def test_failed_deletion_takes_the_log_dir_offline() -> None:
+    """The rename fails; other log dirs continue."""
     rig = CoreRig(dirs="/a,/b")
     topic_id = rig.topic("t")
     rig.files.fail("rename", "t-0")
@@ -396,8 +395,8 @@ def test_a_disk_that_fails_on_deletion_goes_offline() -> None:
     assert not rig.ended()
 
 
-def test_the_last_disk_ends_the_node(rig: CoreRig) -> None:
-    """Told once, however many partitions are lost."""
+def test_node_ends_without_any_log_dir(rig: CoreRig) -> None:
+    """EndNode once, however many partitions are lost."""
     topic_id = rig.topic("t", partitions=3)
     rig.files.fail("pwrite", ".log")
     for partition in range(3):
@@ -406,8 +405,8 @@ def test_the_last_disk_ends_the_node(rig: CoreRig) -> None:
     assert rig.notes().count("log dirs offline") == 1
 
 
-def test_a_flush_that_ends_after_its_dir_was_lost_and_its_topic_deleted(rig: CoreRig) -> None:
-    """The fdatasync of t succeeded, a write of u broke their dir, t was deleted: late news is harmless."""
+def test_flush_may_end_after_its_topic_and_log_dir_are_gone(rig: CoreRig) -> None:
+    """A write of another topic has taken the log dir offline."""
     t, u = rig.topic("t", durability="fsync"), rig.topic("u")
     rig.produce(t)
     (flush,) = [effect for effect in rig.effects if isinstance(effect, FlushLog)]
