@@ -1,4 +1,4 @@
-"""Read-ahead in front of a client that catches up, and the pages that go behind it."""
+"""Read-ahead for a client that catches up, and the pages that are dropped behind it."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def new_rig(**config: Any) -> CoreRig:
     return CoreRig(log_tail_cache_bytes=0, **config)
 
 
-def test_a_sequential_reader_waits_for_the_disk_only_at_first() -> None:
-    """From its second read on, the disk is ahead of it: all others come from the page cache."""
+def test_sequential_reader_waits_for_the_disk_only_once() -> None:
+    """From its second read on, read-ahead has filled the page cache."""
     rig = new_rig(fetch_read_ahead_bytes=400_000)
     reader = Reader(rig, sealed_topic(rig), 1)
     while reader.go_on():
@@ -70,8 +70,8 @@ def test_a_sequential_reader_waits_for_the_disk_only_at_first() -> None:
     assert max(size for kind, _, _, size in rig.files.advice if kind == "will_need") <= 450_000
 
 
-def test_without_read_ahead_every_step_is_a_cold_read() -> None:
-    """The key says 0."""
+def test_without_read_ahead_every_read_is_cold() -> None:
+    """fetch.read.ahead.bytes=0."""
     rig = new_rig(fetch_read_ahead_bytes=0)
     reader = Reader(rig, sealed_topic(rig), 1)
     while reader.go_on():
@@ -80,8 +80,8 @@ def test_without_read_ahead_every_step_is_a_cold_read() -> None:
     assert not any(kind == "will_need" for kind, *_ in rig.files.advice)
 
 
-def test_a_jumping_reader_gets_no_read_ahead() -> None:
-    """Who reads here and there would only fill the page cache."""
+def test_random_reader_gets_no_read_ahead() -> None:
+    """It would only fill the page cache."""
     rig = new_rig()
     reader = Reader(rig, sealed_topic(rig), 1)
     for offset in (0, 100, 50, 150):
@@ -90,8 +90,8 @@ def test_a_jumping_reader_gets_no_read_ahead() -> None:
     assert not any(kind == "will_need" for kind, *_ in rig.files.advice)
 
 
-def test_what_was_brought_in_goes_again() -> None:
-    """A catch-up reader leaves a sealed segment as cold as it was, but for the last pages."""
+def test_loaded_pages_are_dropped_behind_the_reader() -> None:
+    """Of a sealed segment all but the last pages."""
     rig = new_rig(fetch_read_ahead_bytes=400_000)
     reader = Reader(rig, sealed_topic(rig), 1)
     most = 0
@@ -101,8 +101,8 @@ def test_what_was_brought_in_goes_again() -> None:
     assert rig.files.cached_bytes(LOG_FILE) <= 2 * reader.step
 
 
-def test_what_was_cached_before_stays() -> None:
-    """A reader of warm pages drops nothing: they are somebody's."""
+def test_pages_cached_before_stay() -> None:
+    """Other readers use them."""
     rig = new_rig()
     reader = Reader(rig, sealed_topic(rig, is_cold=False), 1)
     while reader.go_on():
@@ -111,8 +111,8 @@ def test_what_was_cached_before_stays() -> None:
     assert not rig.files.advice
 
 
-def test_a_reader_near_behind_finds_the_pages() -> None:
-    """The second one reads what the first has brought in; then they go."""
+def test_pages_stay_for_a_reader_nearby() -> None:
+    """Dropped when the second reader has passed."""
     rig = new_rig(fetch_read_ahead_bytes=400_000)
     topic_id = sealed_topic(rig)
     first, second = Reader(rig, topic_id, 1), Reader(rig, topic_id, 2)
@@ -128,8 +128,8 @@ def test_a_reader_near_behind_finds_the_pages() -> None:
     assert rig.files.cached_bytes(LOG_FILE) <= 2 * first.step
 
 
-def test_a_reader_far_behind_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its pages would be gone anyway by the time it comes."""
+def test_pages_do_not_wait_for_a_distant_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would be evicted before it arrives."""
     monkeypatch.setattr(catch_up, "_NEAR_BYTES", 300_000)
     rig = new_rig(fetch_read_ahead_bytes=400_000)
     topic_id = sealed_topic(rig)
@@ -143,8 +143,8 @@ def test_a_reader_far_behind_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) 
     assert slow.offset == COUNT
 
 
-def test_the_newest_of_an_active_segment_and_unsynced_bytes_are_never_dropped() -> None:
-    """The active segment is smaller than what is kept of its end."""
+def test_tail_and_unflushed_bytes_of_an_active_segment_are_not_dropped() -> None:
+    """The active segment is smaller than the tail that is kept."""
     rig = new_rig()
     topic_id = rig.topic()
     for number in range(COUNT):
@@ -160,8 +160,8 @@ def test_the_newest_of_an_active_segment_and_unsynced_bytes_are_never_dropped() 
     assert not any(kind == "drop_cached" for kind, *_ in rig.files.advice)
 
 
-def test_only_what_was_brought_in_goes_behind_its_reader() -> None:
-    """One read that had to wait for a disk says nothing of the rest of its segment: that may be lent."""
+def test_only_loaded_ranges_are_dropped() -> None:
+    """One cold read says nothing of the rest of the segment, which may be lent."""
     rig = new_rig(fetch_read_ahead_bytes=400_000)
     topic_id = sealed_topic(rig)
     reader = Reader(rig, topic_id, 1)
@@ -174,8 +174,8 @@ def test_only_what_was_brought_in_goes_behind_its_reader() -> None:
     assert not followed.overlaps(segment, 1_000_000, segment.size_bytes)
 
 
-def test_what_was_cached_ahead_of_a_reader_stays() -> None:
-    """A reader that met a disk goes on in the page cache: those pages are not its own, one window aside."""
+def test_pages_cached_ahead_of_a_reader_stay() -> None:
+    """After a cold read the reader continues in cached pages that are not its own, except one window."""
     rig = new_rig(fetch_read_ahead_bytes=400_000)
     topic_id = sealed_topic(rig)
     segment = rig.core.table.partitions[topic_id, 0].log.segments[0]
@@ -188,8 +188,8 @@ def test_what_was_cached_ahead_of_a_reader_stays() -> None:
     assert not rig.core._fetch.reader.catch_up.overlaps(segment, 950_000, segment.size_bytes)
 
 
-def test_gone_clients_are_forgotten() -> None:
-    """Nothing is kept of a connection that broke, nor of more readers than the bound."""
+def test_state_of_disconnected_clients_is_dropped() -> None:
+    """And that of readers above the bound."""
     rig = new_rig()
     topic_id = sealed_topic(rig)
     for session in range(1, 6):

@@ -55,8 +55,8 @@ def lead_with_the_copy(replicas: Replicas) -> None:
     assert replicas.end(2) == replicas.end(3)
 
 
-def test_a_replica_of_an_epoch_that_was_cleaned_away_keeps_what_is_committed() -> None:
-    """Nothing of epoch 1 is left. Node 2 has it all, and nothing else: there is nothing to cut."""
+def test_replica_of_a_compacted_epoch_keeps_committed_records() -> None:
+    """Epoch 1 has no records left. Node 2 has all of it and nothing else: no truncation."""
     replicas = compacted()
     for number in range(3):
         put(replicas, b"k", b"%d" % number)
@@ -70,8 +70,8 @@ def test_a_replica_of_an_epoch_that_was_cleaned_away_keeps_what_is_committed() -
     assert replicas.partition(2).log.reader.invalidations == 0
 
 
-def test_a_replica_does_not_keep_what_nobody_committed() -> None:
-    """Node 2 wrote a record alone. Whoever leads wrote another one there, that is compacted away."""
+def test_replica_of_a_compacted_epoch_loses_uncommitted_records() -> None:
+    """Node 2 wrote one alone; the record that the next leader wrote at its offset is compacted away."""
     replicas = compacted()
     put(replicas, b"second", b"b")
     replicas.isolate(2)

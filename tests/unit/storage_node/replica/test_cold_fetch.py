@@ -1,4 +1,4 @@
-"""Fetches of what is not in memory: who waits for the disk, and who must not notice."""
+"""Fetches that need cold reads, and their effect on other requests."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def both(
     return rig.ask(registry.FETCH, FetchRequest(wait_ms, 1, 1 << 20, 0, entries))
 
 
-def test_a_cold_reader_delays_nobody() -> None:
-    """All threads are held by one cold reader: readers at the tail of the same partition and of others, warm
-    readers of files, producers and metadata get their answers in the very step that asks."""
+def test_cold_reads_delay_no_other_request() -> None:
+    """All threads are busy with one client: fetches at the tail and from the page cache, produces and
+    metadata requests complete in the event that brings them."""
     rig = CoreRig(fetch_cold_threads=2, log_tail_cache_bytes=1 << 20, log_tail_cache_partition_bytes=3_000)
     held = cold_topic(rig, "held", batches=100)
     other, warm = cold_topic(rig, "other", batches=100), rig.topic("warm")
@@ -79,8 +79,8 @@ def test_a_cold_reader_delays_nobody() -> None:
     assert not any(request.is_answered for request in cold)
 
 
-def test_a_cold_read_completes_the_fetch_that_waits(rig: CoreRig) -> None:
-    """No wait was asked for, and yet the answer has the records: they are there, only not in memory."""
+def test_cold_read_completes_the_waiting_fetch(rig: CoreRig) -> None:
+    """With max_wait_ms 0 the response has the records all the same."""
     request = rig.fetch(cold_topic(rig), max_wait_ms=0)
     assert not request.is_answered
     assert rig.read_cold() == 1
@@ -89,8 +89,8 @@ def test_a_cold_read_completes_the_fetch_that_waits(rig: CoreRig) -> None:
     assert rig.core.cold_reads.held_bytes == 0
 
 
-def test_the_hot_partition_is_answered_at_once_and_the_cold_one_next_time(rig: CoreRig) -> None:
-    """The read goes on, and the client's next fetch takes it, even if the pages were evicted again."""
+def test_cached_partition_is_returned_at_once_and_the_cold_one_next_time(rig: CoreRig) -> None:
+    """The next fetch takes the finished read, even if the pages were evicted again."""
     cold, hot = cold_topic(rig, "t"), rig.topic("hot")
     rig.produce(hot, batch(b"a"))
     request = both(rig, cold, hot)
@@ -107,8 +107,8 @@ def test_the_hot_partition_is_answered_at_once_and_the_cold_one_next_time(rig: C
     assert len(values_of(request.answer_frames)) == 4
 
 
-def test_an_append_answers_a_fetch_that_waits_for_a_disk(rig: CoreRig) -> None:
-    """One cold and one idle partition: records that come to the idle one do not wait for the other's disk."""
+def test_append_completes_a_fetch_that_waits_for_a_cold_read(rig: CoreRig) -> None:
+    """One cold and one idle partition."""
     cold, idle = cold_topic(rig), rig.topic("idle")
     request = both(rig, cold, idle)
     assert not request.is_answered
@@ -116,8 +116,8 @@ def test_an_append_answers_a_fetch_that_waits_for_a_disk(rig: CoreRig) -> None:
     assert values_of(request.answer_frames) == [(0, b"now")]
 
 
-def test_a_disk_slower_than_the_longest_wait_still_makes_progress(rig: CoreRig) -> None:
-    """The request waits beyond its own wait, then comes back empty; the next one takes what was read."""
+def test_slow_disk_still_makes_progress(rig: CoreRig) -> None:
+    """The request waits beyond its own wait, then returns empty; the next one takes the finished read."""
     topic_id = cold_topic(rig)
     request = rig.fetch(topic_id, max_wait_ms=500)
     rig.pass_time(500)
@@ -130,8 +130,8 @@ def test_a_disk_slower_than_the_longest_wait_still_makes_progress(rig: CoreRig) 
     assert len(values(again)) == 3
 
 
-def test_min_bytes_wait_as_before_and_then_for_the_disk(rig: CoreRig) -> None:
-    """Too few bytes until the deadline: then what there is, from the disk."""
+def test_fetch_waits_for_min_bytes_then_for_the_disk(rig: CoreRig) -> None:
+    """Too few bytes until the deadline, then those from the disk."""
     topic_id = cold_topic(rig)
     request = rig.fetch(topic_id, max_wait_ms=500, min_bytes=1 << 19)
     assert rig.pop(ReadCold) == []
@@ -141,8 +141,8 @@ def test_min_bytes_wait_as_before_and_then_for_the_disk(rig: CoreRig) -> None:
     assert len(values(request)) == 3
 
 
-def test_a_file_system_that_cannot_tell_serves_everything_by_threads() -> None:
-    """Without RWF_NOWAIT nothing but the tail is read on the loop."""
+def test_without_rwf_nowait_all_file_reads_are_cold() -> None:
+    """Only the tail is read on the event loop."""
     rig = CoreRig(log_tail_cache_partition_bytes=3_000)
     rig.files.tells_what_is_cached = False
     topic_id = rig.topic()
@@ -158,8 +158,8 @@ def test_a_file_system_that_cannot_tell_serves_everything_by_threads() -> None:
 # --- bounds -------------------------------------------------------------------------------------------
 
 
-def test_threads_and_bytes_are_bounded_and_connections_take_turns() -> None:
-    """One client with ten cold partitions does not keep another waiting for all of them."""
+def test_cold_reads_are_bounded_and_fair() -> None:
+    """A client with ten cold partitions does not delay another one until all are read."""
     rig = CoreRig(log_tail_cache_bytes=0, fetch_cold_threads=1)
     topics = [cold_topic(rig, f"t{number}") for number in range(10)]
     greedy, modest = FakePeer(session=1), FakePeer(session=2)
@@ -180,8 +180,8 @@ def abandoned(rig: CoreRig, topic_id: bytes, offset: int) -> None:
     rig.read_cold()
 
 
-def test_results_that_nobody_takes_hold_no_more_than_the_bound() -> None:
-    """A client that seeks elsewhere again and again: what it left makes room at once."""
+def test_unclaimed_results_are_bounded() -> None:
+    """A client that seeks again and again: its old results are dropped at once."""
     rig = CoreRig(log_tail_cache_bytes=0, fetch_cold_max_bytes=1 << 20)
     topic_id, hot = cold_topic(rig, batches=60, size=30_000), rig.topic("hot")
     rig.produce(hot, batch(b"hot"))
@@ -192,8 +192,8 @@ def test_results_that_nobody_takes_hold_no_more_than_the_bound() -> None:
         assert rig.core.cold_reads.held_bytes <= (1 << 20) + 40_000
 
 
-def test_a_result_counts_with_all_the_memory_that_it_holds() -> None:
-    """Of a read one small batch may be of use; what was read with it is held as well."""
+def test_result_counts_with_all_its_memory() -> None:
+    """Also the part of the read that is not used."""
     rig = CoreRig(log_tail_cache_bytes=0, fetch_cold_max_bytes=1 << 20)
     topic_id, hot = cold_topic(rig, batches=300, size=500), rig.topic("hot")
     rig.produce(hot, batch(b"hot"))
@@ -207,8 +207,8 @@ def test_a_result_counts_with_all_the_memory_that_it_holds() -> None:
     assert sum(held.values()) <= cold.held_bytes <= (1 << 20) + 40_000
 
 
-def test_a_small_answer_does_not_hold_a_large_read() -> None:
-    """It may wait long for a slow peer, and counts there with the bytes that are sent."""
+def test_small_response_does_not_keep_a_large_read() -> None:
+    """It is copied: a slow peer counts only with the bytes that are sent."""
     rig = CoreRig(log_tail_cache_bytes=0)
     topic_id = cold_topic(rig, batches=100, size=10_000)
     request = rig.fetch(topic_id, max_bytes=1)
@@ -218,8 +218,8 @@ def test_a_small_answer_does_not_hold_a_large_read() -> None:
     assert memoryview(memoryview(sent).obj).nbytes <= 2 * len(sent)
 
 
-def test_what_a_client_left_makes_room_for_others_at_once() -> None:
-    """It asked for another place since: nobody waits for a result that nobody wants."""
+def test_result_of_an_abandoned_offset_is_dropped_first() -> None:
+    """Its client has fetched another offset since."""
     rig = CoreRig(log_tail_cache_bytes=0, fetch_cold_max_bytes=1 << 20)
     topic_id, other = cold_topic(rig, size=30_000), cold_topic(rig, "other")
     abandoned(rig, topic_id, 0)
@@ -232,8 +232,8 @@ def test_what_a_client_left_makes_room_for_others_at_once() -> None:
     assert len(values(waiting)) == 3
 
 
-def test_what_nobody_comes_for_makes_room_after_a_second() -> None:
-    """By a timer of its own: no other event may come until the one who waits gives up."""
+def test_unclaimed_result_is_dropped_after_a_second() -> None:
+    """By a timer: no other event may come."""
     rig = CoreRig(log_tail_cache_bytes=0, fetch_cold_max_bytes=1 << 20)
     topic_id, other = cold_topic(rig, size=30_000), cold_topic(rig, "other")
     abandoned(rig, topic_id, 0)
@@ -244,8 +244,8 @@ def test_what_nobody_comes_for_makes_room_after_a_second() -> None:
     assert len(values(waiting)) == 3
 
 
-def test_a_result_is_taken_by_who_waits_before_it_may_make_room() -> None:
-    """Two readers of one partition share a connection: each marks the other's read as left, both get on."""
+def test_waiting_fetch_takes_its_result_before_it_may_be_dropped() -> None:
+    """Two readers of one partition share a connection: each marks the other's read as left, both progress."""
     rig = CoreRig(log_tail_cache_bytes=0, fetch_cold_max_bytes=1 << 20, fetch_cold_threads=1)
     topic_id = cold_topic(rig, batches=60, size=30_000)
     rig.files.tells_what_is_cached = False
@@ -256,8 +256,8 @@ def test_a_result_is_taken_by_who_waits_before_it_may_make_room() -> None:
     assert second.is_answered
 
 
-def test_a_gone_client_leaves_nothing(rig: CoreRig) -> None:
-    """Its reads that wait are forgotten, those that run are dropped when they come back."""
+def test_reads_of_a_disconnected_client_are_dropped(rig: CoreRig) -> None:
+    """Waiting ones at once, running ones when they end."""
     topics = [cold_topic(rig, f"t{number}") for number in range(8)]
     peer = FakePeer(session=5)
     requests = [rig.fetch(topic_id, peer=peer) for topic_id in topics]
@@ -270,8 +270,8 @@ def test_a_gone_client_leaves_nothing(rig: CoreRig) -> None:
     assert (cold.held_bytes, cold.running, rig.core.parked) == (0, 0, 0)
 
 
-def test_a_smaller_limit_cuts_what_was_read_at_a_batch(rig: CoreRig) -> None:
-    """The fetch that takes the result allows less than the one that asked: whole batches, at least one."""
+def test_result_is_cut_to_a_smaller_limit_at_a_batch(rig: CoreRig) -> None:
+    """The fetch that takes the result allows fewer bytes: whole batches, at least one."""
     topic_id, hot = cold_topic(rig), rig.topic("hot")
     rig.produce(hot, batch(b"a"))
     for limit, count in ((1, 1), (400, 2)):
@@ -282,8 +282,8 @@ def test_a_smaller_limit_cuts_what_was_read_at_a_batch(rig: CoreRig) -> None:
         rig.read_cold()
 
 
-def test_a_flood_of_cold_partitions_in_one_request_is_bounded() -> None:
-    """Bound: reads per connection; the rest is asked for when these are taken."""
+def test_cold_reads_of_one_connection_are_bounded() -> None:
+    """The others are read when these are taken."""
     rig = CoreRig(log_tail_cache_bytes=0, fetch_cold_threads=1)
     topic_id = rig.topic(partitions=200)
     for partition in range(200):
@@ -309,8 +309,8 @@ def test_a_flood_of_cold_partitions_in_one_request_is_bounded() -> None:
 # --- what may have changed meanwhile ----------------------------------------------------------------------
 
 
-def test_what_was_read_is_checked_against_the_present(rig: CoreRig) -> None:
-    """Leadership lost, topic deleted, records deleted: the late result is not shown."""
+def test_stale_result_is_not_returned(rig: CoreRig) -> None:
+    """Leadership lost, topic deleted, records deleted."""
     moved, deleted = cold_topic(rig, "a"), cold_topic(rig, "b")
     shortened = cold_topic(rig, "c")
     requests = [rig.fetch(topic_id) for topic_id in (moved, deleted, shortened)]
@@ -328,8 +328,8 @@ def test_what_was_read_is_checked_against_the_present(rig: CoreRig) -> None:
     assert not any(request.answer_frames for request in requests)
 
 
-def test_a_result_of_an_older_leadership_is_read_again(rig: CoreRig) -> None:
-    """This node lost and won the partition meanwhile; the log may have been cut in between."""
+def test_result_of_an_older_leader_epoch_is_read_again(rig: CoreRig) -> None:
+    """The log may have been truncated in between."""
     topic_id = cold_topic(rig)
     waiting = rig.fetch(topic_id)
     (effect,) = rig.pop(ReadCold)
@@ -345,8 +345,8 @@ def test_a_result_of_an_older_leadership_is_read_again(rig: CoreRig) -> None:
     assert len(values(waiting)) == 1
 
 
-def test_a_result_of_before_a_compaction_is_read_again(rig: CoreRig) -> None:
-    """It may have records of aborted transactions that the transaction index does not name any more."""
+def test_result_from_before_a_compaction_is_read_again(rig: CoreRig) -> None:
+    """It may have aborted records that the transaction index does not list any more."""
     topic_id = rig.topic(cleanup_policy="compact")
     for number in range(3):
         rig.produce(topic_id, batch(b"%d" % number, key=b"k"))
@@ -365,8 +365,8 @@ def test_a_result_of_before_a_compaction_is_read_again(rig: CoreRig) -> None:
     assert values(waiting) == [b"2"]
 
 
-def test_a_log_deleted_during_a_cold_read(rig: CoreRig) -> None:
-    """The file is closed before the read begins: the disk is fine, the reader hears of the topic."""
+def test_log_deleted_before_a_cold_read_runs(rig: CoreRig) -> None:
+    """The file is closed: the disk does not count as failed, the client gets the topic's error."""
     topic_id = cold_topic(rig)
     other = cold_topic(rig, "other")
     request = rig.fetch(topic_id)
@@ -379,8 +379,8 @@ def test_a_log_deleted_during_a_cold_read(rig: CoreRig) -> None:
     assert len(values(request)) == 3
 
 
-def test_a_segment_deleted_before_the_read_began(rig: CoreRig) -> None:
-    """Retention took the segment: out of range, and no disk is blamed."""
+def test_segment_deleted_before_a_cold_read_runs(rig: CoreRig) -> None:
+    """Retention: OffsetOutOfRangeError; the disk does not count as failed."""
     topic_id = cold_topic(rig)
     log = rig.core.table.partitions[topic_id, 0].log
     log.roll(0)
@@ -395,8 +395,8 @@ def test_a_segment_deleted_before_the_read_began(rig: CoreRig) -> None:
 # --- bad disks --------------------------------------------------------------------------------------------
 
 
-def test_a_disk_error_in_a_cold_read_takes_the_disk_offline(rig: CoreRig) -> None:
-    """As on the loop: nothing of that disk is served or acknowledged after it."""
+def test_disk_error_in_a_cold_read_takes_the_log_dir_offline(rig: CoreRig) -> None:
+    """Nothing of it is served or acknowledged afterwards."""
     topic_id = cold_topic(rig)
     request = rig.fetch(topic_id)
     rig.files.fail("pread", ".log")
@@ -406,8 +406,8 @@ def test_a_disk_error_in_a_cold_read_takes_the_disk_offline(rig: CoreRig) -> Non
     assert rig.ended()
 
 
-def test_a_lack_of_memory_is_not_the_disks(rig: CoreRig) -> None:
-    """The reader is asked to come again and then gets everything; the log dir stays."""
+def test_memory_error_in_a_cold_read_is_retriable(rig: CoreRig) -> None:
+    """The log dir stays online."""
     topic_id = cold_topic(rig)
     request = rig.fetch(topic_id)
     rig.files.fail("pread", ".log", error=errno.ENOMEM)
@@ -420,8 +420,8 @@ def test_a_lack_of_memory_is_not_the_disks(rig: CoreRig) -> None:
     assert not rig.ended()
 
 
-def test_a_damaged_batch_in_a_cold_read(rig: CoreRig) -> None:
-    """An error for the reader, a word to the operator, the rest is served."""
+def test_corrupt_batch_in_a_cold_read(rig: CoreRig) -> None:
+    """An error for the client, a log line, the rest is served."""
     topic_id = cold_topic(rig)
     rig.files.flip_bit(LOG_FILE, 80, 3)
     request = rig.fetch(topic_id)
@@ -436,8 +436,8 @@ def test_a_damaged_batch_in_a_cold_read(rig: CoreRig) -> None:
     assert rig.produce(topic_id).first.error_code == 0
 
 
-def test_the_books_notice_a_lost_result() -> None:
-    """The checker of the tests above is no decoration."""
+def test_check_detects_a_lost_result() -> None:
+    """`ColdReads.check` is used by the tests above."""
     rig = CoreRig(log_tail_cache_bytes=0)
     topic_id, hot = cold_topic(rig), rig.topic("hot")
     rig.produce(hot)
@@ -449,9 +449,9 @@ def test_the_books_notice_a_lost_result() -> None:
         cold.check()
 
 
-def test_one_answer_reads_no_more_than_a_step_from_files() -> None:
-    """Bound: nobody else is served meanwhile. What is in memory comes all the same, the rest next time: also
-    a client that names its partitions always in the same order reads all of them."""
+def test_file_bytes_per_response_are_bounded() -> None:
+    """Records in memory are returned all the same, and a client that always fetches its partitions in the
+    same order reads all of them."""
     rig = CoreRig(log_tail_cache_partition_bytes=600_000)
     topic_id, hot = rig.topic(partitions=6), rig.topic("hot")
     for partition in range(6):

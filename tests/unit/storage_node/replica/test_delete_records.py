@@ -42,8 +42,8 @@ def alone(**configs: str) -> tuple[CoreRig, bytes]:
     return rig, topic_id
 
 
-def test_records_are_gone_when_the_start_is_written() -> None:
-    """Not before: a crash would bring them back."""
+def test_log_start_moves_after_it_is_written() -> None:
+    """Not before: a crash would bring the records back."""
     rig, topic_id = alone()
     request = asked(rig, topic_id, 2)
     assert not request.is_answered
@@ -55,8 +55,8 @@ def test_records_are_gone_when_the_start_is_written() -> None:
     assert again.core.table.partitions[topic_id, 0].log.log_start_offset == 2
 
 
-def test_timeout_0_is_for_followers() -> None:
-    """A leader alone answers with success when its start is written, however long that takes."""
+def test_timeout_does_not_count_for_the_leaders_write() -> None:
+    """A single replica responds when its log start is written, however long that takes."""
     rig, topic_id = alone()
     request = asked(rig, topic_id, 2, timeout_ms=0)
     rig.pass_time(50)
@@ -68,7 +68,7 @@ def test_timeout_0_is_for_followers() -> None:
 
 
 def test_timeout_0_does_not_wait_for_followers() -> None:
-    """Once the leader has deleted, the request times out: the followers have not said that they did."""
+    """RequestTimedOutError once the leader's log start is written."""
     cluster = Replicas()
     cluster.produce(b"a", b"b", b"c")
     cluster.settle()
@@ -81,16 +81,16 @@ def test_timeout_0_does_not_wait_for_followers() -> None:
     assert cluster.partition(1).log.log_start_offset == 2
 
 
-def test_start_that_is_never_written_ends_the_wait_too() -> None:
-    """For instance because the disk is full."""
+def test_unwritten_log_start_times_out() -> None:
+    """For example on a full disk."""
     rig, topic_id = alone()
     request = asked(rig, topic_id, 2, timeout_ms=0)
     rig.pass_time(3_600_000)
     assert request.first.error_code == RequestTimedOutError.code
 
 
-def test_minus_one_means_all_that_is_committed() -> None:
-    """The log goes on behind it."""
+def test_offset_minus_one_deletes_up_to_the_high_watermark() -> None:
+    """The log continues after it."""
     rig, topic_id = alone()
     request = asked(rig, topic_id, -1)
     rig.checkpoint_starts()
@@ -99,8 +99,8 @@ def test_minus_one_means_all_that_is_committed() -> None:
     assert rig.produce(topic_id).first.base_offset == 5
 
 
-def test_what_is_deleted_already_is_answered_at_once() -> None:
-    """The start never goes back."""
+def test_offset_below_the_log_start_succeeds_at_once() -> None:
+    """The log start never decreases."""
     rig, topic_id = alone()
     asked(rig, topic_id, 3)
     rig.checkpoint_starts()
@@ -110,7 +110,7 @@ def test_what_is_deleted_already_is_answered_at_once() -> None:
 
 
 @pytest.mark.parametrize("offset", [6, -2, 2**62])
-def test_an_offset_that_does_not_exist(offset: int) -> None:
+def test_offset_out_of_range_is_refused(offset: int) -> None:
     """Above the high watermark, or negative."""
     rig, topic_id = alone()
     assert asked(rig, topic_id, offset).first.error_code == OffsetOutOfRangeError.code
@@ -121,8 +121,8 @@ def test_an_offset_that_does_not_exist(offset: int) -> None:
     ("policy", "code"),
     [("compact", PolicyViolationError.code), ("compact,delete", 0), ("", 0), ("delete", 0)],
 )
-def test_a_compacted_topic_keeps_its_records(policy: str, code: int) -> None:
-    """Unless its policy says delete as well; without any policy nothing forbids it, as in Kafka."""
+def test_compacted_topic_is_refused(policy: str, code: int) -> None:
+    """Allowed with compact,delete, and without a policy, as in Kafka."""
     rig, topic_id = alone()
     rig.configure("t", "cleanup.policy", policy)
     request = asked(rig, topic_id, 2)
@@ -130,15 +130,15 @@ def test_a_compacted_topic_keeps_its_records(policy: str, code: int) -> None:
     assert request.first.error_code == code
 
 
-def test_the_clusters_own_topics_keep_their_records() -> None:
-    """They are not a user's to delete."""
+def test_internal_topics_are_refused() -> None:
+    """InvalidTopicError."""
     rig = CoreRig()
     topic_id = rig.topic("__consumer_offsets")
     assert asked(rig, topic_id, 0).first.error_code == InvalidTopicError.code
 
 
-def test_each_entry_stands_for_itself() -> None:
-    """What can be done is done; all are answered together."""
+def test_entries_are_independent() -> None:
+    """One response for all of them."""
     rig = CoreRig()
     topic_id = rig.topic(partitions=3)
     for partition in (0, 2):
@@ -150,8 +150,8 @@ def test_each_entry_stands_for_itself() -> None:
     assert codes == [0, OffsetOutOfRangeError.code, 0, 3]
 
 
-def test_requests_that_are_refused() -> None:
-    """Unknown ids, other epochs, others' partitions, too many entries."""
+def test_invalid_entries_and_requests_are_refused() -> None:
+    """Unknown ids, other epochs, other leaders, too many entries."""
     rig, topic_id = alone()
     assert asked(rig, b"x" * 16, 1).first.error_code == UnknownTopicIdError.code
     assert asked(rig, topic_id, 1, epoch=7).first.error_code == UnknownLeaderEpochError.code
@@ -162,8 +162,8 @@ def test_requests_that_are_refused() -> None:
     assert isinstance(asked(rig, topic_id, *many).error, InvalidRequestError)
 
 
-def test_many_requests_share_one_checkpoint() -> None:
-    """What comes while it is written goes with the next."""
+def test_requests_share_a_checkpoint() -> None:
+    """Those that arrive during it wait for the next one."""
     rig, topic_id = alone()
     first, second = asked(rig, topic_id, 1), asked(rig, topic_id, 2)
     rig.begin_checkpoint()
@@ -176,8 +176,8 @@ def test_many_requests_share_one_checkpoint() -> None:
     assert not rig.checkpoint_starts()
 
 
-def test_a_client_that_leaves_is_not_waited_for() -> None:
-    """Its request makes room."""
+def test_request_of_a_disconnected_client_leaves_purgatory() -> None:
+    """At once."""
     rig, topic_id = alone()
     peer = FakePeer(session=5)
     request = asked(rig, topic_id, 1, peer=peer)
@@ -204,8 +204,8 @@ def starts(cluster: Replicas) -> dict[int, int]:
 
 
 @pytest.mark.parametrize("durability", ["async", "fsync"])
-def test_all_live_replicas_have_deleted_what_is_acknowledged(durability: str) -> None:
-    """They hear of it at once, without new records, and tell it back."""
+def test_response_waits_for_all_live_replicas(durability: str) -> None:
+    """Followers learn the log start without new records, and report theirs."""
     cluster = replicated(durability=durability)
     request = asked(cluster.leader, TOPIC, 3)
     cluster.leader.checkpoint_starts()
@@ -227,8 +227,8 @@ def _start_on(files: Any, node: int) -> int:
     return int(log.log_start_offset)
 
 
-def test_a_follower_out_of_reach_is_waited_for_until_the_timeout() -> None:
-    """The client is told that it is not known to be done, and asks again."""
+def test_unreachable_follower_causes_a_timeout() -> None:
+    """The client retries."""
     cluster = replicated()
     cluster.cut = {(3, 1)}
     cluster.break_link(3, 1)
@@ -244,8 +244,8 @@ def test_a_follower_out_of_reach_is_waited_for_until_the_timeout() -> None:
     assert again.first.low_watermark == 2
 
 
-def test_a_follower_that_is_fenced_is_not_waited_for() -> None:
-    """It has to follow before it may lead. Metadata that says so ends the wait."""
+def test_fenced_follower_does_not_count() -> None:
+    """It has to fetch before it may lead. The metadata change ends the wait."""
     cluster = replicated()
     cluster.cut = {(3, 1)}
     cluster.break_link(3, 1)
@@ -256,8 +256,8 @@ def test_a_follower_that_is_fenced_is_not_waited_for() -> None:
     assert request.first.low_watermark == 2
 
 
-def test_a_leader_that_loses_its_leadership_says_so() -> None:
-    """The next one may not have deleted anything."""
+def test_lost_leadership_is_an_error() -> None:
+    """The next leader may not have deleted anything."""
     cluster = replicated()
     cluster.cut = {(3, 1)}
     cluster.break_link(3, 1)
@@ -268,9 +268,9 @@ def test_a_leader_that_loses_its_leadership_says_so() -> None:
     assert (answer.error_code, answer.leader_id) == (NotLeaderOrFollowerError.code, 2)
 
 
-def test_a_follower_begins_inside_a_batch() -> None:
-    """Records were deleted up to the middle of a batch, and a replica starts anew: it takes the whole batch,
-    also if it cannot at first because its checkpoints are being written."""
+def test_follower_starts_at_the_batch_of_the_log_start() -> None:
+    """Records were deleted up to the middle of a batch: a new replica fetches the whole batch, also if a
+    running checkpoint delays it."""
     cluster = _beginning_inside_a_batch()
     cluster.nodes[3].begin_checkpoint()
     cluster.settle()
@@ -279,8 +279,8 @@ def test_a_follower_begins_inside_a_batch() -> None:
     _has_come_in(cluster)
 
 
-def test_a_follower_without_room_for_the_batch_in_which_its_log_starts_stays_empty() -> None:
-    """Its log never ends before it starts: it begins anew each time that there is no room for that batch."""
+def test_follower_without_space_for_the_batch_of_the_log_start_stays_empty() -> None:
+    """Its log never ends before it starts."""
     cluster = _beginning_inside_a_batch()
     full = cluster.nodes[3]
     full.files.capacity_bytes = full.files.used_bytes() + 60
@@ -324,8 +324,8 @@ def _has_come_in(cluster: Replicas) -> None:
     assert _start_on(again, 3) == 2
 
 
-def test_a_follower_that_has_no_room_to_begin_inside_a_batch() -> None:
-    """Its log ends before it starts then; nothing is committed there, and when there is room it goes on."""
+def test_follower_without_space_to_restart_inside_a_batch() -> None:
+    """Its log ends before its start; nothing is committed there, and it continues when there is space."""
     cluster = Replicas()
     cluster.settle()
     cluster.produce(b"a", b"b", b"c", b"d")
@@ -346,9 +346,9 @@ def test_a_follower_that_has_no_room_to_begin_inside_a_batch() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 3, 5])
-def test_what_a_leader_has_deleted_is_not_kept_by_who_may_have_something_else(count: int) -> None:
-    """A leader of the past has records of its own there. Their epochs are gone at the leader, so nobody can
-    tell: it begins at the leader's start, before it learns that anything there is committed."""
+def test_former_leader_restarts_at_the_log_start(count: int) -> None:
+    """Its own records may differ from the deleted ones, whose epochs are unknown: it restarts before it takes
+    a high watermark."""
     cluster = replicated(1)
     cluster.isolate(1)
     for _ in range(count):
@@ -369,8 +369,8 @@ def test_what_a_leader_has_deleted_is_not_kept_by_who_may_have_something_else(co
     assert (cluster.partition(1).log.log_start_offset, cluster.values(1)) == (3, [b"c"])
 
 
-def test_a_new_leader_does_not_bring_deleted_records_back() -> None:
-    """What was acknowledged holds under the next leader."""
+def test_deleted_records_stay_deleted_after_a_failover() -> None:
+    """The acknowledged log start holds on the next leader."""
     cluster = replicated()
     request = asked(cluster.leader, TOPIC, 3)
     cluster.settle()

@@ -1,4 +1,4 @@
-"""A full disk under the partitions of a node: refused, told, read on, and gone on with when there is room."""
+"""Full and failed disks under the partitions of a node."""
 
 from __future__ import annotations
 

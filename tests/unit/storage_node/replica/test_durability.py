@@ -1,4 +1,4 @@
-"""What each durability key does, at the leader and at its followers, and that acknowledgements keep to it."""
+"""The durability keys on leader and followers, and the acknowledgements that depend on them."""
 
 from __future__ import annotations
 

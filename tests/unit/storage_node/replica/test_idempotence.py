@@ -1,4 +1,4 @@
-"""Batches that are sent again: one copy, the same offset, whoever leads, answered when they are safe."""
+"""Retried batches: one copy, the same offset on any leader, acknowledged as the first attempt."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def send(cluster: Replicas, *data: bytes, node: int | None = None, **facts: obje
     return rig.produce(TOPIC, *data, timeout_ms=500, **facts)  # type: ignore[arg-type]
 
 
-def test_one_copy_however_often_it_is_sent() -> None:
-    """Scenario 38: five under way, each sent again and again."""
+def test_retries_are_appended_once() -> None:
+    """Scenario 38: five batches in flight, each sent several times."""
     rig = CoreRig()
     topic_id = rig.topic()
     for _ in range(3):
@@ -44,8 +44,8 @@ def test_one_copy_however_often_it_is_sent() -> None:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_a_repeat_waits_like_a_first_one(acks: int) -> None:
-    """What is not safe yet is not acknowledged to who asks again either."""
+def test_retry_waits_for_acks(acks: int) -> None:
+    """Uncommitted records are not acknowledged to a retry either."""
     rig = CoreRig()
     topic_id = rig.topic(durability="fsync")
     first = rig.produce(topic_id, idempotent(9, 0), acks=acks)
@@ -57,8 +57,8 @@ def test_a_repeat_waits_like_a_first_one(acks: int) -> None:
     assert rig.produce(topic_id, idempotent(9, 0), acks=acks).first.base_offset == 0, "at once"
 
 
-def test_a_repeat_goes_through_the_new_leader() -> None:
-    """Scenario 39: the answer was lost with the leader; the follower knows the batch."""
+def test_new_leader_detects_a_retry() -> None:
+    """Scenario 39: the response was lost with the old leader."""
     cluster = Replicas(min_isr=2)
     cluster.settle()
     first = send(cluster, idempotent(9, 0, 2))
@@ -81,8 +81,8 @@ def test_a_repeat_goes_through_the_new_leader() -> None:
         check_producers(cluster.partition(node).log)
 
 
-def test_what_only_the_old_leader_had_is_appended_anew() -> None:
-    """It was cut there, and the producer's state with it."""
+def test_truncated_batch_is_appended_again() -> None:
+    """The producer state was truncated, too."""
     cluster = Replicas(min_isr=2)
     cluster.settle()
     send(cluster, idempotent(9, 0))
@@ -104,8 +104,8 @@ def test_what_only_the_old_leader_had_is_appended_anew() -> None:
 
 
 @pytest.mark.parametrize("power", [None, "none", 1])
-def test_a_replica_that_comes_back_knows_the_producers(power: str | int | None) -> None:
-    """From its snapshots and batches, and from what it fetches."""
+def test_restarted_replica_restores_producer_state(power: str | int | None) -> None:
+    """From its snapshots and batches, and from the records that it fetches."""
     cluster = Replicas(min_isr=2, segment_bytes=str(1 << 20))
     cluster.settle()
     for number in range(4):
@@ -129,12 +129,9 @@ def test_a_replica_that_comes_back_knows_the_producers(power: str | int | None) 
 
 @pytest.mark.parametrize("power", [None, "none"])
 @pytest.mark.parametrize("start", [2, 3, 4])
-def test_a_replica_that_begins_behind_deleted_records_knows_who_sent_them(
-    start: int, power: str | None
-) -> None:
-    """All that a producer had sent may be deleted while its answer is on the way, or the log may start inside
-    its last batch: a replica that never had it tells a repeat as well as the one that had, also after a
-    crash."""
+def test_new_replica_fetches_producer_state_of_deleted_records(start: int, power: str | None) -> None:
+    """All records of a producer may be deleted while its response is in flight: the replica detects a retry,
+    also after a crash."""
     cluster = Replicas(min_isr=2)
     cluster.settle()
     send(cluster, idempotent(8, 0))
@@ -166,8 +163,8 @@ def test_a_replica_that_begins_behind_deleted_records_knows_who_sent_them(
     assert [each.first.base_offset for each in answers] == [0, 2, 4]
 
 
-def test_a_replica_without_its_producers_is_not_in_sync() -> None:
-    """It asks for them before anything else, and again if its disk had no room for them."""
+def test_replica_without_producer_state_is_not_in_sync() -> None:
+    """It fetches the state first, and again after a full disk."""
     cluster = Replicas(min_isr=2)
     cluster.settle()
     send(cluster, idempotent(9, 0))
@@ -197,8 +194,8 @@ def test_a_replica_without_its_producers_is_not_in_sync() -> None:
     assert cluster.partition(3).log.producers.states.get(9).last_sequence == 0
 
 
-def test_a_repeat_needs_enough_replicas_too() -> None:
-    """As a first one."""
+def test_retry_below_min_isr_is_refused() -> None:
+    """As the first attempt."""
     cluster = Replicas(min_isr=2, node={"replica_lag_time_max_ms": 1_000})
     cluster.settle()
     send(cluster, idempotent(9, 0))
@@ -213,8 +210,8 @@ def test_a_repeat_needs_enough_replicas_too() -> None:
     assert send(cluster, idempotent(9, 0)).first.error_code == NotEnoughReplicasError.code
 
 
-def test_a_transaction_goes_on_at_the_new_leader() -> None:
-    """It is open there, its marker ends it there, and old epochs are over there."""
+def test_transaction_continues_on_the_new_leader() -> None:
+    """It is open there, its marker ends it, and old producer epochs are fenced."""
     cluster = Replicas(min_isr=2)
     cluster.settle()
     log = cluster.partition(1).log

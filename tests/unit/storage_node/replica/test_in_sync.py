@@ -1,4 +1,4 @@
-"""The leader's view of its followers: rule by rule, and against a model."""
+"""Progress of followers and ISR proposals: rule by rule, and against a model."""
 
 from __future__ import annotations
 

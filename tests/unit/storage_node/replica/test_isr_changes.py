@@ -1,4 +1,4 @@
-"""ISR changes on their way to the controller: one request at a time, each proposal to its end."""
+"""ISR proposals to the controller: one request at a time, each proposal until its decision."""
 
 from __future__ import annotations
 

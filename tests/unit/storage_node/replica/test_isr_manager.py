@@ -1,4 +1,4 @@
-"""The high watermark of a leader moves when nodes change or time passes, without an append or a fetch."""
+"""A leader's high watermark advances when nodes change or time passes, without an append or a fetch."""
 
 from __future__ import annotations
 

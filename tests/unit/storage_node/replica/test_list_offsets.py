@@ -48,8 +48,8 @@ def topic_id(rig: CoreRig) -> bytes:
         (2**63 - 1, -1, -1),
     ],
 )
-def test_offsets_by_time(rig: CoreRig, topic_id: bytes, asked: int, timestamp: int, offset: int) -> None:
-    """The first record at or after a time, and the three special times."""
+def test_offsets_by_timestamp(rig: CoreRig, topic_id: bytes, asked: int, timestamp: int, offset: int) -> None:
+    """The first record at or after a timestamp, and the three special timestamps."""
     answer = rig.list_offsets(topic_id, asked).first
     assert (answer.error_code, answer.timestamp, answer.offset, answer.leader_epoch) == (
         0,
@@ -60,25 +60,25 @@ def test_offsets_by_time(rig: CoreRig, topic_id: bytes, asked: int, timestamp: i
 
 
 @pytest.mark.parametrize("asked", [EARLIEST_TIMESTAMP, LATEST_TIMESTAMP])
-def test_an_empty_log_starts_and_ends_at_0(rig: CoreRig, asked: int) -> None:
-    """Both ends meet."""
+def test_earliest_and_latest_of_an_empty_log(rig: CoreRig, asked: int) -> None:
+    """Both are 0."""
     assert rig.list_offsets(rig.topic(), asked).first.offset == 0
 
 
 @pytest.mark.parametrize("asked", [MAX_TIMESTAMP, 0])
-def test_an_empty_log_has_no_times(rig: CoreRig, asked: int) -> None:
+def test_empty_log_has_no_offset_by_timestamp(rig: CoreRig, asked: int) -> None:
     """No record, no offset."""
     assert rig.list_offsets(rig.topic(), asked).first.offset == -1
 
 
 @pytest.mark.parametrize("asked", [-4, -5, -(2**63)])
-def test_other_negative_times_mean_nothing(rig: CoreRig, topic_id: bytes, asked: int) -> None:
-    """Row 34 of the bad inputs."""
+def test_other_negative_timestamps_are_refused(rig: CoreRig, topic_id: bytes, asked: int) -> None:
+    """InvalidRequestError."""
     assert rig.list_offsets(topic_id, asked).first.error_code == InvalidRequestError.code
 
 
-def test_what_is_not_committed_has_no_offset(rig: CoreRig) -> None:
-    """durability=fsync, before the flush: neither latest nor any time shows the record."""
+def test_uncommitted_records_are_not_found(rig: CoreRig) -> None:
+    """durability=fsync, before the flush: neither by latest nor by timestamp."""
     topic_id = rig.topic(durability="fsync")
     rig.produce(topic_id, batch(b"v", timestamp_ms=100))
     offsets = [
@@ -92,9 +92,8 @@ def test_what_is_not_committed_has_no_offset(rig: CoreRig) -> None:
     assert offsets == [1, 0, 0]
 
 
-def test_a_new_leader_does_not_go_back_in_time(rig: CoreRig) -> None:
-    """KIP-207: until the watermark reaches the start of the epoch, the end of the log is not known; the
-    start is."""
+def test_new_leader_returns_no_latest_offset_below_its_epoch_start(rig: CoreRig) -> None:
+    """KIP-207: until the high watermark reaches the start of the leader epoch; earliest is known."""
     topic_id = rig.topic(durability="fsync")
     rig.produce(topic_id, batch(b"v", timestamp_ms=100))
     rig.set_leader(topic_id, -1)
@@ -107,7 +106,7 @@ def test_a_new_leader_does_not_go_back_in_time(rig: CoreRig) -> None:
 
 
 def test_partitions_and_epochs_are_checked(rig: CoreRig, topic_id: bytes) -> None:
-    """Forged ids, foreign partitions, wrong epochs."""
+    """Forged ids, other leaders, wrong leader epochs."""
     elsewhere = rig.topic("far", leader=2, replicas=(2,))
     assert rig.list_offsets(b"x" * 16, 0).first.error_code == UnknownTopicIdError.code
     assert rig.list_offsets(elsewhere, 0).first.error_code == NotLeaderOrFollowerError.code
@@ -116,23 +115,23 @@ def test_partitions_and_epochs_are_checked(rig: CoreRig, topic_id: bytes) -> Non
     assert rig.list_offsets(topic_id, 0, epoch=0).first.error_code == FencedLeaderEpochError.code
 
 
-def test_the_request_is_bounded_and_its_isolation_checked(topic_id: bytes) -> None:
-    """Too many partitions, or a level that does not exist, refuse the whole request."""
+def test_invalid_requests_are_refused(topic_id: bytes) -> None:
+    """Too many partitions, or an unknown isolation level."""
     rig = CoreRig(max_request_partitions=1)
     entry = ListOffsetsPartition(topic_id, 0, 0)
     for body in (ListOffsetsRequest(0, (entry, entry)), ListOffsetsRequest(2, (entry,))):
         assert isinstance(rig.ask(registry.LIST_OFFSETS, body).error, InvalidRequestError)
 
 
-def test_a_read_error_takes_the_disk_offline(rig: CoreRig, topic_id: bytes) -> None:
-    """The search for a time met EIO."""
+def test_read_error_in_a_search_takes_the_log_dir_offline(rig: CoreRig, topic_id: bytes) -> None:
+    """EIO."""
     rig.files.fail("pread", ".log")
     assert rig.list_offsets(topic_id, 100).first.error_code == KafkaStorageError.code
     assert rig.ended()
 
 
-def test_a_segment_deleted_under_a_search(rig: CoreRig, topic_id: bytes) -> None:
-    """The search found it in the list before it went: no disk is blamed, the partition serves on."""
+def test_segment_deleted_during_a_search(rig: CoreRig, topic_id: bytes) -> None:
+    """The disk does not count as failed; the partition continues."""
     log = rig.core.table.partitions[topic_id, 0].log
     log.roll(0)
     rig.produce(topic_id, batch(b"v", timestamp_ms=400))
@@ -146,8 +145,8 @@ def test_a_segment_deleted_under_a_search(rig: CoreRig, topic_id: bytes) -> None
     assert rig.produce(topic_id).first.error_code == 0
 
 
-def test_a_search_by_time_is_work_for_a_thread() -> None:
-    """The request is answered when the search comes back, by what holds then: the topic may be gone."""
+def test_search_by_timestamp_runs_on_a_thread() -> None:
+    """The response follows the state at its end: the topic may be deleted."""
     rig = CoreRig()
     topic_id = rig.topic()
     rig.produce(topic_id)
@@ -162,8 +161,8 @@ def test_a_search_by_time_is_work_for_a_thread() -> None:
     assert late.first.error_code == UnknownTopicIdError.code
 
 
-def test_searches_under_way_are_bounded() -> None:
-    """Each holds its request: beyond the limit they are refused, and come through again later."""
+def test_running_searches_are_bounded() -> None:
+    """Further ones are refused until some have ended."""
     rig = CoreRig()
     topic_id = rig.topic()
     rig.produce(topic_id)
@@ -175,8 +174,8 @@ def test_searches_under_way_are_bounded() -> None:
     assert rig.list_offsets(topic_id, 0).first.offset == 0
 
 
-def test_a_partition_is_asked_for_once() -> None:
-    """Twenty thousand times the same search in one small request is an attack."""
+def test_duplicate_partition_is_refused() -> None:
+    """One small request must not cause many searches."""
     rig = CoreRig()
     entry = ListOffsetsPartition(rig.topic(), 0, 0)
     request = rig.ask(registry.LIST_OFFSETS, ListOffsetsRequest(0, (entry, entry)))

@@ -1,4 +1,4 @@
-"""Which log is cleaned next, who waits for whom, and what operators are told."""
+"""Scheduling of the log cleaner: order, conflicts with other operations, metrics."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def finish(rig: CoreRig, job: CleaningJob) -> None:
     rig.check()
 
 
-def test_the_dirtiest_log_that_is_due_comes_first() -> None:
-    """By its dirty share, above its topic's ratio; others that are not compacted never."""
+def test_log_with_the_largest_dirty_ratio_is_cleaned_first() -> None:
+    """Above min.cleanable.dirty.ratio; never a log that is not compacted."""
     rig = CoreRig()
     some = rig.topic("some", **COMPACTED, min_cleanable_dirty_ratio="0.2")
     most = rig.topic("most", **COMPACTED)
@@ -103,8 +103,8 @@ def test_the_dirtiest_log_that_is_due_comes_first() -> None:
     assert log_of(rig, some).compaction.cleaner_offset == 11
 
 
-def test_a_log_below_its_ratio_is_cleaned_when_its_records_are_too_old() -> None:
-    """max.compaction.lag.ms, counted from the first dirty record."""
+def test_max_compaction_lag_makes_a_log_due() -> None:
+    """Counted from the first dirty record."""
     rig = CoreRig()
     topic_id = rig.topic(**COMPACTED, min_cleanable_dirty_ratio="1.0", max_compaction_lag_ms="5000")
     fill(rig, topic_id, 5)
@@ -115,8 +115,8 @@ def test_a_log_below_its_ratio_is_cleaned_when_its_records_are_too_old() -> None
     assert next_job(rig, WALL_MS + 5_001) is None
 
 
-def test_after_a_restart_the_age_of_dirty_records_is_known_again() -> None:
-    """From the batches themselves: a sealed segment's index says only how new its newest is."""
+def test_age_of_dirty_records_is_restored_after_a_restart() -> None:
+    """From the batches: the time index of a sealed segment has only the newest timestamp."""
     rig = CoreRig()
     topic_id = rig.topic(**COMPACTED, min_cleanable_dirty_ratio="1.0", max_compaction_lag_ms="5000")
     fill(rig, topic_id, 5)
@@ -126,8 +126,8 @@ def test_after_a_restart_the_age_of_dirty_records_is_known_again() -> None:
     assert next_job(again, WALL_MS + 5_001) is not None
 
 
-def test_so_many_at_a_time_as_there_are_threads_and_none_twice() -> None:
-    """log.cleaner.threads may change while running; a value that cannot be is told and changes nothing."""
+def test_cleanings_are_bounded_by_log_cleaner_threads() -> None:
+    """Dynamic; an invalid value is logged and ignored."""
     rig = CoreRig()
     topics = [rig.topic(name, **COMPACTED) for name in ("a", "b", "c")]
     for topic_id in topics:
@@ -151,8 +151,8 @@ def test_so_many_at_a_time_as_there_are_threads_and_none_twice() -> None:
     assert rig.core.cleaner.uncleanable == {}
 
 
-def test_memory_that_is_too_little_for_the_threads_is_refused() -> None:
-    """Each has a map of its own, of at least 1 MiB."""
+def test_dedupe_buffer_must_suffice_for_all_threads() -> None:
+    """At least 1 MiB each."""
     with pytest.raises(ConfigError, match="dedupe"):
         CleanerConfig.of({"log.cleaner.threads": 3, "log.cleaner.dedupe.buffer.size": 2 << 20})
     with pytest.raises(ConfigError):
@@ -160,8 +160,8 @@ def test_memory_that_is_too_little_for_the_threads_is_refused() -> None:
     assert CleanerConfig.of({"log.cleaner.threads": 2}).map_bytes == 64 << 20
 
 
-def test_a_log_that_cannot_be_cleaned_is_set_aside_until_it_is_opened_again() -> None:
-    """Counted, with its reason, and told once; a deleted one is forgotten."""
+def test_uncleanable_log_is_skipped_until_it_is_opened_again() -> None:
+    """Counted, with its error, and logged once; a deleted one is dropped."""
     rig = CoreRig()
     topic_id, other = rig.topic("bad", **COMPACTED), rig.topic("good", **COMPACTED)
     fill(rig, topic_id, 6)
@@ -185,8 +185,8 @@ def test_a_log_that_cannot_be_cleaned_is_set_aside_until_it_is_opened_again() ->
     assert rig.core.status(rig.now_ms)["metrics"]["uncleanable-partitions-count"] == {}
 
 
-def test_a_removed_partition_keeps_its_name_until_its_cleaning_has_ended() -> None:
-    """Else the cleaner would write into the folder of a new topic of that name."""
+def test_removal_waits_for_the_cleaning() -> None:
+    """The cleaner would write into the folder of a recreated topic."""
     rig = CoreRig()
     topic_id = rig.topic(**COMPACTED)
     fill(rig, topic_id, 6)
@@ -204,8 +204,8 @@ def test_a_removed_partition_keeps_its_name_until_its_cleaning_has_ended() -> No
     assert not [name for name in rig.files.listdir("/d/t-0") if ".swap" in name or ".cleaned" in name]
 
 
-def test_a_follower_is_cut_when_its_cleaning_has_ended() -> None:
-    """It has more than the new leader; a swap that a crash finished later would bring that back."""
+def test_truncation_waits_for_the_cleaning() -> None:
+    """A swap that is finished after a crash would bring the records back."""
     replicas = Replicas(2, cleanup_policy="compact", segment_ms="1")
     rig = replicas.nodes[1]
     for number in range(6):
@@ -229,8 +229,8 @@ def test_a_follower_is_cut_when_its_cleaning_has_ended() -> None:
     assert log_of(rig, TOPIC).compaction.cleaner_offset <= 6
 
 
-def test_a_disk_that_fails_under_the_cleaner_takes_its_dir_offline() -> None:
-    """As under anybody; the log is not set aside for that."""
+def test_disk_error_of_the_cleaner_takes_the_log_dir_offline() -> None:
+    """The log is not uncleanable."""
     rig = CoreRig(dirs="/d,/e")
     topic_id = rig.topic(**COMPACTED)
     fill(rig, topic_id, 6)
@@ -243,8 +243,8 @@ def test_a_disk_that_fails_under_the_cleaner_takes_its_dir_offline() -> None:
     assert next_job(rig) is None
 
 
-def test_segments_below_the_start_stay_while_the_log_is_cleaned() -> None:
-    """compact,delete: what retention lets go waits for the cleaning, and then goes."""
+def test_retention_waits_for_the_cleaning() -> None:
+    """compact,delete."""
     rig = CoreRig(log_segment_delete_delay_ms=0)
     topic_id = rig.topic(cleanup_policy="compact,delete", segment_ms="1", retention_bytes="1")
     fill(rig, topic_id, 6)

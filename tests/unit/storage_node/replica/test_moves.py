@@ -68,9 +68,9 @@ def filled(rig: CoreRig, count: int = 5, **facts: Any) -> bytes:
     return topic_id
 
 
-def test_a_replica_moves_with_all_its_records_and_goes_on() -> None:
-    """Copied, swapped, the old folder gone; records, epochs and watermark are what they were, also after a
-    restart and after a loss of power."""
+def test_replica_moves_with_all_its_records() -> None:
+    """Copied, swapped, the old folder deleted; records, epochs and high watermark stay, also after a restart
+    and a power loss."""
     rig = two_dirs()
     topic_id = filled(rig)
     rig.set_leader(topic_id, 1)
@@ -95,8 +95,8 @@ def test_a_replica_moves_with_all_its_records_and_goes_on() -> None:
         assert again.values(topic_id) == expected
 
 
-def test_what_is_appended_while_it_is_copied_comes_along() -> None:
-    """Between two steps, and between the last one and the swap, which waits for a flush under way."""
+def test_records_appended_during_a_move_are_copied() -> None:
+    """Between two steps, and before the swap, which waits for a running flush."""
     rig = two_dirs()
     topic_id = filled(rig)
     rig.core.table.find(topic_id, 0).is_flushing = True
@@ -117,8 +117,8 @@ def test_what_is_appended_while_it_is_copied_comes_along() -> None:
     assert rig.values(topic_id)[-1] == b"meanwhile"
 
 
-def test_a_move_waits_for_the_end_of_a_checkpoint() -> None:
-    """It would write the log into the checkpoints of a dir that it has left."""
+def test_swap_waits_for_a_running_checkpoint() -> None:
+    """It would write the log into the checkpoints of the old dir."""
     rig = two_dirs()
     filled(rig)
     rig.begin_checkpoint()
@@ -129,8 +129,8 @@ def test_a_move_waits_for_the_end_of_a_checkpoint() -> None:
     assert folders(rig.files, "/b") == ["t-0"]
 
 
-def test_producers_move_along() -> None:
-    """Also those whose records are deleted; after a restart in order they are known from the new dir."""
+def test_producer_state_moves() -> None:
+    """Also of deleted records; after a clean restart it is read from the new dir."""
     rig = two_dirs()
     topic_id = filled(rig)
     rig.produce(topic_id, idempotent(9, 4))
@@ -150,8 +150,8 @@ def test_producers_move_along() -> None:
     assert again.core.table.partitions[topic_id, 0].log.producers.states.to_snapshot() == before
 
 
-def test_naming_the_present_dir_ends_a_move() -> None:
-    """Also while a step runs: its result is thrown away."""
+def test_alter_to_the_present_dir_cancels_a_move() -> None:
+    """Also during a step, whose result is dropped."""
     rig = two_dirs()
     topic_id = filled(rig)
     move(rig, "/b")
@@ -166,8 +166,8 @@ def test_naming_the_present_dir_ends_a_move() -> None:
     assert len(rig.values(topic_id)) == 5
 
 
-def test_a_topic_that_is_deleted_while_it_moves() -> None:
-    """Both copies go."""
+def test_topic_deleted_during_a_move() -> None:
+    """Both copies are deleted."""
     rig = two_dirs()
     topic_id = filled(rig)
     move(rig, "/b")
@@ -180,8 +180,8 @@ def test_a_topic_that_is_deleted_while_it_moves() -> None:
     assert (folders(rig.files, "/a"), folders(rig.files, "/b")) == ([], [])
 
 
-def test_copying_is_throttled() -> None:
-    """A second's worth at once, then a second's worth each second; the rate acts while it runs."""
+def test_moves_are_throttled() -> None:
+    """The rate is dynamic."""
     rig = two_dirs()
     topic_id = rig.topic("t")
     for _ in range(6):
@@ -204,8 +204,8 @@ def test_copying_is_throttled() -> None:
 
 
 @pytest.mark.parametrize("operation", ["mkdir", "create", "pwrite", "fdatasync", "rename", "fsync_directory"])
-def test_a_target_that_fails_leaves_the_replica_where_it_is(operation: str) -> None:
-    """The other disk breaks in the middle: it is offline, the partition is served on."""
+def test_failed_target_dir_leaves_the_replica_in_place(operation: str) -> None:
+    """The other log dir goes offline; the partition is served."""
     rig = two_dirs()
     topic_id = filled(rig)
     rig.files.fail(operation, "/b/t-0" if operation != "fsync_directory" else "/b")
@@ -217,8 +217,8 @@ def test_a_target_that_fails_leaves_the_replica_where_it_is(operation: str) -> N
     assert len(rig.core.replicas.moves) == 0
 
 
-def test_a_full_target_ends_the_move_and_nothing_else() -> None:
-    """What was copied gives its room back."""
+def test_full_target_dir_ends_only_the_move() -> None:
+    """The space of the copy is freed."""
     rig = two_dirs()
     topic_id = filled(rig)
     rig.files.fail("pwrite", "/b/t-0", errno.ENOSPC)
@@ -230,8 +230,8 @@ def test_a_full_target_ends_the_move_and_nothing_else() -> None:
     assert rig.produce(topic_id).first.error_code == 0
 
 
-def test_a_source_that_fails_takes_only_its_replica_along() -> None:
-    """The copy is not whole: the partition is offline."""
+def test_failed_source_dir_takes_the_replica_offline() -> None:
+    """The copy is incomplete."""
     rig = two_dirs()
     topic_id = filled(rig)
     move(rig, "/b")
@@ -242,9 +242,9 @@ def test_a_source_that_fails_takes_only_its_replica_along() -> None:
     assert list(rig.manager.dirs.offline) == ["/a"]
 
 
-def test_a_crash_at_every_operation_of_a_move_loses_nothing() -> None:
-    """Before, in the middle of and after the swap, with the process or with the power: the records that were
-    acknowledged are there, once, and take others; copies that are not needed any more go."""
+def test_crash_at_any_operation_of_a_move_loses_nothing() -> None:
+    """Process crash or power loss: acknowledged records exist once, the partition accepts more, and unneeded
+    copies are deleted."""
     count = 0
     rig = two_dirs()
     topic_id = filled(rig, durability="fsync")
@@ -291,8 +291,8 @@ def check_after_crash(files: FakeFiles, records: list[Any], topic_id: bytes) -> 
     assert not [name for name in left if name.endswith(("-future", "-delete"))]
 
 
-def test_a_follower_that_is_cut_while_it_moves() -> None:
-    """What was copied and is cut is cut in the copy as well."""
+def test_truncation_during_a_move() -> None:
+    """The copy is truncated, too."""
     cluster = Replicas(node={"log_dirs": "/a,/b"})
     for _ in range(3):
         cluster.produce(b"a")
@@ -315,8 +315,8 @@ def test_a_follower_that_is_cut_while_it_moves() -> None:
     assert partition.log.log_end_offset == 1
 
 
-def test_refusals() -> None:
-    """Unknown or offline dirs, unknown partitions, replicas that are not here or offline, cordoned dirs."""
+def test_invalid_alter_requests_are_refused() -> None:
+    """Unknown or offline dirs, unknown partitions, replicas that are missing or offline, cordoned dirs."""
     rig = two_dirs()
     topic_id = filled(rig)
     assert move(rig, "/c") == LogDirNotFoundError.code
@@ -337,8 +337,8 @@ def test_refusals() -> None:
     assert rig.produce(topic_id).first.error_code == KafkaStorageError.code
 
 
-def test_a_replica_is_made_where_an_operator_wanted_it() -> None:
-    """Asked for before the partition is there."""
+def test_future_replica_is_created_in_the_requested_dir() -> None:
+    """Requested before the partition exists."""
     rig = two_dirs()
     for number in range(3):
         assert move(rig, "/b", f"t{number}") == UnknownTopicOrPartitionError.code
@@ -348,9 +348,9 @@ def test_a_replica_is_made_where_an_operator_wanted_it() -> None:
     assert folders(rig.files, "/a") == ["u-0"]
 
 
-def test_cordoned_dirs_get_no_new_replicas() -> None:
-    """By the file, by a dynamic value while it runs, all of them by a star: then somewhere all the same,
-    since the controller has decided."""
+def test_cordoned_log_dirs_get_no_new_replicas() -> None:
+    """By file or dynamically; if all are cordoned a replica is created all the same, because the controller
+    has decided."""
     rig = two_dirs(cordoned_log_dirs="/a")
     rig.topic("t", partitions=3)
     assert len(folders(rig.files, "/b")) == 3
@@ -366,8 +366,9 @@ def test_cordoned_dirs_get_no_new_replicas() -> None:
     assert [described(rig)[path].is_cordoned for path in ("/a", "/b")] == [True, False]
 
 
-def test_what_the_dirs_hold() -> None:
-    """Sizes by partition, the file system's, errors of an offline dir; or only what is asked for."""
+def test_describe_log_dirs() -> None:
+    """Sizes by partition and of the file system, errors of an offline dir; with a filter only the requested
+    partitions."""
     rig = two_dirs()
     topic_id = filled(rig)
     rig.topic("u")

@@ -1,5 +1,4 @@
-"""Replicas that move between log dirs beside what else happens to a log: compaction, deleted records, full
-disks, followers that begin anew."""
+"""Moves between log dirs together with compaction, deleted records, full disks and restarted followers."""
 
 from __future__ import annotations
 
@@ -82,8 +81,8 @@ def run(rig: CoreRig, job: CleaningJob) -> HeadraceError | None:
     return error
 
 
-def test_a_move_stops_a_compaction_and_waits_for_its_end_and_none_begins_meanwhile() -> None:
-    """The copy must not be made of two states of the log, and the compaction is of the log that is left."""
+def test_move_aborts_a_cleaning_and_prevents_others() -> None:
+    """The copy must not have two states of the log."""
     rig, topic_id = compacted()
     job = next_job(rig)
     assert job is not None
@@ -99,8 +98,8 @@ def test_a_move_stops_a_compaction_and_waits_for_its_end_and_none_begins_meanwhi
     assert log_of(rig, topic_id).compaction.cleaner_offset == 7
 
 
-def test_how_far_a_log_is_clean_moves_with_it() -> None:
-    """Into the other dir's checkpoint before the swap, out of the old one's; gaps stay gaps."""
+def test_cleaner_checkpoint_moves_with_the_log() -> None:
+    """Into the target's checkpoint before the swap; gaps of compaction stay."""
     rig, topic_id = compacted()
     job = next_job(rig)
     assert job is not None
@@ -121,8 +120,8 @@ def test_how_far_a_log_is_clean_moves_with_it() -> None:
     assert (log.compaction.has_gaps, log.recovery.has_loss, log.compaction.cleaner_offset) == (True, False, 7)
 
 
-def test_no_crash_in_a_move_brings_back_deleted_records() -> None:
-    """Where the log starts is in the checkpoint of the target before the copy has its name."""
+def test_crash_in_a_move_does_not_restore_deleted_records() -> None:
+    """The log start is in the target's checkpoint before the copy has its final name."""
 
     def filled() -> tuple[CoreRig, bytes]:
         rig = CoreRig(dirs="/a,/b")
@@ -154,8 +153,8 @@ def test_no_crash_in_a_move_brings_back_deleted_records() -> None:
             assert log_of(CoreRig(files, "/a,/b", rig.records), topic_id).log_start_offset == 2
 
 
-def test_a_start_that_is_only_wanted_moves_along() -> None:
-    """The checkpoint that was asked for comes after the swap, and finds another log."""
+def test_requested_log_start_moves_with_the_log() -> None:
+    """The checkpoint comes after the swap."""
     rig, topic_id = compacted()
     want_start(rig, topic_id, 3)
     begin_move(rig, "/b")
@@ -165,8 +164,8 @@ def test_a_start_that_is_only_wanted_moves_along() -> None:
     assert log_of(rig, topic_id).log_start_offset == 3
 
 
-def test_a_start_that_there_was_no_room_to_write_is_asked_for_again() -> None:
-    """By the next tick, not at once and not never."""
+def test_unwritten_log_start_is_requested_by_the_next_tick() -> None:
+    """The disk was full."""
     rig, topic_id = compacted()
     want_start(rig, topic_id, 3)
     rig.files.fail("pwrite", "log-start-offset", errno.ENOSPC)
@@ -178,8 +177,8 @@ def test_a_start_that_there_was_no_room_to_write_is_asked_for_again() -> None:
     assert log_of(rig, topic_id).log_start_offset == 3
 
 
-def test_compaction_waits_for_room() -> None:
-    """What it writes gets no reserve, a log whose disk is full is not begun with, and none is set aside."""
+def test_cleaning_waits_for_disk_space() -> None:
+    """It may not use the reserve; the log is not uncleanable."""
     rig = CoreRig(dirs="/a", log_dir_reserve_bytes=4_000)
     topic_id = rig.topic("t", cleanup_policy="compact", segment_ms="1")
     fill(rig, topic_id, 0)
@@ -197,8 +196,8 @@ def test_compaction_waits_for_room() -> None:
     assert run(rig, job) is None
 
 
-def test_a_copy_follows_a_log_that_begins_anew_below_its_start() -> None:
-    """Else it would have the old records behind the new ones' beginning."""
+def test_copy_follows_a_restarted_log() -> None:
+    """It must not keep the old records."""
     rig, topic_id = compacted()
     log: Any = log_of(rig, topic_id)
     log.truncate_fully_and_start_at(20)

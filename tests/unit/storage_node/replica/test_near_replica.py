@@ -44,8 +44,8 @@ def values(request: Any) -> list[bytes | None]:
     return [value for _, value in values_of(request.answer_frames)]
 
 
-def test_the_leader_names_the_replica_in_the_clients_rack() -> None:
-    """At once, without records and without a wait, also at the end of the log."""
+def test_leader_returns_the_preferred_read_replica() -> None:
+    """At once, without records and without a wait, also at the log end."""
     cluster = three_racks()
     for offset in (0, 3):
         answer = fetch(cluster, 1, offset, wait_ms=500).first
@@ -53,8 +53,8 @@ def test_the_leader_names_the_replica_in_the_clients_rack() -> None:
         assert answer.high_watermark == 3
 
 
-def test_the_leader_serves_who_is_not_nearer_elsewhere() -> None:
-    """In its own rack, in one without a replica, without a rack."""
+def test_leader_serves_clients_without_a_nearer_replica() -> None:
+    """In its own rack, in a rack without a replica, without a rack."""
     cluster = three_racks()
     for rack in ("a", "z", ""):
         request = fetch(cluster, 1, rack=rack)
@@ -62,8 +62,8 @@ def test_the_leader_serves_who_is_not_nearer_elsewhere() -> None:
         assert values(request) == [b"0", b"1", b"2"]
 
 
-def test_a_follower_serves_what_it_knows_to_be_committed() -> None:
-    """And answers who waits as soon as it learns of more."""
+def test_follower_serves_up_to_its_high_watermark() -> None:
+    """A waiting fetch completes when it advances."""
     cluster = three_racks()
     request = fetch(cluster, 2)
     assert values(request) == [b"0", b"1", b"2"]
@@ -75,7 +75,7 @@ def test_a_follower_serves_what_it_knows_to_be_committed() -> None:
     assert values(waiting) == [b"3"]
 
 
-def test_a_follower_serves_who_knows_of_followers() -> None:
+def test_follower_serves_clients_that_may_fetch_from_followers() -> None:
     """Also without racks and without a selector; others are sent to the leader."""
     cluster = three_racks(replica_selector_class="")
     entry = FetchPartition(TOPIC, 0, 0, 1 << 20)
@@ -88,8 +88,8 @@ def test_a_follower_serves_who_knows_of_followers() -> None:
             assert request.first.error_code == NotLeaderOrFollowerError.code
 
 
-def test_a_follower_tells_of_its_producers() -> None:
-    """Each replica of a partition can be asked."""
+def test_describe_producers_on_a_follower() -> None:
+    """Each replica can be asked."""
     cluster = three_racks()
     asked = DescribeProducersRequest((TopicNamePartitions("t", (0,)),))
     told = [cluster.nodes[node].ask(registry.DESCRIBE_PRODUCERS, asked).first for node in (1, 2)]
@@ -97,8 +97,8 @@ def test_a_follower_tells_of_its_producers() -> None:
     assert told[0].producers == told[1].producers
 
 
-def test_a_follower_never_shows_what_is_not_committed() -> None:
-    """It holds the record, but the third replica does not."""
+def test_follower_does_not_serve_uncommitted_records() -> None:
+    """It has the record, the third replica does not."""
     cluster = three_racks()
     cluster.cut.add((3, 1))
     cluster.break_link(3, 1)
@@ -110,8 +110,8 @@ def test_a_follower_never_shows_what_is_not_committed() -> None:
         assert (request.first.error_code, request.answer_frames) == (0, [])
 
 
-def test_offsets_that_a_follower_does_not_have() -> None:
-    """Above its end they may exist on the leader; below its start they are gone."""
+def test_fetch_offset_outside_of_the_followers_log() -> None:
+    """Above its end the leader may have it; below its start it is deleted."""
     cluster = three_racks()
     assert fetch(cluster, 2, 4).first.error_code == OffsetNotAvailableError.code
     answer = fetch(cluster, 2, -1).first
@@ -120,8 +120,8 @@ def test_offsets_that_a_follower_does_not_have() -> None:
     assert fetch(cluster, 1, -1).first.error_code == OffsetOutOfRangeError.code
 
 
-def test_a_follower_that_left_the_isr_holds_nobody_back() -> None:
-    """What it has is true; for what comes after it the client has to go to the leader, at once."""
+def test_follower_outside_the_isr_sends_clients_to_the_leader() -> None:
+    """At its log end, at once."""
     cluster = three_racks()
     cluster.cut.add((2, 1))
     cluster.break_link(2, 1)
@@ -135,14 +135,14 @@ def test_a_follower_that_left_the_isr_holds_nobody_back() -> None:
     assert fetch(cluster, 1, 0).first.preferred_read_replica == -1
 
 
-def test_who_is_fenced_is_not_preferred() -> None:
+def test_fenced_replica_is_not_preferred() -> None:
     """Even before it leaves the ISR."""
     cluster = three_racks()
     cluster.publish(FenceBrokerRecord(2, cluster.epochs[2]))
     assert fetch(cluster, 1).first.preferred_read_replica == -1
 
 
-def test_who_does_not_hold_the_offset_is_not_preferred() -> None:
+def test_replica_without_the_offset_is_not_preferred() -> None:
     """It lags, or its log starts later."""
     cluster = three_racks()
     progress = cluster.partition(1).in_sync.followers[2]
@@ -156,8 +156,8 @@ def test_who_does_not_hold_the_offset_is_not_preferred() -> None:
     assert fetch(cluster, 1, 2).first.preferred_read_replica == 2
 
 
-def test_of_two_in_the_rack_the_furthest_is_preferred() -> None:
-    """Its reader sees records first."""
+def test_replica_with_the_largest_end_offset_is_preferred() -> None:
+    """Of two in the rack."""
     cluster = Replicas(racks={1: "a", 2: "b", 3: "b"}, node=SELECTOR)
     cluster.settle()
     cluster.cut.add((2, 1))
@@ -168,7 +168,7 @@ def test_of_two_in_the_rack_the_furthest_is_preferred() -> None:
 
 
 def test_leader_epochs_are_checked_on_followers_too() -> None:
-    """A client or a follower of the past is found."""
+    """A stale client or a stale follower is detected."""
     cluster = three_racks()
     cluster.change(leader=3)
     cluster.settle()
@@ -177,20 +177,20 @@ def test_leader_epochs_are_checked_on_followers_too() -> None:
     assert values(fetch(cluster, 2, epoch=1)) == [b"0", b"1", b"2"]
 
 
-def test_without_a_selector_racks_mean_nothing() -> None:
-    """Followers serve nobody, and the leader everybody."""
+def test_without_a_selector_racks_are_ignored() -> None:
+    """The leader serves all clients."""
     cluster = three_racks(replica_selector_class="")
     assert fetch(cluster, 2).first.error_code == NotLeaderOrFollowerError.code
     assert values(fetch(cluster, 1)) == [b"0", b"1", b"2"]
 
 
-def test_who_names_no_rack_reads_from_the_leader_alone() -> None:
-    """Clients that know nothing of followers expect the leader's errors."""
+def test_client_without_a_rack_reads_from_the_leader() -> None:
+    """It expects the leader's errors."""
     assert fetch(three_racks(), 2, rack="").first.error_code == NotLeaderOrFollowerError.code
 
 
-def test_one_partition_elsewhere_does_not_hold_up_the_answer() -> None:
-    """Its reader is told at once, although nothing is there for the other partition."""
+def test_preferred_read_replica_ends_the_wait() -> None:
+    """Although the other partition has no records."""
     cluster = three_racks()
     other = cluster.nodes[1].topic("single")
     entries = (FetchPartition(other, 0, 0, 1 << 20), FetchPartition(TOPIC, 0, 0, 1 << 20))

@@ -1,4 +1,4 @@
-"""Node cores that replicate to each other: what is acknowledged is everywhere, whoever leads next."""
+"""Node cores that replicate to each other: acknowledged records are on every next leader."""
 
 from __future__ import annotations
 

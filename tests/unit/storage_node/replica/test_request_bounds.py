@@ -1,4 +1,4 @@
-"""What a client cannot get: more memory, more time, or an answer that is held back for nothing."""
+"""Bounds of what one client can use: memory, time and waiting requests."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from headrace.storage_node.log.checkpoints import parse_offsets
 from node_rig import batch
 
 
-def test_an_answer_never_exceeds_the_room_for_answers() -> None:
-    """Ten batches are there and the client takes a megabyte, but only two fit what the node may queue."""
+def test_response_is_bounded_by_the_queue_space() -> None:
+    """queued.max.response.bytes: two of ten batches."""
     rig = CoreRig()
     topic_id = rig.topic()
     size = len(batch(b"x" * 1000))
@@ -24,8 +24,8 @@ def test_an_answer_never_exceeds_the_room_for_answers() -> None:
     assert sum(len(frame) for frame in rig.fetch(topic_id).answer_frames) == size, "one, or nobody advances"
 
 
-def test_no_producer_waits_longer_than_the_node_allows() -> None:
-    """A timeout of an hour on a disk that never answers ends at fetch.max.wait.ms."""
+def test_produce_wait_is_bounded() -> None:
+    """A timeout of an hour ends at fetch.max.wait.ms."""
     rig = CoreRig(fetch_max_wait_ms=500)
     topic_id = rig.topic(durability="fsync")
     request = rig.produce(topic_id, timeout_ms=3_600_000)
@@ -35,8 +35,8 @@ def test_no_producer_waits_longer_than_the_node_allows() -> None:
     assert request.first.error_code == RequestTimedOutError.code
 
 
-def test_acks_0_needs_no_place_to_wait() -> None:
-    """With the purgatory full, whoever wants an answer is refused; who wants none is appended."""
+def test_acks_0_is_appended_with_a_full_purgatory() -> None:
+    """Other requests are refused."""
     rig = CoreRig(purgatory_max_requests=1)
     topic_id = rig.topic(durability="fsync")
     rig.produce(topic_id)
@@ -47,8 +47,8 @@ def test_acks_0_needs_no_place_to_wait() -> None:
     assert len(rig.values(topic_id)) == 2
 
 
-def test_an_answer_that_waits_for_metadata_goes_with_them() -> None:
-    """Not at its deadline: at the very step that brings what it tells of."""
+def test_response_waiting_for_metadata_is_sent_with_its_step() -> None:
+    """Not at its deadline."""
     rig = CoreRig()
     answers: list[int] = []
     rig.core.when_metadata_reaches(
@@ -58,8 +58,8 @@ def test_an_answer_that_waits_for_metadata_goes_with_them() -> None:
     assert answers == [rig.image.offset]
 
 
-def test_flush_ms_counts_from_the_first_record_that_is_not_flushed() -> None:
-    """A flush came between two records: the second has its whole flush.ms."""
+def test_flush_ms_counts_from_the_oldest_unflushed_record() -> None:
+    """A record after a flush has its whole flush.ms."""
     rig = CoreRig()
     topic_id = rig.topic(flush_ms="1000")
     rig.produce(topic_id)
@@ -85,8 +85,8 @@ def test_flush_ms_counts_from_the_first_record_that_is_not_flushed() -> None:
     assert len(rig.effects) == 1
 
 
-def test_a_log_that_is_being_retired_is_no_stray() -> None:
-    """A flush holds the log of a deleted topic when a whole image comes: it is deleted, not set aside."""
+def test_log_of_a_pending_removal_is_no_stray() -> None:
+    """A flush uses it when a whole image is applied: it is deleted afterwards."""
     rig = CoreRig()
     topic_id = rig.topic("t", durability="fsync")
     rig.produce(topic_id)
@@ -98,8 +98,8 @@ def test_a_log_that_is_being_retired_is_no_stray() -> None:
     assert [name for name in rig.files.listdir("/d") if rig.files.is_directory(f"/d/{name}")] == []
 
 
-def test_a_removed_partition_leaves_the_checkpoints_before_its_flush_comes_back() -> None:
-    """A crash meanwhile must not let the old recovery point vouch for a new topic's bytes."""
+def test_removed_partition_leaves_the_checkpoints_at_once() -> None:
+    """After a crash the old recovery point must not hold for a recreated topic."""
     rig = CoreRig()
     topic_id = rig.topic("t", durability="fsync")
     rig.produce(topic_id)
@@ -112,8 +112,8 @@ def test_a_removed_partition_leaves_the_checkpoints_before_its_flush_comes_back(
     assert parse_offsets(rig.files.content(f"/d/{names.RECOVERY_POINTS}")) == {}
 
 
-def test_one_partition_cannot_fill_min_bytes_beyond_its_own_share() -> None:
-    """10 kB are there, but only 1 kB of them may be sent: a reader that wants 5 kB goes on waiting."""
+def test_partition_counts_for_min_bytes_up_to_its_own_limit() -> None:
+    """10 kB are available, partition_max_bytes is 1 kB: a fetch with min_bytes 5 kB waits."""
     rig = CoreRig()
     topic_id = rig.topic()
     for _ in range(10):

@@ -1,4 +1,4 @@
-"""Retention as a node does it: when it looks, how much it does at once, what replicas and readers see."""
+"""Retention on a node: intervals, bounds per step, replicas and readers."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def files_of(rig: CoreRig) -> list[str]:
     return [name for name in rig.files.listdir("/d/t-0") if ".log" in name]
 
 
-def test_old_segments_go_within_an_interval() -> None:
-    """Then their names, and after the delay their files."""
+def test_old_segments_are_removed_within_an_interval() -> None:
+    """Renamed first, deleted after file.delete.delay.ms."""
     rig, topic_id = node_with(retention_ms=str(HOUR), file_delete_delay_ms="5000")
     pass_seconds(rig, 12, WALL_MS + HOUR)
     assert logs(rig)[0].log_start_offset == 0, "not a moment too early"
@@ -59,8 +59,8 @@ def test_old_segments_go_within_an_interval() -> None:
     assert rig.produce(topic_id).first.base_offset == 3
 
 
-def test_the_first_look_comes_soon_and_the_next_after_the_interval() -> None:
-    """An hour's interval does not let a node that restarts every hour keep everything."""
+def test_first_check_comes_soon_after_the_start() -> None:
+    """A node that restarts every hour must not keep everything."""
     rig, _ = node_with(interval_ms=HOUR, retention_ms=str(HOUR))
     pass_seconds(rig, 30, WALL_MS + HOUR + 1)
     assert logs(rig)[0].log_start_offset == 0
@@ -68,7 +68,7 @@ def test_the_first_look_comes_soon_and_the_next_after_the_interval() -> None:
     assert logs(rig)[0].log_start_offset == 3
 
 
-def test_a_changed_config_counts_at_the_next_look() -> None:
+def test_changed_retention_holds_at_the_next_check() -> None:
     """No restart."""
     rig, _ = node_with(interval_ms=2_000)
     pass_seconds(rig, 5, WALL_MS + HOUR)
@@ -77,8 +77,8 @@ def test_a_changed_config_counts_at_the_next_look() -> None:
     assert logs(rig)[0].log_start_offset == 3
 
 
-def test_a_step_looks_at_few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bound: thousands of logs take several steps; one checkpoint for all of a step."""
+def test_logs_per_step_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of logs take several steps; one checkpoint per step."""
     monkeypatch.setattr(log_starts, "_CHECKED_LOGS", 2 * log_starts._EXPIRED_LOGS_WEIGHT)
     rig, _ = node_with(5, interval_ms=1_000, retention_ms="0")
     rig.tick(WALL_MS + 1)
@@ -91,8 +91,8 @@ def test_a_step_looks_at_few_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done == [2, 4, 5, 5]
 
 
-def test_segments_from_an_earlier_life_go_too() -> None:
-    """The start was written, the process died before their names went."""
+def test_segments_below_the_start_are_removed_after_a_restart() -> None:
+    """The process ended between the checkpoint and the removal."""
     rig, topic_id = node_with()
     rig.core.replicas.log_starts.request_start(rig.core.table.partitions[topic_id, 0], 2)
     rig.check()
@@ -107,7 +107,7 @@ def test_segments_from_an_earlier_life_go_too() -> None:
     ]
 
 
-def test_a_disk_that_fails_at_it_takes_the_partition_offline() -> None:
+def test_disk_error_in_retention_takes_the_partition_offline() -> None:
     """The active segment cannot be rolled."""
     rig = CoreRig(log_retention_check_interval_ms=1_000)
     topic_id = rig.topic(retention_ms="0")
@@ -119,8 +119,8 @@ def test_a_disk_that_fails_at_it_takes_the_partition_offline() -> None:
     assert rig.ended()
 
 
-def test_a_start_is_of_the_log_that_was_asked_for() -> None:
-    """The topic went while the checkpoint was written: nothing happens to the next one of its name."""
+def test_written_start_of_a_deleted_log_is_ignored() -> None:
+    """The topic was deleted during the checkpoint, and recreated."""
     rig, topic_id = node_with()
     rig.core.replicas.log_starts.request_start(rig.core.table.partitions[topic_id, 0], 2)
     rig.check()
@@ -131,8 +131,8 @@ def test_a_start_is_of_the_log_that_was_asked_for() -> None:
     assert logs(rig)[0].log_start_offset == 0
 
 
-def test_a_start_is_not_given_to_a_log_made_anew() -> None:
-    """The partition left this node and came back meanwhile."""
+def test_written_start_of_a_replaced_log_is_ignored() -> None:
+    """The partition was reassigned away and back during the checkpoint."""
     rig, topic_id = node_with()
     rig.core.replicas.log_starts.request_start(rig.core.table.partitions[topic_id, 0], 2)
     rig.check()
@@ -143,8 +143,8 @@ def test_a_start_is_not_given_to_a_log_made_anew() -> None:
     assert [log.log_start_offset for log in logs(rig)] == [0]
 
 
-def test_a_start_that_could_not_be_written_is_not_seen() -> None:
-    """The disk has failed: nobody knows what it says."""
+def test_unwritten_start_does_not_take_effect() -> None:
+    """The disk has failed."""
     rig, topic_id = node_with()
     rig.core.replicas.log_starts.request_start(rig.core.table.partitions[topic_id, 0], 2)
     rig.check()
@@ -154,8 +154,8 @@ def test_a_start_that_could_not_be_written_is_not_seen() -> None:
     assert list(rig.manager.dirs.offline) == ["/d"]
 
 
-def test_replicas_let_go_by_themselves_and_stay_in_sync() -> None:
-    """A follower that was away, and lags below the leader's start, begins there (RELIABILITY 34)."""
+def test_each_replica_applies_retention_and_stays_in_sync() -> None:
+    """A follower below the leader's log start restarts there (RELIABILITY 34)."""
     cluster = Replicas(retention_ms="1000", node={"log_retention_check_interval_ms": 1_000})
     cluster.settle()
     for number in range(4):

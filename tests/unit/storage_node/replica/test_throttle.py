@@ -1,4 +1,4 @@
-"""Replicas that catch up may be slowed down; those in sync may not."""
+"""Replication throttles: of catching-up replicas only."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def ends_after(cluster: Replicas, seconds: int) -> list[int]:
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_a_replica_that_catches_up_gets_no_more_than_the_rate(side) -> None:
-    """20 KB/s and a fetch more; at last it has all and joins the ISR."""
+def test_throttled_replica_gets_at_most_the_rate(side) -> None:
+    """20 KB/s plus one fetch; in the end it joins the ISR."""
     cluster = behind(side, 2 * SIZE)
     ends = ends_after(cluster, 12)
     assert all(end <= 2 * (second + 2) + 2 for second, end in enumerate(ends)), ends
@@ -59,22 +59,22 @@ def test_a_replica_that_catches_up_gets_no_more_than_the_rate(side) -> None:
     assert cluster.registration.isr == (1, 2, 3)
 
 
-def test_without_a_rate_nothing_waits() -> None:
-    """All is there after one round."""
+def test_without_a_rate_nothing_is_throttled() -> None:
+    """All records are fetched in one round."""
     assert ends_after(behind("leader", None), 1) == [COUNT]
 
 
 @pytest.mark.parametrize(("side", "other"), [("leader", "0:2,0:3,1:1"), ("follower", "0:1,0:2,1:3")])
-def test_only_named_replicas_are_throttled(side, other) -> None:
-    """The leader's list names the node that leads, the follower's the one that follows."""
+def test_only_listed_replicas_are_throttled(side, other) -> None:
+    """The leader's list has the leader's node, the follower's list the follower's."""
     assert ends_after(behind(side, 1, other), 1) == [COUNT]
     own = "0:1" if side == "leader" else "0:3"
     assert ends_after(behind(side, 1, own), 2)[-1] < COUNT
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_who_is_in_sync_is_never_throttled(side) -> None:
-    """Acknowledgements wait for it."""
+def test_isr_members_are_never_throttled(side) -> None:
+    """Acknowledgements wait for them."""
     cluster = behind(side, 0)
     cluster.settle()
     for _ in range(5):
@@ -86,8 +86,8 @@ def test_who_is_in_sync_is_never_throttled(side) -> None:
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_a_throttled_replica_does_not_spin(side) -> None:
-    """It asks now and then, no more often than an idle one."""
+def test_throttled_replica_fetches_no_more_often_than_an_idle_one(side) -> None:
+    """No busy loop."""
     cluster = behind(side, 0)
     cluster.settle()
     asked = 0
@@ -105,8 +105,8 @@ def test_a_throttled_replica_does_not_spin(side) -> None:
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_a_new_rate_holds_soon(side) -> None:
-    """Also for who waits because of the old one."""
+def test_new_rate_holds_for_delayed_replicas(side) -> None:
+    """Within a second."""
     cluster = behind(side, 0)
     cluster.pass_time(2_000)
     cluster.publish(ConfigRecord(BROKER_RESOURCE, "", f"{side}.replication.throttled.rate", None))
@@ -114,8 +114,8 @@ def test_a_new_rate_holds_soon(side) -> None:
     assert cluster.end(3) == COUNT
 
 
-def test_the_bucket_keeps_the_rate_over_time() -> None:
-    """A second's worth at once, then as it fills; what is taken too much is waited for."""
+def test_token_bucket_keeps_the_rate_over_time() -> None:
+    """A second's bytes at once; a debt is waited for."""
     throttle = Throttle()
     assert throttle.has_room(0)
     throttle.limit(1_000)
@@ -130,8 +130,8 @@ def test_the_bucket_keeps_the_rate_over_time() -> None:
     assert throttle.room_ms(60_000) == 60_501
 
 
-def test_the_nodes_own_rate_wins() -> None:
-    """A value that nobody here can read throttles nothing."""
+def test_node_rate_overrides_the_cluster_default() -> None:
+    """An invalid value throttles nothing."""
     config = LiveConfig(NodeConfig.of({"log.dirs": "/d"}))
     throttles = Throttles(config)
     key = "leader.replication.throttled.rate"
@@ -144,8 +144,8 @@ def test_the_nodes_own_rate_wins() -> None:
     assert throttles.leader.rate == MAX_LONG
 
 
-def test_a_rate_of_the_nodes_own_file() -> None:
-    """It holds from the start, and again when the dynamic one is taken back."""
+def test_rate_of_the_config_file() -> None:
+    """It holds from the start, and again without the dynamic value."""
     config = LiveConfig(NodeConfig.of({"log.dirs": "/d", "follower.replication.throttled.rate": 77}))
     throttles = Throttles(config)
     assert throttles.follower.rate == 77
@@ -155,8 +155,8 @@ def test_a_rate_of_the_nodes_own_file() -> None:
     assert throttles.follower.rate == 77
 
 
-def test_who_is_named() -> None:
-    """Exact pairs, or all."""
+def test_is_named() -> None:
+    """Pairs of partition and node, or all."""
     assert is_named(("*",), 3, 4)
     assert is_named(("1:2", "3:4"), 3, 4)
     assert not is_named(("4:3", "33:4"), 3, 4)

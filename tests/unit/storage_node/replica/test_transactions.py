@@ -48,8 +48,8 @@ def rig() -> TransactionRig:
 
 
 @pytest.mark.parametrize("adds", [True, False])
-def test_the_first_batch_of_a_transaction_waits_for_its_coordinator(rig: TransactionRig, adds: bool) -> None:
-    """Who leads the transactional id's partition adds the partition, or says that the producer did."""
+def test_first_batch_of_a_transaction_waits_for_the_coordinator(rig: TransactionRig, adds: bool) -> None:
+    """It adds the partition, or confirms that the producer did."""
     request = rig.send(transactional(7, 0), adds_partitions=adds)
     (question,) = rig.asked()
     assert question.node_id == 2
@@ -79,10 +79,10 @@ def test_the_first_batch_of_a_transaction_waits_for_its_coordinator(rig: Transac
         (ConcurrentTransactionsError, False, NotEnoughReplicasError),
     ],
 )
-def test_what_the_coordinator_says_in_words_of_producers(
+def test_coordinator_errors_are_translated_for_producers(
     rig: TransactionRig, error: type, adds: bool, told: type
 ) -> None:
-    """For the whole transaction or for a partition; nothing is appended."""
+    """Of the transaction or of a partition; nothing is appended."""
     for facts in ({"codes": {0: error.code}}, {"of_all": error.code}):
         request = rig.send(transactional(7, 0), adds_partitions=adds)
         (question,) = rig.asked()
@@ -93,8 +93,8 @@ def test_what_the_coordinator_says_in_words_of_producers(
 
 
 @pytest.mark.parametrize("error", [NetworkError("gone"), RequestTimedOutError("late")])
-def test_no_answer_may_pass(rig: TransactionRig, error: NetworkError) -> None:
-    """The producer sends its batch again."""
+def test_missing_response_is_retriable(rig: TransactionRig, error: NetworkError) -> None:
+    """The producer retries."""
     request = rig.send(transactional(7, 0))
     (question,) = rig.asked()
     rig.no_answer(question, error)
@@ -102,8 +102,8 @@ def test_no_answer_may_pass(rig: TransactionRig, error: NetworkError) -> None:
     assert rig.write(7, 0).first.base_offset == 0
 
 
-def test_without_a_coordinator_nobody_is_asked() -> None:
-    """Its topic is not there yet, or has no leader, or that one is fenced: it may pass."""
+def test_without_a_coordinator_the_batch_is_refused() -> None:
+    """No topic, no leader, or a fenced one: retriable."""
     rig = TransactionRig(has_coordinator=False)
     assert rig.send(transactional(7, 0)).first.error_code == NotEnoughReplicasError.code
     rig = TransactionRig()
@@ -115,8 +115,8 @@ def test_without_a_coordinator_nobody_is_asked() -> None:
     assert not rig.asked()
 
 
-def test_a_transaction_that_is_ending_is_asked_about_again(rig: TransactionRig) -> None:
-    """With version 2 the next one begins before all markers are written: a short wait saves a resend."""
+def test_verification_is_repeated_while_the_previous_transaction_ends(rig: TransactionRig) -> None:
+    """Transaction version 2: a short wait saves a retry of the producer."""
     request = rig.send(transactional(7, 0))
     busy = ConcurrentTransactionsError.code
     for _ in range(3):
@@ -131,7 +131,7 @@ def test_a_transaction_that_is_ending_is_asked_about_again(rig: TransactionRig) 
     assert request.first.error_code == 0
 
 
-def test_it_is_not_asked_about_for_ever(rig: TransactionRig) -> None:
+def test_repeated_verification_is_bounded(rig: TransactionRig) -> None:
     """add.partitions.to.txn.retry.backoff.max.ms."""
     request = rig.send(transactional(7, 0))
     while not request.is_answered:
@@ -142,8 +142,8 @@ def test_it_is_not_asked_about_for_ever(rig: TransactionRig) -> None:
     assert rig.now_ms < 1_200
 
 
-def test_what_is_sent_behind_it_waits_with_it(rig: TransactionRig) -> None:
-    """One question, and the order of the batches stays; other partitions are not held up."""
+def test_later_batches_wait_for_the_same_verification(rig: TransactionRig) -> None:
+    """One request, in order; other partitions continue."""
     requests = [rig.send(transactional(7, sequence)) for sequence in range(3)]
     other = rig.send(transactional(7, 0), partition=1)
     plain = rig.produce(rig.topic_id, batch(1))
@@ -156,8 +156,8 @@ def test_what_is_sent_behind_it_waits_with_it(rig: TransactionRig) -> None:
     assert [request.first.base_offset for request in requests] == [1, 2, 3]
 
 
-def test_one_request_for_several_partitions_asks_once(rig: TransactionRig) -> None:
-    """And is answered as a whole, each entry with its own outcome; what needs no question is in at once."""
+def test_partitions_of_one_request_share_a_verification(rig: TransactionRig) -> None:
+    """One response, each entry with its own result."""
     body = ProduceRequest(-1, 1_000, tuple(ProducePartition(rig.topic_id, i) for i in (0, 1, 0)), ID)
     frames = (transactional(7, 0), transactional(7, 0), batch(1))
     request = rig.ask(registry.PRODUCE, body, frames)
@@ -168,8 +168,8 @@ def test_one_request_for_several_partitions_asks_once(rig: TransactionRig) -> No
     assert [each.base_offset for each in request.answer.partitions] == [1, -1, 0]
 
 
-def test_a_batch_that_comes_late_is_refused(rig: TransactionRig) -> None:
-    """Scenario 46: its transaction was ended while the coordinator was asked; the stable offset goes on."""
+def test_batch_of_an_ended_transaction_is_refused(rig: TransactionRig) -> None:
+    """Scenario 46: the transaction was ended during the verification; the last stable offset advances."""
     late = rig.send(transactional(7, 0))
     (question,) = rig.asked()
     rig.mark(7, 1, committed=False)
@@ -183,8 +183,8 @@ def test_a_batch_that_comes_late_is_refused(rig: TransactionRig) -> None:
     assert rig.list_offsets(rig.topic_id, LATEST_TIMESTAMP, isolation=READ_COMMITTED).first.offset == 2
 
 
-def test_a_leader_that_lost_the_partition_meanwhile_appends_nothing(rig: TransactionRig) -> None:
-    """The answer came too late for it."""
+def test_lost_leadership_during_verification_appends_nothing(rig: TransactionRig) -> None:
+    """The response comes too late."""
     request = rig.send(transactional(7, 0))
     (question,) = rig.asked()
     rig.set_leader(rig.topic_id, 2)
@@ -192,7 +192,7 @@ def test_a_leader_that_lost_the_partition_meanwhile_appends_nothing(rig: Transac
     assert request.first.error_code == NotLeaderOrFollowerError.code
 
 
-def test_a_zombie_is_refused_without_a_question(rig: TransactionRig) -> None:
+def test_fenced_producer_is_refused_without_verification(rig: TransactionRig) -> None:
     """Scenario 42: its epoch is over in this partition."""
     rig.write(7, 0, epoch=1)
     assert rig.send(transactional(7, 1)).first.error_code == InvalidProducerEpochError.code
@@ -200,15 +200,15 @@ def test_a_zombie_is_refused_without_a_question(rig: TransactionRig) -> None:
 
 
 def test_transactions_need_an_id_and_one_producer(rig: TransactionRig) -> None:
-    """Else nobody could be asked."""
+    """Otherwise there is no coordinator."""
     assert rig.send(transactional(7, 0), id=None).first.error_code == InvalidTxnStateError.code
     mixed = rig.send(transactional(7, 0), transactional(8, 0))
     assert isinstance(mixed.error, InvalidProducerIdMappingError)
     assert rig.values(rig.topic_id) == []
 
 
-def test_without_verification_only_what_is_to_be_added_is_asked_for() -> None:
-    """transaction.partition.verification.enable=false; version 2 needs the partition added all the same."""
+def test_disabled_verification_still_adds_partitions() -> None:
+    """transaction.partition.verification.enable=false; transaction version 2 adds partitions."""
     rig = TransactionRig(transaction_partition_verification_enable=False)
     assert rig.send(transactional(7, 0), adds_partitions=False).first.base_offset == 0
     assert not rig.asked()
@@ -216,8 +216,8 @@ def test_without_verification_only_what_is_to_be_added_is_asked_for() -> None:
     assert len(rig.asked()) == 1
 
 
-def test_requests_that_wait_for_coordinators_are_bounded() -> None:
-    """They hold their records."""
+def test_requests_waiting_for_coordinators_are_bounded() -> None:
+    """By number."""
     rig = TransactionRig(purgatory_max_requests=3)
     held = [rig.send(transactional(7, number)) for number in range(3)]
     assert isinstance(rig.send(transactional(7, 3)).error, ThrottlingQuotaExceededError)
@@ -226,7 +226,7 @@ def test_requests_that_wait_for_coordinators_are_bounded() -> None:
     assert rig.write(7, 3).first.base_offset == 3
 
 
-def test_the_bytes_that_wait_for_coordinators_are_bounded(
+def test_bytes_waiting_for_coordinators_are_bounded(
     rig: TransactionRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However few requests they are."""
@@ -240,7 +240,7 @@ def test_the_bytes_that_wait_for_coordinators_are_bounded(
 
 
 def test_acks_0_in_a_transaction(rig: TransactionRig) -> None:
-    """Nobody is told, but it is in."""
+    """No response, but the batch is appended."""
     request = rig.send(transactional(7, 0), acks=0)
     assert not request.is_answered
     rig.answer(rig.asked()[0])
@@ -248,8 +248,8 @@ def test_acks_0_in_a_transaction(rig: TransactionRig) -> None:
     assert len(rig.values(rig.topic_id)) == 1
 
 
-def test_clients_do_not_write_into_internal_topics(rig: TransactionRig) -> None:
-    """Only coordinators do, another way."""
+def test_clients_cannot_write_to_internal_topics(rig: TransactionRig) -> None:
+    """InvalidTopicError."""
     topic_id = rig.topic("__consumer_offsets")
     for data in (batch(1), transactional(7, 0)):
         request = rig.produce(topic_id, data, transactional_id=ID)
@@ -261,7 +261,7 @@ def test_clients_do_not_write_into_internal_topics(rig: TransactionRig) -> None:
 
 
 def test_markers_end_transactions_in_their_partitions(rig: TransactionRig) -> None:
-    """Several markers in a request, each for its partitions; readers see control batches go by."""
+    """Several markers in a request; consumers skip control batches."""
     rig.write(7, 0)
     rig.write(7, 0, partition=1)
     rig.write(8, 0)
@@ -275,8 +275,8 @@ def test_markers_end_transactions_in_their_partitions(rig: TransactionRig) -> No
     assert [header.is_control for header in headers] == [False, False, True, True]
 
 
-def test_each_partition_of_a_marker_stands_alone(rig: TransactionRig) -> None:
-    """Unknown topics and partitions, other leaders, old coordinators."""
+def test_partitions_of_a_marker_are_independent(rig: TransactionRig) -> None:
+    """Unknown topics and partitions, other leaders, old coordinator epochs."""
     rig.write(7, 0)
     elsewhere = rig.topic("u", leader=2, replicas=(1, 2))
     assert elsewhere
@@ -299,10 +299,10 @@ def test_each_partition_of_a_marker_stands_alone(rig: TransactionRig) -> None:
     ("producer_id", "epoch", "coordinator_epoch"),
     [(-1, 0, 0), (-2, 0, 0), (2**63, 0, 0), (7, -1, 0), (7, 2**15, 0), (7, 1, 2**31), (7, 1, -(2**31) - 1)],
 )
-def test_markers_that_no_batch_can_hold_are_refused(
+def test_invalid_markers_are_refused(
     rig: TransactionRig, producer_id: int, epoch: int, coordinator_epoch: int
 ) -> None:
-    """All of the request, before anything is written: such a one ended the node."""
+    """The whole request, before anything is appended."""
     rig.write(7, 0)
     topics = (TopicNamePartitions("t", (0,)),)
     markers = (
@@ -314,8 +314,8 @@ def test_markers_that_no_batch_can_hold_are_refused(
     assert len(rig.values(rig.topic_id)) == 1
 
 
-def test_a_marker_waits_for_the_disk_and_counts_then() -> None:
-    """acks=all, with durability=fsync; the stable offset moves with it, and wakes whoever waits."""
+def test_marker_waits_for_acks_all() -> None:
+    """durability=fsync; the last stable offset advances with it, and wakes waiting fetches."""
     rig = TransactionRig()
     topic_id = rig.topic("d", durability="fsync")
     sent = rig.produce(topic_id, transactional(7, 0), transactional_id=ID)
@@ -331,8 +331,8 @@ def test_a_marker_waits_for_the_disk_and_counts_then() -> None:
     assert (waiting.first.last_stable_offset, waiting.first.frame_count) == (2, 1)
 
 
-def test_a_marker_that_is_not_committed_in_time_is_said_so() -> None:
-    """It is in the log all the same; the coordinator sends it again."""
+def test_uncommitted_marker_times_out() -> None:
+    """It is appended; the coordinator sends it again."""
     rig = TransactionRig(fetch_max_wait_ms=500)
     topic_id = rig.topic("d", durability="fsync")
     rig.produce(topic_id, transactional(7, 0), transactional_id=ID)
@@ -345,8 +345,8 @@ def test_a_marker_that_is_not_committed_in_time_is_said_so() -> None:
     assert codes_of(again) == [[0]]
 
 
-def test_markers_of_internal_topics_are_told(rig: TransactionRig) -> None:
-    """To the coordinator that lives there; others are nobody's business."""
+def test_coordinator_learns_of_markers_in_internal_topics(rig: TransactionRig) -> None:
+    """Not of others."""
     topic_id = rig.topic("__consumer_offsets")
     heard = []
     rig.core.transactions.on_marker = lambda *facts, **more: heard.append((*facts, more))
@@ -355,7 +355,7 @@ def test_markers_of_internal_topics_are_told(rig: TransactionRig) -> None:
     assert heard == [((topic_id, 0), 7, 3, rig.now_ms, {"is_commit": False, "offset": 0})]
 
 
-def test_requests_name_a_bounded_number_of_partitions() -> None:
+def test_partitions_per_request_are_bounded() -> None:
     """Bound: max.request.partitions."""
     rig = TransactionRig(max_request_partitions=2)
     assert isinstance(rig.mark(7, 1, topics=(("t", (0, 1, 0)),)).error, InvalidRequestError)
@@ -365,8 +365,8 @@ def test_requests_name_a_bounded_number_of_partitions() -> None:
 # --- readers ----------------------------------------------------------------------------------------------
 
 
-def test_readers_of_committed_transactions_stop_at_the_first_open_one(rig: TransactionRig) -> None:
-    """Others read on. The answer names the aborted transactions among what it has."""
+def test_read_committed_stops_at_the_last_stable_offset(rig: TransactionRig) -> None:
+    """read_uncommitted does not. The response lists the aborted transactions of its records."""
     rig.produce(rig.topic_id, batch(1))
     rig.write(7, 0)
     rig.write(8, 0)
@@ -391,8 +391,8 @@ def end_of(request: object) -> int:
     return max(read_batch_header(data).next_offset for frame in frames for data in split(frame))
 
 
-def test_a_reader_is_told_of_what_it_got_alone() -> None:
-    """Of a long backlog with many aborted transactions not all of them at once."""
+def test_response_lists_only_aborted_transactions_of_its_records() -> None:
+    """Not all of a long backlog."""
     rig = TransactionRig()
     for number in range(20):
         rig.write(7, 0, epoch=number)
@@ -402,8 +402,8 @@ def test_a_reader_is_told_of_what_it_got_alone() -> None:
     assert found.first.aborted == tuple((7, first) for first in range(4, end_of(found), 2))
 
 
-def test_a_reader_that_waits_is_woken_by_the_marker(rig: TransactionRig) -> None:
-    """Not by records behind an open transaction."""
+def test_marker_completes_a_waiting_read_committed_fetch(rig: TransactionRig) -> None:
+    """Records behind an open transaction do not."""
     rig.write(7, 0)
     waiting = rig.fetch(rig.topic_id, isolation=READ_COMMITTED, max_wait_ms=500)
     rig.produce(rig.topic_id, batch(1))
@@ -412,8 +412,8 @@ def test_a_reader_that_waits_is_woken_by_the_marker(rig: TransactionRig) -> None
     assert end_of(waiting) == 3
 
 
-def test_what_was_read_for_another_isolation_is_not_shown() -> None:
-    """A read from the disk that came too late for its request serves the connection's next one."""
+def test_cold_read_of_another_isolation_level_is_not_returned() -> None:
+    """A late read for read_uncommitted must not serve read_committed."""
     rig = TransactionRig(log_tail_cache_bytes=0)
     rig.produce(rig.topic_id, batch(1))
     rig.write(7, 0)
@@ -430,8 +430,8 @@ def test_what_was_read_for_another_isolation_is_not_shown() -> None:
     assert end_of(committed) == 1
 
 
-def test_a_log_start_behind_an_open_transaction(rig: TransactionRig) -> None:
-    """Its records were deleted: readers wait where the log starts."""
+def test_log_start_may_pass_an_open_transaction(rig: TransactionRig) -> None:
+    """Its records were deleted: read_committed waits at the log start."""
     rig.write(7, 0)
     rig.produce(rig.topic_id, batch(3))
     partition = rig.core.table.partitions[rig.topic_id, 0]
@@ -441,8 +441,8 @@ def test_a_log_start_behind_an_open_transaction(rig: TransactionRig) -> None:
     assert (found.first.error_code, found.first.last_stable_offset, found.first.frame_count) == (0, 2, 0)
 
 
-def test_offsets_of_committed_transactions(rig: TransactionRig) -> None:
-    """The latest is the last stable one; a search by time finds nothing behind it."""
+def test_list_offsets_with_read_committed(rig: TransactionRig) -> None:
+    """The latest is the last stable offset; a search by timestamp finds nothing behind it."""
     rig.produce(rig.topic_id, batch(2, timestamp=NOW))
     rig.write(7, 0)
     for isolation, latest, found in ((0, 3, 1), (READ_COMMITTED, 2, 1)):
@@ -455,8 +455,8 @@ def test_offsets_of_committed_transactions(rig: TransactionRig) -> None:
     assert rig.list_offsets(rig.topic_id, NOW + 60_000, isolation=READ_COMMITTED).first.offset == -1
 
 
-def test_a_restart_in_the_middle_of_a_transaction() -> None:
-    """Scenario 48: it is open still, its marker ends it, and its batches are known again."""
+def test_restart_keeps_an_open_transaction() -> None:
+    """Scenario 48: its marker ends it, and retries are detected."""
     rig = TransactionRig(FakeFiles())
     rig.write(7, 0)
     rig.write(8, 0)
@@ -473,8 +473,8 @@ def test_a_restart_in_the_middle_of_a_transaction() -> None:
 # --- who writes -------------------------------------------------------------------------------------------
 
 
-def test_the_producers_of_a_partition(rig: TransactionRig) -> None:
-    """For admins who look for a transaction that hangs (KIP-664)."""
+def test_describe_producers(rig: TransactionRig) -> None:
+    """For operators who look for a hanging transaction (KIP-664)."""
     rig.write(7, 0)
     rig.mark(7, 1, coordinator_epoch=4)
     rig.write(8, 0, epoch=2)
@@ -494,8 +494,8 @@ def test_the_producers_of_a_partition(rig: TransactionRig) -> None:
     assert status["logs"]["t-0"]["LastStableOffsetLag"] == 1
 
 
-def test_producers_that_are_silent_expire(rig: TransactionRig) -> None:
-    """By producer.id.expiration.ms, at the checks; what comes then begins anew (scenario 41)."""
+def test_inactive_producers_expire(rig: TransactionRig) -> None:
+    """By producer.id.expiration.ms, at the checks; a later batch starts again (scenario 41)."""
     rig = TransactionRig(producer_id_expiration_ms=1_000, producer_id_expiration_check_interval_ms=5_000)
     idempotent = batch(1, producer_id=9, producer_epoch=0, base_sequence=0)
     rig.produce(rig.topic_id, idempotent)

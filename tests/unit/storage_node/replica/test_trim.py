@@ -1,4 +1,4 @@
-"""What lies below the start of a log does not stay on the disk."""
+"""Removal of segments below the log start."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def segments(cluster: Replicas, node: int) -> list[str]:
     return [name for name in cluster.nodes[node].files.listdir(f"/d{node}/t-0") if name.endswith(".log")]
 
 
-def test_followers_remove_what_the_leader_has_removed() -> None:
-    """They learn of the start with its answers, and have the files no longer than it takes to look."""
+def test_followers_remove_segments_below_the_leaders_log_start() -> None:
+    """They learn it with the leader's responses."""
     cluster = rolled()
     assert cluster.partition(1).log.delete_segments_below(3) == 3
     cluster.produce()
@@ -44,8 +44,8 @@ def test_followers_remove_what_the_leader_has_removed() -> None:
     assert cluster.values(2) == cluster.values(1)
 
 
-def test_no_more_than_a_step_takes_goes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rest goes next time; while a flush runs nothing goes."""
+def test_removed_segments_per_step_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None while a flush runs."""
     monkeypatch.setattr(log_starts, "_TRIMMED_SEGMENTS", 2)
     cluster = rolled(7)
     rig = cluster.nodes[2]
@@ -60,8 +60,8 @@ def test_no_more_than_a_step_takes_goes_at_once(monkeypatch: pytest.MonkeyPatch)
     assert left == [6, 4, 2, 2]
 
 
-def test_a_log_is_not_cut_while_its_segments_go() -> None:
-    """A name that comes back would be removed."""
+def test_truncation_waits_for_the_removal_of_segments() -> None:
+    """A recreated segment of the same name would be deleted."""
     cluster = rolled()
     cluster.is_flushing = False
     partition = cluster.partition(2)

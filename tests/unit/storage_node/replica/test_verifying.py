@@ -1,4 +1,4 @@
-"""Producers wait for verification as long as they wanted, and not for a coordinator of the past."""
+"""Waiting for the verification of transactional batches: timeouts and changes of the coordinator."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def rig() -> Rig:
     return Rig()
 
 
-def test_a_producer_waits_as_long_as_it_wanted(rig: Rig) -> None:
-    """Then it hears that nothing was written; an answer that comes later finds nobody."""
+def test_verification_times_out_with_the_request(rig: Rig) -> None:
+    """Nothing is appended; a later response is ignored."""
     request = rig.begin(timeout_ms=1_000)
     question = rig.question()
     assert question.timeout_ms == 1_000
@@ -54,8 +54,8 @@ def test_a_producer_waits_as_long_as_it_wanted(rig: Rig) -> None:
     assert len(rig.values(rig.topic_id)) == 1
 
 
-def test_what_waits_does_not_lie_in_memory_that_is_used_again(rig: Rig) -> None:
-    """A listener reads the next request into the bytearray that this one came in."""
+def test_waiting_batch_is_copied(rig: Rig) -> None:
+    """The listener reads the next request into the same bytearray."""
     came = bytearray(transactional(7, 0))
     request = rig.send(memoryview(came).toreadonly(), timeout_ms=1_000, adds_partitions=True)
     came[:] = bytes(len(came))
@@ -64,8 +64,8 @@ def test_what_waits_does_not_lie_in_memory_that_is_used_again(rig: Rig) -> None:
     assert len(rig.values(rig.topic_id)) == 1
 
 
-def test_the_wait_for_replicas_is_a_part_of_it() -> None:
-    """One timeout for all of a request."""
+def test_one_timeout_covers_verification_and_acks() -> None:
+    """timeout_ms of the request."""
     rig = Rig()
     rig.configure("t", "durability", "fsync")
     request = rig.begin(timeout_ms=1_000)
@@ -77,8 +77,8 @@ def test_the_wait_for_replicas_is_a_part_of_it() -> None:
     assert request.first.error_code == RequestTimedOutError.code
 
 
-def test_each_of_those_who_share_a_question_has_its_own_time(rig: Rig) -> None:
-    """Who came later may give up earlier; the others still get the answer, in their order."""
+def test_batches_of_one_verification_time_out_separately(rig: Rig) -> None:
+    """The others get the response, in their order."""
     first, second, third = (
         rig.begin(number, timeout_ms=timeout_ms) for number, timeout_ms in enumerate((1_000, 500, 2_000))
     )
@@ -93,8 +93,8 @@ def test_each_of_those_who_share_a_question_has_its_own_time(rig: Rig) -> None:
     assert third.is_answered
 
 
-def test_another_coordinator_is_asked_at_once(rig: Rig) -> None:
-    """The one before may stand still for ever. What it says is not heard any more."""
+def test_new_coordinator_gets_the_request_at_once(rig: Rig) -> None:
+    """A response of the previous one is ignored."""
     request = rig.begin()
     old = rig.question()
     rig.coordinated_by(1)
@@ -107,8 +107,8 @@ def test_another_coordinator_is_asked_at_once(rig: Rig) -> None:
     assert request.first.error_code == NO_ERROR
 
 
-def test_while_nobody_coordinates_it_waits(rig: Rig) -> None:
-    """For metadata that name somebody, other news, or the end of its time."""
+def test_verification_waits_for_a_coordinator(rig: Rig) -> None:
+    """Until metadata has one, or the timeout."""
     request = rig.begin()
     rig.asked()
     rig.coordinated_by(-1)
@@ -123,8 +123,8 @@ def test_while_nobody_coordinates_it_waits(rig: Rig) -> None:
     assert request.first.error_code == NotEnoughReplicasError.code
 
 
-def test_a_pause_ends_with_the_coordinator(rig: Rig) -> None:
-    """The transaction before is ending, as one said; the next one is asked at once, and only once."""
+def test_new_coordinator_ends_the_backoff(rig: Rig) -> None:
+    """CONCURRENT_TRANSACTIONS of the previous one; one request to the next."""
     request = rig.begin()
     rig.answer(rig.question(), of_all=ConcurrentTransactionsError.code)
     assert not rig.asked()
@@ -136,8 +136,8 @@ def test_a_pause_ends_with_the_coordinator(rig: Rig) -> None:
     assert request.first.error_code == NO_ERROR
 
 
-def test_a_pause_does_not_outlast_the_producer(rig: Rig) -> None:
-    """It hears of the end of its own time."""
+def test_backoff_ends_at_the_timeout(rig: Rig) -> None:
+    """The producer gets an error in time."""
     request = rig.begin(timeout_ms=10)
     rig.answer(rig.question(), of_all=ConcurrentTransactionsError.code)
     rig.pass_time(10)
@@ -146,9 +146,8 @@ def test_a_pause_does_not_outlast_the_producer(rig: Rig) -> None:
     assert not rig.asked()
 
 
-def test_what_was_appended_is_never_told_to_be_refused() -> None:
-    """A marker has taken the last place to wait while the coordinator was asked: whether the batch is safe is
-    not known, as after any timeout, and it is read when it is."""
+def test_appended_batch_without_space_in_purgatory_times_out() -> None:
+    """A marker filled purgatory during the verification: the batch is appended, its outcome unknown."""
     rig = Rig(purgatory_max_requests=1)
     rig.configure("t", "durability", "fsync")
     request = rig.begin()

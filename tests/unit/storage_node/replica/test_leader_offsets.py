@@ -1,4 +1,4 @@
-"""What a leader tells a follower once reaches it, though the follower has named its place anew meanwhile."""
+"""A follower takes high watermark and log start from responses that a newer fetch has overtaken."""
 
 from __future__ import annotations
 
