@@ -65,7 +65,7 @@ class Interceptors:
                 records = records if answer is None else _chosen(answer, records)
             except Exception:  # the answer may be a generator of the application, or anything else
                 log.exception(
-                    "%r returned other records than its own; the client goes on with all", on_consume
+                    "%r returned other records than its own; the client continues with all", on_consume
                 )
         return records
 

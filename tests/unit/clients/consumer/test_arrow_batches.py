@@ -290,11 +290,11 @@ def test_full_column_ends_an_arrow_batch(play: Play) -> None:
     ("arguments", "error", "text"),
     [
         ({"max_rows": 0}, ValueError, "at least 1"),
-        ({"max_rows": 1.5}, TypeError, "whole number"),
-        ({"columns": ["valeu"]}, ValueError, "no column 'valeu'; there are key, value"),
+        ({"max_rows": 1.5}, TypeError, "must be an integer"),
+        ({"columns": ["valeu"]}, ValueError, "unknown column 'valeu'; the columns are key, value"),
         ({"columns": "value"}, TypeError, "list of names"),
-        ({"columns": []}, ValueError, "names no column"),
-        ({"columns": ["key", "key"]}, ValueError, "twice"),
+        ({"columns": []}, ValueError, "is empty"),
+        ({"columns": ["key", "key"]}, ValueError, "duplicates"),
     ],
 )
 def test_bad_arguments_are_rejected_by_the_call(

@@ -62,7 +62,7 @@ def test_invalid_answer_is_logged_and_ignored(answer: Any, caplog: pytest.LogCap
     """Positions follow from the offsets of the returned records."""
     given = records(0, 1)
     assert Interceptors([seeing(answer)]).consumed(given) == given
-    assert "the client goes on" in caplog.text
+    assert "the client continues" in caplog.text
 
 
 def reading(fake: FakeCluster, *interceptors: Any, **options: Any) -> Any:
