@@ -95,7 +95,7 @@ class TransactionShard:
     def __init__(self, partition: int, context: ShardContext) -> None:
         self.partition = partition
         self._context = context
-        self._transactions: dict[str, Transaction] = {}
+        self.transactions: dict[str, Transaction] = {}
         self._uncommitted_last_epochs: dict[str, int] = {}
         self._deadlines: dict[str, int | None] = {}  # of ongoing transactions; None: not computed yet
         self._initializing: set[str] = set()  # ids with an uncommitted InitProducerId
@@ -124,16 +124,16 @@ class TransactionShard:
     def replay(self, record: Record, _offset: int, _producer: ProducerIdAndEpoch) -> None:
         """Apply a record. Errors: InvalidRecordError for an invalid one."""
         transactional_id = record.key.transactional_id
-        before = self._transactions.get(transactional_id)
+        before = self.transactions.get(transactional_id)
         if record.value is None:
             self._state_counts.changed(before, None)
-            self._transactions.pop(transactional_id, None)
+            self.transactions.pop(transactional_id, None)
             self._deadlines.pop(transactional_id, None)
             self._markers.end(transactional_id)
             return
         transaction = Transaction(record.value)
         last_epoch = self._uncommitted_last_epochs.pop(transactional_id, transaction.last_epoch)
-        self._transactions[transactional_id] = transaction = transaction._replace(last_epoch=last_epoch)
+        self.transactions[transactional_id] = transaction = transaction._replace(last_epoch=last_epoch)
         self._state_counts.changed(before, transaction)
         if transaction.state is TxnState.ONGOING:
             self._deadlines.setdefault(transactional_id)
@@ -158,7 +158,7 @@ class TransactionShard:
         self._context.timers.set(_OVERDUE, now.ms + interval_ms, self._abort_overdue)
         interval_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
         self._context.timers.set(_EXPIRED, now.ms + interval_ms, self._delete_expired_ids)
-        decided = [(name, each) for name, each in self._transactions.items() if each.state in ENDING]
+        decided = [(name, each) for name, each in self.transactions.items() if each.state in ENDING]
         return Outcome(on_committed=lambda later: self._markers.begin(decided, later))
 
     def on_metadata(self, _image: MetadataImage, _delta: MetadataDelta | None, now: Now) -> Outcome:
@@ -197,7 +197,7 @@ class TransactionShard:
             raise ConcurrentTransactionsError(
                 f"another InitProducerId of transactional id {name!r} is in progress: retry"
             )
-        before, take_id = self._transactions.get(name), self._context.next_producer_id
+        before, take_id = self.transactions.get(name), self._context.next_producer_id
         if before is None:
             after = created(body, now.wall_ms, take_id())
         else:
@@ -247,7 +247,7 @@ class TransactionShard:
                 raise InvalidRequestError(
                     f"the transactional id is empty, or there are more than {MAX_PARTITIONS} partitions"
                 )
-            before = changed.get(name, self._transactions.get(name))
+            before = changed.get(name, self.transactions.get(name))
             current = check_producer(before, asked.producer_id, asked.producer_epoch)
             codes = self._unknown(partitions)
             if asked.verify_only:
@@ -279,7 +279,7 @@ class TransactionShard:
             raise InvalidRequestError("the transactional id and the group id must not be empty")
         name = body.transactional_id
         try:
-            current = check_producer(self._transactions.get(name), body.producer_id, body.producer_epoch)
+            current = check_producer(self.transactions.get(name), body.producer_id, body.producer_epoch)
         except ConcurrentTransactionsError as error:
             return self._park(name, ParkedRequest(registry.ADD_OFFSETS_TO_TXN, body, token, error), now)
         topic = self._context.image.topics.get(CONSUMER_OFFSETS)
@@ -294,7 +294,7 @@ class TransactionShard:
 
     def _prepare(self, body: PrepareTxnRequest, token: Token, now: Now) -> Outcome:
         name = body.transactional_id
-        after = prepared(self._transactions.get(name), body, now.wall_ms)
+        after = prepared(self.transactions.get(name), body, now.wall_ms)
         outcome = self._write([] if after is None else [(name, after)])
         outcome.answer(token, PrepareTxnResponse(0))
         return outcome
@@ -303,10 +303,10 @@ class TransactionShard:
         name = body.transactional_id
         if not name:
             raise InvalidRequestError("the transactional id must not be empty")
-        before = self._transactions.get(name)
+        before = self.transactions.get(name)
         after = ended(before, body, now.wall_ms, self._context.next_producer_id)
         outcome = self._write_decisions([] if after is None else [(name, after)])
-        transaction = after or self._transactions[name]
+        transaction = after or self.transactions[name]
         outcome.answer(
             token, EndTxnResponse(0, *next_producer(transaction)) if body.bumps_epoch else EndTxnResponse(0)
         )
@@ -314,12 +314,12 @@ class TransactionShard:
 
     def _describe(self, body: DescribeTransactionsRequest, token: Token, _now: Now) -> Outcome:
         outcome = Outcome()
-        outcome.answer(token, described(self._transactions, body))
+        outcome.answer(token, described(self.transactions, body))
         return outcome
 
     def _list(self, body: ListTransactionsRequest, token: Token, now: Now) -> Outcome:
         outcome = Outcome()
-        outcome.answer(token, listed(self._transactions, body, now.wall_ms))
+        outcome.answer(token, listed(self.transactions, body, now.wall_ms))
         return outcome
 
     # --- requests that wait for the end of a transaction ----------------------------------------------------
@@ -339,7 +339,7 @@ class TransactionShard:
         """After the end of a transaction: handle the oldest waiting request, then schedule the next."""
 
         def go_on(now: Now) -> Outcome:
-            known = self._transactions.get(name)
+            known = self.transactions.get(name)
             # An earlier one of them may have started a transaction that is ending: the others wait for its
             # end.
             if name not in self._parked_requests or (known is not None and known.state in ENDING):
@@ -387,7 +387,7 @@ class TransactionShard:
         most = self._most(MAX_COMPLETIONS)
         self._markers.again(names[most:], now)
         names = names[:most]
-        pairs = [(name, completed(self._transactions[name], now.wall_ms)) for name in names]
+        pairs = [(name, completed(self.transactions[name], now.wall_ms)) for name in names]
         outcome = self._write(pairs)
         undo = outcome.on_failed
 
@@ -413,7 +413,7 @@ class TransactionShard:
             return False
         deadline_ms = self._deadlines[name]
         if deadline_ms is None:
-            value = self._transactions[name].value
+            value = self.transactions[name].value
             left_ms = min(max(value.start_ms + value.timeout_ms - now.wall_ms, 0), value.timeout_ms)
             deadline_ms = self._deadlines[name] = now.ms + left_ms
         return deadline_ms < now.ms
@@ -421,18 +421,18 @@ class TransactionShard:
     def _abort(self, names: Sequence[str], now: Now) -> Outcome:
         overdue = [name for name in names if self._is_overdue(name, now)]
         return self._write_decisions(
-            [(name, fenced(self._transactions[name], now.wall_ms)) for name in overdue]
+            [(name, fenced(self.transactions[name], now.wall_ms)) for name in overdue]
         )
 
     def _delete_expired_ids(self, now: Now) -> Outcome:
         """Delete transactional ids that were unused for transactional.id.expiration.ms."""
         interval_ms = self._context.config.now.transaction_remove_expired_transaction_cleanup_interval_ms
         self._context.timers.set(_EXPIRED, now.ms + interval_ms, self._delete_expired_ids)
-        names = [name for name in self._transactions if self._is_expired(name, now)]
+        names = [name for name in self.transactions if self._is_expired(name, now)]
         return self._in_parts(names, self._delete_ids, 0, now)
 
     def _is_expired(self, name: str, now: Now) -> bool:
-        transaction = self._transactions.get(name)
+        transaction = self.transactions.get(name)
         before_ms = now.wall_ms - self._context.config.now.transactional_id_expiration_ms
         return (
             transaction is not None

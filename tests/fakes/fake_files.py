@@ -294,6 +294,11 @@ class FakeFiles:
         """Once `after` such operations on paths with `part` in them went well, the next one fails."""
         self._faults.append((operation, part, error, after))
 
+    def clear_faults(self) -> None:
+        """No planned fault happens any more."""
+        self._faults.clear()
+        self._counts.clear()
+
     def flip_bit(self, path: str, byte: int, bit: int) -> None:
         """Rot: one bit of a stored file changes under everyone's feet."""
         inode = self._file(path)

@@ -23,7 +23,7 @@ def check_group_state_counts(shard: Any) -> None:
 
 def check_transaction_state_counts(shard: Any) -> None:
     """Transactional ids by state."""
-    states = Counter(transaction.state.value for transaction in shard._transactions.values())
+    states = Counter(transaction.state.value for transaction in shard.transactions.values())
     gauges = shard.metrics().gauges
     assert gauges == {name: states[name.removeprefix("NumTransactions")] for name in gauges}
-    assert sum(gauges.values()) == len(shard._transactions)
+    assert sum(gauges.values()) == len(shard.transactions)

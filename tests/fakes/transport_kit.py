@@ -63,7 +63,9 @@ class Served:
         self.frame = b"f" * 100
         self.limits = limits or RouterLimits()
         self.identity = ServerIdentity("cluster", 3, 99)
-        self.router = Router("127.0.0.1", 0, self.handle, apis, self.identity, self.limits)
+        self.handler: Callable[[Request], None] = self.handle
+        handle = lambda request: self.handler(request)  # noqa: E731 - tests replace the handler later
+        self.router = Router("127.0.0.1", 0, handle, apis, self.identity, self.limits)
         self.router.on_peer_gone = lambda peer: self.gone.append(peer.client_id)
 
     def handle(self, request: Request) -> None:

@@ -362,7 +362,7 @@ class TxnRig:
 
     def known(self, name: str = "a") -> Any:
         """The id, as the shard has it."""
-        return self.shard._transactions[name]
+        return self.shard.transactions[name]
 
     def state(self, name: str = "a") -> str:
         """Where the id is."""

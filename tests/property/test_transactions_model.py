@@ -304,14 +304,14 @@ class Transactions(RuleBasedStateMachine):
             is_taken = call.code in (0, ConcurrentTransactionsError.code)
             assert is_taken or self._is_ended(txn), "a prepared transaction is gone"
             txn.answered = txn.wanted
-        for name in set(NAMES) & rig.shard._transactions.keys():  # of drivers that never heard of it
+        for name in set(NAMES) & rig.shard.transactions.keys():  # of drivers that never heard of it
             if rig.state(name) == "Prepared":
                 value = rig.known(name).value
                 rig.end((value.producer_id, value.producer_epoch), commit=False, name=name)
         rig.pass_time(60_000)
         rig.settle()
         assert all(not leader.open for leader in rig.leaders.values())
-        for name in rig.shard._transactions:
+        for name in rig.shard.transactions:
             assert rig.state(name) in ("Empty", "CompleteCommit", "CompleteAbort")
         for txn in self.txns:
             found = {value in rig.leaders[key].committed for key, value in txn.writes}

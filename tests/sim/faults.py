@@ -95,7 +95,7 @@ class Faults:
         cluster.silent_until_ms = self._world.now_ms
         for process in (*cluster.controllers.values(), *cluster.nodes.values()):
             process.files.crash_at = None
-            process.files._faults.clear()
+            process.files.clear_faults()
             process.files.capacity_bytes = None
             process.pause.end()
         for node in cluster.nodes.values():

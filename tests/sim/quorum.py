@@ -419,7 +419,7 @@ class SimQuorum:
         self.network.weather = FAIR
         for controller in self.controllers.values():
             controller.files.crash_at = None
-            controller.files._faults.clear()
+            controller.files.clear_faults()
             controller.pause.end()
 
     def has_leader(self) -> bool:

@@ -245,7 +245,7 @@ def _check_group(group: ConsumerGroup) -> None:
 def _state_of(shard: Any) -> dict[Any, Any]:
     """What a coordinator's answers rest on: transactions, or offsets and the names of groups."""
     if isinstance(shard, TransactionShard):
-        return {name: transaction.value for name, transaction in shard._transactions.items()}
+        return {name: transaction.value for name, transaction in shard.transactions.items()}
     offsets = {group: dict(found) for group, found in shard.store._committed.items() if found}
     held = {producer: each.offsets for producer, each in shard.store._transactions.items()}
     return {"offsets": offsets, "held": held, "groups": sorted(shard.groups)} if offsets else {}

@@ -283,7 +283,7 @@ def test_what_does_not_fit_one_batch_goes_in_several() -> None:
     rig.pass_time(10_000)
     assert {rig.state(name) for name in names} == {"CompleteAbort"}
     rig.pass_time(9 * 24 * 3_600_000)
-    assert not rig.shard._transactions
+    assert not rig.shard.transactions
 
 
 def test_ids_that_nobody_used_for_long_are_forgotten() -> None:
@@ -297,7 +297,7 @@ def test_ids_that_nobody_used_for_long_are_forgotten() -> None:
     rig.pass_time(90_000_000)
     rig.begun("busy")
     rig.pass_time(20_000_000)
-    assert sorted(rig.shard._transactions) == ["busy", "stuck"]
+    assert sorted(rig.shard.transactions) == ["busy", "stuck"]
     rig.restart()
-    assert sorted(rig.shard._transactions) == ["busy", "stuck"]
+    assert sorted(rig.shard.transactions) == ["busy", "stuck"]
     assert rig.init("id-1").answer.producer_epoch == 0

@@ -184,5 +184,5 @@ def test_it_is_never_forgotten() -> None:
     rig, _ = rig_with_one()
     rig.begun("other")
     rig.pass_time(14 * 24 * 3_600_000)
-    assert list(rig.shard._transactions) == ["a"]
+    assert list(rig.shard.transactions) == ["a"]
     assert rig.shard.metrics().gauges["NumTransactionsPrepared"] == 1

@@ -375,7 +375,7 @@ def test_an_error_of_the_handler_is_the_answer() -> None:
             def refuse(request: object) -> None:
                 raise InvalidTopicError("no such name")
 
-            served.router._handler = refuse
+            served.handler = refuse
             client = await served.connect()
             with pytest.raises(InvalidTopicError, match="no such name"):
                 await client.request(METADATA, ASK, timeout_s=PATIENCE_S)
@@ -397,7 +397,7 @@ def test_a_bug_of_the_owner_ends_the_router_visibly(place: str, caplog: pytest.L
             client = await served.connect()
             running = asyncio.ensure_future(served.router.run())
             if place == "handler":
-                served.router._handler = broken
+                served.handler = broken
                 with pytest.raises(NetworkError):
                     await client.request(METADATA, ASK, timeout_s=PATIENCE_S)
             else:
@@ -502,7 +502,7 @@ def test_a_drain_of_slow_requests_ends_in_time() -> None:
                     pass
                 served.answer(request)
 
-            served.router._handler = handle
+            served.handler = handle
             with raw_peer(served.router.port) as peer:
                 await peer.shake_hands()
                 turn()

@@ -83,7 +83,7 @@ def test_each_operation_is_refused_once_on_full_disk(operation: str) -> None:
         assert [bytes(each)[61:] for each in found] == [each[61:] for each in BATCHES]
         assert read_all(open_log(fake.restart(), segment_bytes=SEGMENT_BYTES)) == found
         assert read_all(open_log(fake.power_loss("none"), segment_bytes=SEGMENT_BYTES)) == found
-        fake._faults.clear()  # those of the last numbers had come before: opening the log does some of each
+        fake.clear_faults()  # those of the last numbers had come before: opening the log does some of each
         log.close()
         clean = open_log(fake.restart(), segment_bytes=SEGMENT_BYTES, was_clean=True)
         assert read_all(clean) == found

@@ -72,7 +72,7 @@ def test_partition_is_created_when_the_disk_has_space(operation: str) -> None:
     assert rig.produce(topic_id).first.error_code == KafkaStorageError.code
     assert rig.core.replicas.disks.report().offline == ((topic_id, 0),)
     make_room(rig)
-    rig.files._faults.clear()
+    rig.files.clear_faults()
     make_room(rig)
     assert rig.produce(topic_id).first.error_code == 0
     assert rig.core.replicas.disks.report() == DiskReport()
