@@ -1,7 +1,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .codec import BatchBuilder, RecordCodec, RecordLike
+from .interfaces import BatchBuilder, RecordCodec, RecordLike
 
 # The Protocols of codec.py are the types; tests/contract/test_codec_twins.py compares names and parameters.
 Record: type[RecordLike]

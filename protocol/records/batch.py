@@ -27,7 +27,8 @@ from .column_writing import append_columns, append_values, check_timestamp
 from .compression import compress
 from .hashing import check_hash_key, hash_column, murmur2, partition_rows
 from .header import HEADER_BYTES, MAGIC, BatchHeader, Buffer, Compression, TimestampType, sealed_batch
-from .offset_map import LOAD_FACTOR, PythonOffsetMap
+from .interfaces import LOAD_FACTOR
+from .offset_map import PythonOffsetMap
 from .opening import MAX_DECOMPRESSED_BYTES, BatchFacts, open_batch
 from .record_bytes import varint, walk_records
 from .settings import (
@@ -46,9 +47,8 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer
 
-    from .cleaning import Cleaned
-    from .codec import BatchBuilder, ColumnSink, Header, OffsetMap, RecordLike
     from .columns import BinaryColumn, Columns
+    from .interfaces import BatchBuilder, Cleaned, ColumnSink, Header, OffsetMap, RecordLike
 
 
 # --- writing ------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def _encoded_header(header: object) -> bytes:
 
 
 class PythonBatchBuilder:
-    """See codec.BatchBuilder."""
+    """See interfaces.BatchBuilder."""
 
     def __init__(self, settings: BatchSettings) -> None:
         self._settings = settings
@@ -191,7 +191,7 @@ class PythonBatchBuilder:
 
 
 class PythonCodec:
-    """The Python codec; see codec.RecordCodec. `hash_key`: the secret key of offset maps' hashes."""
+    """The Python codec; see interfaces.RecordCodec. `hash_key`: the secret key of offset maps' hashes."""
 
     name = "python"
 

@@ -13,7 +13,7 @@ valid although records are removed. Source: Kafka Cleaner.java and MemoryRecords
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..errors import InvalidRecordError
 from ..model import NO_OFFSET, NO_TIMESTAMP
@@ -29,6 +29,7 @@ from .header import (
     Compression,
     sealed_batch,
 )
+from .interfaces import Cleaned
 from .offset_map import check_offsets
 from .opening import open_batch
 from .record_bytes import Located, locate_records, varint
@@ -37,23 +38,8 @@ from .settings import INT32_MAX, INT64_MAX, INT64_MIN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .codec import OffsetMap
+    from .interfaces import OffsetMap
     from .record import Record
-
-
-class Cleaned(NamedTuple):
-    """The result of cleaning a batch.
-
-    `data`: the given buffer if unchanged, None if no record is kept. `max_timestamp` and its first offset are
-    those of the kept records (both -1 without records).
-    """
-
-    data: Buffer | None
-    records_kept: int
-    records_removed: int
-    max_timestamp: int
-    offset_of_max_timestamp: int
-    has_tombstones: bool
 
 
 def delete_horizon(now_ms: int, delete_retention_ms: int) -> int:
@@ -64,7 +50,7 @@ def delete_horizon(now_ms: int, delete_retention_ms: int) -> int:
 
 
 def empty_batch(header: BatchHeader) -> bytes:
-    """The batch of that header without records; see codec.RecordCodec.empty_batch."""
+    """The batch of that header without records; see interfaces.RecordCodec.empty_batch."""
     kept_bits = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
     emptied = header._replace(
         attributes=header.attributes & kept_bits, base_timestamp=NO_TIMESTAMP, record_count=0
@@ -82,7 +68,7 @@ def clean_batch(
     check_crc: bool,
     max_decompressed_bytes: int,
 ) -> Cleaned:
-    """See codec.RecordCodec.clean_batch."""
+    """See interfaces.RecordCodec.clean_batch."""
     new_horizon = delete_horizon(now_ms, delete_retention_ms)
     header, payload = open_batch(
         batch, check_crc=check_crc, is_dense=False, max_decompressed_bytes=max_decompressed_bytes

@@ -11,7 +11,7 @@ from .opening import MAX_DECOMPRESSED_BYTES
 from .settings import INT32_MAX
 
 if TYPE_CHECKING:
-    from .codec import RecordCodec, RecordLike
+    from .interfaces import RecordCodec, RecordLike
 
 
 class _Growing:
@@ -43,7 +43,7 @@ class _Growing:
 
 
 class PythonColumnSink:
-    """See codec.ColumnSink."""
+    """See interfaces.ColumnSink."""
 
     def __init__(
         self, codec: RecordCodec, *, keys: bool, values: bool, headers: bool, max_column_bytes: int

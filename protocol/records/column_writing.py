@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer
 
-    from .codec import BatchBuilder, Header
+    from .interfaces import BatchBuilder, Header
 
 
 class _HeaderRows(Spans):
@@ -76,7 +76,7 @@ def append_columns(
     end: int,
     stop_bytes: int,
 ) -> int:
-    """See codec.BatchBuilder.append_columns."""
+    """See interfaces.BatchBuilder.append_columns."""
     table = _Table(columns, timestamp_ms)
     numbers = range(columns.count) if rows is None else items(rows, "i")
     if not 0 <= start <= end <= len(numbers):
@@ -95,7 +95,7 @@ def append_columns(
 def append_values(
     builder: BatchBuilder, timestamp_ms: int, values: Sequence[bytes | None], start: int, stop_bytes: int
 ) -> int:
-    """See codec.BatchBuilder.append_values."""
+    """See interfaces.BatchBuilder.append_values."""
     check_timestamp(timestamp_ms)
     if not 0 <= start <= len(values):
         raise ValueError(f"values from {start} of {len(values)}")

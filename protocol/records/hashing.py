@@ -39,7 +39,7 @@ def murmur2(data: bytes) -> int:
 
 
 def hash_column(column: BinaryColumn, count: int) -> bytes:
-    """See codec.RecordCodec.hash_column."""
+    """See interfaces.RecordCodec.hash_column."""
     check_count(count)
     values = BinaryValues(column, count)
     keys = (values.value(row) for row in range(count))
@@ -47,7 +47,7 @@ def hash_column(column: BinaryColumn, count: int) -> bytes:
 
 
 def partition_rows(partitions: ReadableBuffer, partition_count: int) -> tuple[bytes, list[int]]:
-    """See codec.RecordCodec.partition_rows."""
+    """See interfaces.RecordCodec.partition_rows."""
     if not 0 <= partition_count <= MAX_PARTITIONS:
         raise ValueError(f"{partition_count} partitions")
     numbers = items(partitions, "i").tolist()

@@ -18,6 +18,7 @@ from ..errors import InvalidRecordError, KafkaError
 from ..model import NO_OFFSET
 from .hashing import siphash128
 from .header import CONTROL_BIT, TRANSACTIONAL_BIT, read_batch_header
+from .interfaces import LOAD_FACTOR as LOAD_FACTOR  # imported from here by _batch.pyx
 from .opening import MAX_DECOMPRESSED_BYTES, open_batch
 from .record_bytes import walk_records
 from .settings import INT64_MAX
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from .header import BatchHeader, Buffer
 
 SLOT_BYTES = 24
-# Source: Kafka, the default of log.cleaner.io.buffer.load.factor.
-LOAD_FACTOR = 0.9
 # Bound: a hash's first slot is computed from 32 of its bits.
 MAX_SLOTS = (1 << 32) - 1
 _WORDS = 3  # of a slot: the hash low and high, the offset + 1
@@ -35,7 +34,7 @@ _WORDS = 3  # of a slot: the hash low and high, the offset + 1
 
 def slots_and_capacity(memory_bytes: int, load_factor: float) -> tuple[int, int]:
     """Number of slots, and of keys that may be stored. Errors: ValueError, see
-    codec.RecordCodec.offset_map."""
+    interfaces.RecordCodec.offset_map."""
     slots = memory_bytes // SLOT_BYTES
     if not 0 < load_factor < 1:
         raise ValueError(f"a load factor lies between 0 and 1, not {load_factor}")
@@ -52,7 +51,7 @@ def check_offsets(header: BatchHeader) -> None:
 
 
 class PythonOffsetMap:
-    """See codec.OffsetMap."""
+    """See interfaces.OffsetMap."""
 
     def __init__(self, memory_bytes: int, load_factor: float, hash_key: bytes) -> None:
         self._slots, self.capacity = slots_and_capacity(memory_bytes, load_factor)

@@ -12,7 +12,7 @@ from .settings import INT64_MAX, INT64_MIN, MIN_HEADER_BYTES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .codec import Header
+    from .interfaces import Header
 
 
 class Located(NamedTuple):

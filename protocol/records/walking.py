@@ -31,7 +31,7 @@ def walk_sound(
     check_crc: bool,
     is_dense: bool = True,
 ) -> tuple[int, int]:
-    """See codec.RecordCodec.walk."""
+    """See interfaces.RecordCodec.walk."""
     view = memoryview(data)
     if not 0 <= at <= end <= len(view):
         raise ValueError(f"bytes {at} to {end} of {len(view)}")
