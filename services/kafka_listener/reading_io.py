@@ -3,17 +3,47 @@ not read, memory of requests, and quotas (Kafka mutes the channel)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from .gone_io import POLL_MS, is_gone
+from .memory import Holder
 
 if TYPE_CHECKING:
-    from .connection_io import KafkaConnection
-    from .listener_io import KafkaListener
+    from collections.abc import Callable
+
+    from .memory import RequestMemory
     from .sockets_io import PolledSocket
 
 # Bound: how long the timer of a muted connection keeps it in memory after it was closed.
 MUTE_STEP_MS = 10_000
+
+
+class ReadOwner(Holder, Protocol):
+    """The connection."""
+
+    is_ending: bool
+
+    @property
+    def awaits_response(self) -> bool:
+        """Whether its first request only makes a response."""
+
+    def end_turn(self) -> None:
+        """Start what waits, and update reading."""
+
+    def abort(self) -> None:
+        """Close it now."""
+
+
+class ReadHost(Protocol):
+    """The listener."""
+
+    memory: RequestMemory
+
+    def now_ms(self) -> int:
+        """The monotonic clock."""
+
+    def later(self, delay_ms: int, action: Callable[[], None]) -> None:
+        """Call after `delay_ms`."""
 
 
 class ReadControl:
@@ -30,8 +60,8 @@ class ReadControl:
         "muted_until_ms",
     )
 
-    def __init__(self, connection: KafkaConnection, listener: KafkaListener, socket: PolledSocket) -> None:
-        self._connection: KafkaConnection | None = connection
+    def __init__(self, connection: ReadOwner, listener: ReadHost, socket: PolledSocket) -> None:
+        self._connection: ReadOwner | None = connection
         self._listener, self._socket = listener, socket
         self._is_mute_scheduled = self._is_poll_scheduled = self._must_close = self.is_paused = False
         self.muted_until_ms = 0  # 0: not muted

@@ -7,12 +7,12 @@ connection authorizes it first, and uses the cache only without quotas.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from .codes import API_VERSIONS, METADATA
 
 if TYPE_CHECKING:
-    from .calls import Call, KafkaApi
+    from ...storage_node.edge.gateway import GatewayHost
 
 # Bound: the number of responses, and the sizes of one and of its request.
 MAX_ANSWERS = 256
@@ -24,7 +24,7 @@ class ReadyResponse(NamedTuple):
     """A cached response: its bytes before and behind the correlation id, and facts of the request."""
 
     image: Any  # the metadata that it was made from
-    api: KafkaApi
+    api: Any  # a KafkaApi
     body: Any
     client_id: str
     software: tuple[str, str] | None  # if the request has it
@@ -34,6 +34,19 @@ class ReadyResponse(NamedTuple):
     def framed(self, frame: memoryview) -> bytes:
         """The response for this request."""
         return b"".join((self.before, frame[4:8], self.behind))
+
+
+class AnsweredCall(Protocol):
+    """A Call, as far as its response is kept here."""
+
+    api: Any
+    body: Any
+    peer: Any
+    ready_key: bytes | None
+
+    @property
+    def host(self) -> GatewayHost:
+        """The node."""
 
 
 def _software(body: Any) -> tuple[str, str] | None:
@@ -64,7 +77,7 @@ class ReadyResponses:
         known = None if key is None else self._known.get((listener, key))
         return known if known is not None and known.image is image else None
 
-    def remember(self, call: Call, head: bytes, body: bytes) -> None:
+    def remember(self, call: AnsweredCall, head: bytes, body: bytes) -> None:
         """Keep the response of `call`, which depends on nothing but request, listener and metadata. `head` is
         its length and header."""
         if call.ready_key is None or len(body) > MAX_ANSWER_BYTES:

@@ -6,7 +6,7 @@ quota returns no records. Source: Kafka KafkaApis.scala, ClientRequestQuotaManag
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ...protocol.metadata.quotas import (
     CONNECTION_RATE,
@@ -22,9 +22,21 @@ if TYPE_CHECKING:
 
     from ...runtime.client_quotas import ApplicableQuota, Windows
     from ...storage_node.edge.gateway import GatewayHost
-    from .calls import Call, KafkaPeer
 
 _PRODUCE = 0
+
+
+class MeteredCall(Protocol):
+    """A Call, as quotas need it; `peer` is a KafkaPeer."""
+
+    @property
+    def api(self) -> Any:
+        """Its KafkaApi."""
+
+    body: Any
+    peer: Any
+    busy_since_s: float | None
+    throttle_ms: int
 
 
 class Throttle:
@@ -44,23 +56,23 @@ class Throttle:
 
     # --- of every request --------------------------------------------------------------------------------
 
-    def begin(self, call: Call) -> None:
+    def begin(self, call: MeteredCall) -> None:
         """The handler of the call starts."""
         call.busy_since_s = self._clock_s() if self.quotas.has(REQUEST_PERCENTAGE) else None
 
-    def end(self, call: Call) -> None:
+    def end(self, call: MeteredCall) -> None:
         """The handler has returned; later work is not counted."""
         self._record_time(call)
         call.busy_since_s = None
 
-    def settle(self, call: Call) -> None:
+    def settle(self, call: MeteredCall) -> None:
         """Before the response: set `call.throttle_ms`."""
         wait_ms = self._record_time(call)
         if call.api.key == _PRODUCE:
             wait_ms = max(wait_ms, self._record(PRODUCER_RATE, call.peer, _written(call)))
         call.throttle_ms = max(call.throttle_ms, wait_ms)
 
-    def _record_time(self, call: Call) -> int:
+    def _record_time(self, call: MeteredCall) -> int:
         since_s = call.busy_since_s
         if since_s is None:
             return 0
@@ -69,7 +81,7 @@ class Throttle:
 
     # --- of fetches --------------------------------------------------------------------------------------
 
-    def fetch_bytes(self, call: Call, max_bytes: int) -> int:
+    def fetch_bytes(self, call: MeteredCall, max_bytes: int) -> int:
         """The bytes that a fetch may return: more would exceed all windows."""
         held = self._held(CONSUMER_RATE, call.peer)
         return max_bytes if held is None else min(max_bytes, self._most(held))
@@ -77,7 +89,7 @@ class Throttle:
     def _most(self, held: ApplicableQuota) -> int:
         return max(int(largest(held, self._windows)), 1)
 
-    def throttles_fetch(self, call: Call, size: int) -> bool:
+    def throttles_fetch(self, call: MeteredCall, size: int) -> bool:
         """Whether `size` bytes of records are over the quota and not returned. A batch that is larger than
         all windows is returned when the windows are empty."""
         held = self._held(CONSUMER_RATE, call.peer)
@@ -94,7 +106,7 @@ class Throttle:
 
     # --- of changes of the metadata ----------------------------------------------------------------------
 
-    def note_controller(self, call: Call, wait_ms: int) -> None:
+    def note_controller(self, call: MeteredCall, wait_ms: int) -> None:
         """Take over the throttle time of the controller, which enforces quotas of mutations."""
         if wait_ms:
             self._count(MUTATION_RATE)
@@ -128,17 +140,17 @@ class Throttle:
     def _windows(self) -> Windows:
         return self._node.windows
 
-    def _held(self, key: str, peer: KafkaPeer) -> ApplicableQuota | None:
+    def _held(self, key: str, peer: Any) -> ApplicableQuota | None:
         return self.quotas.of_client(key, peer.principal.name, peer.client_id)
 
-    def _record(self, key: str, peer: KafkaPeer, value: float) -> int:
+    def _record(self, key: str, peer: Any, value: float) -> int:
         return self._node.record(key, peer.principal.name, peer.client_id, value, self._now_ms())
 
     def _count(self, key: str) -> None:
         self._node.count(key)
 
 
-def _written(call: Call) -> int:
+def _written(call: MeteredCall) -> int:
     """The bytes of the batches of a Produce."""
     data = call.body.topic_data if call.body is not None else ()
     return sum(len(part.records or b"") for topic in data for part in topic.partition_data)
