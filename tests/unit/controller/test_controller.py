@@ -1,4 +1,4 @@
-"""The core as a whole: dispatch, formatting, and the laws after any history."""
+"""The controller core as a whole: dispatch, the first records, determinism, and its tick."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from headrace.protocol.messages.data import MetadataRequest
 
 
 def test_a_cluster_is_formatted_once() -> None:
-    """The second start finds the id of the first."""
+    """The second start finds the cluster id of the first."""
     driver = Driver()
     assert driver.image.cluster_id == "cluster-1"
     assert driver.core.decide_format("another") == ()
 
 
-def test_requests_of_others_are_refused() -> None:
+def test_unserved_requests_are_refused() -> None:
     """A request that storage nodes serve reaches the controller."""
     with pytest.raises(UnsupportedVersionError, match="MetadataRequest"):
         Driver().ask(MetadataRequest())
 
 
 def test_deciding_changes_no_hard_state() -> None:
-    """A decision that is never applied, because its append failed, leaves the image as it was."""
+    """A decision that is not applied, because its append failed, leaves the image as it was."""
     driver = Driver()
     before = driver.image
     driver.core.decide(_registration(), driver.now_ms)
     assert driver.image is before
 
 
-def test_same_seed_same_history() -> None:
-    """Two cores with the same seed and the same requests write the same records."""
+def test_equal_seeds_give_equal_records() -> None:
+    """Two cores with the same seed and requests."""
     histories = []
     for _ in range(2):
         driver = Driver(seed=7)
@@ -42,29 +42,29 @@ def test_same_seed_same_history() -> None:
     assert histories[0] == histories[1]
 
 
-def test_the_session_must_be_longer_than_the_beat() -> None:
-    """Otherwise every node would be fenced between two beats; and the folder must be named."""
+def test_the_session_must_be_longer_than_the_heartbeat_interval() -> None:
+    """Otherwise every node would be fenced between two heartbeats. The directory is required, too."""
     with pytest.raises(ConfigError, match="must be longer"):
         ControllerConfig.of({"metadata.log.dir": "/m", "broker.heartbeat.interval.ms": 1500})
     with pytest.raises(ConfigError, match=r"metadata\.log\.dir"):
         ControllerConfig.of()
 
 
-def test_a_dead_leader_is_noticed_within_two_seconds_by_default() -> None:
-    """One session, one look at it, and room for the decision; four heartbeats may be lost before that."""
+def test_a_dead_leader_is_fenced_within_two_seconds_by_default() -> None:
+    """One session, one tick, and time for the decision; four heartbeats may be lost before."""
     config = ControllerConfig.of({"metadata.log.dir": "/m"})
     assert config.broker_session_timeout_ms + tick_interval_ms(config) <= 1600
     assert config.broker_heartbeat_interval_ms * 5 <= config.broker_session_timeout_ms
 
 
-def test_time_is_told_often_enough() -> None:
-    """Sessions are looked at many times within one timeout."""
+def test_ticks_are_frequent() -> None:
+    """Sessions are checked many times within one timeout."""
     config = ControllerConfig.of({"metadata.log.dir": "/m"})
     assert tick_interval_ms(config) * 10 <= config.broker_session_timeout_ms
 
 
-def test_long_sessions_do_not_make_polls_late() -> None:
-    """A node that asks for metadata gives its connection up two seconds after its poll should have ended."""
+def test_long_sessions_do_not_delay_long_polls() -> None:
+    """A node closes its connection two seconds after its poll should have ended."""
     config = ControllerConfig.of({"metadata.log.dir": "/m", "broker.session.timeout.ms": 600_000})
     assert tick_interval_ms(config) <= 250
 

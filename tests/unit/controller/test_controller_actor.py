@@ -1,4 +1,4 @@
-"""The classes of actors, without Ray."""
+"""The actor classes, without Ray."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from headrace.storage_node.node_actor import NodeActor
 
 @pytest.mark.parametrize("actor", [ControllerActor, NodeActor])
 def test_actors_have_no_coroutine_methods(actor: type) -> None:
-    """One alone makes Ray run an actor's calls in an event loop, where calls of Ray block it, with a warning
-    in its stderr."""
+    """With one, Ray runs an actor's calls in an event loop, which Ray calls would block."""
     coroutines = [name for name, _ in inspect.getmembers(actor, inspect.iscoroutinefunction)]
     assert coroutines == []

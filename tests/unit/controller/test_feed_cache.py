@@ -1,4 +1,4 @@
-"""Answers that are encoded once and given to many: never the wrong one, never an old one."""
+"""Cached responses of the metadata feed: the right one for each reader, and never an old one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def grown(feed: MetadataFeed, count: int = 1) -> None:
         feed.publish(replay(feed.image, feed.image.offset + 1, records)[0], (records,))
 
 
-def told(feed: MetadataFeed, offset: int) -> FetchMetadataResponse:
-    """What a reader at `offset` is told."""
+def response_at(feed: MetadataFeed, offset: int) -> FetchMetadataResponse:
+    """The decoded response to a reader at `offset`."""
     encoded = feed.encoded(offset)
     assert encoded is not None
     answer = msgspec.msgpack.decode(encoded, type=FetchMetadataResponse)
@@ -28,31 +28,33 @@ def told(feed: MetadataFeed, offset: int) -> FetchMetadataResponse:
     return answer
 
 
-def test_readers_on_both_sides_of_the_tail_get_what_is_theirs() -> None:
-    """In any order of asking: whoever stands before the tail gets the snapshot, whoever in it the tail."""
+def test_snapshot_and_tail_have_separate_entries() -> None:
+    """In any order: readers before the tail get the snapshot, readers within it records."""
     feed = MetadataFeed(MetadataImage(), 3, 100)
     grown(feed, 7)
     first = feed._tail_start
     assert first > 1
     for offsets in ((first - 1, first - 2, first, -1), (-1, first - 2, first - 1, first)):
-        assert [told(feed, offset).is_snapshot for offset in offsets] == [
+        assert [response_at(feed, offset).is_snapshot for offset in offsets] == [
             offset < first - 1 for offset in offsets
         ]
         feed._encoded.clear()
 
 
-def test_a_new_decision_makes_all_of_them_old() -> None:
-    """The same readers ask again after one more record: snapshot and news both end later."""
+def test_a_new_decision_invalidates_the_cache() -> None:
+    """After one more record the snapshot and the records end later."""
     feed = MetadataFeed(MetadataImage(), 3, 100)
     grown(feed, 7)
-    before = [told(feed, -1).end_offset, told(feed, feed.image.offset - 1).end_offset]
+    before = [response_at(feed, -1).end_offset, response_at(feed, feed.image.offset - 1).end_offset]
     offset = feed.image.offset - 1
     grown(feed)
-    assert [told(feed, -1).end_offset, told(feed, offset).end_offset] == [end + 1 for end in before]
+    assert [response_at(feed, -1).end_offset, response_at(feed, offset).end_offset] == [
+        end + 1 for end in before
+    ]
 
 
-def test_the_same_bytes_serve_everybody_at_one_place_and_few_places_are_kept() -> None:
-    """Two readers share them; readers at a hundred places do not fill the memory."""
+def test_readers_at_one_offset_share_the_bytes() -> None:
+    """Readers at a hundred offsets do not fill the memory."""
     feed = MetadataFeed(MetadataImage(), 200, 100)
     grown(feed, 100)
     assert feed.encoded(5) is feed.encoded(5)

@@ -1,4 +1,4 @@
-"""The id of a controller's disk: made once, kept, and gone with the disk."""
+"""The directory id of a controller: generated once, kept, and lost with the disk."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from quorum_rig import METADATA_DIR, formatted, voters
 PATH = f"{METADATA_DIR}/meta.properties"
 
 
-def a_folder() -> FakeFiles:
-    """An empty folder."""
+def a_directory() -> FakeFiles:
+    """An empty directory."""
     files = FakeFiles()
     make_directory_durably(files, METADATA_DIR)
     return files
 
 
-def test_an_empty_folder_gets_an_id_that_survives_a_power_loss() -> None:
+def test_an_empty_directory_gets_a_durable_id() -> None:
     """Before it is returned; the next start finds the same one."""
-    files = a_folder()
+    files = a_directory()
     made = load_identity(files, METADATA_DIR, 2)
     assert (made.is_blank, made.is_older, len(made.directory_id)) == (True, False, 16)
     found = load_identity(files.power_loss("none"), METADATA_DIR, 2)
@@ -32,13 +32,13 @@ def test_an_empty_folder_gets_an_id_that_survives_a_power_loss() -> None:
 
 
 def test_a_wiped_disk_has_another_id() -> None:
-    """It cannot be taken for the one that voted."""
-    ids = {load_identity(a_folder(), METADATA_DIR, 2).directory_id for _ in range(3)}
+    """It cannot be taken for the voter that voted."""
+    ids = {load_identity(a_directory(), METADATA_DIR, 2).directory_id for _ in range(3)}
     assert len(ids) == 3
 
 
 def test_a_disk_with_a_log_is_not_blank() -> None:
-    """With an id it is of a quorum; without one it is from before there were ids."""
+    """With a directory id it is part of a quorum; without one it is from an older version."""
     files = formatted(1)
     older = load_identity(files, METADATA_DIR, 1)
     assert (older.is_blank, older.is_older) == (False, True)
@@ -48,16 +48,16 @@ def test_a_disk_with_a_log_is_not_blank() -> None:
     assert files.exists(f"{METADATA_DIR}/{METADATA_PARTITION}")
 
 
-def test_the_cluster_is_remembered() -> None:
+def test_the_cluster_id_is_stored() -> None:
     """Once it is known."""
-    files = a_folder()
+    files = a_directory()
     write_identity(files, METADATA_DIR, replace(load_identity(files, METADATA_DIR, 1), cluster_id="abc"))
     assert load_identity(files, METADATA_DIR, 1).cluster_id == "abc"
 
 
-def test_the_folder_of_another_controller_is_refused() -> None:
+def test_the_directory_of_another_controller_is_refused() -> None:
     """Two controllers must not vote as one."""
-    files = a_folder()
+    files = a_directory()
     load_identity(files, METADATA_DIR, 1)
     with pytest.raises(ConfigError, match="belongs to controller 1, not 2"):
         load_identity(files, METADATA_DIR, 2)
@@ -65,8 +65,8 @@ def test_the_folder_of_another_controller_is_refused() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"node.id=1\n", b"node.id=x\ndirectory.id=y\n", b"\xff\xfe"])
 def test_a_damaged_file_is_not_replaced(content: bytes) -> None:
-    """A new id would make this disk another replica: people decide."""
-    files = a_folder()
+    """A new directory id would make this disk another replica: an operator decides."""
+    files = a_directory()
     write_file_atomically(files, METADATA_DIR, "meta.properties", content)
     with pytest.raises(KafkaStorageError, match="damaged"):
         load_identity(files, METADATA_DIR, 1)

@@ -1,4 +1,4 @@
-"""What readers get: the tail, whole decisions, or a snapshot."""
+"""Responses to readers of metadata: the tail, whole decisions, or a snapshot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.protocol.metadata.replay import image_of, replay
 
 
 def feed_of(*sizes: int, tail: int = 100, answer: int = 100) -> MetadataFeed:
-    """A feed with decisions of these sizes published one by one after a FormatRecord at offset 0."""
+    """A feed of decisions of these sizes, published one by one after a FormatRecord at offset 0."""
     image, _ = replay(MetadataImage(), 0, [FormatRecord("c")])
     feed = MetadataFeed(image, tail, answer)
     for size in sizes:
@@ -23,8 +23,8 @@ def feed_of(*sizes: int, tail: int = 100, answer: int = 100) -> MetadataFeed:
     return feed
 
 
-def test_a_reader_gets_what_follows() -> None:
-    """Decisions of 2 and 3 records after offset 0; the reader stands at 0, in the middle, and at the end."""
+def test_a_reader_gets_the_following_records() -> None:
+    """Decisions of 2 and 3 records after offset 0; readers at 0, in the middle, and at the end."""
     feed = feed_of(2, 3)
     assert [(a.base_offset, a.end_offset, len(a.records)) for a in map(feed.answer, (0, 1, 2))] == [
         (1, 6, 5),
@@ -35,8 +35,8 @@ def test_a_reader_gets_what_follows() -> None:
     assert feed.nothing_new(5).end_offset == 6
 
 
-def test_answers_end_where_decisions_end() -> None:
-    """At most 4 records fit: one decision of 3, not half of the next; a larger one comes whole."""
+def test_responses_end_between_decisions() -> None:
+    """At most 4 records: one decision of 3, not half of the next; a larger decision comes whole."""
     feed = feed_of(3, 3, 9, answer=4)
     assert feed.answer(0).end_offset == 4
     assert feed.answer(3).end_offset == 7
@@ -45,7 +45,7 @@ def test_answers_end_where_decisions_end() -> None:
 
 
 def test_a_reader_behind_the_tail_gets_a_snapshot() -> None:
-    """The feed began at a snapshot, or forgot; the snapshot is the image, and is made once per image."""
+    """The feed began at a snapshot, or dropped records; the snapshot is made once per image."""
     feed = feed_of(1, 1)
     answer = feed.answer(-1)
     assert answer.is_snapshot
@@ -55,8 +55,8 @@ def test_a_reader_behind_the_tail_gets_a_snapshot() -> None:
     assert feed.encoded(-7) is encoded
 
 
-def test_news_is_encoded_once_for_all_who_wait_for_it() -> None:
-    """Readers at one place get the same bytes; others their own; the next image makes them stale."""
+def test_records_are_encoded_once_per_offset() -> None:
+    """Readers at one offset get the same bytes; the next image invalidates them."""
     feed = feed_of(2, 3)
     news = feed.encoded(0)
     assert feed.encoded(0) is news
@@ -69,8 +69,8 @@ def test_news_is_encoded_once_for_all_who_wait_for_it() -> None:
         feed.encoded(7)
 
 
-def test_encoded_answers_are_bounded() -> None:
-    """A reader that asks from everywhere leaves no more than a handful behind."""
+def test_cached_responses_are_bounded() -> None:
+    """A reader at every offset leaves few entries."""
     feed = feed_of(*[1] * 50)
     for offset in range(-1, 50):
         feed.encoded(offset)
@@ -78,7 +78,7 @@ def test_encoded_answers_are_bounded() -> None:
 
 
 def test_the_tail_is_bounded_and_keeps_the_newest() -> None:
-    """Fifty decisions with a memory of ten records: whoever is little behind still gets records."""
+    """Fifty decisions with a tail of ten records: readers slightly behind still get records."""
     feed = feed_of(*[1] * 50, tail=10)
     assert feed.answer(40).base_offset == 41
     assert not feed.answer(40).is_snapshot
@@ -88,7 +88,7 @@ def test_the_tail_is_bounded_and_keeps_the_newest() -> None:
 
 
 def test_one_decision_larger_than_the_tail() -> None:
-    """A node that led everything is fenced: the decision is dropped or kept whole, readers lose nothing."""
+    """It is dropped or kept whole, and readers lose nothing."""
     feed = feed_of(1, 500, tail=10)
     assert feed.answer(0).is_snapshot
     assert feed.answer(501) is None
@@ -99,14 +99,14 @@ def test_one_decision_larger_than_the_tail() -> None:
         assert answer.is_snapshot or answer.base_offset == offset + 1
 
 
-def test_without_a_tail_everybody_gets_snapshots() -> None:
-    """A memory of no records at all."""
+def test_without_a_tail_all_readers_get_snapshots() -> None:
+    """metadata.tail.max.records 0."""
     feed = feed_of(1, 1, tail=0)
     assert feed.answer(1).is_snapshot
     assert feed.answer(2) is None
 
 
-def test_a_reader_that_is_ahead_is_told() -> None:
-    """It has seen records that this log does not have."""
+def test_a_reader_that_is_ahead_gets_an_error() -> None:
+    """It has applied records that this log does not have."""
     with pytest.raises(OffsetOutOfRangeError):
         feed_of(1).answer(2)

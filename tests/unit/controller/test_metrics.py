@@ -1,4 +1,4 @@
-"""The controller's metrics: gauges off the image, elections off the records."""
+"""Metrics of a controller: gauges of the image, elections of the records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ID = b"t" * 16
 
 
 def test_gauges_of_a_cluster_with_one_node_down() -> None:
-    """One of two nodes is fenced: what it led has no leader, and is not led by whom it should be."""
+    """One of two nodes is fenced: its partitions have no leader, and not their preferred one."""
     driver = Driver()
     driver.join(1, 2)
     driver.create("t", num_partitions=4)
@@ -34,12 +34,12 @@ def test_gauges_of_a_cluster_with_one_node_down() -> None:
 
 
 def test_elections_are_counted_as_their_records_are_committed() -> None:
-    """A first leader is not elected; who led already, or nobody, is no election; of the ELR is clean."""
+    """A first leader is not elected; the same leader or none is no election; from the ELR it is clean."""
     image, counts = Driver().image, ElectionCounts()
     made = [
         TopicRecord("t", ID),
         PartitionRecord(ID, 0, (1, 2, 3), (1, 2), 1, 0, 0),
-        PartitionChangeRecord(ID, 0, leader=1, isr=(1,), elr=(2,)),  # the ISR, and a new epoch
+        PartitionChangeRecord(ID, 0, leader=1, isr=(1,), elr=(2,)),  # an ISR, and a new epoch
         PartitionChangeRecord(ID, 0, leader=-1, isr=(), elr=(1, 2)),
     ]
     counts.committed(image, [made])
@@ -48,7 +48,7 @@ def test_elections_are_counted_as_their_records_are_committed() -> None:
         PartitionRecord(ID, 0, (1, 2, 3), (), -1, 2, 2, elr=(1, 2)),
         PartitionChangeRecord(ID, 0, leader=2, isr=(2,), elr=(1,)),
         PartitionChangeRecord(ID, 0, leader=3, isr=(3,), elr=(), leader_recovery_state=1),
-        # A reassignment ends with a leader that has just come into the ISR: nothing is lost by it.
+        # The reassignment ends with a leader that has just joined the ISR: a clean election.
         PartitionChangeRecord(ID, 0, isr=(3,), leader_recovery_state=0),
         PartitionChangeRecord(ID, 0, leader=4, isr=(4,), replicas=(4,)),
     ]

@@ -1,4 +1,4 @@
-"""Long polls of the metadata: how long, how many, and what is left of a reader that goes."""
+"""Long polls of the metadata: their duration, their bound, and closed connections."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Poll:
 
 
 class Router:
-    """Counts answers; each request has one."""
+    """Counts responses; each request has one."""
 
     def __init__(self) -> None:
         self.dropped = 0
@@ -44,7 +44,7 @@ class Router:
 
 
 class Rig:
-    """Readers of a feed that has one record to publish."""
+    """Readers of a feed with one record to publish."""
 
     def __init__(self, *, limit: int = 100, max_wait_ms: int = 500) -> None:
         self.router: Any = Router()
@@ -65,8 +65,8 @@ class Rig:
 
 
 @pytest.mark.parametrize("wait_ms", [501, 2**31 - 1])
-def test_no_reader_waits_longer_than_the_server_allows(wait_ms: int) -> None:
-    """max wait is 500 ms: at 1499 it waits, at 1500 it is told that there is nothing new."""
+def test_the_wait_is_bounded_by_the_server(wait_ms: int) -> None:
+    """500 ms: at 1499 the reader waits, at 1500 it gets an empty response."""
     rig = Rig()
     poll = rig.poll(wait_ms)
     rig.readers.expire(1_499)
@@ -76,14 +76,14 @@ def test_no_reader_waits_longer_than_the_server_allows(wait_ms: int) -> None:
 
 
 def test_a_negative_wait_ends_at_once() -> None:
-    """The next look at the clock answers it."""
+    """The next tick answers it."""
     rig = Rig()
     poll = rig.poll(-5)
     rig.readers.expire(1_000)
     assert poll.is_answered
 
 
-def test_news_answers_all_who_wait() -> None:
+def test_new_records_answer_all_waiting_readers() -> None:
     """Two readers, one record."""
     rig = Rig()
     polls = [rig.poll(500), rig.poll(500, Peer(b"other"))]
@@ -93,7 +93,7 @@ def test_news_answers_all_who_wait() -> None:
 
 
 def test_readers_are_bounded() -> None:
-    """The third of two is refused, and may come again once one has gone."""
+    """The third of two is refused, and accepted once another has gone."""
     rig = Rig(limit=2)
     first = Peer(b"1")
     rig.poll(500, first)
@@ -104,8 +104,8 @@ def test_readers_are_bounded() -> None:
     assert not rig.poll(500, Peer(b"3")).is_answered
 
 
-def test_a_reader_that_goes_is_let_go_of() -> None:
-    """Its request leaves the router's accounts once, and what it had answered before is left alone."""
+def test_a_closed_connection_drops_its_poll() -> None:
+    """The request is released once, and earlier ones are left alone."""
     rig = Rig()
     peer: Any = Peer()
     rig.poll(10, peer)
@@ -117,8 +117,8 @@ def test_a_reader_that_goes_is_let_go_of() -> None:
     assert len(rig.readers) == 0
 
 
-def test_what_is_remembered_of_a_reader_does_not_grow() -> None:
-    """A thousand polls of one peer, each answered: one is remembered at most."""
+def test_polls_by_connection_are_bounded() -> None:
+    """A thousand answered polls of one connection leave at most one entry."""
     rig = Rig()
     peer = Peer()
     for number in range(1_000):

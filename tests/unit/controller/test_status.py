@@ -1,4 +1,4 @@
-"""The status that people see, from a cluster with one node down."""
+"""The status of a cluster with one node down."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from headrace.controller.status import describe
 from metadata_rig import Voter
 
 
-def test_what_is_wrong_can_be_seen() -> None:
-    """Two nodes, one was fenced: its partitions are offline, and the picture is plain JSON."""
+def test_offline_partitions_are_shown() -> None:
+    """One of two nodes was fenced: its partitions are offline, and the status is plain JSON."""
     driver = Driver()
     driver.join(1, 2)
     driver.create("t", num_partitions=4)

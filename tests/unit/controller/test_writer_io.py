@@ -1,5 +1,4 @@
-"""The writer's own rules: groups, order, limits, what time may do, and what a lost leadership leaves behind;
-the log, the quorum and the sockets are fakes."""
+"""The decision writer: groups, order, bounds, ticks, and resignation; log, quorum and sockets are fakes."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ def _a_group_may_take_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Image(NamedTuple):
-    """As much of an image as the writer looks at."""
+    """The part of an image that the writer reads."""
 
     offset: int = -1
     cluster_id: str = "c"
@@ -44,7 +43,7 @@ class Image(NamedTuple):
 
 
 @dataclass
-class Asked:
+class Request:
     """A request; its body says what the core does with it."""
 
     body: str
@@ -52,7 +51,7 @@ class Asked:
 
 @dataclass
 class World:
-    """Core, log, quorum, feed and router in one: everything that happens goes into `events`, in order."""
+    """Core, log, quorum, feed and router in one: all events are recorded in order."""
 
     events: list[str] = field(default_factory=list)
     arrivals: list[int] = field(default_factory=list)
@@ -61,7 +60,7 @@ class World:
     decided: Any = field(default_factory=Image)
     end_offset: int = 0
     high_watermark: int = 0
-    is_committing: bool = True  # at once, as an only voter does
+    is_committing: bool = True  # at once, as with a single voter
     pending_response_bytes: int = 0
     writer: Any = None
 
@@ -87,15 +86,15 @@ class World:
         self.image = image
         self.events.append(f"publish {len(decisions)}")
 
-    def reply(self, _request: Asked, answer: Any) -> None:
+    def reply(self, _request: Request, answer: Any) -> None:
         self.events.append(f"answer {answer}")
 
-    def reply_error(self, request: Asked, error: Any) -> None:
+    def reply_error(self, request: Request, error: Any) -> None:
         self.events.append(f"refuse {request.body} {type(error).__name__}")
 
 
 class Core:
-    """What the world's core does with a request."""
+    """Decides as the request's body says."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -154,12 +153,12 @@ def writer_of(world: World, max_waiting: int = 10_000) -> DecisionWriter:
 
 def submit(writer: DecisionWriter, *bodies: str) -> None:
     for body in bodies:
-        request: Any = Asked(body)
+        request: Any = Request(body)
         writer.submit(request)
 
 
 async def drain(writer: DecisionWriter) -> None:
-    """Run until nothing waits."""
+    """Run until no request waits."""
     running = asyncio.create_task(writer.run())
     await asyncio.wait_for(writer.drained(), 60)
     await stop(running)
@@ -171,13 +170,13 @@ async def stop(running: asyncio.Task[None]) -> None:
 
 
 async def settle() -> None:
-    """Let the loop turn until nothing more can happen."""
+    """Run the loop until nothing more happens."""
     for _ in range(20):
         await asyncio.sleep(0)
 
 
 def written(world: World, *bodies: str, max_waiting: int = 10_000, pause_s: float = 0) -> list[str]:
-    """Submit these at once, write until all are answered; what happened."""
+    """Submit these at once and run until all are answered; the events."""
 
     async def scenario() -> None:
         writer = writer_of(world, max_waiting)
@@ -189,15 +188,15 @@ def written(world: World, *bodies: str, max_waiting: int = 10_000, pause_s: floa
     return world.events
 
 
-def test_nothing_is_shown_or_answered_before_it_is_committed() -> None:
-    """Two writes and a read share one append; the commit tells readers, then answers, in order."""
+def test_nothing_is_published_or_answered_before_the_commit() -> None:
+    """Two writes and a read share one append; the commit publishes, then answers, in order."""
     assert written(World(), "write a", "read", "write b") == [
         *("decide write a", "decide read", "decide write b", "expiry", "append 2", "commit"),
         *("publish 2", "wake readers", "answer write a", "answer read", "answer write b"),
     ]
 
 
-def test_a_commit_of_a_part_answers_that_part() -> None:
+def test_a_partial_commit_answers_its_part() -> None:
     """Three writes and a read behind the second; two are committed: they and the read are answered."""
 
     async def scenario() -> list[str]:
@@ -215,13 +214,13 @@ def test_a_commit_of_a_part_answers_that_part() -> None:
     assert events[-4:] == ["wake readers", "answer write a", "answer write b", "answer read"]
 
 
-def test_what_rests_on_nothing_new_is_answered_at_once() -> None:
-    """A read while everything is committed needs no commit of its own."""
+def test_a_read_of_committed_state_is_answered_at_once() -> None:
+    """It needs no commit of its own."""
     assert written(World(is_committing=False), "read") == ["decide read", "expiry", "answer read"]
 
 
-def test_records_of_the_quorum_move_the_offset() -> None:
-    """A new epoch and a change of voters lie between two decisions: the image follows the log's offsets."""
+def test_records_of_the_quorum_advance_the_offset() -> None:
+    """A new epoch and a change of voters between two decisions: the image follows the log's offsets."""
 
     async def scenario() -> World:
         world = World()
@@ -238,16 +237,16 @@ def test_records_of_the_quorum_move_the_offset() -> None:
     assert "answer write a" in world.events
 
 
-def test_a_new_cluster_gets_its_name_from_its_first_leader() -> None:
-    """Before anything else is decided, and once."""
+def test_the_first_leader_formats_the_cluster() -> None:
+    """Before any other decision, and once."""
     events = written(World(image=Image(-1, "")), "write a", "write b")
     assert events[:2] == ["format new", "decide write a"]
     assert events.count("format new") == 1
     assert "append 3" in events
 
 
-def test_a_lost_leadership_says_what_did_not_run() -> None:
-    """Queued and read-only requests did not run; of what was recorded and not committed nobody knows."""
+def test_resignation_answers_by_whether_a_request_ran() -> None:
+    """Queued and read-only requests did not run; the outcome of uncommitted records is unknown."""
 
     async def scenario() -> World:
         world = World(is_committing=False)
@@ -272,8 +271,8 @@ def test_a_lost_leadership_says_what_did_not_run() -> None:
     assert world.image.offset == -1
 
 
-def test_the_next_leadership_begins_with_what_is_committed() -> None:
-    """The core that was dropped had decided more."""
+def test_the_next_term_begins_with_the_committed_image() -> None:
+    """The dropped core had decided more."""
 
     async def scenario() -> World:
         world = World(is_committing=False)
@@ -282,7 +281,7 @@ def test_the_next_leadership_begins_with_what_is_committed() -> None:
         running = asyncio.create_task(writer.run())
         await settle()
         writer.on_resigned()
-        world.end_offset = 0  # the next leader had it cut off
+        world.end_offset = 0  # the next leader truncated it
         writer.on_leader()
         assert world.decided.offset == -1
         world.is_committing = True
@@ -296,8 +295,8 @@ def test_the_next_leadership_begins_with_what_is_committed() -> None:
     assert world.image.offset == 0
 
 
-def test_answers_that_wait_for_a_majority_are_bounded() -> None:
-    """No majority: decisions pile up to a limit, the rest stays undecided until something is committed."""
+def test_uncommitted_decisions_are_bounded() -> None:
+    """Without a majority decisions accumulate up to a limit; the others wait until something is committed."""
 
     async def scenario() -> World:
         world = World(is_committing=False)
@@ -318,8 +317,8 @@ def test_answers_that_wait_for_a_majority_are_bounded() -> None:
     asyncio.run(scenario())
 
 
-def test_a_refusal_records_nothing_and_holds_up_nobody() -> None:
-    """The one in the middle is bad: the others are written and answered."""
+def test_a_refused_request_does_not_delay_others() -> None:
+    """The one in the middle is invalid: the others are written and answered."""
     events = written(World(), "write a", "bad", "write b")
     assert [event for event in events if event.startswith(("answer", "refuse"))] == [
         "answer write a",
@@ -330,7 +329,7 @@ def test_a_refusal_records_nothing_and_holds_up_nobody() -> None:
 
 
 def test_more_than_a_group_is_answered_without_waiting_for_the_next_tick() -> None:
-    """Two groups and a half, and nobody wakes the writer again: all are answered, in order."""
+    """Two groups and a half, without a further wake-up, in order."""
     count = 2 * MAX_GROUP + 50
     events = written(World(), *(f"write {number}" for number in range(count)))
     assert [event for event in events if event.startswith("answer")] == [
@@ -339,16 +338,16 @@ def test_more_than_a_group_is_answered_without_waiting_for_the_next_tick() -> No
     assert len([event for event in events if event.startswith("append")]) >= 3
 
 
-def test_no_session_runs_out_while_heartbeats_still_wait() -> None:
-    """With more than a group waiting, expiry is asked only after the last of them was decided."""
+def test_no_session_expires_while_heartbeats_wait() -> None:
+    """With more than a group waiting, expiry is decided only after the last of them."""
     world = World(expiring=1)
     events = written(world, *(f"read {number}" for number in range(MAX_GROUP + 1)))
     assert events.index("expiry") > events.index(f"decide read {MAX_GROUP}")
     assert "append 1" in events, "the session that ran out was recorded"
 
 
-def test_a_heartbeat_counts_from_when_it_came() -> None:
-    """It waits before its turn: the core hears the time of its arrival."""
+def test_a_heartbeat_counts_from_its_arrival() -> None:
+    """It waits before its turn: the core gets the time of its arrival."""
     world = World()
     before_ms = monotonic_ms()
     written(world, "read", pause_s=0.03)
@@ -356,20 +355,21 @@ def test_a_heartbeat_counts_from_when_it_came() -> None:
 
 
 def test_the_queue_is_bounded() -> None:
-    """The third of two is told to slow down at once."""
+    """The third of two is refused at once."""
     with pytest.raises(ThrottlingQuotaExceededError):
         written(World(), "a", "b", "c", max_waiting=2)
     assert "answer b" in written(World(), "a", "b", max_waiting=2)
 
 
 def heartbeat(node_id: int, key: bytes, broker_epoch: int = 7) -> Any:
-    """A heartbeat of this broker epoch that came on the connection of this peer."""
+    """A heartbeat of this broker epoch, received on the connection of this peer."""
     body = BrokerHeartbeatRequest(node_id, broker_epoch, 0)
     return SimpleNamespace(body=body, peer=SimpleNamespace(key=key))
 
 
-def test_the_end_of_the_connection_of_the_last_heartbeat_is_reported() -> None:
-    """Node 1 connected again before its old connection ended; node 2 did not; others send no heartbeats."""
+def test_a_closed_heartbeat_connection_is_reported() -> None:
+    """Node 1 had reconnected before its old connection closed; node 2 had not; other peers send no
+    heartbeats."""
 
     async def scenario() -> None:
         world = World()
@@ -387,9 +387,9 @@ def test_the_end_of_the_connection_of_the_last_heartbeat_is_reported() -> None:
     asyncio.run(scenario())
 
 
-def test_a_heartbeat_that_will_be_refused_takes_no_place() -> None:
-    """Of a node that is not registered, or of an earlier process of a node: the connection of the process
-    that is registered still counts, and a peer that names any number of nodes takes no memory."""
+def test_a_refused_heartbeat_does_not_replace_the_connection() -> None:
+    """Of an unregistered node, or of an earlier process: the connection of the registered process counts, and
+    a peer that names many nodes takes no memory."""
 
     async def scenario() -> None:
         world = World()
@@ -407,8 +407,8 @@ def test_a_heartbeat_that_will_be_refused_takes_no_place() -> None:
     asyncio.run(scenario())
 
 
-def test_notes_of_the_core_become_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """At the level of each, once, whether anything was decided or not."""
+def test_notes_of_the_core_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """At their level, once, whether anything was decided or not."""
     caplog.set_level("INFO", "headrace.controller")
 
     async def scenario() -> None:

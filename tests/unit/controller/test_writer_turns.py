@@ -1,4 +1,4 @@
-"""Whose turn it is at the decision writer, with the real core and log: nobody is fenced because of others."""
+"""Turns of the decision writer, with the real core and log: slow requests get no node fenced."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MAX_WAITING = 100
 
 
-class Asked:
+class Request:
     """A request of the one connection."""
 
     peer = SimpleNamespace(key=b"connection")
@@ -43,17 +43,17 @@ class Asked:
 
 
 class Replies:
-    """The router's face: who was answered, in order, and who was refused."""
+    """The router: records the requests that were answered, in order, and those that were refused."""
 
     def __init__(self) -> None:
-        self.answered: list[Asked] = []
-        self.refused: list[tuple[Asked, Any]] = []
+        self.answered: list[Request] = []
+        self.refused: list[tuple[Request, Any]] = []
         self.pending_response_bytes = 0
 
-    def reply(self, request: Asked, _body: Any) -> None:
+    def reply(self, request: Request, _body: Any) -> None:
         self.answered.append(request)
 
-    def reply_error(self, request: Asked, error: Any) -> None:
+    def reply_error(self, request: Request, error: Any) -> None:
         self.refused.append((request, error))
 
 
@@ -61,7 +61,7 @@ class Rig:
     """A writer over the core of `driver`."""
 
     def __init__(self, driver: Driver, directory: Path, *, image: MetadataImage | None = None) -> None:
-        """With an `image` it only follows, and knows no more than that."""
+        """With an `image` it follows, from that image on."""
         self.driver = driver
         self.replies = Replies()
         self.writer: Any = None
@@ -84,7 +84,7 @@ class Rig:
             self.writer.on_leader()
 
     def append(self, batches: tuple[bytes, ...]) -> None:
-        """As the only voter of a quorum does, with a disk that takes no time."""
+        """As a single voter with an instant disk."""
         for batch in batches:
             self.log.append_batch(batch, 1, wall_ms())
         self.log.flush()
@@ -92,12 +92,12 @@ class Rig:
         if self.writer is not None:
             self.writer.on_committed(self.log.end_offset)
 
-    def heartbeat(self) -> Asked:
+    def heartbeat(self) -> Request:
         epoch = self.driver.image.brokers[1].broker_epoch
-        return Asked(BrokerHeartbeatRequest(1, epoch, self.driver.image.offset))
+        return Request(BrokerHeartbeatRequest(1, epoch, self.driver.image.offset))
 
     async def answer(self, count: int) -> int:
-        """Run until so many have an answer; in how many turns of the loop one or more of them came."""
+        """Run until so many are answered; the number of the loop's turns in which responses were sent."""
         running = asyncio.create_task(self.writer.run())
         steps, before = 0, 0
         while before < count:
@@ -111,14 +111,14 @@ class Rig:
         return steps
 
 
-def slow() -> Asked:
-    """A creation of two thousand partitions that is only to be checked: some 20 ms, and no records."""
-    return Asked(CreateTopicsRequest((NewTopicSpec("t", 2_000, 1),), 1_000, True))
+def slow() -> Request:
+    """The creation of two thousand partitions, validated only: some 20 ms and no records."""
+    return Request(CreateTopicsRequest((NewTopicSpec("t", 2_000, 1),), 1_000, True))
 
 
-def test_nobody_is_fenced_for_the_time_in_which_this_process_stood_still(tmp_path: Path) -> None:
-    """The controller wakes after ten seconds, or from a long decision: it has heard nobody, but nobody could
-    be heard. Whoever is silent from now on is fenced when the session has run out again."""
+def test_no_node_is_fenced_for_a_stall_of_the_controller(tmp_path: Path) -> None:
+    """The controller resumes after ten seconds, or after a long decision: no heartbeat could be received.
+    Nodes that send none from then on are fenced after a session timeout."""
     driver = Driver()
     driver.now_ms = monotonic_ms() - 10_000
     driver.core.tick(driver.now_ms)
@@ -135,8 +135,8 @@ def test_nobody_is_fenced_for_the_time_in_which_this_process_stood_still(tmp_pat
     assert driver.image.brokers[1].is_fenced
 
 
-def test_decisions_give_way_to_the_sockets(tmp_path: Path) -> None:
-    """A hundred expensive requests that change nothing: the loop turns many times before the last."""
+def test_the_loop_turns_between_decisions(tmp_path: Path) -> None:
+    """A hundred expensive requests that change nothing."""
 
     async def scenario() -> None:
         driver = Driver()
@@ -150,7 +150,7 @@ def test_decisions_give_way_to_the_sockets(tmp_path: Path) -> None:
 
 
 def test_a_heartbeat_passes_a_full_queue(tmp_path: Path) -> None:
-    """Further slow requests are refused, the heartbeat is let in, and is answered with the first group."""
+    """Further slow requests are refused; the heartbeat is accepted and answered with the first group."""
 
     async def scenario() -> None:
         driver = Driver()
@@ -173,9 +173,9 @@ def test_a_heartbeat_passes_a_full_queue(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_elected", [False, True])
-def test_what_is_committed_is_followed_in_turns(tmp_path: Path, is_elected: bool) -> None:
-    """Three thousand records at once: the loop turns in between. Who is elected meanwhile applies the rest
-    before it decides."""
+def test_committed_records_are_applied_in_turns(tmp_path: Path, is_elected: bool) -> None:
+    """Three thousand records at once: the loop turns in between. A leader that is elected meanwhile applies
+    the rest before it decides."""
 
     async def scenario() -> None:
         driver = Driver()
@@ -197,16 +197,16 @@ def test_what_is_committed_is_followed_in_turns(tmp_path: Path, is_elected: bool
     run(scenario)
 
 
-def test_large_answers_wait_until_the_others_are_read(tmp_path: Path) -> None:
-    """Questions are let in before the first answer lies unread: descriptions are refused from then
-    on, and what keeps the cluster alive is decided all the same."""
+def test_large_responses_wait_until_others_are_read(tmp_path: Path) -> None:
+    """Requests are accepted before the first response is unread: later descriptions are refused, heartbeats
+    and elections are not."""
 
     async def scenario() -> None:
         driver = Driver()
         driver.join(1)
         rig = Rig(driver, tmp_path)
         rig.replies.pending_response_bytes = 2 * MIB
-        describe, beat = Asked(DescribeConfigsRequest((ConfigResource(2, "t"),))), rig.heartbeat()
+        describe, beat = Request(DescribeConfigsRequest((ConfigResource(2, "t"),))), rig.heartbeat()
         rig.writer.submit(describe)
         rig.writer.submit(beat)
         await rig.answer(2)
@@ -219,13 +219,13 @@ def test_large_answers_wait_until_the_others_are_read(tmp_path: Path) -> None:
 
 
 def ended(number: int) -> Deaths:
-    """What a host says when the process of that number is gone."""
+    """The notice that the process of that number has ended."""
     return Deaths(processes=frozenset((incarnation(number)[HALF:],)))
 
 
-def test_a_notice_of_an_end_counts_in_this_term_and_in_the_next(tmp_path: Path) -> None:
-    """Whoever leads fences that process at once. A notice that comes while another controller leads, or none,
-    is kept; one of a process that nobody registered is not."""
+def test_a_death_notice_counts_in_this_term_and_in_the_next(tmp_path: Path) -> None:
+    """The active controller fences the process at once. A notice that arrives during another controller's
+    term is kept; one of an unregistered process is not."""
     driver = Driver(**{"broker.session.timeout.ms": 3_600_000})
     driver.now_ms = monotonic_ms()
     driver.core.tick(driver.now_ms)
@@ -253,8 +253,8 @@ def test_a_notice_of_an_end_counts_in_this_term_and_in_the_next(tmp_path: Path) 
     run(scenario)
 
 
-def test_a_wrong_notice_is_used_once(tmp_path: Path) -> None:
-    """The process lives and is heard: notices of others do not fence it again."""
+def test_a_wrong_death_notice_is_used_once(tmp_path: Path) -> None:
+    """The process is alive and sends heartbeats: notices of others do not fence it again."""
     driver = Driver(**{"broker.session.timeout.ms": 3_600_000})
     driver.now_ms = monotonic_ms()
     driver.core.tick(driver.now_ms)

@@ -1,4 +1,4 @@
-"""Quotas of clients: which entities may have which, what is described, what a log and a snapshot keep."""
+"""Client quotas: allowed entities and keys, descriptions, the log and snapshots."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def driver() -> Driver:
 def alter(
     driver: Driver, entity: Any, *, validate_only: bool = False, **values: float | None
 ) -> tuple[int, str]:
-    """None removes."""
+    """None removes a quota."""
     changes = tuple(QuotaChange(key, value) for key, value in values.items())
     request = AlterClientQuotasRequest((QuotaAlteration(entity, changes),), validate_only)
     (result,) = driver.ask(request).results
@@ -53,8 +53,8 @@ def fill(driver: Driver) -> None:
     assert alter(driver, IP, connection_creation_rate=7) == (0, "")
 
 
-def test_they_are_set_changed_and_removed(driver: Driver) -> None:
-    """Only what changes is recorded; an entity without quotas is gone; a snapshot keeps all of them."""
+def test_quotas_are_set_changed_and_removed(driver: Driver) -> None:
+    """Only changes are recorded; an entity without quotas is removed; a snapshot keeps all of them."""
     fill(driver)
     count = len(driver.records)
     assert alter(driver, USER, producer_byte_rate=1000) == (0, "")
@@ -72,7 +72,7 @@ def test_they_are_set_changed_and_removed(driver: Driver) -> None:
 
 
 def test_filters_find_by_type_name_and_default(driver: Driver) -> None:
-    """Strictly, only entities with just these types."""
+    """With `strict` only entities with exactly these types."""
     fill(driver)
     both = sorted_entity(BOTH)
     assert set(described(driver)) == {USER, DEFAULT_USER, CLIENT, both, IP}
@@ -100,8 +100,8 @@ def test_filters_find_by_type_name_and_default(driver: Driver) -> None:
         ([QuotaFilter("user", SPECIFIED), QuotaFilter("ip", DEFAULT)], InvalidRequestError),
     ],
 )
-def test_filters_that_make_no_sense(driver: Driver, components: list[QuotaFilter], error: Any) -> None:
-    """With Kafka's codes."""
+def test_invalid_filters(driver: Driver, components: list[QuotaFilter], error: Any) -> None:
+    """With Kafka's error codes."""
     assert driver.ask(DescribeClientQuotasRequest(tuple(components))).error_code == error.code
 
 
@@ -126,8 +126,8 @@ def test_filters_that_make_no_sense(driver: Driver, components: list[QuotaFilter
         (IP, {"connection_creation_rate": 2.0**31}, "whole number"),
     ],
 )
-def test_what_cannot_be_set(driver: Driver, entity: Any, values: Any, text: str) -> None:
-    """Nothing is recorded."""
+def test_invalid_quotas(driver: Driver, entity: Any, values: Any, text: str) -> None:
+    """No record is written."""
     before = driver.image
     code, detail = (
         alter(driver, entity, consumer_byte_rate=9, **values)
@@ -138,8 +138,8 @@ def test_what_cannot_be_set(driver: Driver, entity: Any, values: Any, text: str)
     assert driver.image is before
 
 
-def test_one_of_many_fails_alone(driver: Driver) -> None:
-    """And what is named twice is changed once."""
+def test_one_invalid_entity_fails_alone(driver: Driver) -> None:
+    """An entity that is named twice is changed once."""
     good, bad = QuotaChange("producer_byte_rate", 5), QuotaChange("producer_byte_rate", -5)
     twice = AlterClientQuotasRequest(
         (
@@ -155,8 +155,8 @@ def test_one_of_many_fails_alone(driver: Driver) -> None:
     assert described(driver) == {USER: {"producer_byte_rate": 5}}
 
 
-def test_there_is_an_end_to_them(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that are there may still be changed."""
+def test_entities_are_bounded(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Existing ones may still be changed."""
     monkeypatch.setattr("headrace.controller.state.client_quotas.MAX_ENTITIES", 2)
     for name, code in (("a", 0), ("b", 0), ("c", 42), ("b", 0)):
         assert alter(driver, (("user", name),), producer_byte_rate=1 + ord(name))[0] == code

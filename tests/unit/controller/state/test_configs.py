@@ -38,7 +38,7 @@ def values(driver):
 
 
 def test_set_and_delete(driver) -> None:
-    """Values are kept in canonical text; deleting one that is not set is fine."""
+    """Values are stored in canonical form; deleting a key that is not set is no error."""
     assert not alter(
         driver,
         ConfigChange("min_insync_replicas", SET, " 2 "),
@@ -51,7 +51,7 @@ def test_set_and_delete(driver) -> None:
 
 
 def test_setting_the_same_value_records_nothing(driver) -> None:
-    """A repeated request is no new history."""
+    """A repeated request writes no record."""
     before = driver.image
     assert not alter(driver, ConfigChange("max.message.bytes", SET, "2048")).error_code
     assert driver.image is before
@@ -73,8 +73,8 @@ def test_setting_the_same_value_records_nothing(driver) -> None:
         ([("segment.ms", SET, "10"), ("segment.jitter.ms", SET, "11")], InvalidConfigError),
     ],
 )
-def test_bad_changes(driver, changes, error) -> None:
-    """One bad change refuses all of the resource's changes."""
+def test_invalid_changes(driver, changes, error) -> None:
+    """One invalid change refuses all changes of the resource."""
     before = driver.image
     result = alter(driver, *(ConfigChange(*change) for change in changes))
     assert result.error_code == error.code
@@ -89,7 +89,7 @@ def test_too_many_changes() -> None:
 
 
 def test_a_key_under_two_spellings_is_refused() -> None:
-    """Dots and underscores name the same key: which value would win?"""
+    """Dots and underscores name the same key."""
     with pytest.raises(InvalidConfigError, match="twice"):
         checked_configs({"segment.ms": "1", "segment_ms": "2"})
 
@@ -103,15 +103,15 @@ def test_a_key_under_two_spellings_is_refused() -> None:
     ],
 )
 def test_resources_without_configs(driver, resource, error) -> None:
-    """An unknown topic, a node, and what does not exist: neither changed nor described."""
+    """An unknown topic, an unknown node, an unknown type: neither changed nor described."""
     assert alter(driver, ConfigChange("segment.ms", SET, "1"), resource=resource).error_code == error.code
     described = driver.ask(DescribeConfigsRequest((resource,))).results[0]
     assert described.error_code == error.code
     assert not described.entries
 
 
-def test_each_resource_on_its_own_and_once(driver) -> None:
-    """The same topic twice in one request: the second is refused; validate_only records nothing."""
+def test_a_repeated_resource_is_refused(driver) -> None:
+    """The other resources are changed; validate_only records nothing."""
     before = driver.image
     change = AlterConfigs(TOPIC, (ConfigChange("segment.ms", SET, "1"),))
     assert not alter(driver, *change.changes, validate_only=True).error_code
@@ -122,8 +122,8 @@ def test_each_resource_on_its_own_and_once(driver) -> None:
         driver.ask(IncrementalAlterConfigsRequest((change,) * 1001))
 
 
-def test_description_tells_own_values_from_defaults(driver) -> None:
-    """All keys with their docs; the one that was set says so."""
+def test_descriptions_have_the_source_of_a_value(driver) -> None:
+    """All keys with their documentation; the one that was set has its source."""
     request = DescribeConfigsRequest((TOPIC,), include_documentation=True)
     entries = {e.name: e for e in driver.ask(request).results[0].entries}
     own = entries["max.message.bytes"]
@@ -145,8 +145,8 @@ def described(driver, resource):
     return {e.name: (e.value, e.source) for e in reply.entries}
 
 
-def test_cluster_values_show_through(driver) -> None:
-    """Source 3 where the cluster says it, also in the description of topics and nodes; the own value wins."""
+def test_cluster_values_are_described_with_source_3(driver) -> None:
+    """Also in the description of topics and nodes; a resource's own value wins."""
     for name, value in (("min.insync.replicas", "2"), ("leader.replication.throttled.rate", "1000")):
         assert not alter(driver, ConfigChange(name, SET, value), resource=CLUSTER).error_code
     assert described(driver, CLUSTER)["min.insync.replicas"] == ("2", 3)
@@ -159,13 +159,13 @@ def test_cluster_values_show_through(driver) -> None:
     alter(driver, ConfigChange("leader.replication.throttled.rate", DELETE), resource=CLUSTER)
     assert described(driver, CLUSTER)["leader.replication.throttled.rate"][1] == 5
     assert described(driver, NODE)["min.insync.replicas"] == ("2", 3)
-    assert "log.retention.ms" not in described(driver, NODE)  # a node's file is not known here
+    assert "log.retention.ms" not in described(driver, NODE)  # the node's file is unknown here
 
 
 @pytest.mark.parametrize(
     ("resource", "name", "value"),
     [
-        (NODE, "min.insync.replicas", "2"),  # a number of the cluster, not of a node
+        (NODE, "min.insync.replicas", "2"),  # one value for the cluster, not for a node
         (NODE, "unclean.leader.election.enable", "true"),
         (CLUSTER, "segment.ms", "1"),
         (CLUSTER, "node.id", "7"),
@@ -175,7 +175,7 @@ def test_cluster_values_show_through(driver) -> None:
         (CLUSTER, "retention.ms", "1"),
         (TOPIC, "log.retention.ms", "1"),
         (CLUSTER, "background.threads", "0"),
-        (CLUSTER, "log.retention.ms", ""),  # a file may leave it open; here that is to delete it
+        (CLUSTER, "log.retention.ms", ""),  # empty in a file; here the key is deleted instead
         (CLUSTER, "log.retention.ms", "0"),
         (NODE, "max.connections", "many"),
         (CLUSTER, "min.insync.replicas", "0"),
@@ -188,8 +188,8 @@ def test_cluster_values_show_through(driver) -> None:
         (TOPIC, "follower.replication.throttled.replicas", "a:1"),
     ],
 )
-def test_bad_values_of_replication(driver, resource, name, value) -> None:
-    """Unknown there, or not a value of it; nothing is recorded."""
+def test_invalid_replication_configs(driver, resource, name, value) -> None:
+    """An unknown key there, or an invalid value; no record is written."""
     before = driver.image
     assert alter(driver, ConfigChange(name, SET, value), resource=resource).error_code == (
         InvalidConfigError.code
@@ -205,7 +205,7 @@ def test_throttled_replicas(driver, value) -> None:
 
 
 def test_throttled_replicas_are_a_list(driver) -> None:
-    """A reassignment adds its own to what is throttled already."""
+    """A reassignment appends its own."""
     name = "follower.replication.throttled.replicas"
     for operation, value in ((SET, "0:1"), (APPEND, "0:2,0:1"), (SUBTRACT, "0:1")):
         assert not alter(driver, ConfigChange(name, operation, value)).error_code

@@ -1,4 +1,4 @@
-"""Configs of the cluster and of nodes: which keys where, what must go together, what the controller does."""
+"""Dynamic configs of the cluster and of nodes: allowed keys, contradictions, effects on the controller."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def driver() -> Driver:
 
 
 def listed(driver, *types):
-    """The resources of these types, or of all."""
+    """The resources of these types, or of all types."""
     return driver.ask(ListConfigResourcesRequest(types)).resources
 
 
 def alter(driver, resource, **values):
-    """Set configs named with underscores (None deletes); the answer."""
+    """Set configs named with underscores (None deletes); the response."""
     changes = tuple(
         ConfigChange(
             name.replace("_", "."), DELETE if value is None else SET, "" if value is None else str(value)
@@ -53,7 +53,7 @@ def alter(driver, resource, **values):
 
 
 def refused(driver, resource, **values):
-    """The text of the refusal; nothing is recorded."""
+    """The error message; no record is written."""
     before = driver.image
     answer = alter(driver, resource, **values)
     assert answer.error_code == InvalidConfigError.code
@@ -81,14 +81,14 @@ def refused(driver, resource, **values):
         (NODE, "auto.leader.rebalance.enable", "holds for the whole cluster"),
     ],
 )
-def test_the_refusal_says_what_to_do(driver, resource, name, hint) -> None:
-    """The nearest key, the name at that level, or where the key is set."""
+def test_errors_name_the_remedy(driver, resource, name, hint) -> None:
+    """The nearest key, its name at that level, or where it is set."""
     change = AlterConfigs(resource, (ConfigChange(name, SET, "1"),))
     assert hint in driver.ask(IncrementalAlterConfigsRequest((change,))).results[0].error_detail
 
 
-def test_every_live_key_may_be_set_where_it_belongs(driver) -> None:
-    """To its default, for the cluster and, unless it is one number of all, for a node."""
+def test_every_live_key_can_be_set(driver) -> None:
+    """To its default, cluster-wide and, unless it is cluster-wide only, for a node."""
     for keys, resource in ((CLUSTER_KEYS, CLUSTER), (NODE_KEYS, NODE)):
         names = list(keys._homes)
         assert len(names) > 30
@@ -100,8 +100,8 @@ def test_every_live_key_may_be_set_where_it_belongs(driver) -> None:
         assert not answer.error_code, answer.error_detail
 
 
-def test_values_of_one_level_must_go_together(driver) -> None:
-    """Also with what is set there already; both at once are fine."""
+def test_contradicting_values_of_one_level_are_refused(driver) -> None:
+    """Also with existing values; both together are accepted."""
     text = refused(driver, CLUSTER, log_roll_ms=10, log_roll_jitter_ms=11)
     assert "segment.jitter.ms 11 must not exceed segment.ms 10" in text
     refused(driver, NODE, log_cleaner_min_compaction_lag_ms=9, log_cleaner_max_compaction_lag_ms=8)
@@ -110,7 +110,7 @@ def test_values_of_one_level_must_go_together(driver) -> None:
     refused(driver, CLUSTER, log_roll_ms=29 * DAY)
 
 
-def test_a_node_must_fit_what_it_inherits(driver) -> None:
+def test_a_node_value_must_fit_the_cluster_values(driver) -> None:
     """And the cluster's values those of each node."""
     assert not alter(driver, NODE, log_roll_jitter_ms=5 * DAY).error_code
     assert "node 1: " in refused(driver, CLUSTER, log_roll_ms=4 * DAY)
@@ -120,8 +120,8 @@ def test_a_node_must_fit_what_it_inherits(driver) -> None:
     assert not alter(driver, CLUSTER, log_roll_ms=DAY).error_code
 
 
-def test_a_topic_must_fit_what_it_inherits(driver) -> None:
-    """From the cluster and from any node that may hold it; what would be inherited is refused as well."""
+def test_a_topic_value_must_fit_inherited_values(driver) -> None:
+    """From the cluster and from any node; a default that contradicts a topic is refused as well."""
     assert not alter(driver, TOPIC, min_compaction_lag_ms=1_000).error_code
     text = refused(driver, CLUSTER, log_cleaner_max_compaction_lag_ms=999)
     assert "topic t would have: min.compaction.lag.ms 1000" in text
@@ -132,8 +132,8 @@ def test_a_topic_must_fit_what_it_inherits(driver) -> None:
     assert not alter(driver, TOPIC, min_compaction_lag_ms=2_001, max_compaction_lag_ms=3_000).error_code
 
 
-def test_a_new_topic_must_fit_what_it_inherits(driver) -> None:
-    """It would come to be with values that every node refuses."""
+def test_a_new_topic_must_fit_inherited_values(driver) -> None:
+    """Otherwise it would have values that every node rejects."""
     assert not alter(driver, CLUSTER, log_roll_ms=5_000).error_code
     answer = driver.create("u", configs={"segment.jitter.ms": "5001"})
     assert answer.error_code == InvalidConfigError.code
@@ -141,8 +141,8 @@ def test_a_new_topic_must_fit_what_it_inherits(driver) -> None:
     assert not driver.create("u", configs={"segment.jitter.ms": "5000"}).error_code
 
 
-def test_the_resources_of_one_request_are_checked_one_after_the_other(driver) -> None:
-    """The second sees the first; a refused one leaves nothing behind for the third."""
+def test_resources_of_one_request_are_checked_in_order(driver) -> None:
+    """The second sees the first; a refused one has no effect on the third."""
     alters = (
         AlterConfigs(TOPIC, (ConfigChange("min.compaction.lag.ms", SET, "1000"),)),
         AlterConfigs(CLUSTER, (ConfigChange("log.cleaner.max.compaction.lag.ms", SET, "999"),)),
@@ -154,8 +154,8 @@ def test_the_resources_of_one_request_are_checked_one_after_the_other(driver) ->
     assert set(driver.image.configs[4, ""]) == {"min.insync.replicas"}
 
 
-def test_a_long_list_is_taken_and_a_longer_one_is_not(driver) -> None:
-    """All replicas of a topic of thousands of partitions; other values stay short."""
+def test_lists_may_be_longer_than_other_values(driver) -> None:
+    """All replicas of a topic with thousands of partitions."""
     many = ",".join(f"{number}:1" for number in range(3_000))
     name = "leader_replication_throttled_replicas"
     assert not alter(driver, TOPIC, **{name: many}).error_code
@@ -164,8 +164,8 @@ def test_a_long_list_is_taken_and_a_longer_one_is_not(driver) -> None:
     refused(driver, TOPIC, message_timestamp_type="C" * 501)
 
 
-def test_what_a_newer_version_set_stays_and_can_be_deleted(driver) -> None:
-    """Its name is shown and its value is not; it does not keep others from being changed."""
+def test_configs_of_a_newer_version_can_be_deleted(driver) -> None:
+    """Their names are shown without values; other keys can be changed beside them."""
     driver.take((ConfigRecord(2, "t", "key.of.tomorrow", "secret"), ConfigRecord(4, "", "another", "secret")))
     assert not alter(driver, TOPIC, segment_ms=5).error_code
     assert not alter(driver, CLUSTER, log_roll_ms=5).error_code
@@ -180,8 +180,8 @@ def test_what_a_newer_version_set_stays_and_can_be_deleted(driver) -> None:
         assert name not in driver.image.configs[resource.resource_type, resource.name]
 
 
-def test_a_node_that_is_gone_leaves_configs_that_can_be_deleted(driver) -> None:
-    """Once they are, it does not exist any more."""
+def test_configs_of_an_unregistered_node_can_be_deleted(driver) -> None:
+    """Afterwards the resource does not exist."""
     assert not alter(driver, ConfigResource(4, "2"), background_threads=3).error_code
     driver.fence(2)
     assert driver.ask(UnregisterBrokerRequest(2)).error_code == 0
@@ -193,7 +193,7 @@ def test_a_node_that_is_gone_leaves_configs_that_can_be_deleted(driver) -> None:
 
 
 def test_topics_nodes_and_loggers_are_listed_with_or_without_configs(driver) -> None:
-    """By Kafka's types: 2 topics, 4 nodes, 8 their loggers; a fenced node is left out. Sorted."""
+    """By Kafka's types: 2 topics, 4 nodes, 8 their loggers; fenced nodes are left out. Sorted."""
     assert listed(driver) == (
         TOPIC,
         NODE,
@@ -216,13 +216,13 @@ def test_groups_and_subscriptions_are_listed_once_they_have_configs(driver) -> N
 
 @pytest.mark.parametrize("kind", [0, 1, 3, 77])
 def test_a_type_without_configs_is_an_unsupported_version(driver, kind: int) -> None:
-    """The code that Kafka gives a client that asks for a type of a newer version."""
+    """Kafka's error code for a type of a newer version."""
     answer = driver.ask(ListConfigResourcesRequest((2, kind)))
     assert (answer.error_code, answer.resources) == (UnsupportedVersionError.code, ())
 
 
 def test_only_configured_resources_are_listed_on_request(driver) -> None:
-    """The cluster-wide defaults are always among them, because min.insync.replicas is."""
+    """The cluster-wide default is always among them, because of min.insync.replicas."""
     request = ListConfigResourcesRequest((), is_configured_only=True)
     assert driver.ask(request).resources == (CLUSTER,)
     alter(driver, TOPIC, segment_ms=5)
@@ -232,7 +232,7 @@ def test_only_configured_resources_are_listed_on_request(driver) -> None:
 
 
 def test_the_cluster_wide_min_isr_is_set_from_the_start_and_cannot_be_removed(driver) -> None:
-    """The controller elects by it (KIP-966). A node has none of its own."""
+    """The controller elects by it (KIP-966). Nodes have none of their own."""
     assert driver.image.configs[4, ""] == {"min.insync.replicas": "1"}
     assert alter(driver, CLUSTER, min_insync_replicas=None).error_code == InvalidConfigError.code
     assert alter(driver, CLUSTER, min_insync_replicas=2).error_code == 0
@@ -243,7 +243,7 @@ def test_the_cluster_wide_min_isr_is_set_from_the_start_and_cannot_be_removed(dr
 
 
 def test_a_metadata_log_without_a_cluster_wide_min_isr_gets_one() -> None:
-    """An earlier version wrote none for 1: the controller adds the value in force, once, whatever its own
+    """An earlier version wrote none for 1: the controller adds the effective value, once, whatever its own
     file says."""
     driver = Driver(**{"min.insync.replicas": 2})
     driver.take((ConfigRecord(4, "", "min.insync.replicas", None),))
@@ -253,7 +253,7 @@ def test_a_metadata_log_without_a_cluster_wide_min_isr_gets_one() -> None:
 
 
 def test_the_cluster_is_described_with_the_controllers_own_file() -> None:
-    """Kafka's order: dynamic, static, default."""
+    """In Kafka's order: dynamic, static, default."""
     driver = Driver(**{"num.partitions": 7})
     driver.join(1)
 
@@ -269,8 +269,8 @@ def test_the_cluster_is_described_with_the_controllers_own_file() -> None:
     assert told("background.threads") == (True, [("4", 5)])
 
 
-def test_all_configs_together_have_a_bound() -> None:
-    """A snapshot with more could be read by no node. What makes it smaller is always taken."""
+def test_the_size_of_all_configs_is_bounded() -> None:
+    """By what a node can read in a snapshot. Changes that make it smaller are always accepted."""
     driver = Driver(**{"max.config.bytes": 1_000})
     driver.join(1)
     for name in ("t", "u"):
@@ -292,8 +292,8 @@ def test_all_configs_together_have_a_bound() -> None:
     assert not alter(driver, ConfigResource(2, "u"), **{name: long}).error_code
 
 
-def test_the_bound_counts_what_a_snapshot_has() -> None:
-    """Never less than the records take, whatever the lengths of names and values."""
+def test_the_counted_size_covers_the_snapshot() -> None:
+    """For any lengths of names and values."""
     driver = Driver()
     driver.join(1)
     for topic in ("t", "u" * 249):
@@ -312,7 +312,7 @@ def test_the_bound_counts_what_a_snapshot_has() -> None:
 
 
 def test_defaults_of_new_topics_change_at_once_and_after_a_restart(driver) -> None:
-    """And go back when they are deleted."""
+    """And are reset when they are deleted."""
     assert not alter(driver, CLUSTER, num_partitions=3, default_replication_factor=2).error_code
     driver.create("a")
     driver.restart()
@@ -348,7 +348,7 @@ def test_leader_balance_is_switched_off_and_on(driver) -> None:
     assert len(driver.core.decide_balance(now_ms + 4_000)) == 2
 
 
-def test_unclean_elections_come_as_soon_as_the_new_interval_says(driver) -> None:
+def test_a_shorter_unclean_interval_applies_at_once(driver) -> None:
     """Five minutes are the default."""
     driver.place("lost", (1, 2))
     driver.alter_partition("lost", 0, (1,))
@@ -360,8 +360,8 @@ def test_unclean_elections_come_as_soon_as_the_new_interval_says(driver) -> None
     assert driver.core.decide_unclean(driver.now_ms + 10)
 
 
-def test_a_group_has_configs_before_it_is_there(driver: Driver) -> None:
-    """Set, described with what they hide, listed, taken back; the session is longer than the interval."""
+def test_a_group_has_configs_before_it_exists(driver: Driver) -> None:
+    """Set, described with the values they hide, listed, removed; the session is longer than the interval."""
     assert alter(driver, CLUSTER, group_consumer_min_session_timeout_ms=5_000).error_code == 0
     assert alter(driver, GROUP, consumer_session_timeout_ms=8_000).error_code == 0
     assert alter(driver, CLUSTER, group_consumer_session_timeout_ms=60_000).error_code == 0
@@ -391,8 +391,7 @@ def test_a_group_has_configs_before_it_is_there(driver: Driver) -> None:
     [("session.timeout.ms", 45_000, 60_000), ("heartbeat.interval.ms", 5_000, 15_000)],
 )
 def test_the_configs_of_groups_are_bounded(driver: Driver, name: str, low: int, high: int) -> None:
-    """By the whole cluster, at once; what a group has from before stays, and does not keep others from being
-    changed."""
+    """By cluster-wide keys, at once; existing values stay and do not block other changes."""
     own, least, most = (f"{prefix}consumer.{middle}{name}" for prefix, middle in
                         (("", ""), ("group.", "min."), ("group.", "max.")))  # fmt: skip
     for value in (low, high):
@@ -409,14 +408,14 @@ def test_the_configs_of_groups_are_bounded(driver: Driver, name: str, low: int, 
 
 
 @pytest.mark.parametrize("name", ["", "g" * 2_049])
-def test_a_group_has_a_name(driver: Driver, name: str) -> None:
-    """As coordinators take it."""
+def test_a_group_id_must_not_be_empty(driver: Driver, name: str) -> None:
+    """As at the coordinators."""
     answer = alter(driver, ConfigResource(32, name), consumer_session_timeout_ms=8_000)
     assert answer.error_code == InvalidRequestError.code
 
 
-def test_subscriptions_to_clients_metrics(driver) -> None:
-    """They come with their first config and go with their last; refusals have Kafka's codes."""
+def test_client_metrics_subscriptions(driver) -> None:
+    """They exist from their first config to their last; refusals have Kafka's codes."""
     sub = ConfigResource(16, "sub")
     assert alter(driver, sub, metrics="a.,b.", interval_ms=200, match="client_id=x.*").error_code == 0
     listed = driver.ask(ListConfigResourcesRequest((16,))).resources

@@ -1,4 +1,4 @@
-"""The exact edges of the controller's rules: one more, one less, one too new."""
+"""Exact limits of the controller's rules: one more, one less, one too new."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from headrace.protocol.errors import (
 from headrace.protocol.messages.control import CreatePartitionsRequest, PartitionGrowth, ReplicaAssignment
 
 
-def test_a_broker_epoch_from_the_future_is_as_wrong_as_an_old_one() -> None:
-    """A node that has seen a registration which this log does not have belongs to another history."""
+def test_a_newer_broker_epoch_is_refused_like_an_old_one() -> None:
+    """A node with a registration that this log does not have belongs to another history."""
     driver = Driver()
     driver.join(1)
     epoch = driver.image.brokers[1].broker_epoch
@@ -21,8 +21,8 @@ def test_a_broker_epoch_from_the_future_is_as_wrong_as_an_old_one() -> None:
     assert driver.heartbeat(1, broker_epoch=epoch).error_code == 0
 
 
-def test_the_next_id_to_be_generated_cannot_be_claimed() -> None:
-    """Ids above the reserved ones are taken only by whom they were generated for."""
+def test_the_next_generated_id_cannot_be_requested() -> None:
+    """Ids above the reserved ones belong to the processes for which they were generated."""
     driver = Driver(**{"reserved.broker.max.id": 10})
     assert driver.register(10).error_code == 0
     assert driver.register(11, process=50).error_code == InvalidRequestError.code
@@ -31,8 +31,8 @@ def test_the_next_id_to_be_generated_cannot_be_claimed() -> None:
     assert driver.register(12, process=52).error_code == InvalidRequestError.code
 
 
-def test_assigned_partitions_count_against_the_limit_too() -> None:
-    """Two partitions may be made: an explicit assignment of three is refused, one of two is not."""
+def test_explicit_assignments_count_against_the_limit() -> None:
+    """Two partitions may be created: an assignment of three is refused, one of two is not."""
     driver = Driver(**{"max.partitions": 2})
     driver.join(1)
     three = tuple(ReplicaAssignment(number, (1,)) for number in range(3))
@@ -42,8 +42,8 @@ def test_assigned_partitions_count_against_the_limit_too() -> None:
     assert driver.create("a", num_partitions=-1, replication_factor=-1, assignments=three[:2]).error_code == 0
 
 
-def test_growth_uses_the_limit_up_within_one_request() -> None:
-    """Four partitions in all, two are there: of two topics that want two more each, the first gets them."""
+def test_the_limit_is_shared_within_one_request() -> None:
+    """Four partitions in all, two exist: of two topics with two more each, the first gets them."""
     driver = Driver(**{"max.partitions": 4})
     driver.join(1)
     for name in ("a", "b"):

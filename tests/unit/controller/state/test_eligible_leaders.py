@@ -1,5 +1,4 @@
-"""Who leads when nodes go, come and lose records: ISR, ELR and last known leader (KIP-966), through the
-core."""
+"""ISR, ELR, last known leader (KIP-966) and elections when nodes fail, restart and lose records."""
 
 from __future__ import annotations
 
@@ -26,15 +25,16 @@ def facts(driver: Driver):
     return p.leader, p.isr, p.elr, p.last_known_elr
 
 
-def test_the_next_in_sync_takes_over() -> None:
-    """The leader goes; who is left satisfies min ISR, so the one that went is not eligible."""
+def test_the_next_in_sync_replica_is_elected() -> None:
+    """The remaining ISR satisfies min ISR, so that the fenced leader is not eligible."""
     driver = a_cluster()
     driver.fence(1)
     assert facts(driver) == (2, (2, 3), (), ())
 
 
-def test_below_min_isr_who_leaves_stays_eligible() -> None:
-    """The high watermark stands still from then on, so both that left have every acknowledged record."""
+def test_below_min_isr_a_removed_replica_stays_eligible() -> None:
+    """The high watermark does not advance from then on, so both removed replicas have every acknowledged
+    record."""
     driver = a_cluster()
     driver.fence(1, 2)
     assert facts(driver) == (3, (3,), (2,), ())
@@ -46,8 +46,8 @@ def test_below_min_isr_who_leaves_stays_eligible() -> None:
     assert facts(driver) == (2, (2,), (3,), ()), "an eligible one is as good as one in sync"
 
 
-def test_the_elr_ends_when_min_isr_is_reached() -> None:
-    """From then on the high watermark moves without those who are away."""
+def test_the_elr_is_emptied_when_min_isr_is_reached() -> None:
+    """From then on the high watermark advances without the removed replicas."""
     driver = a_cluster()
     driver.fence(1, 2)
     driver.heartbeat(1)
@@ -55,8 +55,8 @@ def test_the_elr_ends_when_min_isr_is_reached() -> None:
     assert facts(driver) == (3, (1, 3), (), ())
 
 
-def test_an_elr_of_several_ends_with_an_isr_that_is_enough_alone() -> None:
-    """min.insync.replicas went down to 1 while all were away. The first one back is enough: had the others
+def test_a_lower_min_isr_empties_the_elr() -> None:
+    """min.insync.replicas was lowered to 1 while all were fenced. The first one is enough: if the others
     stayed eligible, they could lead later without the records acknowledged meanwhile."""
     driver = a_cluster()
     driver.fence(1, 2, 3)
@@ -66,14 +66,14 @@ def test_an_elr_of_several_ends_with_an_isr_that_is_enough_alone() -> None:
     assert facts(driver) == (3, (3,), (), ())
 
 
-def test_a_leader_that_shrinks_below_min_isr_leaves_the_others_eligible() -> None:
+def test_an_isr_shrunk_by_its_leader_leaves_an_elr() -> None:
     """AlterPartition, not fencing: both followers lag."""
     driver = a_cluster()
     assert driver.alter_partition("t", 0, (1,)).error_code == 0
     assert facts(driver) == (1, (1,), (2, 3), ())
 
 
-def test_more_min_isr_than_replicas_counts_as_all() -> None:
+def test_min_isr_is_bounded_by_the_replicas() -> None:
     """min.insync.replicas 3 with two replicas: both in sync is enough, one is not."""
     driver = a_cluster(min_isr=3, replicas=(1, 2))
     driver.fence(2)
@@ -83,8 +83,8 @@ def test_more_min_isr_than_replicas_counts_as_all() -> None:
     assert facts(driver) == (1, (1, 2), (), ())
 
 
-def test_a_restart_that_lost_records_ends_eligibility() -> None:
-    """2 was eligible and comes back after a power cut: it may miss records and must not lead; 3 must."""
+def test_an_unclean_restart_ends_eligibility() -> None:
+    """2 was eligible and restarts after a power loss: it may lack records and must not lead; 3 must."""
     driver = a_cluster()
     driver.fence(1, 2, 3)
     driver.come_back(2, 22, is_clean=False)
@@ -94,7 +94,7 @@ def test_a_restart_that_lost_records_ends_eligibility() -> None:
 
 
 def test_a_clean_restart_keeps_eligibility() -> None:
-    """The epoch it ended under is the newest one the controller knows."""
+    """It reports the newest broker epoch that the controller knows."""
     driver = a_cluster()
     driver.fence(1, 2, 3)
     driver.come_back(2, 22, is_clean=True)
@@ -102,7 +102,7 @@ def test_a_clean_restart_keeps_eligibility() -> None:
 
 
 @pytest.mark.parametrize("off", [-1, +1])
-def test_a_clean_end_under_another_epoch_is_no_proof(off) -> None:
+def test_a_clean_shutdown_under_another_epoch_ends_eligibility(off) -> None:
     """The disk was copied, or an older snapshot of the machine was started."""
     driver = a_cluster()
     driver.fence(1, 2, 3)
@@ -111,10 +111,9 @@ def test_a_clean_end_under_another_epoch_is_no_proof(off) -> None:
     assert facts(driver)[2] == (3,)
 
 
-def test_a_process_that_never_heard_its_epoch_keeps_eligibility() -> None:
-    """It registered, the answer was lost, and it ended in order: all it can say is what was said before it.
-    Nothing was written under an epoch that it never knew. As often as that happens, and also when it
-    registers again meanwhile."""
+def test_a_process_without_its_registration_response_keeps_eligibility() -> None:
+    """It shut down cleanly and reports the epoch before: it appended nothing under the new one. However often
+    that happens, and also when it registers again meanwhile."""
     driver = a_cluster()
     driver.fence(1, 2, 3)
     epoch = driver.image.brokers[2].broker_epoch
@@ -127,8 +126,8 @@ def test_a_process_that_never_heard_its_epoch_keeps_eligibility() -> None:
     assert facts(driver)[2] == (3,)
 
 
-def test_who_was_let_in_is_believed_its_own_epoch_alone() -> None:
-    """An older copy of its disk was started: it had written since."""
+def test_an_unfenced_process_must_report_its_own_epoch() -> None:
+    """An older copy of its disk was started: it had appended since."""
     driver = a_cluster()
     driver.fence(1, 2, 3)
     epoch = driver.image.brokers[2].broker_epoch
@@ -138,8 +137,8 @@ def test_who_was_let_in_is_believed_its_own_epoch_alone() -> None:
     assert facts(driver)[2] == (3,)
 
 
-def test_who_lost_records_lost_them_for_good() -> None:
-    """It does not know its epoch either, and ended in order since."""
+def test_lost_records_stay_lost_after_a_clean_shutdown() -> None:
+    """The process did not know its epoch either, and shut down cleanly."""
     driver = a_cluster()
     driver.fence(1, 2, 3)
     for process in (22, 222):
@@ -148,9 +147,9 @@ def test_who_lost_records_lost_them_for_good() -> None:
         assert facts(driver)[2] == (3,)
 
 
-def test_a_log_that_was_cut_while_its_node_was_down_ends_eligibility_of_that_partition_alone() -> None:
-    """2 ended in order, and the log of one of its two partitions was cut then. A topic that is gone, and a
-    partition that never was, are passed over."""
+def test_a_truncated_log_ends_eligibility_of_its_partition_alone() -> None:
+    """2 shut down cleanly, and the log of one of its two partitions was truncated then. A deleted topic and
+    an unknown partition are ignored."""
     driver = a_cluster()
     driver.place("u", (1, 2, 3), (1, 2, 3), min_insync_replicas="2")
     driver.fence(1, 2, 3)
@@ -160,9 +159,9 @@ def test_a_log_that_was_cut_while_its_node_was_down_ends_eligibility_of_that_par
     assert [(p.leader, p.elr) for p in driver.partitions("u")] == [(2, (3,)), (-1, (3,))]
 
 
-def test_a_cut_log_of_a_node_that_is_not_fenced_yet() -> None:
-    """It ended in order but could not say goodbye, and its session had run out: the ISR of the cut log loses
-    it for good, the other partition keeps it eligible."""
+def test_a_truncated_log_of_an_unfenced_node() -> None:
+    """It shut down cleanly without the controller, and its session expired: the ISR of the truncated log
+    loses it, in the other partition it stays eligible."""
     driver = a_cluster(replicas=(1, 2))
     driver.place("u", (1, 2), min_insync_replicas="2")
     epoch = driver.image.brokers[2].broker_epoch
@@ -173,16 +172,16 @@ def test_a_cut_log_of_a_node_that_is_not_fenced_yet() -> None:
     assert driver.partitions("u")[0].elr == (2,)
 
 
-def test_a_quick_restart_that_lost_records_leaves_the_isr() -> None:
-    """Its session had run out, but it was not fenced yet when its next process came."""
+def test_a_quick_unclean_restart_leaves_the_isr() -> None:
+    """Its session had expired, but it was not fenced yet when its next process registered."""
     driver = a_cluster()
     driver.now_ms += 1500
     assert driver.register(1, 11).error_code == 0
     assert facts(driver) == (2, (2, 3), (), ())
 
 
-def test_all_restarted_and_lost_records_the_last_leader_leads() -> None:
-    """Nobody is sure to have everything. The one that led last has the most; it says that it must recover."""
+def test_after_unclean_restarts_of_all_the_last_known_leader_leads() -> None:
+    """No replica is sure to have everything. The last known leader has the most; it is RECOVERING."""
     driver = a_cluster()
     driver.fence(1, 2, 3)
     for node in (2, 1):
@@ -195,7 +194,7 @@ def test_all_restarted_and_lost_records_the_last_leader_leads() -> None:
     assert driver.partitions("t")[0].leader_recovery_state == 1
 
 
-def test_the_last_leader_waits_for_an_operator_if_so_configured() -> None:
+def test_unclean_recovery_strategy_none_waits_for_an_operator() -> None:
     """unclean.recovery.strategy=None."""
     driver = a_cluster(replicas=(1,), min_isr=1, **{"unclean.recovery.strategy": "None"})
     driver.fence(1)
@@ -206,7 +205,7 @@ def test_the_last_leader_waits_for_an_operator_if_so_configured() -> None:
 
 
 def test_a_single_replica_survives_any_restart() -> None:
-    """There is nobody else to ask."""
+    """There is no other replica to elect."""
     driver = a_cluster(replicas=(1,), min_isr=1)
     for process, is_clean in ((11, True), (12, False)):
         driver.fence(1)
@@ -215,8 +214,8 @@ def test_a_single_replica_survives_any_restart() -> None:
         assert facts(driver) == (1, (1,), (), ())
 
 
-def test_with_min_isr_of_one_only_the_last_one_is_eligible() -> None:
-    """Each that left before it may miss records."""
+def test_with_min_isr_1_only_the_last_isr_member_is_eligible() -> None:
+    """Each one removed before may lack records."""
     driver = a_cluster(min_isr=1)
     driver.fence(1, 2, 3)
     assert facts(driver) == (-1, (), (3,), (3,))
@@ -229,7 +228,7 @@ def test_with_min_isr_of_one_only_the_last_one_is_eligible() -> None:
 
 @pytest.mark.parametrize("where", ["t", "", "static"])
 def test_unclean_election_where_it_is_allowed(where) -> None:
-    """By the topic, by the cluster, or by the controller's own config; at once when the last one goes."""
+    """By the topic, the cluster, or the controller's own config; at once when the last one is fenced."""
     static = {"unclean.leader.election.enable": "true"} if where == "static" else {}
     driver = a_cluster(min_isr=1, **static)
     if where != "static":
@@ -240,8 +239,8 @@ def test_unclean_election_where_it_is_allowed(where) -> None:
     assert driver.partitions("t")[0].leader_recovery_state == 1
 
 
-def test_a_topic_may_forbid_what_the_cluster_allows() -> None:
-    """The nearest config wins."""
+def test_a_topic_may_forbid_unclean_elections() -> None:
+    """The topic's own config wins over the cluster's."""
     driver = a_cluster(min_isr=1)
     driver.configure("", unclean_leader_election_enable="true")
     driver.configure("t", unclean_leader_election_enable="false")
@@ -250,8 +249,8 @@ def test_a_topic_may_forbid_what_the_cluster_allows() -> None:
     assert facts(driver)[0] == -1
 
 
-def test_smaller_min_isr_ends_elrs_in_the_same_decision() -> None:
-    """Topic by topic, and for the cluster where the topic has no value of its own; a larger one ends none."""
+def test_a_smaller_min_isr_empties_elrs_in_the_same_decision() -> None:
+    """For a topic, and for the cluster where the topic has no value; a larger one empties none."""
     driver = a_cluster(min_isr=2)
     driver.place("own", (1, 2, 3), min_insync_replicas="3")
     driver.place("none", (1, 2, 3))
@@ -266,8 +265,8 @@ def test_smaller_min_isr_ends_elrs_in_the_same_decision() -> None:
     assert driver.partitions("own")[0].elr == ()
 
 
-def test_the_configured_min_isr_is_the_clusters_from_its_first_record_on() -> None:
-    """So that storage nodes, which read only the metadata log, go by the same number."""
+def test_the_configured_min_isr_is_in_the_first_records() -> None:
+    """Storage nodes read only the metadata log, and use the same number."""
     driver = a_cluster(**{"min.insync.replicas": "3"})
     assert driver.image.configs[4, ""] == {"min.insync.replicas": "3"}
     driver.place("u", (1, 2, 3))
@@ -275,8 +274,9 @@ def test_the_configured_min_isr_is_the_clusters_from_its_first_record_on() -> No
     assert driver.partitions("u")[0].elr == (3,)
 
 
-def test_a_broken_disk_is_like_being_away_for_its_partitions_only() -> None:
-    """1 lost the disk under one of its partitions, and leads the other one on; the ELR takes it up."""
+def test_a_failed_disk_affects_its_partitions_only() -> None:
+    """1 lost the disk of one of its partitions and goes on leading the other; it is in the ELR of the
+    first."""
     driver = a_cluster()
     driver.place("u", (1, 2), (1, 2), min_insync_replicas="2")
     broken = ((driver.image.topics["u"].topic_id, 1),)
@@ -290,8 +290,8 @@ def test_a_broken_disk_is_like_being_away_for_its_partitions_only() -> None:
     assert driver.partitions("u")[1].leader == 1
 
 
-def test_a_disk_that_came_back_while_the_controller_was_restarted() -> None:
-    """The new controller never knew that it was broken, so nothing seems to have changed."""
+def test_a_disk_replaced_during_a_controller_restart() -> None:
+    """The new controller has the failure from the metadata, and elects again."""
     driver = a_cluster(replicas=(1,), min_isr=1)
     driver.heartbeat(1, offline_replicas=((driver.image.topics["t"].topic_id, 0),))
     assert facts(driver)[0] == -1
@@ -300,9 +300,9 @@ def test_a_disk_that_came_back_while_the_controller_was_restarted() -> None:
     assert facts(driver)[0] == 1
 
 
-def test_what_lies_on_broken_disks_is_in_the_metadata() -> None:
-    """From the heartbeat on that tells it, once, also of a fenced node; a controller that is restarted knows
-    it, and nobody leads there. The node's next process tells anew."""
+def test_offline_replicas_are_in_the_metadata() -> None:
+    """From the heartbeat that reports them, once, also of a fenced node; a restarted controller knows them
+    and elects no leader there. The node's next process reports again."""
     driver = a_cluster(replicas=(1,), min_isr=1)
     broken = ((driver.image.topics["t"].topic_id, 0),)
     driver.heartbeat(1, offline_replicas=broken * 2)
@@ -325,7 +325,7 @@ def test_what_lies_on_broken_disks_is_in_the_metadata() -> None:
     assert (driver.image.brokers[1].offline_replicas, facts(driver)[0]) == ((), 1)
 
 
-def test_a_node_without_any_disk_is_fenced() -> None:
+def test_a_node_without_an_online_log_dir_is_fenced() -> None:
     """It has one of two left, then none; unknown ones do not count."""
     driver = Driver()
     disks = (b"a" * 16, b"b" * 16)
@@ -335,8 +335,8 @@ def test_a_node_without_any_disk_is_fenced() -> None:
 
 
 def test_an_older_log_with_a_fenced_node_in_the_isr() -> None:
-    """Before there was an ELR the last member stayed in the ISR while it was away. It still leads when it is
-    back, and if it lost records, it is known as the last one."""
+    """Before there was an ELR the last member stayed in the ISR while it was fenced. It still leads when it
+    is unfenced, and after an unclean restart it is the last known leader."""
     driver = a_cluster(replicas=(1,), min_isr=1)
     driver.fence(1)
     from headrace.protocol.metadata.records import PartitionChangeRecord
@@ -354,12 +354,12 @@ def test_an_older_log_with_a_fenced_node_in_the_isr() -> None:
 
 
 def full(driver: Driver, node: int, topic: str = "t", partition: int = 0) -> None:
-    """The node has no room for records of the partition."""
+    """The node has no free space for the partition."""
     driver.heartbeat(node, full_replicas=((driver.image.topics[topic].topic_id, partition),))
 
 
-def test_a_full_disk_hands_over_and_leaves_the_isr_where_producers_can_go_on() -> None:
-    """Two others in sync are enough for min ISR 2. Who has no room does not come back before it has."""
+def test_a_replica_on_a_full_disk_leaves_the_isr() -> None:
+    """Two others in sync are enough for min ISR 2. It does not join again without free space."""
     driver = a_cluster()
     full(driver, 1)
     assert facts(driver) == (2, (2, 3), (), ())
@@ -372,22 +372,22 @@ def test_a_full_disk_hands_over_and_leaves_the_isr_where_producers_can_go_on() -
 
 
 def test_a_full_follower_leaves_the_isr_at_once() -> None:
-    """Else acks=all would wait for it until it counts as lagging."""
+    """Otherwise acks=all would wait until it counts as lagging."""
     driver = a_cluster()
     full(driver, 3)
     assert facts(driver) == (1, (1, 2), (), ())
 
 
 @pytest.mark.parametrize(("replicas", "min_isr"), [((1,), 1), ((1, 2), 2), ((1, 2, 3), 3)])
-def test_a_full_disk_stays_where_that_helps_nobody(replicas, min_isr: int) -> None:
-    """Too few others: producers are refused either way, readers are served."""
+def test_a_replica_on_a_full_disk_stays_with_too_few_others(replicas, min_isr: int) -> None:
+    """Producers are refused either way, consumers are served."""
     driver = a_cluster(min_isr, replicas)
     full(driver, 1)
     assert facts(driver) == (1, replicas, (), ())
 
 
-def test_disks_that_are_all_full_are_read_on() -> None:
-    """The second one finds nobody with room, and leads on; the ISR keeps its size."""
+def test_replicas_on_full_disks_serve_reads() -> None:
+    """The second one has no successor with free space and stays leader; the ISR keeps its size."""
     driver = a_cluster()
     full(driver, 1)
     full(driver, 2)
@@ -397,8 +397,8 @@ def test_disks_that_are_all_full_are_read_on() -> None:
     assert facts(driver)[:2] == (3, (3,)), "somebody must lead, with or without room"
 
 
-def test_who_has_room_is_elected_before_who_has_not() -> None:
-    """1 leads and goes; 2 is first in order, but full: it stayed, since 3 alone is too few."""
+def test_replicas_with_free_space_are_elected_first() -> None:
+    """1 is fenced; 2 is first in order, but full: it stayed in the ISR, since 3 alone is too few."""
     driver = a_cluster()
     driver.fence(1)
     full(driver, 2)
@@ -409,8 +409,8 @@ def test_who_has_room_is_elected_before_who_has_not() -> None:
     assert facts(driver)[:2] == (1, (1, 3)), "relieved as soon as others are enough"
 
 
-def test_a_drained_leader_lets_the_eligible_in_and_hands_over_in_one_step() -> None:
-    """Lawful: both have every acknowledged record. That one outside of ISR and ELR leads instead is not."""
+def test_a_drained_leader_adds_eligible_replicas_and_one_is_elected() -> None:
+    """Valid: both have every acknowledged record. A leader outside of ISR and ELR is not."""
     before = PartitionRegistration((3, 4, 1), (3,), 3, 0, 1, elr=(1, 4))
     check_change(before, PartitionRegistration((3, 4, 1), (1, 4), 4, 1, 2), 2, frozenset())
     with pytest.raises(AssertionError, match="an unclean leader"):
@@ -423,8 +423,8 @@ def test_a_drained_leader_lets_the_eligible_in_and_hands_over_in_one_step() -> N
 
 
 def test_unclean_election_may_take_a_member_of_the_elr() -> None:
-    """The disk of the ISR's last member has failed: a member of the ELR is elected, and the record says that
-    the election was unclean. Without that mark it breaks the law."""
+    """The disk of the ISR's last member has failed: a member of the ELR is elected, and the record marks the
+    election as unclean. Without the mark it breaks the invariant."""
     before = PartitionRegistration((4, 1, 2), (4,), -1, 3, 4, elr=(2,))
     after = PartitionRegistration((4, 1, 2), (2,), 2, 4, 5, leader_recovery_state=1)
     check_change(before, after, 2, frozenset())

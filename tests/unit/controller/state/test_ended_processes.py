@@ -1,4 +1,4 @@
-"""The second source: a host says that a process has ended. Right, late, wrong and repeated notices."""
+"""Death notices of processes: right, late, wrong and repeated."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HOUR_MS = 3_600_000
 
 
 def driver_of_three() -> Driver:
-    """Three nodes, one partition on all of them that node 1 leads, and sessions that last for an hour."""
+    """Three nodes, one partition on all of them led by node 1, and sessions of an hour."""
     driver = Driver(**{"broker.session.timeout.ms": HOUR_MS})
     driver.join(1, 2, 3)
     driver.create("t", assignments=(ReplicaAssignment(0, (1, 2, 3)),))
@@ -24,8 +24,8 @@ def notice(driver: Driver, *processes: int) -> None:
         driver.take(records)
 
 
-def test_its_partitions_are_led_by_others_at_once() -> None:
-    """No time passes; the others are left alone."""
+def test_a_notice_fences_the_node_at_once() -> None:
+    """Without waiting; other nodes are not affected."""
     driver = driver_of_three()
     assert driver.partitions("t")[0].leader == 1
     notice(driver, 1)
@@ -35,7 +35,7 @@ def test_its_partitions_are_led_by_others_at_once() -> None:
     assert {state_of(driver.image, node) for node in (2, 3)} == {BrokerState.ACTIVE}
 
 
-def test_the_next_process_need_not_wait_for_the_session() -> None:
+def test_the_next_process_registers_at_once() -> None:
     """Without the notice it would be refused for an hour."""
     driver = driver_of_three()
     assert driver.register(1, process=11).error_code == DuplicateBrokerRegistrationError.code
@@ -45,8 +45,8 @@ def test_the_next_process_need_not_wait_for_the_session() -> None:
     assert driver.image.brokers[1].broker_epoch > before
 
 
-def test_a_late_notice_means_the_process_before_only() -> None:
-    """The node has registered anew meanwhile: its new process is not fenced for the end of the old one."""
+def test_a_late_notice_does_not_affect_the_next_process() -> None:
+    """The node has registered again meanwhile."""
     driver = driver_of_three()
     notice(driver, 1)
     driver.join(1, process=11)
@@ -58,7 +58,8 @@ def test_a_late_notice_means_the_process_before_only() -> None:
 
 
 def test_a_wrong_notice_heals_with_the_next_heartbeat() -> None:
-    """Ray took a living process for dead: it is fenced, and back with its next word, under the same epoch."""
+    """Ray took a living process for dead: it is fenced, and unfenced by its next heartbeat under the same
+    epoch."""
     driver = driver_of_three()
     epoch = driver.image.brokers[1].broker_epoch
     notice(driver, 1)
@@ -68,7 +69,7 @@ def test_a_wrong_notice_heals_with_the_next_heartbeat() -> None:
 
 
 def test_a_repeated_notice_changes_nothing() -> None:
-    """Of a node that is fenced already."""
+    """The node is fenced already."""
     driver = driver_of_three()
     notice(driver, 1)
     count = len(driver.records)
@@ -76,8 +77,8 @@ def test_a_repeated_notice_changes_nothing() -> None:
     assert len(driver.records) == count
 
 
-def test_what_was_heard_after_the_notice_counts() -> None:
-    """A word between the notice and the look at the sessions: the process lives."""
+def test_a_heartbeat_after_the_notice_counts() -> None:
+    """Between the notice and the check of the sessions: the process is alive."""
     driver = driver_of_three()
     driver.core.note_ended({incarnation(1)})
     driver.heartbeat(1)

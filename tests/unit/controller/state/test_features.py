@@ -1,4 +1,4 @@
-"""Levels of features: within what there is, in the direction that was asked for, all or none."""
+"""Feature levels: supported ranges, direction of a change, all or none."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def update(driver: Driver, *updates: FeatureUpdate, validate_only: bool = False)
     return code
 
 
-def test_the_highest_level_holds_until_another_is_set(driver: Driver) -> None:
-    """Down when that is said, up again; a snapshot keeps it."""
+def test_the_default_is_the_highest_level(driver: Driver) -> None:
+    """A downgrade and an upgrade; a snapshot keeps the level."""
     assert level_of(driver.image, "transaction.version") == SUPPORTED["transaction.version"][1] == 2
     assert update(driver, FeatureUpdate("transaction.version", 1, DOWN), validate_only=True) == 0
     assert level_of(driver.image, "transaction.version") == 2
@@ -51,15 +51,15 @@ def test_the_highest_level_holds_until_another_is_set(driver: Driver) -> None:
         FeatureUpdate("no.such.feature", 0, UNSAFE),
     ],
 )
-def test_what_cannot_be_fails_all(driver: Driver, wrong: FeatureUpdate) -> None:
-    """Also what could be by itself."""
+def test_one_invalid_update_refuses_all(driver: Driver, wrong: FeatureUpdate) -> None:
+    """Also valid ones."""
     before = driver.image
     assert update(driver, FeatureUpdate("group.version", 0, DOWN), wrong) == InvalidUpdateVersionError.code
     assert driver.image is before
 
 
 def test_a_downgrade_is_not_an_upgrade(driver: Driver) -> None:
-    """Who asks for one gets no higher level; and no feature is named twice."""
+    """A downgrade to a higher level is refused, and a feature that is named twice."""
     assert update(driver, FeatureUpdate("group.version", 0, DOWN)) == 0
     assert update(driver, FeatureUpdate("group.version", 1, DOWN)) == InvalidUpdateVersionError.code
     twice = FeatureUpdate("group.version", 1, UP)

@@ -1,12 +1,12 @@
-"""The timeout of a node from how late its heartbeats were."""
+"""The session timeout from the lateness of heartbeats."""
 
 from __future__ import annotations
 
 from headrace.controller.state.heartbeat_delays import WINDOW_MS, HeartbeatDelays
 
 
-def test_heartbeats_in_time_leave_the_floor() -> None:
-    """Jitter of a third of what the floor leaves changes nothing: a quiet machine fences as fast as ever."""
+def test_timely_heartbeats_keep_the_floor() -> None:
+    """Jitter of a third of the floor's slack changes nothing."""
     delays = HeartbeatDelays(300, 1_500, 9_000)
     for number in range(100):
         delays.record(1, 300 + 4 * (number % 100), 300 * number)
@@ -15,7 +15,7 @@ def test_heartbeats_in_time_leave_the_floor() -> None:
 
 
 def test_the_largest_lateness_counts_three_times_for_a_minute() -> None:
-    """A heartbeat that was a second late: 300 + 3 * 1000 ms, until a minute is over."""
+    """A heartbeat one second late: 300 + 3 * 1000 ms, for a minute."""
     delays = HeartbeatDelays(300, 1_500, 9_000)
     delays.record(1, 1_300, 0)
     for at_ms in range(300, WINDOW_MS * 11 // 12, 300):
@@ -24,8 +24,8 @@ def test_the_largest_lateness_counts_three_times_for_a_minute() -> None:
     assert delays.timeout_ms(1, WINDOW_MS) == 1_500
 
 
-def test_the_ceiling_bounds_it_and_an_outage_does_not_count() -> None:
-    """4 s late would be 12.3 s; 20 s of silence are no lateness that a timeout could have covered."""
+def test_the_timeout_is_bounded_and_outages_do_not_count() -> None:
+    """4 s late would be 12.3 s; 20 s without a heartbeat are an outage that no timeout could cover."""
     delays = HeartbeatDelays(300, 1_500, 9_000)
     delays.record(1, 4_300, 0)
     assert delays.timeout_ms(1, 0) == 9_000
@@ -34,14 +34,14 @@ def test_the_ceiling_bounds_it_and_an_outage_does_not_count() -> None:
 
 
 def test_a_ceiling_up_to_the_floor_makes_the_timeout_constant() -> None:
-    """As Kafka's is."""
+    """As in Kafka."""
     delays = HeartbeatDelays(2_000, 9_000, 1)
     delays.record(1, 8_999, 0)
     assert delays.timeout_ms(1, 0) == 9_000
 
 
-def test_nodes_are_told_apart_and_forgotten() -> None:
-    """Lateness is of one process of one node."""
+def test_lateness_is_kept_per_node_and_dropped() -> None:
+    """It belongs to one process of one node."""
     delays = HeartbeatDelays(300, 1_500, 9_000)
     delays.record(1, 2_300, 0)
     assert delays.timeout_ms(2, 0) == 1_500

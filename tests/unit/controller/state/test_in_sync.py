@@ -1,4 +1,4 @@
-"""AlterPartition: what a leader may propose, every refusal, and what follows from an accepted ISR."""
+"""AlterPartition: valid proposals, every refusal, and what follows from an accepted ISR."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headrace.protocol.messages.control import AlterPartitionItem, AlterPartitio
 
 @pytest.fixture
 def driver() -> Driver:
-    """Four nodes; the one partition of "t" on 1, 2, 3, led by 1, its leader epoch and partition epoch above
+    """Four nodes; the one partition of "t" on 1, 2, 3, led by 1, with leader epoch and partition epoch above
     0."""
     driver = Driver()
     driver.join(1, 2, 3, 4)
@@ -37,7 +37,8 @@ def partition(driver: Driver):
 
 
 def test_the_isr_shrinks_and_grows(driver) -> None:
-    """The answer is the partition after the change: the partition epoch rises, the leader epoch does not."""
+    """The response is the partition after the change: the partition epoch rises, the leader epoch does
+    not."""
     before = partition(driver)
     for isr in ((1, 2), (1,), (1, 2, 3)):
         answer = driver.alter_partition("t", 0, isr)
@@ -49,7 +50,7 @@ def test_the_isr_shrinks_and_grows(driver) -> None:
 
 
 def test_the_same_isr_again_records_nothing(driver) -> None:
-    """The answer was lost and the leader asks again with the newest epochs; members in any order."""
+    """The response was lost and the leader proposes again with the newest epochs; members in any order."""
     before = driver.image
     answer = driver.alter_partition("t", 0, (3, 1, 2))
     assert (answer.error_code, answer.isr) == (0, (1, 2, 3))
@@ -67,20 +68,20 @@ def test_the_same_isr_again_records_nothing(driver) -> None:
         ((1, 2), {"leader_epoch": -1}, FencedLeaderEpochError),
         ((1, 2), {"partition_epoch": -1}, InvalidUpdateVersionError),
         ((2, 3), {"node_id": 2}, InvalidRequestError),  # not the leader
-        ((2, 3), {"node_id": 2, "leader_epoch": -1}, FencedLeaderEpochError),  # no more the leader
+        ((2, 3), {"node_id": 2, "leader_epoch": -1}, FencedLeaderEpochError),  # not the leader any more
         ((), {}, InvalidRequestError),
         ((2, 3), {}, InvalidRequestError),  # without the leader
         ((1, 1), {}, InvalidRequestError),
-        ((1, 4), {}, InvalidRequestError),  # 4 holds no replica
+        ((1, 4), {}, InvalidRequestError),  # 4 is no replica
         ((1, 9), {}, InvalidRequestError),
         ((1, 2), {"leader_recovery_state": 1}, InvalidRequestError),
-        ((1,), {"leader_recovery_state": 1}, InvalidRequestError),  # it has recovered already
+        ((1,), {"leader_recovery_state": 1}, InvalidRequestError),  # it has recovered
         ((1,), {"leader_recovery_state": 2}, InvalidRequestError),
         ((1,), {"leader_recovery_state": -1}, InvalidRequestError),
     ],
 )
-def test_what_is_refused(driver, isr, facts, error) -> None:
-    """Each breaks one rule; nothing is recorded. Epochs in `facts` are added to the true ones."""
+def test_invalid_proposals_are_refused(driver, isr, facts, error) -> None:
+    """Each breaks one rule; no record is written. Epochs in `facts` are added to the true ones."""
     now = partition(driver)
     for name in ("leader_epoch", "partition_epoch"):
         if name in facts:
@@ -96,7 +97,7 @@ def test_what_is_refused(driver, isr, facts, error) -> None:
 
 @pytest.mark.parametrize("epoch", [-1, +1])
 def test_a_sender_with_another_broker_epoch_is_refused_as_a_whole(driver, epoch) -> None:
-    """It was started anew meanwhile, or was never registered."""
+    """It was restarted meanwhile, or was never registered."""
     now = driver.image.brokers[1].broker_epoch
     answer = driver.alter_partition("t", 0, (1, 2), broker_epoch=now + epoch)
     assert answer.error_code == StaleBrokerEpochError.code
@@ -104,7 +105,7 @@ def test_a_sender_with_another_broker_epoch_is_refused_as_a_whole(driver, epoch)
 
 
 def test_a_fenced_replica_does_not_join(driver) -> None:
-    """KIP-841: the leader still hears it fetch, the controller knows better."""
+    """KIP-841: the leader still gets its fetches, the controller knows better."""
     driver.fence(3)
     assert partition(driver).isr == (1, 2)
     assert driver.alter_partition("t", 0, (1, 2, 3)).error_code == IneligibleReplicaError.code
@@ -113,15 +114,15 @@ def test_a_fenced_replica_does_not_join(driver) -> None:
 
 
 def test_a_replica_that_shuts_down_does_not_join(driver) -> None:
-    """It was taken out a moment ago, and must not slip in again before it ends."""
+    """It was removed for its shutdown, and must not join again before it ends."""
     driver.place("u", (3, 1))
     assert not driver.heartbeat(3, want_shutdown=True).should_shutdown
     assert partition(driver).isr == (1, 2)
     assert driver.alter_partition("t", 0, (1, 2, 3)).error_code == IneligibleReplicaError.code
 
 
-def test_a_replica_started_anew_does_not_join_on_old_merits(driver) -> None:
-    """KIP-903: the leader counted fetches of the process before, which may have had more than the one now."""
+def test_a_restarted_replica_does_not_join_by_old_fetches(driver) -> None:
+    """KIP-903: the leader counted fetches of the previous process, which may have had more."""
     old = driver.image.brokers[3].broker_epoch
     driver.fence(3)
     driver.come_back(3, 33, is_clean=True)
@@ -134,7 +135,7 @@ def test_a_replica_started_anew_does_not_join_on_old_merits(driver) -> None:
     assert driver.alter_partition("t", 0, ((1, -1), (2, -1))).error_code == 0, "-1 is not checked"
 
 
-def test_one_bad_partition_does_not_hinder_the_others(driver) -> None:
+def test_one_invalid_partition_fails_alone(driver) -> None:
     """Of three partitions one is named twice, and refused both times; the other one is changed."""
     driver.place("u", (1, 2), (1, 2))
     topic = driver.image.topics["u"].topic_id
@@ -146,7 +147,7 @@ def test_one_bad_partition_does_not_hinder_the_others(driver) -> None:
 
 
 def test_the_number_of_partitions_is_bounded() -> None:
-    """A request larger than any that an honest leader sends."""
+    """A request larger than any valid one."""
     driver = Driver(**{"max.partitions.per.request": 2})
     driver.join(1)
     epoch = driver.image.brokers[1].broker_epoch
@@ -154,7 +155,7 @@ def test_the_number_of_partitions_is_bounded() -> None:
     assert driver.ask(AlterPartitionRequest(1, epoch, items)).error_code == InvalidRequestError.code
 
 
-def test_recovery_ends_when_the_leader_says_so() -> None:
+def test_recovery_ends_with_the_leaders_proposal() -> None:
     """After an unclean election the ISR cannot grow until the leader has recovered."""
     driver = Driver()
     driver.join(1, 2)
@@ -173,7 +174,7 @@ def test_recovery_ends_when_the_leader_says_so() -> None:
 
 
 def test_a_reassignment_completes_with_its_last_replica_in_sync(driver) -> None:
-    """1, 2, 3 shall become 2, 3, 4. When 4 joins, the leader 1 is out: the answer says who leads now."""
+    """From 1, 2, 3 to 2, 3, 4. When 4 joins, leader 1 is removed: the response names the new leader."""
     assert driver.reassign("t", 0, (2, 3, 4)) == 0
     assert partition(driver).replicas == (2, 3, 4, 1)
     epoch = partition(driver).leader_epoch
@@ -186,15 +187,16 @@ def test_a_reassignment_completes_with_its_last_replica_in_sync(driver) -> None:
 
 
 def test_a_reassignment_that_keeps_the_leader_raises_its_epoch(driver) -> None:
-    """The replica that goes must learn of it: the leader epoch rises although the leader stays."""
+    """The removed replica has to be fenced: the leader epoch rises although the leader stays."""
     assert driver.reassign("t", 0, (1, 2, 4)) == 0
     epoch = partition(driver).leader_epoch
     assert driver.alter_partition("t", 0, (1, 2, 4)).error_code == 0
     assert (partition(driver).leader, partition(driver).leader_epoch) == (1, epoch + 1)
 
 
-def test_a_drained_leader_lets_others_in_and_is_out(driver) -> None:
-    """1 alone is in sync when it is drained, so it leads on; when 2 has caught up, 2 leads and 1 is out."""
+def test_a_drained_leader_leaves_when_another_joins(driver) -> None:
+    """1 alone is in sync when it is drained and stays leader; when 2 has caught up, 2 leads and 1 leaves the
+    ISR."""
     assert driver.alter_partition("t", 0, (1,)).error_code == 0
     assert driver.ask(DrainNodeRequest(1)).leaders_left == 1
     assert partition(driver).leader == 1
@@ -204,8 +206,7 @@ def test_a_drained_leader_lets_others_in_and_is_out(driver) -> None:
 
 
 def test_a_leader_that_does_not_know_of_a_larger_min_isr_cannot_shrink_the_isr(driver) -> None:
-    """It would acknowledge by the old value what 2 and 3 do not have, while they stay eligible by the new
-    one."""
+    """It would acknowledge by the old value what 2 and 3 lack, while they stay eligible by the new one."""
     old = partition(driver)
     driver.configure("t", min_insync_replicas="2")
     late = driver.alter_partition("t", 0, (1,), partition_epoch=old.partition_epoch)

@@ -1,4 +1,4 @@
-"""Elections on demand and by time: preferred, unclean, and the balance of leaders."""
+"""Elections on request and by time: preferred, unclean, and the balance of leaders."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def a_cluster(partitions: int = 1, **config) -> Driver:
 
 
 def bounce(driver: Driver, *back: int) -> None:
-    """Node 1 goes and comes; it is in sync again for the partitions `back`, and 2 leads all."""
+    """Fence and unfence node 1; it is in sync again for the partitions `back`, and 2 leads all."""
     driver.fence(1)
     driver.heartbeat(1)
     for number in back:
@@ -39,7 +39,7 @@ def led(driver: Driver) -> list[int]:
 
 
 def later(driver: Driver, ms: int = BALANCE_MS) -> None:
-    """Time passes while all nodes beat; then the periodic elections."""
+    """Advance the clock while all nodes send heartbeats; then the periodic elections."""
     driver.now_ms += ms
     for node_id, broker in driver.image.brokers.items():
         if not broker.is_fenced:
@@ -47,8 +47,8 @@ def later(driver: Driver, ms: int = BALANCE_MS) -> None:
     driver.wait(10)
 
 
-def test_preferred() -> None:
-    """Back to the first replica, which raises the leader epoch; refused where it leads or may not."""
+def test_preferred_elections() -> None:
+    """To the first replica, with a new leader epoch; refused where it leads or is not in sync."""
     driver = a_cluster(3)
     bounce(driver, 0, 1)
     epoch = driver.partitions("t")[0].leader_epoch
@@ -63,8 +63,8 @@ def test_preferred() -> None:
     assert driver.elect(PREFERRED, "none", 0) == [UnknownTopicOrPartitionError.code]
 
 
-def test_unclean_on_demand_needs_no_config() -> None:
-    """The operator decides; refused while somebody leads, or nobody is there."""
+def test_unclean_elections_on_request_need_no_config() -> None:
+    """The operator decides; refused while there is a leader, or no active replica."""
     driver = a_cluster()
     assert driver.elect(UNCLEAN, "t", 0) == [ElectionNotNeededError.code]
     assert driver.alter_partition("t", 0, (1,)).error_code == 0
@@ -79,8 +79,8 @@ def test_unclean_on_demand_needs_no_config() -> None:
     assert driver.elect(UNCLEAN, "t", 0) == [EligibleLeadersNotAvailableError.code]
 
 
-def test_all_partitions() -> None:
-    """Null asks for everything; what needs nothing is left out of the answer."""
+def test_null_elects_all_partitions() -> None:
+    """Partitions that need no election are left out of the response."""
     driver = a_cluster(3)
     bounce(driver, 1)
     driver.place("u", (2, 1))
@@ -94,8 +94,8 @@ def test_all_partitions() -> None:
 
 
 @pytest.mark.parametrize("kind", [-1, 2])
-def test_bad_requests(kind) -> None:
-    """An election that does not exist; too many partitions; one named twice."""
+def test_invalid_requests(kind) -> None:
+    """An unknown election type; too many partitions; one named twice."""
     driver = a_cluster(**{"max.partitions.per.request": 2})
     assert driver.ask(ElectLeadersRequest(kind, None)).error_code == InvalidRequestError.code
     many = (TopicPartitions("t", (0, 1, 2)),)
@@ -104,7 +104,7 @@ def test_bad_requests(kind) -> None:
     assert driver.elect(PREFERRED, "t", 0, 0) == [0, InvalidRequestError.code]
 
 
-def test_balance_brings_leaders_back_when_it_is_due() -> None:
+def test_balance_elects_preferred_leaders_when_it_is_due() -> None:
     """Node 1 leads 8 of the 10 partitions that prefer it: more than 10 % are elsewhere, so both return."""
     driver = a_cluster(10)
     bounce(driver, *range(10))
@@ -124,8 +124,8 @@ def test_balance_tolerates_the_threshold() -> None:
     assert led(driver).count(2) == 1
 
 
-def test_balance_moves_only_what_is_in_sync_and_can_be_off() -> None:
-    """Two of four are in sync on the preferred node; switched off, nothing moves."""
+def test_balance_needs_in_sync_replicas() -> None:
+    """Two of four are in sync on the preferred node; switched off, no leader moves."""
     for on in ("true", "false"):
         driver = a_cluster(4, **{"auto.leader.rebalance.enable": on})
         bounce(driver, 1, 3)
@@ -133,8 +133,8 @@ def test_balance_moves_only_what_is_in_sync_and_can_be_off() -> None:
         assert led(driver) == ([2, 1, 2, 1] if on == "true" else [2] * 4)
 
 
-def test_balance_goes_in_steps(monkeypatch) -> None:
-    """A step elects at most so many; the rest comes a tick later, not an interval."""
+def test_balance_is_bounded_per_step(monkeypatch) -> None:
+    """The rest comes a tick later, not an interval."""
     monkeypatch.setattr(leaders, "MAX_ELECTIONS", 3)
     driver = a_cluster(7)
     bounce(driver, *range(7))
@@ -150,7 +150,7 @@ def test_balance_goes_in_steps(monkeypatch) -> None:
 
 
 def test_periodic_unclean_election() -> None:
-    """The topic allows it only after it lost its leader: the next round elects, once the interval is over."""
+    """The topic allows it only after it lost its leader: the next check elects, once the interval is over."""
     driver = a_cluster()
     assert driver.alter_partition("t", 0, (1,)).error_code == 0
     driver.fence(1)

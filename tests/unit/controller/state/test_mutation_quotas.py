@@ -1,4 +1,4 @@
-"""Quotas of changes: held to for the whole cluster, by partitions, whichever node a client asks."""
+"""controller_mutation_rate: enforced by partitions for the whole cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.protocol.messages.control import (
 from headrace.protocol.messages.quotas import AlterClientQuotasRequest, QuotaAlteration, QuotaChange
 
 REFUSED = 89
-RATE = 1.0  # 11 windows of a second: 11 partitions at once, then one each second
+RATE = 1.0  # 11 windows of a second: a burst of 11 partitions, then one each second
 
 
 @pytest.fixture
@@ -31,14 +31,14 @@ def driver() -> Driver:
 
 
 def create(driver: Driver, *topics: tuple[str, int], user: str = "u", **facts: Any) -> Any:
-    """Codes by topic, and for how long to wait."""
+    """Error codes by topic, and the throttle time."""
     specs = tuple(NewTopicSpec(name, count) for name, count in topics)
     answer = driver.ask(CreateTopicsRequest(specs, user=user, **facts))
     return [topic.error_code for topic in answer.topics], answer.throttle_ms
 
 
-def test_changes_are_refused_once_the_quota_is_used_up(driver: Driver) -> None:
-    """One may be more than what is left; what is refused is not made, and not charged."""
+def test_changes_above_the_quota_are_refused(driver: Driver) -> None:
+    """One change may exceed the remaining quota; refused ones are not made and not charged."""
     codes, wait_ms = create(driver, ("a", 8), ("b", 8), ("c", 8), client_id="x")
     assert (codes, wait_ms) == ([0, 0, REFUSED], 5_000)
     assert set(driver.image.topics) == {"a", "b"}
@@ -49,8 +49,8 @@ def test_changes_are_refused_once_the_quota_is_used_up(driver: Driver) -> None:
     assert len(driver.partitions("a")) == 8
 
 
-def test_who_knows_no_refusal_only_waits(driver: Driver) -> None:
-    """Old clients are served, and charged."""
+def test_old_clients_are_only_throttled(driver: Driver) -> None:
+    """They are served, and charged."""
     create(driver, ("a", 16), client_id="x")
     codes, wait_ms = create(driver, ("b", 4), client_id="x", is_lenient=True)
     assert (codes, wait_ms) == ([0], 9_000)
@@ -61,8 +61,8 @@ def test_who_knows_no_refusal_only_waits(driver: Driver) -> None:
     assert gone.throttle_ms == 17_000
 
 
-def test_what_is_not_made_is_not_charged(driver: Driver) -> None:
-    """Neither a check nor what fails."""
+def test_changes_that_are_not_made_are_not_charged(driver: Driver) -> None:
+    """A validation, and a change that fails."""
     assert create(driver, ("a", 50), client_id="x", validate_only=True) == ([0], 0)
     codes, wait_ms = create(driver, ("../a", 50), client_id="x")
     assert (codes, wait_ms) == ([17], 0)
@@ -71,13 +71,13 @@ def test_what_is_not_made_is_not_charged(driver: Driver) -> None:
 
 
 def test_a_quota_is_of_its_client_alone(driver: Driver) -> None:
-    """Others go on; servers, which name no user, have no quota."""
+    """Others go on; servers, which have no user, have no quota."""
     assert create(driver, ("a", 16), client_id="x")[1] == 5_000
     assert create(driver, ("b", 11), client_id="y") == ([0], 0)
     assert create(driver, ("c", 50), user="") == ([0], 0)
 
 
-def test_time_gives_it_back(driver: Driver) -> None:
+def test_the_quota_refills(driver: Driver) -> None:
     """A partition each second."""
     assert create(driver, ("a", 16), client_id="x")[1] == 5_000
     driver.now_ms += 4_000

@@ -1,4 +1,4 @@
-"""Blocks of producer ids: one after the other, for who is registered."""
+"""Blocks of producer ids for registered nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def ask(driver: Driver, node_id: int, broker_epoch: int | None = None) -> Alloca
 
 
 def test_each_request_gets_the_next_block() -> None:
-    """Of whoever it is, repeated or not, and after a restart of the controller too."""
+    """For any node, repeated or not, and after a restart of the controller."""
     driver = Driver()
     driver.join(1, 2)
     assert ask(driver, 1) == AllocateProducerIdsResponse(0, 0, BLOCK_IDS)
@@ -28,7 +28,7 @@ def test_each_request_gets_the_next_block() -> None:
 
 
 def test_a_process_that_was_replaced_gets_none() -> None:
-    """Nor one that nobody knows."""
+    """Nor an unregistered node."""
     driver = Driver()
     driver.join(1)
     for node_id, epoch in ((1, -1), (1, 10**6), (9, 0)):
@@ -36,8 +36,8 @@ def test_a_process_that_was_replaced_gets_none() -> None:
     assert driver.image.next_producer_id == 0
 
 
-def test_there_are_no_more() -> None:
-    """The last block ends below 2^63; nothing wraps."""
+def test_the_last_block_is_below_the_maximum() -> None:
+    """It ends below 2^63."""
     driver = Driver()
     driver.join(1)
     driver.take([ProducerIdsRecord(1, 0, 2**63 - 1 - BLOCK_IDS)])

@@ -1,4 +1,4 @@
-"""Moving partitions: start, replace, complete, cancel, list, and every refusal."""
+"""Reassignments: start, replace, complete, cancel, list, and every refusal."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def facts(driver: Driver):
     return p.replicas, p.adding_replicas, p.removing_replicas
 
 
-def test_it_starts_with_all_replicas_target_first(driver) -> None:
-    """Nothing is taken away yet, and the leader stays; asking again changes nothing."""
+def test_a_reassignment_starts_with_all_replicas(driver) -> None:
+    """The target first; the leader stays, and a repeated request changes nothing."""
     assert driver.reassign("t", 0, (5, 4, 1)) == 0
     assert facts(driver) == ((5, 4, 1, 2, 3), (4, 5), (2, 3))
     assert driver.reassign("t", 0, (4, 5, 1)) == 0
@@ -47,7 +47,7 @@ def test_it_starts_with_all_replicas_target_first(driver) -> None:
     assert driver.image is before
 
 
-def test_it_completes_only_with_the_whole_target_in_sync(driver) -> None:
+def test_a_reassignment_completes_with_its_whole_target_in_sync(driver) -> None:
     """With 4 in sync and 5 not it goes on."""
     driver.reassign("t", 0, (4, 5, 1))
     assert driver.alter_partition("t", 0, (1, 2, 3, 4)).error_code == 0
@@ -58,7 +58,7 @@ def test_it_completes_only_with_the_whole_target_in_sync(driver) -> None:
 
 
 def test_a_new_order_completes_at_once(driver) -> None:
-    """The same replicas: only the preference changes, and nobody's epoch but the partition's."""
+    """The same replicas: only the preference and the partition epoch change."""
     epoch = driver.partitions("t")[0].leader_epoch
     assert driver.reassign("t", 0, (3, 1, 2)) == 0
     assert facts(driver) == ((3, 1, 2), (), ())
@@ -66,16 +66,16 @@ def test_a_new_order_completes_at_once(driver) -> None:
     assert driver.partitions("t")[0].leader_epoch == epoch
 
 
-def test_taking_replicas_away_completes_at_once(driver) -> None:
-    """The target is in sync already; if the leader goes, the next one leads."""
+def test_removing_replicas_completes_at_once(driver) -> None:
+    """The target is in sync already; if the leader is removed, the next one is elected."""
     assert driver.reassign("t", 0, (2, 3)) == 0
     assert facts(driver) == ((2, 3), (), ())
     p = driver.partitions("t")[0]
     assert (p.leader, p.isr) == (2, (2, 3))
 
 
-def test_the_removed_are_in_no_elr(driver) -> None:
-    """The ISR after completion is below min ISR, but who was removed holds nothing any more."""
+def test_removed_replicas_are_not_in_the_elr(driver) -> None:
+    """The ISR after completion is below min ISR, but removed replicas hold nothing any more."""
     assert driver.alter_partition("t", 0, (3,)).error_code
     assert driver.alter_partition("t", 0, (1,)).error_code == 0
     assert driver.partitions("t")[0].elr == (2, 3)
@@ -88,7 +88,7 @@ def test_the_removed_are_in_no_elr(driver) -> None:
 
 
 def test_cancel_restores_the_replicas(driver) -> None:
-    """Added ones leave, in sync or not; if one of them led, another one of the ISR does."""
+    """Added ones leave, in sync or not; if one of them led, another member of the ISR is elected."""
     driver.reassign("t", 0, (4, 5, 6))
     assert driver.alter_partition("t", 0, (1, 2, 3, 4)).error_code == 0
     driver.fence(1)
@@ -100,8 +100,8 @@ def test_cancel_restores_the_replicas(driver) -> None:
     assert driver.reassign("t", 0, None) == NoReassignmentInProgressError.code
 
 
-def test_cancel_is_refused_when_only_added_ones_have_everything(driver) -> None:
-    """All of the original replicas fell behind: going back would lose records, unless that is allowed."""
+def test_a_cancel_that_would_lose_records_is_refused(driver) -> None:
+    """All original replicas lag: it needs an unclean election."""
     driver.configure("t", min_insync_replicas="1")
     driver.reassign("t", 0, (4, 5, 6))
     driver.alter_partition("t", 0, (1, 4))
@@ -114,8 +114,8 @@ def test_cancel_is_refused_when_only_added_ones_have_everything(driver) -> None:
     assert (p.replicas, p.leader, p.isr, p.leader_recovery_state) == ((1, 2, 3), 2, (2,), 1)
 
 
-def test_cancel_with_nobody_there_is_refused_even_if_losing_is_allowed(driver) -> None:
-    """All original replicas are away, and only an added one has everything."""
+def test_a_cancel_without_an_active_original_replica_is_refused(driver) -> None:
+    """Also with unclean elections: only an added replica has everything."""
     driver.configure("t", min_insync_replicas="1", unclean_leader_election_enable="true")
     driver.reassign("t", 0, (4, 5, 6))
     driver.alter_partition("t", 0, (1, 4))
@@ -124,7 +124,7 @@ def test_cancel_with_nobody_there_is_refused_even_if_losing_is_allowed(driver) -
 
 
 def test_cancel_may_fall_back_to_the_elr(driver) -> None:
-    """Below min ISR the eligible ones have everything too."""
+    """Below min ISR the ELR has everything, too."""
     driver.reassign("t", 0, (4, 5, 6))
     driver.alter_partition("t", 0, (1, 4))
     driver.fence(1)
@@ -136,8 +136,8 @@ def test_cancel_may_fall_back_to_the_elr(driver) -> None:
     assert driver.partitions("t")[0].leader == 1
 
 
-def test_cancel_while_nobody_leads(driver) -> None:
-    """Who is waited for stays waited for."""
+def test_a_cancel_without_a_leader(driver) -> None:
+    """The last known leader is still waited for."""
     driver.reassign("t", 0, (4, 5, 6))
     driver.fence(1, 2, 3)
     assert driver.partitions("t")[0].elr == (2, 3)
@@ -147,7 +147,7 @@ def test_cancel_while_nobody_leads(driver) -> None:
 
 
 def test_another_target_replaces_the_first(driver) -> None:
-    """What the first one added is removed at the end of the second."""
+    """Replicas added by the first are removed at the end of the second."""
     driver.reassign("t", 0, (4, 5, 1))
     assert driver.reassign("t", 0, (6, 2, 1)) == 0
     assert facts(driver) == ((6, 2, 1, 4, 5, 3), (6,), (4, 5, 3))
@@ -165,15 +165,15 @@ def test_another_target_replaces_the_first(driver) -> None:
         (tuple(range(32_768)), InvalidReplicaAssignmentError),
     ],
 )
-def test_impossible_targets(driver, target, error) -> None:
-    """Nothing is recorded."""
+def test_invalid_targets(driver, target, error) -> None:
+    """No record is written."""
     before = driver.image
     assert driver.reassign("t", 0, target) == error.code
     assert driver.image is before
 
 
 def test_the_replication_factor_may_be_guarded(driver) -> None:
-    """KIP-860: counted by what the partition will have, also while it moves."""
+    """KIP-860: counted by the target's replicas, also during a reassignment."""
     guard = {"allow_replication_factor_change": False}
     assert driver.reassign("t", 0, (1, 2), **guard) == InvalidReplicationFactorError.code
     assert driver.reassign("t", 0, (1, 2, 3, 4), **guard) == InvalidReplicationFactorError.code
@@ -182,8 +182,8 @@ def test_the_replication_factor_may_be_guarded(driver) -> None:
     assert driver.reassign("t", 0, (4, 5, 1), **guard) == 0
 
 
-def test_each_partition_on_its_own(driver) -> None:
-    """Unknown topic, unknown partition, one named twice, and a good one."""
+def test_each_partition_succeeds_or_fails_alone(driver) -> None:
+    """Unknown topic, unknown partition, one named twice, and a valid one."""
     items = (
         ReassignablePartition(0, (1, 2, 4)),
         ReassignablePartition(7, (1,)),
@@ -202,15 +202,15 @@ def test_each_partition_on_its_own(driver) -> None:
 
 
 def test_the_number_of_partitions_is_bounded() -> None:
-    """A request larger than any that is allowed."""
+    """A request above the limit."""
     driver = Driver(**{"max.partitions.per.request": 2})
     topic = ReassignableTopic("t", (ReassignablePartition(0, None),) * 3)
     reply = driver.ask(AlterPartitionReassignmentsRequest((topic,)))
     assert reply.error_code == InvalidRequestError.code
 
 
-def test_list(driver) -> None:
-    """What is under way, all of it or of what was asked for; unknown ones are passed over."""
+def test_reassignments_in_progress_are_listed(driver) -> None:
+    """All, or those of the request; unknown partitions are left out."""
     driver.place("u", (1, 2), (2, 3))
     driver.reassign("t", 0, (1, 2, 4))
     driver.reassign("u", 1, (2, 4))
@@ -224,8 +224,8 @@ def test_list(driver) -> None:
     assert listed(()) == []
 
 
-def test_growing_a_topic_while_its_partitions_move(driver) -> None:
-    """The new partition has as many replicas as the others will have, not as they hold for now."""
+def test_new_partitions_during_a_reassignment(driver) -> None:
+    """They have as many replicas as the others will have."""
     from headrace.protocol.messages.control import CreatePartitionsRequest, PartitionGrowth
 
     driver.reassign("t", 0, (4, 5, 6))

@@ -1,4 +1,4 @@
-"""Sessions by a clock that the test moves."""
+"""Sessions, on a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def expiry_of(sessions: Sessions, node_id: int, now_ms: int) -> SessionExpiry:
 
 
 def test_a_session_lives_for_the_timeout() -> None:
-    """Heard at 0 with a timeout of 100: live at 99, over at 100, live again once heard."""
+    """Heartbeat at 0 with a timeout of 100: live at 99, expired at 100, live after the next heartbeat."""
     sessions = sessions_of()
     assert not sessions.is_live(1, 0)
     sessions.touch(1, 0)
@@ -31,8 +31,8 @@ def test_a_session_lives_for_the_timeout() -> None:
     assert sessions.is_live(1, 199)
 
 
-def test_expired_ones_come_sorted_and_stay_until_forgotten() -> None:
-    """Two of three nodes fell silent."""
+def test_expired_sessions_are_sorted_and_stay_until_dropped() -> None:
+    """Two of three nodes sent nothing."""
     sessions = sessions_of()
     for node_id, heard_ms in ((3, 0), (1, 0), (2, 50)):
         sessions.touch(node_id, heard_ms)
@@ -44,8 +44,8 @@ def test_expired_ones_come_sorted_and_stay_until_forgotten() -> None:
     assert len(sessions) == 2
 
 
-def test_lost_time_is_given_back() -> None:
-    """The controller stood still for 500 ms and could receive nothing: neither silence nor the end of a
+def test_a_stall_of_the_controller_extends_sessions() -> None:
+    """It was stalled for 500 ms and could receive nothing: neither the silence of nodes nor a closed
     connection counts for that time."""
     sessions = sessions_of()
     sessions.restart([1, 2], 0)
@@ -57,8 +57,8 @@ def test_lost_time_is_given_back() -> None:
     assert sessions.expired(600) == [1, 2]
 
 
-def test_a_controller_that_is_always_late_misses_nodes_all_the_same() -> None:
-    """Each of its ticks gives 30 ms back, in a session of 100; a node that is heard keeps them all."""
+def test_extensions_are_bounded_per_session() -> None:
+    """Each of its ticks extends by 30 ms a session of 100; a node with heartbeats keeps all extensions."""
     sessions = sessions_of()
     sessions.restart([1, 2], 0)
     now_ms = 0
@@ -69,12 +69,12 @@ def test_a_controller_that_is_always_late_misses_nodes_all_the_same() -> None:
         if not now_ms % 90:
             sessions.touch(1, now_ms)
     assert expired == [2]
-    sessions.extend(1_000)  # one long stop is given back in whole
+    sessions.extend(1_000)  # a single long stall is compensated in full
     assert sessions.expired(now_ms + 1_000) == [2]
 
 
-def test_a_session_of_a_dead_process_stays_over_until_a_heartbeat() -> None:
-    """Time that is given back does not bring it back; a heartbeat does. No session is made up."""
+def test_the_session_of_a_dead_process_ends() -> None:
+    """An extension does not restore it, a heartbeat does; a notice creates no session."""
     sessions = sessions_of()
     sessions.touch(1, 1_000)
     sessions.end(1)
@@ -98,7 +98,7 @@ def busy(sessions: Sessions, **options: Any) -> int:
 
 
 def test_a_node_with_late_heartbeats_gets_a_longer_session() -> None:
-    """60 ms late: 20 + 3 * 60 ms from then on, for this node alone, and not longer than the ceiling."""
+    """60 ms late: 20 + 3 * 60 ms from then on, for this node alone, up to the ceiling."""
     sessions = sessions_of(ceiling_ms=500)
     last_ms = busy(sessions)
     sessions.touch(2, last_ms)
@@ -111,8 +111,8 @@ def test_a_node_with_late_heartbeats_gets_a_longer_session() -> None:
     assert bounded.timeout_ms(1, busy(bounded)) == 150
 
 
-def test_a_restarted_node_need_not_wait_for_the_longer_session() -> None:
-    """Its process before holds no lock any more and was silent for the floor: another one may register."""
+def test_another_process_may_register_after_the_floor() -> None:
+    """The previous process has released its lock, and sent nothing for the floor."""
     sessions = sessions_of(ceiling_ms=500)
     last_ms = busy(sessions)
     assert sessions.is_live(1, last_ms + 99)
@@ -120,8 +120,8 @@ def test_a_restarted_node_need_not_wait_for_the_longer_session() -> None:
     assert not sessions.expired(last_ms + 100)
 
 
-def test_the_end_of_the_connection_brings_the_floor_back() -> None:
-    """The process is dead, or connects again: late heartbeats before are no reason to wait for it."""
+def test_a_closed_connection_ends_the_longer_session() -> None:
+    """The process is dead, or reconnects: its late heartbeats before do not count."""
     sessions = sessions_of(ceiling_ms=500)
     last_ms = busy(sessions)
     sessions.disconnected(1, last_ms + 10)
@@ -133,9 +133,9 @@ def test_the_end_of_the_connection_brings_the_floor_back() -> None:
     assert not sessions.expired(last_ms + 110)
 
 
-def test_lateness_is_looked_up_for_silent_nodes_only() -> None:
-    """The controller asks for expired sessions after every group of decisions, with up to 1,000 nodes: those
-    that were heard within the floor must cost next to nothing."""
+def test_timeouts_are_computed_for_silent_nodes_only() -> None:
+    """The controller checks sessions after every group of decisions, with up to 1,000 nodes: those with a
+    heartbeat within the floor must cost next to nothing."""
     asked: list[int] = []
 
     class Counting(HeartbeatDelays):
@@ -150,8 +150,8 @@ def test_lateness_is_looked_up_for_silent_nodes_only() -> None:
     assert asked == [7]
 
 
-def test_a_heartbeat_that_came_before_the_end_of_its_connection_does_not_undo_it() -> None:
-    """It waited for its turn at the controller while the process of the node was killed."""
+def test_a_heartbeat_from_before_the_disconnect_does_not_undo_it() -> None:
+    """It waited for its turn at the controller while the process was killed."""
     sessions = sessions_of(ceiling_ms=500)
     last_ms = busy(sessions)
     sessions.disconnected(1, last_ms + 20)
@@ -161,8 +161,8 @@ def test_a_heartbeat_that_came_before_the_end_of_its_connection_does_not_undo_it
     assert expiry_of(sessions, 1, last_ms + 120).disconnected_ms == 100
 
 
-def test_a_node_that_was_fenced_wrongly_is_given_longer() -> None:
-    """Its session ran out, and 130 ms after its last heartbeat the next one came: it was late, not dead."""
+def test_a_wrongly_fenced_node_gets_a_longer_session() -> None:
+    """Its session expired, and the next heartbeat came 130 ms after the last: it was late, not dead."""
     sessions = sessions_of(ceiling_ms=500)
     sessions.touch(1, 0)
     assert sessions.expired(100) == [1]
@@ -172,8 +172,8 @@ def test_a_node_that_was_fenced_wrongly_is_given_longer() -> None:
     assert sessions.timeout_ms(1, 130) == 20 + 3 * 110
 
 
-def test_the_time_from_the_registration_to_the_first_heartbeat_is_no_lateness() -> None:
-    """Nor is the time since a new controller began, which assumes that every node was heard then."""
+def test_the_first_heartbeat_is_never_late() -> None:
+    """After a registration, and after the start of a new controller."""
     sessions = sessions_of(ceiling_ms=500)
     sessions.restart([2], 0)
     sessions.register(1, 0)
@@ -184,8 +184,8 @@ def test_the_time_from_the_registration_to_the_first_heartbeat_is_no_lateness() 
         assert sessions.timeout_ms(node_id, 180) == 20 + 3 * 70
 
 
-def test_another_process_begins_without_the_delays_of_the_one_before() -> None:
-    """What a dead process did says nothing of the next; nor does the silence between them."""
+def test_the_next_process_starts_without_lateness() -> None:
+    """Neither the delays of a dead process nor the time between the two count."""
     sessions = sessions_of(ceiling_ms=500)
     last_ms = busy(sessions)
     sessions.expire(1)

@@ -1,4 +1,4 @@
-"""Create, grow and delete topics: every rule that can be broken, and what is recorded when none is."""
+"""Creation, new partitions and deletion of topics: every rule, and the records."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def grow(driver, *growths, **facts):
     return driver.ask(CreatePartitionsRequest(growths, **facts)).results
 
 
-def test_a_topic_is_created_and_led(driver) -> None:
-    """Six partitions over three nodes: two leaders each, all of it visible at the offset of the answer."""
+def test_a_topic_is_created_with_leaders(driver) -> None:
+    """Six partitions over three nodes: two leaders each, visible at the offset of the response."""
     reply = driver.ask(CreateTopicsRequest((NewTopicSpec("t", 6),)))
     (made,) = reply.topics
     assert (made.error_code, made.num_partitions, made.replication_factor) == (0, 6, 1)
@@ -56,7 +56,7 @@ def test_a_topic_is_created_and_led(driver) -> None:
 
 
 def test_defaults_come_from_the_cluster() -> None:
-    """-1 asks for num.partitions and default.replication.factor."""
+    """-1 uses num.partitions and default.replication.factor."""
     driver = Driver(**{"num.partitions": 5})
     driver.join(1)
     assert driver.create("t").num_partitions == 5
@@ -79,7 +79,7 @@ def test_defaults_come_from_the_cluster() -> None:
         ("a.b_c", TopicAlreadyExistsError),
     ],
 )
-def test_bad_names(driver, name, error) -> None:
+def test_invalid_names(driver, name, error) -> None:
     """Names that could leave the log dir, that collide, or that exist."""
     driver.create("a.b_c")
     before = driver.image
@@ -87,8 +87,8 @@ def test_bad_names(driver, name, error) -> None:
     assert driver.image is before
 
 
-def test_names_collide_within_one_request_too(driver) -> None:
-    """'a.b' and 'a_b' come together: the second is refused. A name given twice is refused twice."""
+def test_names_collide_within_one_request(driver) -> None:
+    """'a.b' and 'a_b' in one request: the second is refused. A repeated name is refused twice."""
     specs = (NewTopicSpec("a.b"), NewTopicSpec("a_b"), NewTopicSpec("c"), NewTopicSpec("c"))
     answers = driver.ask(CreateTopicsRequest(specs)).topics
     codes = [answer.error_code for answer in answers]
@@ -120,8 +120,8 @@ def test_names_collide_within_one_request_too(driver) -> None:
         ({"replication_factor": 32_768}, InvalidReplicationFactorError),
     ],
 )
-def test_bad_topics(driver, spec, error) -> None:
-    """Each breaks one rule; nothing is recorded."""
+def test_invalid_topics(driver, spec, error) -> None:
+    """Each breaks one rule; no record is written."""
     before = driver.image
     answer = driver.create("t", **spec)
     assert answer.error_code == error.code
@@ -129,8 +129,8 @@ def test_bad_topics(driver, spec, error) -> None:
     assert driver.image is before
 
 
-def test_one_bad_topic_does_not_hinder_the_others(driver) -> None:
-    """Three topics, the middle one bad."""
+def test_one_invalid_topic_fails_alone(driver) -> None:
+    """The middle one of three."""
     specs = (NewTopicSpec("a"), NewTopicSpec("b", 0), NewTopicSpec("c"))
     answers = driver.ask(CreateTopicsRequest(specs)).topics
     assert [bool(answer.error_code) for answer in answers] == [False, True, False]
@@ -138,7 +138,7 @@ def test_one_bad_topic_does_not_hinder_the_others(driver) -> None:
 
 
 def test_validate_only_records_nothing(driver) -> None:
-    """The answer says what would be, without an id."""
+    """The response has no topic id."""
     before = driver.image
     request = CreateTopicsRequest((NewTopicSpec("t", 3), NewTopicSpec("u", 0)), validate_only=True)
     reply = driver.ask(request)
@@ -151,14 +151,14 @@ def test_validate_only_records_nothing(driver) -> None:
 
 
 def test_an_assignment_is_kept(driver) -> None:
-    """Partitions given out of order end up where they were put."""
+    """Partitions in any order get their replicas."""
     answer = driver.create("t", assignments=tuple(reversed(assignments((3,), (1,), (1,)))))
     assert answer.num_partitions == 3
     assert [p.replicas for p in driver.partitions("t")] == [(3,), (1,), (1,)]
 
 
-def test_fenced_nodes_get_nothing(driver) -> None:
-    """Node 1 falls silent; with no node left, topics cannot be placed at all."""
+def test_fenced_nodes_get_no_replicas(driver) -> None:
+    """With all nodes fenced, topics cannot be placed."""
     for _ in range(4):
         driver.wait(400)
         driver.heartbeat(2)
@@ -173,7 +173,7 @@ def test_fenced_nodes_get_nothing(driver) -> None:
 
 
 def test_limits_of_request_and_cluster() -> None:
-    """At most 10 partitions per request and 15 in all; deleting makes room again."""
+    """At most 10 partitions per request and 15 in all; a deletion makes room."""
     driver = Driver(**{"max.partitions.per.request": 10, "max.partitions": 15, "max.topics.per.request": 3})
     driver.join(1)
     specs = (NewTopicSpec("a", 6), NewTopicSpec("b", 6), NewTopicSpec("c", 4))
@@ -191,8 +191,8 @@ def test_limits_of_request_and_cluster() -> None:
         grow(driver, *[PartitionGrowth("a", 2)] * 4)
 
 
-def test_growth(driver) -> None:
-    """From four to six partitions: the old ones stay, the new ones fill the gaps."""
+def test_new_partitions(driver) -> None:
+    """From four to six: the old ones stay, the new ones go to the least loaded nodes."""
     driver.create("t", num_partitions=4)
     before = driver.partitions("t")
     assert grow(driver, PartitionGrowth("t", 6))[0].error_code == 0
@@ -200,8 +200,8 @@ def test_growth(driver) -> None:
     assert sorted(p.leader for p in driver.partitions("t")) == [1, 1, 2, 2, 3, 3]
 
 
-def test_growth_with_an_assignment(driver) -> None:
-    """The new partitions are numbered on from the old ones."""
+def test_new_partitions_with_an_assignment(driver) -> None:
+    """They are numbered on from the old ones."""
     driver.create("t", num_partitions=2)
     growth = PartitionGrowth("t", 4, assignments((3,), (3,), first=2))
     assert grow(driver, growth)[0].error_code == 0
@@ -222,16 +222,16 @@ def test_growth_with_an_assignment(driver) -> None:
         (PartitionGrowth("t", 3, assignments((1, 2), first=2)), InvalidReplicaAssignmentError),
     ],
 )
-def test_bad_growth(driver, growth, error) -> None:
-    """Unknown, not growing, too far, or badly assigned; nothing is recorded."""
+def test_invalid_new_partitions(driver, growth, error) -> None:
+    """Unknown topic, not more partitions, too many, or an invalid assignment; no record is written."""
     driver.create("t", num_partitions=2)
     before = driver.image
     assert grow(driver, growth)[0].error_code == error.code
     assert driver.image is before
 
 
-def test_growth_validated_only_and_named_twice(driver) -> None:
-    """A dry run records nothing; two growths of one topic contradict each other."""
+def test_validated_and_repeated_new_partitions(driver) -> None:
+    """A validation writes no record; a repeated topic is refused."""
     driver.create("t")
     before = driver.image
     assert grow(driver, PartitionGrowth("t", 3), validate_only=True)[0].error_code == 0
@@ -240,8 +240,8 @@ def test_growth_validated_only_and_named_twice(driver) -> None:
     assert driver.image is before
 
 
-def test_delete(driver) -> None:
-    """One topic goes with its configs, one is unknown, one is named twice; a later one has a new id."""
+def test_deletion(driver) -> None:
+    """One topic with its configs, an unknown one, and one named twice; a later topic has a new id."""
     old = driver.create("t", configs={"min.insync.replicas": "1"}).topic_id
     driver.create("u")
     reply = driver.ask(DeleteTopicsRequest(("t", "none", "u", "u")))
@@ -257,7 +257,7 @@ def test_delete(driver) -> None:
 
 
 def test_placement_differs_between_topics() -> None:
-    """Topics of one partition, made one after the other, do not all land on one node."""
+    """Topics of one partition have different leaders."""
     driver = Driver()
     driver.join(1, 2, 3)
     leaders = set()

@@ -1,4 +1,4 @@
-"""What admins ask, where an answer needs more than other names: paging, replaced configs, ids of topics."""
+"""Admin requests whose translation is more than renaming: paging, replaced configs, topic ids."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def topic_of(name: str, partitions: int, code: int = 0) -> TopicMetadata:
 
 
 def test_topics_are_described_page_by_page() -> None:
-    """Each page goes on where the last one ended, also in the middle of a topic; together they are all."""
+    """Each page continues at the last one's end, also within a topic; together they are complete."""
     m = importlib.import_module("kio.schema.describe_topic_partitions.v0.request")
     topics = (topic_of("b", 3), topic_of("a", 2), topic_of("c", 1))
     cursor, found, pages = None, [], 0
@@ -68,8 +68,8 @@ def test_topics_are_described_page_by_page() -> None:
     assert pages == 3
 
 
-def test_replaced_configs_forget_what_is_not_named() -> None:
-    """What the resource itself says and the request does not goes back to its default."""
+def test_alter_configs_resets_keys_that_are_not_named() -> None:
+    """Values of the resource itself are deleted."""
     plane = FakePlane()
     plane.start(ALTER_CONFIGS, 1, resource_type=2, resource_name="t", name="retention.ms", value="5")
     entries = (
@@ -90,7 +90,7 @@ def test_replaced_configs_forget_what_is_not_named() -> None:
 
 
 def test_topics_are_deleted_by_their_ids() -> None:
-    """Unknown ids fail alone; the controller hears names."""
+    """Unknown ids fail alone; the controller gets names."""
     m = importlib.import_module("kio.schema.delete_topics.v6.request")
     known = m.DeleteTopicState(name=None, topic_id=uuid.UUID(bytes=TOPIC_ID))
     unknown = m.DeleteTopicState(name=None, topic_id=uuid.UUID(bytes=b"u" * 16))
@@ -106,16 +106,16 @@ def test_topics_are_deleted_by_their_ids() -> None:
 
 
 @pytest.mark.parametrize("name", [None, "", "another"])
-def test_a_topic_is_asked_for_by_its_id(name: str | None) -> None:
-    """Whatever stands beside the id: Java's client writes an empty name."""
+def test_metadata_by_topic_id(name: str | None) -> None:
+    """Whatever name is beside the id: the Java client sends an empty one."""
     plane = FakePlane()
     plane.start(METADATA, 12, topic_id=uuid.UUID(bytes=TOPIC_ID), name=name)
     assert (plane.asked[-1].body.topics, plane.asked[-1].body.topic_ids) == ((), (TOPIC_ID,))
 
 
 @pytest.mark.parametrize(("allows", "makes"), [(True, True), (False, False)])
-def test_topics_are_made_for_those_who_ask_where_they_are(allows: bool, makes: bool) -> None:
-    """If the client wants that; another client may be faster. Internal topics are nobody's to make."""
+def test_metadata_creates_missing_topics(allows: bool, makes: bool) -> None:
+    """If the client allows it, also when another client is faster. Internal topics are not created."""
     plane = FakePlane()
     plane.start(METADATA, 9, name="new", allow_auto_topic_creation=allows)
     missing = TopicMetadata(UnknownTopicOrPartitionError.code, "new", b"", False, ())
@@ -133,8 +133,8 @@ def test_topics_are_made_for_those_who_ask_where_they_are(allows: bool, makes: b
     assert len(internal.asked) == 1
 
 
-def test_nodes_without_the_listener_are_not_told() -> None:
-    """A client cannot reach them; partitions that they lead say so, in words that its version knows."""
+def test_nodes_without_the_listener_are_left_out() -> None:
+    """Partitions that they lead have an error that the client's version knows."""
     for version, code in ((5, 5), (6, 72)):
         plane = FakePlane(small_image(nodes=2))
         plane.start(METADATA, version, name=TOPIC)
@@ -152,12 +152,12 @@ def test_nodes_without_the_listener_are_not_told() -> None:
 
 
 def node(node_id: int) -> Any:
-    """As the node itself names others: by its own plane."""
+    """As the node describes another one, with its own listener."""
     return NodeEndpoint(node_id, "own", 1)
 
 
 def test_a_partition_without_a_leader_is_described() -> None:
-    """The leader says that there is none, no error does."""
+    """With leader -1, without an error."""
     m = importlib.import_module("kio.schema.describe_topic_partitions.v0.request")
     plane = FakePlane()
     body = m.DescribeTopicPartitionsRequest(topics=(), response_partition_limit=2, cursor=None)
@@ -169,7 +169,7 @@ def test_a_partition_without_a_leader_is_described() -> None:
 
 
 def test_a_refused_election_names_the_partitions() -> None:
-    """Kafka's tools look for each one that they asked for."""
+    """Kafka's tools look for each partition of their request."""
     m = importlib.import_module("kio.schema.elect_leaders.v2.request")
     plane = FakePlane()
     asked = (m.TopicPartitions(topic="t", partitions=(0, 4)),)
@@ -183,7 +183,7 @@ def test_a_refused_election_names_the_partitions() -> None:
 
 
 def quorum_of(*wanted: tuple[str, int]) -> Any:
-    """What is told of these partitions by a quorum of two."""
+    """A response with these partitions and a quorum of two."""
     m = importlib.import_module("kio.schema.describe_quorum.v2.request")
     topics = tuple(
         m.TopicData(topic_name=name, partitions=(m.PartitionData(partition_index=index),))
@@ -198,7 +198,7 @@ def quorum_of(*wanted: tuple[str, int]) -> Any:
 
 
 def test_only_the_metadata_log_has_a_quorum() -> None:
-    """Whoever asks for anything else is told that there is no such partition, and of no nodes."""
+    """Other partitions are unknown, and no nodes are named."""
     told = quorum_of(("t", 0), ("__cluster_metadata", 3))
     found = [(each.topic_name, each.partitions[0].partition_index) for each in told.topics]
     assert found == [("t", 0), ("__cluster_metadata", 3)]
@@ -207,8 +207,8 @@ def test_only_the_metadata_log_has_a_quorum() -> None:
     assert [each.node_id for each in quorum_of(("__cluster_metadata", 0)).nodes] == [1]
 
 
-def test_the_quorum_has_points_in_time() -> None:
-    """Where headrace says how long ago something was."""
+def test_the_quorum_has_timestamps() -> None:
+    """Where headrace has durations."""
     told = quorum_of(("__cluster_metadata", 0))
     (log,) = told.topics[0].partitions
     assert (log.leader_id, log.leader_epoch, log.high_watermark) == (1, 4, 9)
@@ -217,8 +217,8 @@ def test_the_quorum_has_points_in_time() -> None:
 
 
 @pytest.mark.parametrize("version", [4, 5, 7])
-def test_new_topics_are_told_with_their_configs(version: int) -> None:
-    """Kafka's admin client fails where they are null; one that failed has none."""
+def test_created_topics_have_their_configs(version: int) -> None:
+    """Kafka's admin client fails on null; a topic that failed has none."""
     plane = FakePlane()
     plane.start(CREATE_TOPICS, version, name="new", validate_only=False, value="5")
     (spec,) = plane.asked[0].body.topics
@@ -236,8 +236,8 @@ def test_new_topics_are_told_with_their_configs(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [5, 7])
-def test_who_checks_a_topic_hears_the_configs_it_would_have(version: int) -> None:
-    """Its own over those of the node, as if it had been made; the node is not asked for them."""
+def test_validated_topics_have_the_configs_they_would_have(version: int) -> None:
+    """Its own over those of the node; the node is not asked."""
     plane = FakePlane()
     key = "retention.ms"  # the topic's name, too
     plane.start(CREATE_TOPICS, version, name=key, validate_only=True, value="5")
@@ -252,8 +252,8 @@ def test_who_checks_a_topic_hears_the_configs_it_would_have(version: int) -> Non
 
 
 @pytest.mark.parametrize(("is_asked", "told"), [(True, 3576), (False, -(2**31))])
-def test_who_asks_hears_that_it_may_do_everything(is_asked: bool, told: int) -> None:
-    """As Kafka tells without an authorizer; another answer than for who does not ask."""
+def test_all_operations_are_authorized(is_asked: bool, told: int) -> None:
+    """As in Kafka without an authorizer, if the request asks for them."""
     m = importlib.import_module("kio.schema.metadata.v8.request")
     plane = FakePlane()
     for asked in (not is_asked, is_asked):
@@ -271,7 +271,7 @@ def test_who_asks_hears_that_it_may_do_everything(is_asked: bool, told: int) -> 
 
 
 def test_nodes_without_the_clients_listener_and_their_loggers_are_not_listed() -> None:
-    """Node 2 is known to the controller, but no client of this listener can reach it."""
+    """No client of this listener can reach node 2."""
     plane = FakePlane(small_image())
     plane.start(LIST_RESOURCES, 1, resource_types=4)
     assert plane.asked[0].body == ListConfigResourcesRequest((4,))
@@ -290,7 +290,7 @@ def test_the_first_version_lists_client_metrics_subscriptions() -> None:
 
 
 def test_cluster_wide_defaults_are_described_by_the_keys_that_are_set() -> None:
-    """As Kafka: neither keys with their built-in value, nor the built-in value among the synonyms."""
+    """As in Kafka, without built-in values."""
     plane = FakePlane(small_image())
     m = importlib.import_module("kio.schema.describe_configs.v4.request")
     wanted = m.DescribeConfigsResource(resource_type=4, resource_name="", configuration_keys=None)

@@ -1,4 +1,4 @@
-"""Groups and transactions: which node is asked, requests for several ids, what older versions get."""
+"""Groups and transactions: routing to coordinators, requests for several ids, older versions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def image(leaders: tuple[int, ...] = (1, 2)) -> MetadataImage:
 
 
 def key_at(node: int) -> str:
-    """A group or transactional id that `node` coordinates."""
+    """A group or transactional id whose coordinator is `node`."""
     return next(f"g{n}" for n in range(100) if partition_of_id(f"g{n}", 2) == node - 1)
 
 
@@ -47,8 +47,8 @@ HERE, THERE = key_at(1), key_at(2)
 ALSO_THERE = next(f"h{n}" for n in range(100) if partition_of_id(f"h{n}", 2) == 1)
 
 
-def test_the_coordinator_is_asked_wherever_it_is() -> None:
-    """Here by the node itself, elsewhere by a request to that node."""
+def test_requests_go_to_the_coordinators_node() -> None:
+    """This node itself, or a request to another one."""
     plane = FakePlane(image())
     plane.start(HEARTBEAT, 4, group_id=HERE)
     assert plane.asked[0].api is registry.HEARTBEAT
@@ -63,8 +63,8 @@ def test_the_coordinator_is_asked_wherever_it_is() -> None:
 
 
 @pytest.mark.parametrize("key", [HERE, THERE])
-def test_members_live_on_while_their_coordinator_reads(key: str) -> None:
-    """As Kafka has it: some clients give a group up at the code of a coordinator that loads."""
+def test_members_stay_while_their_coordinator_loads(key: str) -> None:
+    """As in Kafka: some clients leave the group at COORDINATOR_LOAD_IN_PROGRESS."""
     plane = FakePlane(image())
     plane.start(HEARTBEAT, 4, group_id=key)
     plane.answer(CoordinatorLoadInProgressError("reading"))
@@ -81,8 +81,8 @@ def test_members_live_on_while_their_coordinator_reads(key: str) -> None:
         ((), None, 15),
     ],
 )
-def test_a_coordinator_that_cannot_be_asked(leaders: tuple[int, ...], error: Any, code: int) -> None:
-    """Codes at which clients look for it again; those that only clients give themselves never travel."""
+def test_an_unreachable_coordinator(leaders: tuple[int, ...], error: Any, code: int) -> None:
+    """Error codes at which clients look for it again; codes of clients alone are never sent."""
     plane = FakePlane(image(leaders) if leaders else small_image())
     plane.start(HEARTBEAT, 4, group_id=THERE)
     if error is not None:
@@ -90,8 +90,8 @@ def test_a_coordinator_that_cannot_be_asked(leaders: tuple[int, ...], error: Any
     assert int(plane.told(HEARTBEAT, 4).error_code) == code
 
 
-def test_several_groups_are_asked_of_their_coordinators() -> None:
-    """Each node once, and the answers are put together in the order of the request."""
+def test_requests_for_several_groups_are_split() -> None:
+    """One request per node, and the results in the order of the request."""
     m = importlib.import_module("kio.schema.describe_groups.v6.request")
     plane = FakePlane(image())
     names = (THERE, HERE, ALSO_THERE)
@@ -110,8 +110,8 @@ def test_several_groups_are_asked_of_their_coordinators() -> None:
     ]
 
 
-def test_finding_tells_the_address_of_the_clients_listener() -> None:
-    """Old versions ask for one, new ones for several."""
+def test_find_coordinator_has_the_listeners_address() -> None:
+    """Old versions have one key, new ones several."""
     for version in (0, 3):
         plane = FakePlane(image())
         plane.start(FIND, version, key=HERE, key_type=0)
@@ -127,7 +127,7 @@ def test_finding_tells_the_address_of_the_clients_listener() -> None:
 
 
 def test_joining_by_older_versions() -> None:
-    """What they cannot say has the meaning that it had; who cannot skip an assignment is no leader."""
+    """Missing fields have their old meaning; a member that cannot skip the assignment is no leader."""
     for version in (0, 1, 4, 5, 9):
         plane = FakePlane(image())
         plane.start(JOIN, version, group_id=HERE, protocol_type="consumer", member_id="")
@@ -147,7 +147,7 @@ def test_joining_by_older_versions() -> None:
 
 
 def test_leaving_by_older_versions() -> None:
-    """They name one member, and its error is that of the answer."""
+    """They name one member, whose error is that of the response."""
     plane = FakePlane(image())
     plane.start(LEAVE, 2, group_id=HERE, member_id="me")
     assert plane.asked[0].body.members == (groups.LeavingMember("me"),)
@@ -155,8 +155,8 @@ def test_leaving_by_older_versions() -> None:
     assert int(plane.told(LEAVE, 2).error_code) == 25
 
 
-def test_members_of_the_new_protocol() -> None:
-    """Null means as before; the first version lets the server name the member."""
+def test_consumer_group_heartbeats() -> None:
+    """Null means unchanged; in the first version the server generates the member id."""
     m = importlib.import_module("kio.schema.consumer_group_heartbeat.v0.request")
     body = m.ConsumerGroupHeartbeatRequest(
         group_id=HERE,
@@ -183,7 +183,7 @@ def test_members_of_the_new_protocol() -> None:
 
 
 def test_offsets_are_committed_by_name_or_by_id() -> None:
-    """Ids that nobody has fail alone."""
+    """Unknown ids fail alone."""
     for version in (2, 9):
         plane = FakePlane(image())
         plane.start(COMMIT, version, group_id=HERE, name=TOPIC, committed_metadata=None)
@@ -203,7 +203,7 @@ def test_offsets_are_committed_by_name_or_by_id() -> None:
 
 
 def test_offsets_are_fetched_of_one_group_or_of_several() -> None:
-    """All of them, some, by id; the error of a group where versions have a place for it."""
+    """All or some, by name or id; the error of a group where versions have a field for it."""
     for version in (1, 7):
         plane = FakePlane(image())
         plane.start(OFFSETS, version, group_id=HERE, name=TOPIC, partition_indexes=0)
@@ -226,7 +226,7 @@ def test_offsets_are_fetched_of_one_group_or_of_several() -> None:
 
 
 def test_producers_without_transactions_are_served_here() -> None:
-    """Any node gives them an id; the others go to their coordinator."""
+    """Any node gives them an id; others go to their coordinator."""
     plane = FakePlane(image())
     plane.start(INIT, 4, transactional_id=None)
     assert plane.asked[0].body.transactional_id is None
@@ -240,7 +240,7 @@ def test_producers_without_transactions_are_served_here() -> None:
 
 
 def test_partitions_are_added_to_one_transaction_or_to_several() -> None:
-    """An error of the transaction is told of each partition."""
+    """An error of the transaction is that of each partition."""
     plane = FakePlane(image())
     given = {"v3_and_below_transactional_id": HERE, "name": TOPIC, "partitions": 0}
     plane.start(ADD_PARTITIONS, 3, **given)
@@ -261,8 +261,8 @@ def test_partitions_are_added_to_one_transaction_or_to_several() -> None:
 
 
 @pytest.mark.parametrize(("version", "bumps"), [(3, False), (4, False), (5, True)])
-def test_which_transactions_end_by_kip_890(version: int, bumps: bool) -> None:
-    """From version 5 on the end moves the epoch, and the answer tells it."""
+def test_end_txn_bumps_the_epoch_from_version_5_on(version: int, bumps: bool) -> None:
+    """And the response has the new epoch (KIP-890)."""
     plane = FakePlane(image())
     plane.start(END, version, transactional_id=HERE, committed=True)
     assert (plane.asked[0].body.committed, plane.asked[0].body.bumps_epoch) == (True, bumps)
@@ -270,8 +270,8 @@ def test_which_transactions_end_by_kip_890(version: int, bumps: bool) -> None:
     assert not bumps or plane.told(END, version).producer_epoch == 8
 
 
-def test_what_is_prepared_is_ongoing_to_kafkas_clients() -> None:
-    """They know no such state. Who asks for what is ongoing hears of it; no time ends it."""
+def test_prepared_transactions_are_listed_as_ongoing() -> None:
+    """Kafka clients know no such state; they have no timeout."""
     plane = FakePlane(image((1, 1)))
     plane.start(66, 2, replace(example_request(66, 2), state_filters=("Ongoing", "Empty")))
     assert plane.asked[0].body.states == ("Ongoing", "Empty", "Prepared")
@@ -302,16 +302,16 @@ def test_what_is_prepared_is_ongoing_to_kafkas_clients() -> None:
         (65, 0, "transactional_ids", "transactional_ids"),
     ],
 )
-def test_what_is_named_often_is_told_of_once(api_key: int, version: int, field: str, asked: str) -> None:
-    """A group may have megabytes to tell, and a request names it in three bytes."""
+def test_repeated_ids_are_described_once(api_key: int, version: int, field: str, asked: str) -> None:
+    """A group may have megabytes, and a request names it in three bytes."""
     plane = FakePlane(image((1, 1)))
     body = example_request(api_key, version)
     plane.start(api_key, version, replace(body, **{field: (HERE, THERE, HERE, HERE)}))
     assert getattr(plane.asked[0].body, asked) == (HERE, THERE)
 
 
-def test_all_offsets_of_a_group_are_told_once() -> None:
-    """Those of named topics as often as they are asked for, as Kafka does."""
+def test_all_offsets_of_a_group_are_returned_once() -> None:
+    """Those of named topics as often as in the request, as in Kafka."""
     plane = FakePlane()
     (one,) = example_request(OFFSETS, 9, group_id=HERE, name=TOPIC, partition_indexes=0).groups
     whole = replace(one, topics=None)

@@ -1,4 +1,4 @@
-"""Every served version of every api: its requests are read, and answers to it written, as kio has them."""
+"""Every served version of every api: requests are decoded and responses encoded as by kio."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from kafka_wire import answer_of, decoded, example_request, request_frame
 if TYPE_CHECKING:
     from headrace.services.kafka_listener.calls import Call, KafkaApi
 
-# kio cannot read the time -1 (no transaction is under way, no token), which Kafka's clients expect; the tests
-# with real clients read it.
+# kio cannot decode the time -1 (no open transaction, no token), which Kafka clients expect; tests with real
+# clients do.
 UNREADABLE = {38, 39, 40, 65}
 every_api = pytest.mark.parametrize("api", SERVED.values(), ids=[api.name for api in SERVED.values()])
 
 
 def versions_of(api: KafkaApi) -> range:
-    """The versions of an api that are served."""
+    """The served versions of an api."""
     return range(api.low, api.high + 1)
 
 
 def call_of(api: KafkaApi, version: int, plane: FakePlane, **values: Any) -> Call:
-    """An example of a request, as it came off the wire."""
+    """An example of a request, as received."""
     return plane.call(api, version, example_request(api.key, version, **values))
 
 
 @every_api
-def test_requests_are_read_whole(api: KafkaApi) -> None:
-    """What a client writes is read, header included, and a request that is cut anywhere is refused."""
+def test_requests_are_decoded(api: KafkaApi) -> None:
+    """With their headers; a request that is cut anywhere is refused."""
     for version in versions_of(api):
         check_read_whole(api, version)
 
@@ -48,7 +48,7 @@ def check_read_whole(api: KafkaApi, version: int) -> None:
     shape = layout(api.key, version)
     start = read_header(frame).end
     start = no_tags(frame, start) if shape.is_flexible else start
-    shape = shape._replace(read_hot=None)  # what is read by hand has a test of its own
+    shape = shape._replace(read_hot=None)  # the hand-written decoder has a test of its own
     assert decoded(shape, frame, start) == asked
     assert shape.skim(frame, start)[:2] == (frame, len(frame))
     for end in range(start, len(frame)):
@@ -58,7 +58,7 @@ def check_read_whole(api: KafkaApi, version: int) -> None:
 
 @every_api
 def test_every_response_can_carry_an_error(api: KafkaApi) -> None:
-    """The response to a request that fails as a whole has the error code somewhere in it."""
+    """The error response of a request has the error code somewhere."""
     for version in versions_of(api):
         check_error(api, version)
 
@@ -74,13 +74,13 @@ def check_error(api: KafkaApi, version: int) -> None:
         return
     correlation_id, answer = answer_of(api.key, version, sent[4:])
     assert correlation_id == 7
-    if hasattr(answer, "error_code") or api.name not in ("Metadata", "DescribeLogDirs"):  # no place for it
+    if hasattr(answer, "error_code") or api.name not in ("Metadata", "DescribeLogDirs"):  # no field for it
         assert substitutes(api.key, version).get(89, 89) in codes(answer)
 
 
 @every_api
 def test_handler_forwards_or_answers(api: KafkaApi) -> None:
-    """No version of a request breaks its handler, even on a node that knows no topic."""
+    """No version of a request breaks its handler, even on a node without topics."""
     for version in versions_of(api):
         plane = FakePlane(MetadataImage())
         call_of(api, version, plane).start()
@@ -90,7 +90,7 @@ def test_handler_forwards_or_answers(api: KafkaApi) -> None:
 
 
 def codes(answer: Any) -> set[int]:
-    """All error codes anywhere in an answer."""
+    """All error codes in a response."""
     found: set[int] = set()
     for field in dataclasses.fields(answer):
         value = getattr(answer, field.name)
@@ -102,8 +102,8 @@ def codes(answer: Any) -> set[int]:
     return found
 
 
-def test_records_stay_the_buffers_that_they_are() -> None:
-    """An answer's batches are handed to the socket as they came from the log."""
+def test_record_batches_are_not_copied() -> None:
+    """The batches of a response are the buffers of the log."""
     batches = [memoryview(b"first batch"), memoryview(b"second")]
     partition = {
         "partition_index": 0,
@@ -126,8 +126,8 @@ def test_records_stay_the_buffers_that_they_are() -> None:
         assert read.responses[0].partitions[0].records == b"first batchsecond"
 
 
-def test_what_is_not_served_is_not_advertised() -> None:
-    """The table is what ApiVersions tells, and Produce begins at 0 for librdkafka's sake."""
+def test_advertised_versions_are_served() -> None:
+    """Produce begins at 0 for librdkafka."""
     plane = FakePlane(MetadataImage())
     call_of(SERVED[18], 3, plane, client_software_name="a").start()
     _, answer = answer_of(18, 3, plane.sent[0][4:])

@@ -1,6 +1,6 @@
-"""Requests about ACLs, delegation tokens, SCRAM credentials and SASL on a cluster without security.
+"""ACLs, delegation tokens, SCRAM credentials and SASL on a cluster without security.
 
-The expected answers are those of Apache Kafka 4.3.1 with a PLAINTEXT listener and no authorizer.
+The expected responses are those of Apache Kafka 4.3.1 with a PLAINTEXT listener and no authorizer.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def test_sasl_on_a_plaintext_listener_is_an_illegal_state(key: int, version: int
 
 
 def altered(deletions: list[tuple[str, int]], upsertions: list[tuple[str, int]]) -> dict[str, int]:
-    """The error code of each user in an answer to AlterUserScramCredentials."""
+    """The error code of each user in a response to AlterUserScramCredentials."""
     request = layout(51, 0).request
     gone, kept = (
         next(field.type.__args__[0] for field in request.__dataclass_fields__.values() if field.name == name)
@@ -92,7 +92,7 @@ def altered(deletions: list[tuple[str, int]], upsertions: list[tuple[str, int]])
 
 
 def test_no_scram_credential_is_found_or_stored() -> None:
-    """A deletion finds nothing; an upsertion is refused, since nothing would use the credential."""
+    """A deletion finds none; an upsertion is refused, since nothing would use the credential."""
     assert altered([("a", 1), ("", 1), ("b", 9)], []) == {
         "a": NOT_FOUND,
         "": UNACCEPTABLE,

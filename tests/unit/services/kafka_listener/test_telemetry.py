@@ -1,4 +1,4 @@
-"""Metrics that clients push: what they are asked for, when they may push, and what is kept of it."""
+"""Client metrics: subscriptions, push intervals, and bounds of the stored metrics."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def configs(**subscriptions: dict[str, str]) -> dict[tuple[int, str], dict[str, 
 
 
 def payload(**values: float) -> bytes:
-    """Gauges, but for what begins with `sum`: what was added since."""
+    """Gauges, and delta sums for names that begin with `sum`."""
     made = MetricsData()
     metrics = made.resource_metrics.add().scope_metrics.add().metrics
     for name, value in values.items():
@@ -51,7 +51,7 @@ def payload(**values: float) -> bytes:
 
 
 class Rig:
-    """One node's telemetry and its clock."""
+    """The telemetry of one node, and its clock."""
 
     def __init__(self, **subscriptions: dict[str, str]) -> None:
         self.telemetry, self.now_ms = ClientTelemetry(), 1_000_000
@@ -83,14 +83,15 @@ class Rig:
 
 @pytest.fixture
 def rig() -> Rig:
-    """A client that pushes everything each second, and was just told so."""
+    """A client that is to push everything each second."""
     made = Rig(all={"metrics": "*", "interval_ms": "1000"})
     made.get()
     return made
 
 
-def test_a_client_gets_the_union_of_what_matches_it() -> None:
-    """Sorted, at the shortest interval; all of it if one wants all; nothing at five minutes if none does."""
+def test_a_client_gets_the_union_of_matching_subscriptions() -> None:
+    """Sorted, at the shortest interval; all metrics if one subscription has all; none at five minutes without
+    any."""
     rig = Rig(
         a={"metrics": "b.,a.", "interval_ms": "9000"},
         b={"metrics": "c.", "interval_ms": "7000", "match": "client_id=app-\\d+,client_software_name=.*java"},
@@ -106,8 +107,8 @@ def test_a_client_gets_the_union_of_what_matches_it() -> None:
     assert by_id.metrics == ("x",)
 
 
-def test_the_id_is_kafkas() -> None:
-    """CRC-32C of what Java prints of the list and the interval, and the hash code of the id, as an int32."""
+def test_the_subscription_id_is_kafkas() -> None:
+    """CRC-32C of Java's string of the list and the interval, and the hash code of the id, as an int32."""
     assert (
         subscription_id(("*",), 5_000, bytes(15) + b"\x07") == subscription_id(("*",), 5_000, bytes(16)) ^ 7
     )
@@ -116,8 +117,8 @@ def test_the_id_is_kafkas() -> None:
     assert all(-(2**31) <= each < 2**31 for each in found)
 
 
-def test_nobody_asks_or_pushes_before_the_interval_is_over(rig: Rig) -> None:
-    """But for the first push after it was told, and the last one of all."""
+def test_requests_before_the_interval_is_over_are_throttled(rig: Rig) -> None:
+    """Except for the first push after a subscription, and the terminating one."""
     rig.push(payload(a=1))
     for act in (rig.push, rig.get):
         with pytest.raises(e.ThrottlingQuotaExceededError):
@@ -134,8 +135,8 @@ def test_nobody_asks_or_pushes_before_the_interval_is_over(rig: Rig) -> None:
         rig.push()
 
 
-def test_a_changed_subscription_is_told_at_once(rig: Rig) -> None:
-    """A push under the old id is refused, and the client may ask again without waiting."""
+def test_a_push_under_an_old_subscription_id_is_refused(rig: Rig) -> None:
+    """The client may ask for the new one without waiting."""
     old = subscription_id(*rig.wanted, ID)
     rig.configs = configs(all={"metrics": "*", "interval_ms": "2000"})
     with pytest.raises(e.UnknownSubscriptionIdError):
@@ -163,33 +164,33 @@ def test_a_changed_subscription_is_told_at_once(rig: Rig) -> None:
         ({"data": b"\xff" * 9}, e.InvalidRecordError),
     ],
 )
-def test_what_cannot_be_taken_is_refused(rig: Rig, more: dict[str, Any], error: type[e.KafkaError]) -> None:
-    """Also what is small only as long as it is packed; nothing is kept of it."""
+def test_invalid_pushes_are_refused(rig: Rig, more: dict[str, Any], error: type[e.KafkaError]) -> None:
+    """Also one that is small only while compressed; nothing of it is stored."""
     with pytest.raises(error):
         rig.push(**more)
     assert rig.telemetry.status()["metric-count"] == 0
     if error is e.UnsupportedCompressionTypeError:
-        rig.get()  # as it asks for another one
+        rig.get()  # as it may after an error
 
 
 @pytest.mark.parametrize("compression", list(Compression))
-def test_every_compression_is_read(rig: Rig, compression: Compression) -> None:
-    """Sums are added up, gauges are what they are."""
+def test_all_compression_types_are_decoded(rig: Rig, compression: Compression) -> None:
+    """Delta sums are added up, gauges replace their value."""
     for number in (1, 2):
         rig.push(compress(compression, payload(a=number, sum_b=number)), compression_type=int(compression))
         rig.now_ms += 1_000
     assert rig.shown["metrics"] == {'a{topic="t"}': 2.0, "sum_b": 3.0}
 
 
-def test_nobody_has_a_reserved_id(rig: Rig) -> None:
-    """Such an id says that a client has none."""
+def test_reserved_client_instance_ids_are_refused(rig: Rig) -> None:
+    """They mean that a client has none."""
     body = SimpleNamespace(subscription_id=1, terminating=False, compression_type=0, metrics=b"")
     with pytest.raises(e.InvalidRequestError):
         rig.telemetry.push({}, CLIENT._replace(instance_id=bytes(16)), 1, body, 1, 1)
 
 
-def test_clients_are_forgotten_with_their_connections_and_with_time(rig: Rig) -> None:
-    """Three intervals, but a minute at least; what they pushed goes with them."""
+def test_clients_are_dropped_with_their_connection_or_by_time(rig: Rig) -> None:
+    """After three intervals, at least a minute; their metrics with them."""
     rig.push(payload(a=1))
     rig.now_ms += 59_999
     rig.telemetry.expire(rig.now_ms)
@@ -199,7 +200,7 @@ def test_clients_are_forgotten_with_their_connections_and_with_time(rig: Rig) ->
     rig.get()
     rig.get(CLIENT._replace(instance_id=b"x" * 16), session=2)
     rig.now_ms += 1_000
-    rig.get(session=3)  # it has connected again: the end of its first connection says nothing
+    rig.get(session=3)  # the client reconnected: the end of its first connection does not count
     rig.telemetry.connection_gone(1)
     assert len(rig.telemetry) == 2
     rig.telemetry.connection_gone(3)
@@ -208,7 +209,7 @@ def test_clients_are_forgotten_with_their_connections_and_with_time(rig: Rig) ->
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One client for each connection, a number of them, and of metrics of each and of all."""
+    """One client per connection, a number of clients, and metrics of each and of all."""
     rig = Rig(all={"metrics": "*", "interval_ms": "1000"})
     for number in range(20):
         rig.get(CLIENT._replace(instance_id=number.to_bytes(16, "big")), session=1)
@@ -224,7 +225,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_long_names_and_empty_metrics_are_left_out() -> None:
-    """What is read of a push is bounded, too."""
+    """The points of a push are bounded, too."""
     assert points_of(payload(**{"n" * MAX_NAME: 1.0, "ok": 2.0, "bad": float("nan")})) == [
         ('ok{topic="t"}', 2.0, False)
     ]
@@ -236,7 +237,7 @@ def test_long_names_and_empty_metrics_are_left_out() -> None:
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_are_read_or_refused(data: bytes) -> None:
-    """Nothing else happens."""
+def test_any_bytes_are_decoded_or_refused(data: bytes) -> None:
+    """Without another exception."""
     with contextlib.suppress(e.InvalidRecordError):
         points_of(data)
