@@ -85,8 +85,9 @@ class PartitionLogs:
         """
         fault = log_fault(name, topic_id)
         if fault is not None:
+            # the name may hold any characters, line breaks too
             self._output.note(
-                logging.ERROR, f"{name} is assigned to this node but cannot have a log: {fault}"
+                logging.ERROR, f"{str(name)!r:.80} is assigned to this node but cannot have a log: {fault}"
             )
             return None
         self._manager.loader.resolve(name, topic_id)

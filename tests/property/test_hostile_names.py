@@ -145,7 +145,7 @@ def test_a_node_touches_no_disk_for_an_illegal_name_in_the_metadata(
     if is_snapshot:
         rig.snapshot(rig.image)
     notes = rig.notes()
-    assert "no log here" in notes
+    assert "cannot have a log" in notes
     assert notes.isprintable() or notes.replace("\n", "").isprintable()
     assert len(notes) < 5_000
     assert set(rig.core.replicas.disks.report().offline) == {(bad, 0), (bad, 1)}
