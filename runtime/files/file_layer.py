@@ -1,10 +1,10 @@
-"""The file layer: the only way in which a log touches a disk. Tests replace it to crash, tear and fill.
+"""The file layer: the interface through which a log uses a disk. Tests replace it by FakeFiles.
 
 Contract of every implementation, checked by tests/contract/test_files.py over the real and the fake one:
-an operation either does all of its work or raises KafkaStorageError naming the operation, the path and
-the errno (FileGoneError when nothing but the name is missing, DiskFullError when there is no room). Bytes
-survive the death of the process once `pwrite` returned, and the loss of power once `fdatasync` returned; a
-new, renamed or removed name survives the loss of power once `fsync_directory` of its folder returned.
+an operation either succeeds as a whole or raises KafkaStorageError with the operation, the path and the errno
+(FileGoneError for a missing file, DiskFullError without room). Bytes survive the death of the process once
+`pwrite` has returned, and the loss of power once `fdatasync` has returned; a new, renamed or removed name
+survives the loss of power once `fsync_directory` of its folder has returned.
 """
 
 from __future__ import annotations
@@ -19,106 +19,106 @@ if TYPE_CHECKING:
     from ...protocol.records.header import Buffer
 
 
-# Bound: of a file that is read at once. The largest honest ones are a metadata snapshot (about 50 MB) and the
+# Bound: of a file that is read at once. The largest valid files are a metadata snapshot (about 50 MB) and the
 # checkpoint of 100,000 partitions with the longest names (about 30 MB).
 MAX_SMALL_FILE_BYTES = 512 * 1024 * 1024
 
 
 class NameTooLongError(KafkaStorageError):
-    """The file system has no names that long (some have half of what others have); the disk is fine."""
+    """The file system does not accept such a long name (limits differ); the disk has not failed."""
 
 
 class FileGoneError(KafkaStorageError):
-    """The file is missing or was closed, as happens to a reader of a deleted log; the disk is fine."""
+    """The file is missing or was closed, as for a reader of a deleted log; the disk has not failed."""
 
 
 class DiskFullError(KafkaStorageError):
-    """There is no room for what was to be written: no space, a quota, or the largest size of a file is
-    reached. The disk is fine, and what it has stays; of a failed write any part may be in the file."""
+    """No space, a quota, or the maximum file size is reached. The disk has not failed, and stored bytes are
+    safe; any part of the failed write may be in the file."""
 
 
 class NotCachedError(Exception):
-    """What is wanted is not in memory: only a thread that may wait for the disk can read it."""
+    """The bytes are not in the page cache: only a thread that may wait for the disk can read them."""
 
 
 class Space(NamedTuple):
-    """Of the file system that a folder lies in, in bytes; `usable` is what this process may still write."""
+    """Bytes of the file system of a folder; `usable` by this process."""
 
     total: int
     usable: int
 
 
 class Lent(Protocol):
-    """Bytes of a file where they lie; as many as its length says. The file stays open while it is held."""
+    """A byte range of a file that can be sent without reading it. The file stays open while it is held."""
 
     def __len__(self) -> int: ...
 
     def send(self, descriptor: int, start: int) -> int:
-        """Give a socket or pipe as much as it takes now of the bytes from `start` on; 0 where the file ends.
-        Errors: OSError of either side, BlockingIOError if nothing is taken; NotCachedError if the bytes have
-        left the page cache meanwhile: they are being brought back, unless that was tried before."""
+        """Send as many bytes from `start` on as the socket or pipe takes; 0 at the end of the file. Errors:
+        OSError of either side, BlockingIOError if none is taken; NotCachedError if the bytes have left the
+        page cache: the kernel was advised to read them, up to a number of times."""
 
 
 class File(Protocol):
-    """An open file. Reads may come from any thread; writes come from the log's owner alone."""
+    """An open file. Any thread may read; only the log's owner writes."""
 
     path: str
 
     def pwrite(self, position: int, buffers: Sequence[Buffer]) -> int:
-        """Write `buffers` one after the other from `position` on; the number of bytes written, always all.
+        """Write the concatenation of `buffers` at `position`; its size.
 
         After an error any part of the bytes may be in the file.
         """
 
     def pread(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from `position` on; fewer only where the file ends."""
+        """Up to `size` bytes from `position` on; fewer only at the end of the file."""
 
     def pread_cached(self, position: int, size: int) -> Buffer | None:
-        """The `size` bytes from `position` on without waiting for a disk; None if that cannot be had.
+        """The `size` bytes from `position` on without waiting for the disk; None if they are not cached.
 
-        None also where the file ends before, and where the file system cannot say what is cached. The bytes
-        never change, but the memory is used again once nobody holds them. The loop's thread only.
+        None also past the end of the file, and if the file system does not support it. The memory is reused
+        when the buffer is released. Event loop's thread only.
         """
 
     def lend(self, position: int, size: int) -> Lent | None:
-        """The `size` bytes from `position` on, to be sent without being read; None where `pread_cached` gives
-        none, and where nobody can say. The loop's thread only."""
+        """The `size` bytes from `position` on, to be sent without reading them; None if they are not cached,
+        or that is unknown. Event loop's thread only."""
 
     def will_need(self, position: int, size: int) -> None:
-        """Begin to bring these bytes into the page cache: a hint; nobody waits for it, and it never fails."""
+        """Advise the kernel to read these bytes into the page cache; does not wait, and never fails."""
 
     def drop_cached(self, position: int, size: int) -> None:
-        """Let go of the cached pages of these bytes that are on the disk; a hint as `will_need`."""
+        """Advise the kernel to drop the clean cached pages of these bytes; as `will_need`."""
 
     def size(self) -> int:
         """Bytes in the file now."""
 
     def truncate(self, size: int) -> None:
-        """Cut, or fill with zeros, to exactly `size` bytes."""
+        """Truncate, or extend with zeros, to `size` bytes."""
 
     def allocate(self, size: int) -> None:
-        """Reserve disk space and set the size, filling with zeros; never shrinks."""
+        """Allocate disk space and extend with zeros to `size` bytes; never shrinks."""
 
     def fdatasync(self) -> None:
-        """Return once the bytes and the size are on the disk."""
+        """Return when the bytes and the size are on disk."""
 
     def close(self) -> None:
-        """Let go of the file; a read under way on another thread ends normally. Closing twice is fine."""
+        """Idempotent; a running read on another thread finishes normally."""
 
 
 class FileLock(Protocol):
     """A lock held on a file until it is released or the process ends."""
 
     def release(self) -> None:
-        """Let go of the lock. Releasing twice is fine."""
+        """Idempotent."""
 
 
 class Files(Protocol):
     """A file system. Paths use '/'."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing. Errors: FileGoneError if it is missing and not `create`; what cannot
-        be made because its folder is gone says that the disk is not what it was."""
+        """Open for reading and writing. Errors: FileGoneError if it is missing, without `create`; a missing
+        folder is a disk failure."""
 
     def exists(self, path: str) -> bool:
         """Whether a file or folder has this name."""
@@ -133,10 +133,10 @@ class Files(Protocol):
         """Whether a folder has this name."""
 
     def mkdir(self, path: str) -> None:
-        """Make the folder and the missing ones above it; fine when it is there."""
+        """Create the folder and its missing parents; no error if it exists."""
 
     def rename(self, source: str, target: str) -> None:
-        """Atomically give `source` the name `target`, replacing a file of that name."""
+        """Atomic; replaces a file `target`."""
 
     def remove(self, path: str) -> None:
         """Remove the file."""
@@ -145,29 +145,29 @@ class Files(Protocol):
         """Remove the empty folder."""
 
     def fsync_directory(self, directory: str) -> None:
-        """Return once the names in the folder are on the disk."""
+        """Return when the names in the folder are on disk."""
 
     def space(self, directory: str) -> Space:
         """How large the file system of the folder is, and what is left of it."""
 
     def lock(self, path: str) -> FileLock | None:
-        """An exclusive lock on the file, made if missing; None if another owner holds it."""
+        """An exclusive lock on the file, which is created if missing; None if another owner has it."""
 
 
 def read_file(files: Files, path: str) -> bytes:
-    """The whole content of a small file. Errors: KafkaStorageError, also if it is far too large to be one."""
+    """The content of a small file. Errors: KafkaStorageError, also for a file above MAX_SMALL_FILE_BYTES."""
     file = files.open(path)
     try:
         size = file.size()
         if size > MAX_SMALL_FILE_BYTES:
-            raise KafkaStorageError(f"{path} has {size} bytes, at most {MAX_SMALL_FILE_BYTES} make sense")
+            raise KafkaStorageError(f"{path} has {size} bytes, the limit is {MAX_SMALL_FILE_BYTES}")
         return file.pread(0, size)
     finally:
         file.close()
 
 
 def sync_files(files: Files, paths: Iterable[str]) -> None:
-    """Bring the bytes of files to the disk. Errors: KafkaStorageError."""
+    """fdatasync files. Errors: KafkaStorageError."""
     for path in paths:
         file = files.open(path)
         try:
@@ -177,10 +177,10 @@ def sync_files(files: Files, paths: Iterable[str]) -> None:
 
 
 def write_file_atomically(files: Files, directory: str, name: str, content: bytes) -> None:
-    """Replace `directory/name`, so that after any crash it holds the old bytes or the new, never a mix.
+    """Replace `directory/name`; after any crash the file has the old or the new bytes. Durable on return.
 
-    Order: bytes to the disk, then the rename, then the folder; a rename before the bytes is how a power
-    loss leaves an empty checkpoint behind (KAFKA-16541).
+    Order: sync the bytes, rename, sync the folder; with a rename before the sync, a power loss can leave an
+    empty checkpoint (KAFKA-16541).
     """
     temporary = f"{directory}/{name}.tmp"
     file = files.open(temporary, create=True)
@@ -195,9 +195,9 @@ def write_file_atomically(files: Files, directory: str, name: str, content: byte
 
 
 def make_directory_durably(files: Files, directory: str) -> None:
-    """Make the folder and the missing ones above it, so that their names survive the loss of power.
+    """Create the folder and its missing parents; durable on return.
 
-    The last name is brought to the disk even if it was there: whoever made it may have died before that.
+    The last name is synced even if it exists: the process that created it may have died before the sync.
     """
     above = directory.rpartition("/")[0] or ("/" if directory.startswith("/") else ".")
     if above != directory and not files.exists(above):
@@ -207,7 +207,8 @@ def make_directory_durably(files: Files, directory: str) -> None:
 
 
 def remove_tree(files: Files, directory: str) -> None:
-    """Remove the folder and all in it. Its own name goes last, so a crash leaves a rest to finish."""
+    """Remove the folder with its content, the folder itself last, so that a crash leaves a folder to be
+    removed."""
     for name in files.listdir(directory):
         path = f"{directory}/{name}"
         if files.is_directory(path):

@@ -1,7 +1,7 @@
 """The real file layer: POSIX files by descriptor, positional reads and writes, flock.
 
 Every OSError becomes a KafkaStorageError here; nothing above this module knows about errno.
-Source: DESIGN 5; files.py for the contract.
+Source: DESIGN 5; file_layer.py for the contract.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
 # Bound: the kernel takes at most IOV_MAX (1024) buffers in one call.
 _MAX_BUFFERS = 1024
 _FILE_MODE = 0o644
-# What preadv2 says where it cannot tell what is cached: an old kernel, a file system without it.
+# Errors of preadv2 and sendfile without support: an old kernel, or the file system.
 _NO_NOWAIT = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
-# Bound: of one sendfile, so that one reader with a large socket buffer does not hold up the loop.
+# Bound: of one sendfile, so that a connection with a large socket buffer does not block the event loop.
 _SENT_AT_ONCE_BYTES = 1024 * 1024
 _READ_INSTEAD_BYTES = 64 * 1024
-_TRIES = 5  # to bring back what has left the page cache before it was sent
+_TRIES = 5  # to read bytes again that have left the page cache before they were sent
 UNLIMITED = 1 << 30
-# What does not say that the disk is bad; everything else takes it offline.
+# Errors that are not disk failures; every other one takes the log dir offline.
 _CLASSES: dict[int, type[KafkaStorageError]] = {
     errno.ENOENT: FileGoneError,
     errno.ENAMETOOLONG: NameTooLongError,
     errno.ENOSPC: DiskFullError,
     errno.EDQUOT: DiskFullError,
-    errno.EFBIG: DiskFullError,  # the file system's or the process's bound of a file
+    errno.EFBIG: DiskFullError,  # the file size limit of the file system or the process
 }
 
 
 class _Descriptor:
-    """A file descriptor that closes when the last user lets go of it.
+    """A file descriptor that is closed with its last reference.
 
-    A reader on a worker thread holds a reference for the length of its call, so closing a log while it is
-    being read can neither fail that read nor hand it a recycled descriptor with another file's bytes.
+    A read on a worker thread holds a reference during its call, so closing a log meanwhile can neither fail
+    that read nor give it a recycled descriptor with another file's bytes.
     """
 
     __slots__ = ("number",)
@@ -62,7 +62,7 @@ class _Descriptor:
 
 
 class _Cached:
-    """What reads from the page cache share: memory to read into, and the file systems that cannot do it."""
+    """Shared state of reads from the page cache: buffers, and the file systems without support."""
 
     def __init__(self) -> None:
         self.buffers = PageBuffers()
@@ -70,11 +70,10 @@ class _Cached:
         self._unable: set[int] = set()  # device numbers
 
     def can(self, number: int) -> bool:
-        """Whether the file's file system is not known to refuse RWF_NOWAIT."""
+        """Whether the file system may support RWF_NOWAIT."""
         return not self._unable or os.fstat(number).st_dev not in self._unable
 
     def cannot(self, number: int) -> None:
-        """Remember that it refuses."""
         self._unable.add(os.fstat(number).st_dev)
 
 
@@ -95,7 +94,6 @@ class OsFile:
         return held
 
     def pwrite(self, position: int, buffers: Sequence[Buffer]) -> int:
-        """Write all of `buffers` from `position` on. See files.File."""
         held = self._descriptor or self._held()
         wanted = sum(map(len, buffers))
         try:
@@ -108,20 +106,18 @@ class OsFile:
         return wanted
 
     def pread(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from `position` on. See files.File."""
         held = self._held()
         try:
             data = os.pread(held.number, size, position)
             if len(data) < size:
                 data = _finish_read(held.number, position, size, data)
         except OSError as error:
-            if error.errno == errno.ENOMEM:  # says nothing about the disk
+            if error.errno == errno.ENOMEM:  # not a disk failure
                 raise MemoryError(f"no memory to read {size} bytes of {self.path}") from error
             _fail("read", self.path, error)
         return data
 
     def pread_cached(self, position: int, size: int) -> Buffer | None:
-        """The bytes if they are in the page cache. See files.File."""
         held, cached = self._held(), self._cached
         if not cached.can(held.number):
             return None
@@ -140,59 +136,53 @@ class OsFile:
         return view.toreadonly() if got == size else None
 
     def lend(self, position: int, size: int) -> Lent | None:
-        """The bytes where they lie. See files.File."""
         held = self._held()
         if not self._cached.pages.has(held.number, position, size):
             return None
-        # pages that are just being read ahead count as cached, and the last of them comes last
+        # pages that are being read ahead count as cached; the last page arrives last
         if self.pread_cached(position + size - 1, 1) is None:
             return None
         return _LentBytes(held, self._cached.pages, position, size)
 
     def will_need(self, position: int, size: int) -> None:
-        """Start reading ahead. See files.File."""
         self._advise(position, size, os.POSIX_FADV_WILLNEED)
 
     def drop_cached(self, position: int, size: int) -> None:
-        """Drop clean pages. See files.File."""
         self._advise(position, size, os.POSIX_FADV_DONTNEED)
 
     def _advise(self, position: int, size: int, advice: int) -> None:
         held = self._descriptor
         if held is not None and size > 0:
-            with contextlib.suppress(OSError):  # a hint: some file systems take none
+            with contextlib.suppress(OSError):  # advice: some file systems refuse it
                 os.posix_fadvise(held.number, position, size, advice)
 
     def size(self) -> int:
-        """Bytes in the file now."""
         with _naming("stat", self.path):
             return os.fstat(self._held().number).st_size
 
     def truncate(self, size: int) -> None:
-        """Cut, or fill with zeros, to exactly `size` bytes."""
         with _naming("truncate", self.path):
             number = self._held().number
-            # Else a new file, cut to nothing, is written to the disk when it is closed (ext4: auto_da_alloc).
+            # Otherwise ext4 (auto_da_alloc) writes a new file that was truncated to 0 to the disk when it is
+            # closed.
             if os.fstat(number).st_size != size:
                 os.ftruncate(number, size)
 
     def allocate(self, size: int) -> None:
-        """Reserve disk space and set the size; never shrinks."""
         with _naming("allocate", self.path):
             os.posix_fallocate(self._held().number, 0, size)
 
     def fdatasync(self) -> None:
-        """Return once the bytes and the size are on the disk."""
         with _naming("fdatasync", self.path):
             os.fdatasync(self._held().number)
 
     def close(self) -> None:
-        """Let go of the descriptor; reads under way on other threads finish first."""
+        """Running reads on other threads finish first."""
         self._descriptor = None
 
 
 class _LentBytes:
-    """Bytes of an open file, by sendfile; fulfils files.Lent."""
+    """A byte range for sendfile; implements file_layer.Lent."""
 
     __slots__ = ("_descriptor", "_pages", "_position", "_size", "_tries")
 
@@ -205,14 +195,13 @@ class _LentBytes:
         return self._size
 
     def send(self, descriptor: int, start: int) -> int:
-        """See files.Lent."""
         number, position = self._descriptor.number, self._position + start
         size = min(self._size - start, _SENT_AT_ONCE_BYTES, os.fstat(number).st_size - position)
         if size <= 0:
             return 0
         if self._tries and not self._pages.has(number, position, size):
             self._tries -= 1
-            with contextlib.suppress(OSError):  # a hint: some file systems take none
+            with contextlib.suppress(OSError):  # advice: some file systems refuse it
                 os.posix_fadvise(number, position, size, os.POSIX_FADV_WILLNEED)
             raise NotCachedError
         try:
@@ -225,12 +214,12 @@ class _LentBytes:
 
 
 class UnsyncedFile(OsFile):
-    """An open file that nobody will look for after this process."""
+    """An open file that is not needed after this process."""
 
     __slots__ = ()
 
     def fdatasync(self) -> None:
-        """Return at once: the kernel has what was written, and that is enough."""
+        """Does nothing: the bytes are in the page cache."""
         self._held()
 
 
@@ -256,56 +245,46 @@ class OsFiles:
         self._cached = _Cached()
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
-        """Open for reading and writing. See files.Files."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         try:
             with _naming("open", path):
                 return self._file_class(path, os.open(path, flags, _FILE_MODE), self._cached)
         except FileGoneError as error:
             if create:
-                raise KafkaStorageError(f"its folder is gone: {error}") from error
+                raise KafkaStorageError(f"the folder is missing: {error}") from error
             raise
 
     def exists(self, path: str) -> bool:
-        """Whether a file or folder has this name."""
         return os.path.lexists(path)
 
     def size(self, path: str) -> int:
-        """Bytes of the file."""
         with _naming("stat", path):
             return os.stat(path).st_size
 
     def listdir(self, directory: str) -> list[str]:
-        """Names in the folder, sorted."""
         with _naming("list", directory):
             return sorted(os.listdir(directory))
 
     def is_directory(self, path: str) -> bool:
-        """Whether a folder has this name."""
         return os.path.isdir(path)
 
     def mkdir(self, path: str) -> None:
-        """Make the folder and the missing ones above it."""
         with _naming("mkdir", path):
             os.makedirs(path, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
-        """Atomically give `source` the name `target`."""
         with _naming("rename", source):
             os.rename(source, target)
 
     def remove(self, path: str) -> None:
-        """Remove the file."""
         with _naming("remove", path):
             os.unlink(path)
 
     def rmdir(self, path: str) -> None:
-        """Remove the empty folder."""
         with _naming("rmdir", path):
             os.rmdir(path)
 
     def fsync_directory(self, directory: str) -> None:
-        """Return once the names in the folder are on the disk."""
         with _naming("fsync", directory):
             number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
@@ -314,13 +293,12 @@ class OsFiles:
                 os.close(number)
 
     def space(self, directory: str) -> Space:
-        """How large the file system of the folder is, and what is left of it."""
         with _naming("statvfs", directory):
             found = os.statvfs(directory)
         return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
     def lock(self, path: str) -> OsFileLock | None:
-        """An exclusive flock on the file; None if another open of it holds one."""
+        """An exclusive flock on the file; None if another descriptor has it."""
         with _naming("lock", path):
             number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
             try:
@@ -335,31 +313,31 @@ class OsFiles:
 
 
 class UnsyncedFiles(OsFiles):
-    """For files that go with this process: nothing is brought to the disk. Where blocks are discarded as they
-    become free (ext4 with `discard`), to remove a file that is there takes a millisecond, and to remove one
-    that never got there nothing."""
+    """For files that are not needed after this process: nothing is synced. On ext4 with `discard`, removing a
+    file takes a millisecond if its blocks are on disk, and no time if they never were."""
 
     _file_class = UnsyncedFile
 
     def fsync_directory(self, directory: str) -> None:
-        """Return at once."""
+        """Does nothing."""
 
 
 def raise_descriptor_limit() -> int:
-    """Allow this process as many open files as the system lets it have; how many those are.
+    """Raise the soft limit of open files to the hard limit; the new limit.
 
-    Each segment and each connection needs one, and the usual soft limit of 1024 is soon used up.
+    Each segment and each connection needs a descriptor, and the usual soft limit of 1024 is too low.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        with contextlib.suppress(ValueError, OSError):  # it stays what it is
+        with contextlib.suppress(ValueError, OSError):  # the limit stays
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             soft = hard
     return soft if soft != resource.RLIM_INFINITY else UNLIMITED
 
 
 def _finish_write(number: int, position: int, buffers: Sequence[Buffer], done: int) -> None:
-    """Go on after a short write, as after a signal or more than IOV_MAX buffers; zero progress is ENOSPC."""
+    """Continue after a short write, as after a signal or with more than IOV_MAX buffers; no progress is
+    ENOSPC."""
     rest = [memoryview(buffer).cast("B") for buffer in buffers]
     position += done
     while rest:
@@ -375,7 +353,7 @@ def _finish_write(number: int, position: int, buffers: Sequence[Buffer], done: i
 
 
 def _finish_read(number: int, position: int, size: int, data: bytes) -> bytes:
-    """Go on after a short read; a read of nothing is the end of the file."""
+    """Continue after a short read; an empty read is the end of the file."""
     parts = [data]
     got = len(data)
     while data and got < size:

@@ -1,4 +1,4 @@
-"""Memory that reads from the page cache go into, used again when nobody holds it any more.
+"""Buffers for reads from the page cache, reused when they are released.
 
 A fresh megabyte costs more in page faults, or in being zeroed, than the copy into it. Nobody tells when an
 answer has left: the pool sees it by the reference count of the memory, which every view on it raises.
@@ -9,9 +9,9 @@ from __future__ import annotations
 import mmap
 import sys
 
-# Below it an ordinary allocation is as good.
+# Below it an ordinary allocation is as fast.
 _POOLED_FROM_BYTES = 64 * 1024
-# Bound: memory that the pool keeps; what answers need beyond it is allocated and freed.
+# Bound: memory that the pool keeps; more is allocated and freed.
 POOL_BYTES = 32 * 1024 * 1024
 
 
@@ -46,8 +46,8 @@ class PageBuffers:
             # never zeroed by us, and pages that are not used take no memory
             fresh = mmap.mmap(-1, rounded)
         except OSError:
-            # The system has no room for another mapping. That says nothing about the disk, and what has no
-            # memory at all raises MemoryError here.
+            # The system allows no more mappings, which is not a disk failure. Without any memory this raises
+            # MemoryError.
             return memoryview(bytearray(size))
         if rounded <= self._left_bytes:
             self._left_bytes -= rounded

@@ -1,4 +1,4 @@
-"""What of a file is in the page cache, asked of the kernel: cachestat(2), since Linux 6.5.
+"""Which pages of a file are in the page cache, by cachestat(2), since Linux 6.5.
 
 Where it cannot be asked the answer is no, and whoever asks reads as if this module did not exist.
 """
@@ -30,17 +30,17 @@ class _Stat(ctypes.Structure):
 
 
 class PageCache:
-    """The question. Not thread-safe. A kernel that does not answer it once is not asked again."""
+    """Not thread-safe. After one failure of the system call it is not used again."""
 
     def __init__(self) -> None:
         self._range, self._stat = _Range(), _Stat()
         self._arguments = (ctypes.byref(self._range), ctypes.byref(self._stat), 0)
         self.is_able = sys.platform == "linux"
-        if self.is_able:  # as far as is known yet
+        if self.is_able:  # not refused yet
             self._call = ctypes.CDLL(None, use_errno=True).syscall
 
     def has(self, descriptor: int, position: int, size: int) -> bool:
-        """Whether all pages of these bytes are there; some may be on their way from the disk still."""
+        """Whether all pages of these bytes are cached; some may still be on their way from the disk."""
         if not self.is_able or size <= 0:
             return False
         self._range.start, self._range.size = position, size

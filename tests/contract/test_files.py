@@ -223,7 +223,7 @@ def test_dropped_pages_are_cold_until_they_are_read(place: tuple[Files, str]) ->
 def test_what_cannot_be_made_because_its_folder_is_gone_blames_the_disk(place: tuple[Files, str]) -> None:
     """A log dir that was unmounted, or removed: no name is missing that a reader may miss."""
     files, folder = place
-    with pytest.raises(KafkaStorageError, match="its folder is gone") as caught:
+    with pytest.raises(KafkaStorageError, match="the folder is missing") as caught:
         files.open(f"{folder}/none/a", create=True)
     assert not isinstance(caught.value, FileGoneError)
 

@@ -356,7 +356,7 @@ class FakeFiles:
             folder, name = self._parent(path)
         except FileGoneError as error:
             if create:
-                raise KafkaStorageError(f"its folder is gone: {error}") from error
+                raise KafkaStorageError(f"the folder is missing: {error}") from error
             raise
         node = folder.names.get(name)
         if node is None:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from fake_files import Crash, FakeFiles
 from headrace.protocol.model import TopicPartition
-from headrace.storage_node.log import losses
 from headrace.storage_node.log.log_manager import LogManager
-from headrace.storage_node.log.losses import PreviousEnd
+from headrace.storage_node.log.losses import MAX_LOST, PreviousEnd, previous_end
 from log_rig import NOW, TP, append, batch, config, open_log
 
 if TYPE_CHECKING:
@@ -194,13 +193,9 @@ def test_all_dirs_must_agree_on_the_epoch() -> None:
     assert loaded(files, "/a", "/b").loader.previous_end.broker_epoch == -1
 
 
-def test_too_many_losses_count_as_unclean(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_losses_count_as_unclean() -> None:
     """A registration has a bound: then all logs count as lost."""
-    monkeypatch.setattr(losses, "MAX_LOST", 1)
-    files = ended_in_order()
-    remove_folder(files, TP)
-    assert loaded(files).loader.previous_end == PreviousEnd(5, (TP,))
-    files = ended_in_order()
-    remove_folder(files, TP)
-    remove_folder(files, OTHER)
-    assert loaded(files).loader.previous_end == PreviousEnd()
+    dirs = loaded(ended_in_order()).dirs
+    lost = [TopicPartition("t", number) for number in range(MAX_LOST + 1)]
+    assert previous_end(dirs, lost[1:]) == PreviousEnd(5, tuple(lost[1:]))
+    assert previous_end(dirs, lost) == PreviousEnd()

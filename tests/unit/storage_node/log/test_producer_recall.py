@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import KafkaStorageError, OutOfOrderSequenceNumberError
-from headrace.storage_node.log import producer_recall
+from headrace.storage_node.log.producer_recall import REACHES_BYTES
 from log_rig import FOLDER, NOW, append, batch, open_log
 from producer_oracle import check_producers, end, idempotent, transactional, verified
 
@@ -116,19 +116,20 @@ def test_recall_reads_once_and_only_if_out_of_order() -> None:
         append(log, idempotent(8, 9))
 
 
-def test_recall_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recall_is_bounded() -> None:
     """A batch that is too far back is out of order, as before."""
-    monkeypatch.setattr(producer_recall, "REACHES_BYTES", (200, 1000))
+    first_reach, reach = REACHES_BYTES
 
     def fill(log: Log) -> None:
         append(log, idempotent(9, 0))
-        append(log, batch(1, size=2000))
+        for _ in range(8):
+            append(log, batch(1, size=reach // 8))
         append(log, idempotent(9, 1))
-        append(log, batch(1, size=500))
+        append(log, batch(1, size=2 * first_reach))
         append(log, idempotent(9, 2))
 
-    _, log = ended_in_order(fill)
-    assert append(log, idempotent(9, 1)) == 2
+    _, log = ended_in_order(fill, segment_bytes=1 << 24, max_message_bytes=1 << 21)
+    assert append(log, idempotent(9, 1)) == 9
     assert is_out_of_order(log, idempotent(9, 0))
 
 

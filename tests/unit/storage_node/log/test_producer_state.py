@@ -17,7 +17,7 @@ from headrace.protocol.errors import (
 from headrace.protocol.records.header import HEADER_BYTES, read_batch_header, sealed_batch
 from headrace.storage_node.log import producer_states
 from headrace.storage_node.log.producer_state import MAX_SEQUENCE
-from headrace.storage_node.log.producer_states import OpenTransaction
+from headrace.storage_node.log.producer_states import MAX_UNCOMMITTED_MARKERS, OpenTransaction
 from headrace.storage_node.log.verification import MAX_VERIFICATIONS, UNCHECKED
 from log_rig import NOW, append, batch, open_log
 from producer_oracle import check_producers, end, follow, idempotent, marker_batch, transactional, verified
@@ -215,25 +215,31 @@ def test_transaction_is_open_until_its_marker(log: Log) -> None:
     check_producers(log)
 
 
-def test_uncommitted_markers_are_bounded(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the last stable offset is never read, and if nothing is committed: then the oldest count as
-    committed, which shows nothing undecided."""
-    monkeypatch.setattr(producer_states, "MAX_UNCOMMITTED_MARKERS", 5)
-    for number in range(20):
+def test_uncommitted_markers_are_bounded(log: Log) -> None:
+    """If nothing is committed, the oldest markers count as committed, which shows nothing undecided."""
+    states = log.producers.states
+    verified(log, transactional(9, 0))
+    end(log, 9, epoch=1)
+    for number in range(1, MAX_UNCOMMITTED_MARKERS):
+        verified(log, transactional(9, 0, epoch=number))
+        end(log, 9, epoch=number + 1)
+    first = states.first_unstable_offset(0)
+    verified(log, transactional(9, 0, epoch=number + 1))
+    end(log, 9, epoch=number + 2)
+    assert states.first_unstable_offset(0) > first
+    log.high_watermark = log.log_end_offset
+    assert log.last_stable_offset == log.high_watermark
+    assert not states.has_transactions
+
+
+def test_completed_transactions_are_forgotten_without_reads(log: Log) -> None:
+    """The last stable offset is never read: each append drops the committed markers."""
+    for number in range(MAX_UNCOMMITTED_MARKERS + 1):
         log.high_watermark = log.log_end_offset
         verified(log, transactional(9, 0, epoch=number))
         end(log, 9, epoch=number + 1)
-        assert len(log.producers.states._ended) <= 2
-    first = log.log_end_offset
-    log.high_watermark = first
-    for number in range(20, 30):
-        verified(log, transactional(9, 0, epoch=number))
-        end(log, 9, epoch=number + 1)
-        assert len(log.producers.states._ended) <= 5
-    assert log.last_stable_offset == first
-    log.high_watermark = log.log_end_offset
-    assert log.last_stable_offset == log.high_watermark
-    assert not log.producers.states._ended
+    first = log.log_end_offset - 4
+    assert log.producers.states.first_unstable_offset(0) >= first
 
 
 def test_last_stable_offset_is_not_below_log_start(log: Log) -> None:

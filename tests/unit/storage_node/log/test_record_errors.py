@@ -11,7 +11,7 @@ from fake_files import FakeFiles
 from headrace.protocol.errors import InvalidRecordError, InvalidTimestampError
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import Compression
-from headrace.storage_node.log import record_errors
+from headrace.storage_node.log.record_errors import MAX_CHECKED, MAX_RECORD_ERRORS
 from log_rig import NOW, append, batch, open_log
 from stored_batches import stored
 
@@ -102,11 +102,9 @@ def test_fault_of_the_batch_names_no_record() -> None:
     assert refused(bytes(data)).record_errors == ()
 
 
-def test_number_of_named_records_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_named_records_is_bounded() -> None:
     """So is the number of checked records."""
-    monkeypatch.setattr(record_errors, "MAX_RECORD_ERRORS", 5)
-    rows = [(None, NOW)] * 20
-    error = refused(of_rows(*rows), cleanup_policy=("compact",))
-    assert [index for index, _ in error.record_errors] == [0, 1, 2, 3, 4]
-    monkeypatch.setattr(record_errors, "MAX_CHECKED", 19)
-    assert refused(of_rows(*rows), cleanup_policy=("compact",)).record_errors == ()
+    for count, named in ((MAX_RECORD_ERRORS + 1, MAX_RECORD_ERRORS), (MAX_CHECKED + 1, 0)):
+        keys = {"cleanup_policy": ("compact",), "max_message_bytes": 1 << 23}
+        error = refused(of_rows(*[(None, NOW)] * count), **keys)
+        assert [index for index, _ in error.record_errors] == list(range(named))

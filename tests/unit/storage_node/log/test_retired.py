@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 
 from fake_files import FakeFiles
-from headrace.storage_node.log import retired
 from log_rig import TP, append, batch, check_dense, filled, keys_of, manager_of, split
 
 FOLDER = "/d/t-0"
@@ -86,13 +85,12 @@ def test_next_start_removes_retired_files() -> None:
         assert again.recovery.faults == []
 
 
-def test_removal_is_bounded(monkeypatch) -> None:
+def test_removal_is_bounded() -> None:
     """Queued work is not delayed by hundreds of large files."""
-    monkeypatch.setattr(retired, "_SEGMENTS_PER_REMOVAL", 2)
     manager = filled(FakeFiles(), file_delete_delay_ms=0)
     log = manager.logs[TP]
-    log.truncate_fully_and_start_at(9)
-    assert [len(removal.segments) for removal in manager.retired.due(0)] == [2, 2, 1]
+    manager.retired.add(log, list(log.segments) * 7)
+    assert [len(removal.segments) for removal in manager.retired.due(0)] == [16, 16, 3]
 
 
 def test_removal_in_a_deleted_folder() -> None:
