@@ -1,4 +1,4 @@
-"""What compaction leaves of a batch: the rules of Kafka's cleaner, one by one, over both codecs."""
+"""What compaction leaves of a batch: the rules of Kafka's cleaner, over both codecs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def rows_of(codec: RecordCodec, data: Any) -> list[tuple[int, bytes | None, byte
 
 @pytest.mark.parametrize("compression", list(Compression))
 def test_only_the_last_value_of_a_key_stays(codec: RecordCodec, compression: Compression) -> None:
-    """Earlier values and null keys go; the rest keeps its offsets, its times and all fields of the batch."""
+    """Earlier values and null keys are removed; other records keep offsets and timestamps, and the batch its
+    fields."""
     rows = [(5, b"a", b"1"), (6, b"b", b"1"), (8, None, b"1"), (9, b"a", b"2"), (11, b"c", b"1")]
     times = [2000, 5000, 9000, 1500, 5000]
     batch = stored(
@@ -67,8 +68,8 @@ def test_only_the_last_value_of_a_key_stays(codec: RecordCodec, compression: Com
     assert again[1:] == (2, 0, 5000, 6, False)
 
 
-def test_nothing_changed_is_the_same_buffer(codec: RecordCodec) -> None:
-    """No copy of what stays whole, compressed or not; nothing in the map means nothing to remove."""
+def test_unchanged_batch_is_the_same_buffer(codec: RecordCodec) -> None:
+    """An unchanged batch is not copied, compressed or not; an empty map removes nothing."""
     batch = stored([(0, b"a", b"1"), (1, b"b", b"1")])
     for data in (
         batch,
@@ -82,8 +83,8 @@ def test_nothing_changed_is_the_same_buffer(codec: RecordCodec) -> None:
     assert clean(codec, batch, offsets).data is batch
 
 
-def test_what_lies_behind_the_map_stays(codec: RecordCodec) -> None:
-    """Null keys and repeated keys too: nobody has looked at later records yet."""
+def test_records_after_the_map_stay(codec: RecordCodec) -> None:
+    """Null keys and repeated keys too: later records are not indexed yet."""
     batch = stored([(0, b"a", b"1"), (1, None, b"1"), (2, b"a", b"2"), (3, None, b"1"), (4, b"a", b"3")])
     assert clean(codec, batch, codec.offset_map(24_000)).data is batch
     offsets = codec.offset_map(24_000)
@@ -92,8 +93,8 @@ def test_what_lies_behind_the_map_stays(codec: RecordCodec) -> None:
     assert rows_of(codec, cleaned.data) == [(2, b"a", b"2"), (3, None, b"1"), (4, b"a", b"3")]
 
 
-def test_no_record_stays(codec: RecordCodec) -> None:
-    """The caller decides whether an empty batch remembers it."""
+def test_batch_without_remaining_records(codec: RecordCodec) -> None:
+    """The caller decides whether an empty batch stays."""
     batch = stored([(0, b"a", b"1"), (1, None, b"1")], producer=(9, 2, 70), attributes=0x18, last_offset=3)
     offsets = map_with(codec, batch, stored([(5, b"a", b"2")]))
     assert clean(codec, batch, offsets) == Cleaned(None, 0, 2, -1, -1, False)
@@ -109,8 +110,8 @@ def test_no_record_stays(codec: RecordCodec) -> None:
 
 
 @pytest.mark.parametrize("compression", list(Compression))
-def test_the_life_of_a_tombstone(codec: RecordCodec, compression: Compression) -> None:
-    """The first cleaning sets the horizon, the next leave it alone, one after it takes the tombstone."""
+def test_tombstone_is_removed_after_the_horizon(codec: RecordCodec, compression: Compression) -> None:
+    """The first compaction sets the horizon, later ones keep it, one after it removes the tombstone."""
     batch = stored(
         [(0, b"a", b"1"), (1, b"gone", b"1"), (2, b"gone", None), (3, b"b", None)],
         compression=compression,
@@ -135,8 +136,8 @@ def test_the_life_of_a_tombstone(codec: RecordCodec, compression: Compression) -
     assert [record.timestamp for record in codec.decode(third.data or b"")] == [NOW - 9]
 
 
-def test_a_horizon_is_set_without_removing_anything(codec: RecordCodec) -> None:
-    """A batch of tombstones that all stay is written anew for the horizon alone; no timestamp stays none."""
+def test_horizon_is_set_without_removing_records(codec: RecordCodec) -> None:
+    """A batch of tombstones is rewritten for the horizon alone; a missing timestamp stays missing."""
     batch = stored([(0, b"a", None)], timestamps=[-1], base_timestamp=0)
     cleaned = clean(codec, batch, map_with(codec, batch), delete_retention_ms=2**63 - 1)
     assert cleaned[1:] == (1, 0, -1, 0, True)
@@ -144,8 +145,8 @@ def test_a_horizon_is_set_without_removing_anything(codec: RecordCodec) -> None:
     assert codec.decode(cleaned.data or b"")[0].timestamp == -1
 
 
-def test_batches_stamped_by_the_log(codec: RecordCodec) -> None:
-    """Under LogAppendTime all records have the max timestamp of the batch, before and after."""
+def test_log_append_time_batches(codec: RecordCodec) -> None:
+    """All records have the max timestamp of the batch, before and after."""
     rows = [(0, b"a", b"1"), (1, b"b", None), (2, b"a", b"2")]
     batch = stored(rows, attributes=0x08, timestamps=[1, 2, 77_000], base_timestamp=1)
     cleaned = clean(codec, batch, map_with(codec, batch))
@@ -156,7 +157,7 @@ def test_batches_stamped_by_the_log(codec: RecordCodec) -> None:
 
 
 def test_control_batches_stay_whole(codec: RecordCodec) -> None:
-    """Their keys are kinds; a horizon is set only when the caller says that the transaction is empty."""
+    """A horizon is set only if the caller says that the transaction is empty."""
     marker = by_hand.batch(
         by_hand.record(0, 0, b"\0\0\0\1", b"\0\0\0\0\0\0"), attributes=0x30, producer=(5, 0, -1)
     )
@@ -172,8 +173,8 @@ def test_control_batches_stay_whole(codec: RecordCodec) -> None:
     assert read_batch_header(due.data or b"").producer_id == 5
 
 
-def test_records_are_copied_as_they_are(codec: RecordCodec) -> None:
-    """Odd but legal bytes (long varints, null as -7, attributes in use) survive byte for byte."""
+def test_records_are_copied_byte_for_byte(codec: RecordCodec) -> None:
+    """Unusual but valid bytes too: long varints, null as -7, used attributes."""
     odd_body = (
         b"\x05" + b"\x80\x00" + b"\x82\x00" + by_hand.nullable(b"odd") + by_hand.varint(-7) + b"\x80\x00"
     )
@@ -206,15 +207,15 @@ def test_records_are_copied_as_they_are(codec: RecordCodec) -> None:
         (by_hand.batch(by_hand.record(headers=b"\x02\x02\xff\x00")), InvalidRecordError),
     ],
 )
-def test_bad_batches_are_refused(codec: RecordCodec, batch: bytes, error: type[Exception]) -> None:
+def test_damaged_batches_are_refused(codec: RecordCodec, batch: bytes, error: type[Exception]) -> None:
     """Also those of which nothing would stay."""
     offsets = codec.offset_map(24_000)
     with pytest.raises(error):
         clean(codec, batch, offsets)
 
 
-def test_bounds_of_what_is_asked(codec: RecordCodec) -> None:
-    """A bomb is not decompressed, and no time is negative."""
+def test_limits_of_arguments(codec: RecordCodec) -> None:
+    """A decompression bomb is not decompressed, and no time is negative."""
     batch = stored([(0, b"k", bytes(10_000))], compression=Compression.GZIP)
     offsets = codec.offset_map(24_000)
     with pytest.raises(InvalidRecordError):

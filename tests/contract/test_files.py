@@ -1,4 +1,4 @@
-"""The fake file layer does what the real one does."""
+"""The fake file layer behaves like the real one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=["os", "fake", "guarded"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
-    """A file layer and an empty folder in it."""
+    """A file layer and an empty folder."""
     if request.param == "os":
         return OsFiles(), str(tmp_path)
     fake = FakeFiles()
@@ -35,8 +35,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Files, str]:
     return (fake if request.param == "fake" else GuardedFiles(fake, Fuse())), "/d"
 
 
-def test_written_pieces_are_read_back_at_their_positions(place: tuple[Files, str]) -> None:
-    """One write of many buffers of all kinds lands as one run of bytes; reads stop at the file's end."""
+def test_write_of_many_buffers(place: tuple[Files, str]) -> None:
+    """The buffers are written as one run of bytes; reads stop at the end of the file."""
     files, folder = place
     file = files.open(f"{folder}/a", create=True)
     assert file.pwrite(0, [b"abc", bytearray(b"de"), memoryview(b"xfgx")[1:3]]) == 7
@@ -48,8 +48,8 @@ def test_written_pieces_are_read_back_at_their_positions(place: tuple[Files, str
     file.close()
 
 
-def test_more_buffers_than_one_call_takes_are_all_written(place: tuple[Files, str]) -> None:
-    """The kernel takes 1024 buffers at once; more are not lost."""
+def test_write_of_more_than_iov_max_buffers(place: tuple[Files, str]) -> None:
+    """The kernel accepts 1024 buffers per call."""
     files, folder = place
     file = files.open(f"{folder}/a", create=True)
     pieces = [bytes([number % 256]) * 3 for number in range(2500)]
@@ -58,8 +58,8 @@ def test_more_buffers_than_one_call_takes_are_all_written(place: tuple[Files, st
     file.close()
 
 
-def test_writing_behind_the_end_and_truncating_fill_with_zeros(place: tuple[Files, str]) -> None:
-    """Holes read as zeros; truncate cuts and grows; allocate only grows."""
+def test_write_past_the_end_and_truncate_fill_with_zeros(place: tuple[Files, str]) -> None:
+    """Holes read as zeros; truncate shrinks and grows; allocate only grows."""
     files, folder = place
     file = files.open(f"{folder}/a", create=True)
     file.pwrite(3, [b"x"])
@@ -75,8 +75,8 @@ def test_writing_behind_the_end_and_truncating_fill_with_zeros(place: tuple[File
     file.close()
 
 
-def test_missing_files_are_gone_not_broken(place: tuple[Files, str]) -> None:
-    """A missing name raises FileGoneError, which is a KafkaStorageError that blames no disk."""
+def test_missing_file_raises_file_gone(place: tuple[Files, str]) -> None:
+    """FileGoneError is a KafkaStorageError that is not a disk failure."""
     files, folder = place
     for attempt in (
         lambda: files.open(f"{folder}/none"),
@@ -91,8 +91,8 @@ def test_missing_files_are_gone_not_broken(place: tuple[Files, str]) -> None:
     files.mkdir(f"{folder}/still-works")
 
 
-def test_a_closed_file_is_gone(place: tuple[Files, str]) -> None:
-    """Every use after close raises FileGoneError; closing twice is fine."""
+def test_closed_file_raises_file_gone(place: tuple[Files, str]) -> None:
+    """Every use after close; close is idempotent."""
     files, folder = place
     file = files.open(f"{folder}/a", create=True)
     file.close()
@@ -104,7 +104,7 @@ def test_a_closed_file_is_gone(place: tuple[Files, str]) -> None:
 
 
 def test_names_in_folders(place: tuple[Files, str]) -> None:
-    """mkdir makes what is missing above; listdir is sorted; rename replaces; rmdir wants it empty."""
+    """mkdir creates parents; listdir is sorted; rename replaces; rmdir needs an empty folder."""
     files, folder = place
     files.mkdir(f"{folder}/x/y")
     files.mkdir(f"{folder}/x/y")
@@ -121,8 +121,8 @@ def test_names_in_folders(place: tuple[Files, str]) -> None:
         files.rmdir(f"{folder}/x")
 
 
-def test_an_open_file_survives_its_name(place: tuple[Files, str]) -> None:
-    """A reader of a removed or renamed file reads on; so a segment can be deleted under one."""
+def test_open_file_survives_remove_and_rename(place: tuple[Files, str]) -> None:
+    """So a segment can be deleted during a read."""
     files, folder = place
     files.mkdir(f"{folder}/x")
     file = files.open(f"{folder}/x/a", create=True)
@@ -135,8 +135,8 @@ def test_an_open_file_survives_its_name(place: tuple[Files, str]) -> None:
     file.close()
 
 
-def test_a_lock_is_exclusive_until_released(place: tuple[Files, str]) -> None:
-    """The second owner gets None; after the release it gets the lock."""
+def test_lock_is_exclusive_until_released(place: tuple[Files, str]) -> None:
+    """The second owner gets None until the release."""
     files, folder = place
     first = files.lock(f"{folder}/.lock")
     assert first is not None
@@ -148,8 +148,8 @@ def test_a_lock_is_exclusive_until_released(place: tuple[Files, str]) -> None:
     second.release()
 
 
-def test_an_atomic_write_replaces_the_whole_content(place: tuple[Files, str]) -> None:
-    """Longer and shorter contents replace each other; no temporary file stays."""
+def test_atomic_write_replaces_the_content(place: tuple[Files, str]) -> None:
+    """By longer and shorter content; no temporary file stays."""
     files, folder = place
     for content in (b"long content", b"short", b""):
         write_file_atomically(files, folder, "c", content)
@@ -164,9 +164,9 @@ def tells(files: Files, folder: str) -> bool:
     return file.pread_cached(0, 1) is not None
 
 
-def test_cached_reads_give_all_or_nothing(place: tuple[Files, str]) -> None:
-    """Freshly written pages are in the cache; bytes behind the end never are. A file system that cannot tell
-    says None every time."""
+def test_cached_read_is_all_or_nothing(place: tuple[Files, str]) -> None:
+    """Freshly written pages are cached; bytes past the end never are. A file system without support always
+    returns None."""
     files, folder = place
     is_able = tells(files, folder)
     file = files.open(f"{folder}/a", create=True)
@@ -182,8 +182,8 @@ def test_cached_reads_give_all_or_nothing(place: tuple[Files, str]) -> None:
         file.pread_cached(0, 1)
 
 
-def test_what_a_cached_read_gave_does_not_change(place: tuple[Files, str]) -> None:
-    """Later reads and writes leave it alone, and it cannot be written to."""
+def test_result_of_cached_read_does_not_change(place: tuple[Files, str]) -> None:
+    """Later reads and writes do not affect it, and it is read-only."""
     files, folder = place
     file = files.open(f"{folder}/a", create=True)
     file.pwrite(0, [b"a" * 200_000])
@@ -199,7 +199,7 @@ def test_what_a_cached_read_gave_does_not_change(place: tuple[Files, str]) -> No
 
 
 def test_dropped_pages_are_cold_until_they_are_read(place: tuple[Files, str]) -> None:
-    """Only what is on the disk is dropped; advice about a closed file or an empty range is no error."""
+    """Only clean pages are dropped; advice about a closed file or an empty range is no error."""
     files, folder = place
     is_able = tells(files, folder)
     file = files.open(f"{folder}/a", create=True)
@@ -220,16 +220,16 @@ def test_dropped_pages_are_cold_until_they_are_read(place: tuple[Files, str]) ->
     file.drop_cached(0, 1)
 
 
-def test_what_cannot_be_made_because_its_folder_is_gone_blames_the_disk(place: tuple[Files, str]) -> None:
-    """A log dir that was unmounted, or removed: no name is missing that a reader may miss."""
+def test_create_in_missing_folder_is_a_disk_failure(place: tuple[Files, str]) -> None:
+    """The log dir was unmounted or removed."""
     files, folder = place
     with pytest.raises(KafkaStorageError, match="the folder is missing") as caught:
         files.open(f"{folder}/none/a", create=True)
     assert not isinstance(caught.value, FileGoneError)
 
 
-def test_the_space_of_a_file_system(place: tuple[Files, str]) -> None:
-    """What is usable is a part of the whole; of a folder that is missing nothing is known."""
+def test_space_of_a_file_system(place: tuple[Files, str]) -> None:
+    """Usable bytes are a part of the total; a missing folder is an error."""
     files, folder = place
     space = files.space(folder)
     assert 0 < space.usable <= space.total
@@ -237,8 +237,8 @@ def test_the_space_of_a_file_system(place: tuple[Files, str]) -> None:
         files.space(f"{folder}/none")
 
 
-def test_lent_bytes_are_sent_from_where_they_lie(place: tuple[Files, str]) -> None:
-    """From any byte on, also when the file was closed or removed; nothing is lent behind the end."""
+def test_lent_bytes_are_sent(place: tuple[Files, str]) -> None:
+    """From any byte on, also after the file was closed or removed; nothing is lent past the end."""
     files, folder = place
     is_able = tells(files, folder)
     file = files.open(f"{folder}/a", create=True)
@@ -265,8 +265,8 @@ def test_lent_bytes_are_sent_from_where_they_lie(place: tuple[Files, str]) -> No
         file.lend(0, 1)
 
 
-def test_what_was_cut_off_is_not_sent(place: tuple[Files, str]) -> None:
-    """A send behind the end of the file sends nothing."""
+def test_truncated_bytes_are_not_sent(place: tuple[Files, str]) -> None:
+    """A send past the end of the file sends nothing."""
     files, folder = place
     file = files.open(f"{folder}/a", create=True)
     file.pwrite(0, [bytes(9000)])
@@ -281,7 +281,7 @@ def test_what_was_cut_off_is_not_sent(place: tuple[Files, str]) -> None:
     os.close(writer)
 
 
-def test_nothing_is_lent_that_a_disk_must_be_asked_for(place: tuple[Files, str]) -> None:
+def test_cold_pages_are_not_lent(place: tuple[Files, str]) -> None:
     """Dropped pages are not in the page cache."""
     files, folder = place
     file = files.open(f"{folder}/a", create=True)
@@ -293,8 +293,8 @@ def test_nothing_is_lent_that_a_disk_must_be_asked_for(place: tuple[Files, str])
     assert file.lend(size // 2, size // 4) is None
 
 
-def test_lent_pages_that_went_are_brought_back(place: tuple[Files, str]) -> None:
-    """Nobody waits for them in `send`; after some tries they are sent all the same."""
+def test_evicted_lent_pages_are_read_again(place: tuple[Files, str]) -> None:
+    """`send` does not wait for them; after some attempts they are sent all the same."""
     files, folder = place
     file = files.open(f"{folder}/a", create=True)
     size = 1 << 20

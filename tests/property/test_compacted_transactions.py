@@ -1,6 +1,6 @@
-"""Transactions in a compacted log against a list: whatever is written, ended, cleaned with any map, restarted
-and killed, who reads what is committed finds the last committed value of each key, and nothing but what was
-committed, in whatever pieces it reads."""
+"""Transactions in a compacted log against a list: after any writes, ends, compactions with any map, restarts
+and kills, a read_committed consumer finds the last committed value of each key, and only committed records,
+for any fetch sizes."""
 
 from __future__ import annotations
 
@@ -146,8 +146,8 @@ class Compacted:
 
 @settings(max_examples=120)
 @given(STEPS)
-def test_what_is_committed_is_what_is_seen(steps: list[tuple[str, int, int]]) -> None:
-    """Beside each other, in any order."""
+def test_read_committed_sees_committed_records(steps: list[tuple[str, int, int]]) -> None:
+    """Interleaved in any order."""
     compacted = Compacted()
     for step in steps:
         compacted.step(*step)

@@ -1,8 +1,6 @@
-"""Compaction of a log of batches, held against a dictionary: the last value of every key, for ever.
-
-Both codecs clean the same log side by side and must leave the same bytes. The map is often too small for the
-keys, so that a log takes several passes; time moves on, so that tombstones reach their horizons.
-"""
+"""Compaction of a log of batches against a dictionary: the last value of every key stays. Both codecs compact
+the same log and must leave the same bytes. The map is often too small for the keys, so that a log needs
+several passes; time advances, so that tombstones reach their horizons."""
 
 from __future__ import annotations
 
@@ -168,8 +166,8 @@ class Cleaner:
 
 @given(st.lists(appends | passes, max_size=25))
 @settings(max_examples=200)
-def test_the_last_value_of_every_key_for_ever(steps: list[Append | Pass]) -> None:
-    """Any appends and passes, then as many passes as it takes to clean all of it."""
+def test_last_value_of_every_key_stays(steps: list[Append | Pass]) -> None:
+    """Any appends and passes, then as many passes as a full compaction needs."""
     cleaner = Cleaner()
     for step in steps:
         if isinstance(step, Append):

@@ -1,9 +1,7 @@
-"""Death and power loss at every single operation of the file layer, recovery's own included.
-
-The workload goes through two lives of a log manager: create, append, roll, flush, checkpoint, change of
-leader epoch, truncation, clean shutdown, restart. A journal keeps what was acknowledged. After each fault the
-log must hold exactly that (and at most the one batch under way), byte for byte, and go on working.
-"""
+"""Death and power loss at every operation of the file layer, those of recovery included. The workload goes
+through two lives of a log manager: create, append, roll, flush, checkpoint, leader epoch, truncation, clean
+shutdown, restart. A journal has the acknowledged batches. After each fault the log must have exactly these
+(and at most the one batch in flight), byte for byte, and continue to work."""
 
 from __future__ import annotations
 
@@ -85,7 +83,7 @@ def get(manager: LogManager) -> Log:
 
 
 def workload(files: FakeFiles, journal: Journal) -> None:
-    """Two lives. The log has 2 records per batch, about 4 batches per segment."""
+    """Two lives; 2 records per batch, about 4 batches per segment."""
     manager = start(files)
     log = get(manager)
     journal.append(log, "a0", epoch=0)
@@ -177,10 +175,9 @@ OPERATIONS = count_operations()
 
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("tear_bytes", [0, 1, 90, 10**6])
-def test_a_fault_at_any_operation_loses_nothing(tear_bytes: int, part: int) -> None:
-    """Scenario 25: kill -9 in each operation, writes torn at different lengths: all acknowledged batches
-    are there. Scenario 32: so are all flushed ones when the power fails there, whatever unsynced sectors
-    survive."""
+def test_fault_at_any_operation_loses_nothing(tear_bytes: int, part: int) -> None:
+    """Scenario 25: kill -9 in each operation, writes torn at different lengths: all acknowledged batches are
+    there. Scenario 32: so are all flushed ones after a power loss, whatever unsynced sectors survive."""
     for crash_at in range(part, OPERATIONS, PARTS):
         state = crashed(crash_at, tear_bytes)
         assert state is not None
@@ -191,12 +188,9 @@ def test_a_fault_at_any_operation_loses_nothing(tear_bytes: int, part: int) -> N
 
 
 @pytest.mark.parametrize("part", range(3))
-def test_a_crash_of_the_recovery_itself_changes_nothing(part: int) -> None:
-    """Scenario 30: dead, then dead again in each operation of the recovery, then without power: still
-    nothing is lost.
-
-    A clean-shutdown marker or a recovery point that outlives the first crash would show here.
-    """
+def test_crash_during_recovery_loses_nothing(part: int) -> None:
+    """Scenario 30: a crash, a second one in each operation of the recovery, then a power loss. A
+    clean-shutdown marker or a recovery point that survives the first crash would show here."""
     for crash_at in range(part * 7, OPERATIONS, 21):
         state = crashed(crash_at, 50)
         assert state is not None
@@ -213,8 +207,8 @@ def test_a_crash_of_the_recovery_itself_changes_nothing(part: int) -> None:
                 break
 
 
-def test_the_workload_reaches_every_kind_of_operation() -> None:
-    """A crash point that is never reached proves nothing: the list of operations must have them all."""
+def test_workload_reaches_every_operation() -> None:
+    """A crash point that is never reached proves nothing."""
     files = empty_disk()
     workload(files, Journal())
     kinds = {operation.split()[0] for operation in files.operations}

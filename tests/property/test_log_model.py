@@ -1,4 +1,4 @@
-"""The log equals a list; its indexes equal a linear scan; under any sequence of operations."""
+"""The log equals a list, and its indexes a linear scan, under any sequence of operations."""
 
 from __future__ import annotations
 
@@ -172,8 +172,8 @@ test_the_log_is_a_list = LogMachine.TestCase
     steps=st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5000)), max_size=60),
     asked=st.integers(0, 3100),
 )
-def test_an_offset_lookup_is_a_linear_scan(steps: list[tuple[int, int]], asked: int) -> None:
-    """The last entry at or below, whatever the gaps; the same from the bytes on disk."""
+def test_offset_lookup_equals_linear_scan(steps: list[tuple[int, int]], asked: int) -> None:
+    """The last entry at or below the offset; the same from the bytes on disk."""
     index = OffsetIndex(100)
     offset, position, scan = 100, 0, (-1, 0)
     for offset_step, position_step in steps:
@@ -187,8 +187,8 @@ def test_an_offset_lookup_is_a_linear_scan(steps: list[tuple[int, int]], asked: 
 
 
 @given(times=st.lists(st.integers(0, 100), max_size=60), asked=st.integers(0, 101))
-def test_a_time_lookup_is_a_linear_scan(times: list[int], asked: int) -> None:
-    """Every record up to the offset found is older than asked, and no later entry says so."""
+def test_time_lookup_equals_linear_scan(times: list[int], asked: int) -> None:
+    """Every record up to the found offset is older, and no later entry qualifies."""
     index = TimeIndex(0)
     largest, scan = -1, -1
     for offset, time in enumerate(times):

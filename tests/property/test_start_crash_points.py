@@ -1,9 +1,7 @@
-"""Death and power loss at every single operation while a log loses its oldest records.
-
-The workload deletes records, lets segments go by retention, takes a start from a leader in the middle of a
-batch, and removes files, in two lives. A journal keeps what readers were shown. After each fault the log
-starts no earlier than they saw and no later than was asked for, and nothing from there on is missing.
-"""
+"""Death and power loss at every operation while a log loses its oldest records. The workload deletes records,
+applies retention, restarts a log inside a leader's batch, and removes files, in two lives. A journal has the
+start offsets that readers saw. After each fault the log starts no earlier than they saw and no later than
+requested, and nothing above is missing."""
 
 from __future__ import annotations
 
@@ -183,9 +181,9 @@ OPERATIONS = count_operations()
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_a_fault_at_any_operation(part: int) -> None:
-    """A kill: nothing that is written is lost, nothing that was deleted comes back. A power loss: the same of
-    what is flushed."""
+def test_fault_at_any_operation(part: int) -> None:
+    """A kill: no written record is lost, no deleted one comes back. A power loss: the same for flushed
+    records."""
     for crash_at in range(part, OPERATIONS, PARTS):
         files, journal = crashed(crash_at)
         check(files.restart(), journal, journal.written_end)
@@ -193,7 +191,7 @@ def test_a_fault_at_any_operation(part: int) -> None:
             check(files.power_loss(mode), journal, journal.flushed_end)
 
 
-def test_the_workload_does_all_of_it() -> None:
+def test_workload_reaches_every_operation() -> None:
     """A crash point that is never reached proves nothing."""
     files = FakeFiles()
     files.mkdir("/d")

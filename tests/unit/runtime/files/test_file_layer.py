@@ -1,4 +1,4 @@
-"""Small files are replaced so that no crash leaves a mix."""
+"""Atomic replacement of small files."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from headrace.runtime.files.file_layer import read_file, write_file_atomically
 
 
 @pytest.mark.parametrize("mode", ["none", "all", *range(8)])
-def test_an_atomic_write_survives_a_power_loss_at_any_operation(mode: str | int) -> None:
-    """Whatever is cut off, the file holds the old content or the new one; once the call returned, the new."""
+def test_atomic_write_survives_power_loss(mode: str | int) -> None:
+    """In every operation: the file has the old or the new content, and the new one when the call has
+    returned."""
     for crash_at in range(20):
         files = FakeFiles()
         files.mkdir("/d")

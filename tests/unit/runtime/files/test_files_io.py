@@ -1,4 +1,4 @@
-"""The real file layer: errors of the system, short writes, closing under a reader."""
+"""The real file layer: system errors, short writes, close during a read."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_errors_name_the_operation_the_path_and_the_errno(tmp_path: Path) -> None:
-    """What an operator needs; and a disk's error is not taken for a missing file."""
+def test_errors_have_operation_path_and_errno(tmp_path: Path) -> None:
+    """A disk error is not taken for a missing file."""
     (tmp_path / "a").write_text("x")
     with pytest.raises(KafkaStorageError, match=rf"mkdir {tmp_path}/a/b: .*ENOTDIR") as caught:
         OsFiles().mkdir(f"{tmp_path}/a/b")
     assert not isinstance(caught.value, FileGoneError)
 
 
-def test_a_full_device_is_an_error_not_an_endless_loop(tmp_path: Path) -> None:
-    """/dev/full takes nothing."""
+def test_full_device_is_an_error(tmp_path: Path) -> None:
+    """/dev/full accepts no byte."""
     file = OsFiles().open("/dev/full")
     with pytest.raises(KafkaStorageError, match=errno.errorcode[errno.ENOSPC]):
         file.pwrite(0, [b"x" * 100])
     file.close()
 
 
-def test_a_lack_of_memory_is_not_the_disks(tmp_path: Path) -> None:
-    """Memory that cannot be had, for real: what is cached counts as not cached, and the read that may wait
-    says so, with no word against the disk."""
+def test_lack_of_memory_is_not_a_disk_failure(tmp_path: Path) -> None:
+    """With a real memory limit: cached bytes count as not cached, and the blocking read raises
+    MemoryError."""
     file = OsFiles().open(f"{tmp_path}/a", create=True)
     file.pwrite(0, [b"x" * 100])
     for size in (1 << 48, 1 << 62):
@@ -44,8 +44,8 @@ def test_a_lack_of_memory_is_not_the_disks(tmp_path: Path) -> None:
     assert file.pread_cached(0, 100) == b"x" * 100
 
 
-def test_more_buffers_than_the_kernel_takes_at_once(tmp_path: Path) -> None:
-    """Above IOV_MAX the write goes on where it stopped."""
+def test_write_of_more_than_iov_max_buffers(tmp_path: Path) -> None:
+    """The write continues where it stopped."""
     file = OsFiles().open(f"{tmp_path}/a", create=True)
     pieces = [number.to_bytes(2, "big") for number in range(3000)]
     file.pwrite(0, pieces)
@@ -53,9 +53,9 @@ def test_more_buffers_than_the_kernel_takes_at_once(tmp_path: Path) -> None:
     file.close()
 
 
-def test_closing_does_not_pull_the_descriptor_from_under_a_reader(tmp_path: Path) -> None:
-    """Readers on threads while the owner closes and opens other files: right bytes or FileGoneError, never
-    the bytes of the file that got the descriptor's number next."""
+def test_close_during_reads_on_threads(tmp_path: Path) -> None:
+    """Readers get the right bytes or FileGoneError, never the bytes of the file that reuses the
+    descriptor."""
     files = OsFiles()
     wrong: list[bytes] = []
 
@@ -81,8 +81,8 @@ def test_closing_does_not_pull_the_descriptor_from_under_a_reader(tmp_path: Path
     assert wrong == []
 
 
-def test_descriptors_are_given_back(tmp_path: Path) -> None:
-    """Closing really closes."""
+def test_close_frees_the_descriptor(tmp_path: Path) -> None:
+    """Closing many files leaves no open descriptor."""
     before = len(os.listdir("/proc/self/fd"))
     files = [OsFiles().open(f"{tmp_path}/{number}", create=True) for number in range(20)]
     for file in files:

@@ -1,4 +1,4 @@
-"""Memory for reads is used again, but never while somebody holds it."""
+"""Read buffers are reused, but never while they are in use."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 SIZE = 100_000
 
 
-def test_what_is_held_is_not_given_out_again() -> None:
-    """Views, slices of them and read-only ones count; the last one gone frees the memory."""
+def test_buffer_in_use_is_not_reused() -> None:
+    """Views, slices of them and read-only views count; the last one frees the buffer."""
     buffers = PageBuffers()
     first = buffers.take(SIZE)
     first[:4] = b"mine"
@@ -30,8 +30,8 @@ def test_what_is_held_is_not_given_out_again() -> None:
     assert len(second) == SIZE
 
 
-def test_the_pool_is_bounded_and_more_is_still_given() -> None:
-    """Beyond the bound memory is made and freed."""
+def test_pool_is_bounded() -> None:
+    """More memory is allocated and freed."""
     buffers = PageBuffers(2 * 131_072)
     views = [buffers.take(SIZE) for _ in range(10)]
     assert sum(map(len, buffers._pools.values())) == 2
@@ -40,16 +40,16 @@ def test_the_pool_is_bounded_and_more_is_still_given() -> None:
     assert [view[0] for view in views] == list(range(10))
 
 
-def test_small_reads_have_memory_of_their_own() -> None:
-    """Nothing of them is kept."""
+def test_small_reads_are_not_pooled() -> None:
+    """They use ordinary allocations."""
     buffers = PageBuffers()
     assert len(buffers.take(10)) == 10
     assert buffers.take(0).nbytes == 0
     assert not buffers._pools
 
 
-def test_a_system_without_room_for_mappings_still_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process has a limited number of them; to have none left is no fault of a disk, and ends no node."""
+def test_read_without_free_mappings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process has a limited number of them; running out is not a disk failure."""
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOMEM, "no room for another mapping")
