@@ -120,7 +120,7 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
         most = self._most(engine, max_records)
         ends_at, left_s = self._io.now_s() + timeout, timeout
         while True:
-            may_take = await self._serve(left_s)
+            may_take = await self._serve(engine, left_s)
             records = engine.reader.take(most) if may_take else []
             if records:
                 return records  # Order: before the next call, see `RecordReader.returned`
@@ -137,7 +137,7 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
         buffer = engine.buffer
         ends_at = None if timeout is None else self._io.now_s() + timeout
         while True:
-            may_take = await self._serve(None if ends_at is None else self._left(ends_at))
+            may_take = await self._serve(engine, None if ends_at is None else self._left(ends_at))
             batch = engine.reader.next_batch() if may_take else None
             if batch is None:
                 left_s = None if ends_at is None else self._left(ends_at)
@@ -386,7 +386,7 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
             is_first = not count
             if engine.buffer.has_group_work and count:
                 return False  # these records are returned before the rebalance callbacks are called
-            if not await self._serve(None if ends_at is None else self._left(ends_at)):
+            if not await self._serve(engine, None if ends_at is None else self._left(ends_at)):
                 return True
             count, is_ready = fill()
             if is_ready:

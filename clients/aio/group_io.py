@@ -170,13 +170,12 @@ class AsyncGroupConsumer(Generic[K, V]):
             raise no_group()
         return self._engine.group
 
-    async def _serve(self, left_s: float | None = None) -> bool:
+    async def _serve(self, engine: ConsumerEngine, left_s: float | None) -> bool:
         """Call the rebalance callbacks that are due. It waits up to `left_s` for the commit before a
         revocation; False when that commit is still in flight: no record may be returned. Errors: what ended
         the membership, and those of the callbacks."""
         if self._is_serving:
             raise HeadraceError("a rebalance callback cannot ask for records")
-        engine = self._engine
         if engine.buffer.has_group_work:
             engine.reader.processed()  # and auto-commit commits their offsets before the revocation
         while engine.buffer.has_group_work:

@@ -118,7 +118,7 @@ def test_config_reaches_the_servers() -> None:
         assert cluster.status()["nodes"]
     with pytest.raises(ConfigError, match=r"num_partitions"):
         local(num_partition=4)
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="at least 1"):
         local(nodes=0)
 
 

@@ -122,7 +122,7 @@ def test_rebalance_waits_for_unfinished_records(play: Play, kind: str, way: Way)
         )
         await first.subscribe("t", on_revoked=on_revoked)
         while len(await first.assignment()) < 2:
-            await first._serve()
+            await first._serve(first._engine, None)
             await asyncio.sleep(0.1)
         await asyncio.sleep(1)  # records of both partitions are there
         reading = way(first)
