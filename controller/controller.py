@@ -201,7 +201,7 @@ class Controller:
         if gap_ms > self._stall_ms:
             self.sessions.extend(gap_ms)
             if gap_ms >= LONG_STALL_MS:
-                self.notes.say(
+                self.notes.add(
                     f"this controller was stalled for {gap_ms} ms: the sessions of all nodes are extended",
                     is_warning=True,
                 )

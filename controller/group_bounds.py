@@ -36,7 +36,7 @@ class GroupBounds(Config):
         high=MAX_INT,
         unit="ms",
         live=True,
-        doc="The shortest consumer.session.timeout.ms that a group may have of its own.",
+        doc="Lower bound of the group config consumer.session.timeout.ms.",
     )
     group_consumer_max_session_timeout_ms: int = key(
         _MAX_SESSION,
@@ -45,7 +45,7 @@ class GroupBounds(Config):
         high=MAX_INT,
         unit="ms",
         live=True,
-        doc="The longest consumer.session.timeout.ms that a group may have of its own.",
+        doc="Upper bound of the group config consumer.session.timeout.ms.",
     )
     group_consumer_min_heartbeat_interval_ms: int = key(
         _MIN_INTERVAL,
@@ -54,7 +54,7 @@ class GroupBounds(Config):
         high=MAX_INT,
         unit="ms",
         live=True,
-        doc="The shortest consumer.heartbeat.interval.ms that a group may have of its own.",
+        doc="Lower bound of the group config consumer.heartbeat.interval.ms.",
     )
     group_consumer_max_heartbeat_interval_ms: int = key(
         _MAX_INTERVAL,
@@ -63,7 +63,7 @@ class GroupBounds(Config):
         high=MAX_INT,
         unit="ms",
         live=True,
-        doc="The longest consumer.heartbeat.interval.ms that a group may have of its own.",
+        doc="Upper bound of the group config consumer.heartbeat.interval.ms.",
     )
 
     def __post_init__(self) -> None:

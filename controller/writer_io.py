@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         """What the writer needs of the quorum."""
 
         def append(self, batches: tuple[bytes, ...]) -> None:
-            """Write decisions to the log; `DecisionWriter.on_committed` tells when they count."""
+            """Write decisions to the log; `DecisionWriter.on_committed` is called when they are committed."""
 
 
 log = logging.getLogger("headrace.controller")
@@ -270,7 +270,7 @@ class DecisionWriter:
         if count > 0:
             self._apply(core, (NoOpRecord(),) * count, monotonic_ms())
 
-    # --- what the quorum tells --------------------------------------------------------------------------
+    # --- events of the quorum ---------------------------------------------------------------------------
 
     def on_committed(self, end_offset: int) -> None:
         """Publish and answer everything below `end_offset`."""

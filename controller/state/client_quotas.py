@@ -74,13 +74,13 @@ def decide_quotas(image: MetadataImage, request: q.AlterClientQuotasRequest) -> 
 def describe_quotas(image: MetadataImage, request: q.DescribeClientQuotasRequest) -> Decision:
     """The entities that match every component of the filter."""
     try:
-        wanted = _filter(request.components)
+        filters = _filter(request.components)
     except KafkaError as error:
         return Decision((), q.DescribeClientQuotasResponse(error.code, str(error)))
     found = tuple(
         q.DescribedQuotas(entity, dict(image.client_quotas[entity]))
         for entity in sorted_entities(image.client_quotas)
-        if _matches(dict(entity), wanted, is_strict=request.strict)
+        if _matches(dict(entity), filters, is_strict=request.strict)
     )
     return Decision((), q.DescribeClientQuotasResponse(entries=found))
 
@@ -144,12 +144,12 @@ def _check_value(change: q.QuotaChange, allowed: set[str]) -> None:
 
 def _filter(components: tuple[q.QuotaFilter, ...]) -> dict[str, q.QuotaFilter]:
     """By type. Errors: InvalidRequestError, UnsupportedVersionError."""
-    wanted: dict[str, q.QuotaFilter] = {}
+    filters: dict[str, q.QuotaFilter] = {}
     for each in components:
         kind = each.entity_type
         if not kind:
             raise InvalidRequestError("a component without a type of entity")
-        if kind in wanted:
+        if kind in filters:
             raise InvalidRequestError(f"two components about {kind[:100]!r}")
         if kind not in (USER, CLIENT_ID, IP):
             raise UnsupportedVersionError(f"no type of entity {kind[:100]!r}")
@@ -157,16 +157,16 @@ def _filter(components: tuple[q.QuotaFilter, ...]) -> dict[str, q.QuotaFilter]:
             raise InvalidRequestError(f"no match type {each.match_type}")
         if (each.match is None) is (each.match_type == q.EXACT):
             raise InvalidRequestError("an exact match has a name, others have none")
-        wanted[kind] = each
-    if IP in wanted and len(wanted) > 1:
+        filters[kind] = each
+    if IP in filters and len(filters) > 1:
         raise InvalidRequestError("addresses have nothing to do with users and client ids")
-    return wanted
+    return filters
 
 
-def _matches(entity: dict[str, str | None], wanted: dict[str, q.QuotaFilter], *, is_strict: bool) -> bool:
-    if is_strict and entity.keys() != wanted.keys():
+def _matches(entity: dict[str, str | None], filters: dict[str, q.QuotaFilter], *, is_strict: bool) -> bool:
+    if is_strict and entity.keys() != filters.keys():
         return False
     return all(
         kind in entity and (each.match_type == q.SPECIFIED or entity[kind] == each.match)
-        for kind, each in wanted.items()
+        for kind, each in filters.items()
     )

@@ -44,7 +44,7 @@ def decide_drain(fencing: Fencing, image: MetadataImage, request: DrainNodeReque
         action = "draining" if request.is_drained else "ending the drain of"
         fencing.notes.moved(image, f"{action} {named(broker)}", records)
     if records and below:
-        fencing.notes.say(
+        fencing.notes.add(
             f"the drain of {named(broker)} leaves {below} partitions below min.insync.replicas: producers "
             f"with acks=all get NOT_ENOUGH_REPLICAS for {', '.join(topics)}",
             is_warning=True,

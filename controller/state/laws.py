@@ -51,14 +51,16 @@ def check_change(
     """
     assert after.partition_epoch == before.partition_epoch + 1, "each record raises the partition epoch"
     is_bumped = after.leader != before.leader or not set(before.replicas) <= set(after.replicas)
-    assert after.leader_epoch == before.leader_epoch + is_bumped, "the leader epoch tells leaderships apart"
+    assert after.leader_epoch == before.leader_epoch + is_bumped, (
+        "the leader epoch rises with each leadership"
+    )
     states = partition_state(before), partition_state(after)
     assert states[0] is states[1] or states[1] in PARTITION_TRANSITIONS[states[0]], states
     for node_id in sorted({*before.replicas, *after.replicas}):
         was, now = replica_state(before, node_id), replica_state(after, node_id)
         assert was is now or now in REPLICA_TRANSITIONS[was], (node_id, was, now)
-    gone = set(before.replicas).difference(after.replicas)
-    if not gone <= set(before.adding_replicas):
+    removed = set(before.replicas).difference(after.replicas)
+    if not removed <= set(before.adding_replicas):
         assert set(after.replicas) <= set(after.isr), (
             "a reassignment completes only with its whole target in sync"
         )

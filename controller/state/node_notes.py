@@ -41,7 +41,7 @@ class NodeNotes:
         self._notes.clear()
         return notes
 
-    def say(self, text: str, *, is_warning: bool = False) -> None:
+    def add(self, text: str, *, is_warning: bool = False) -> None:
         """Add a line as it is."""
         self._notes.append(Note(text, is_warning))
 

@@ -20,10 +20,10 @@ class PartitionState(Enum):
     """Whether a partition has a leader, and who may lead it next."""
 
     NEW = "new"
-    ONLINE = "online"  # led by a node that has every acknowledged record
-    RECOVERING = "recovering"  # led by a node that may miss some, and has not said yet that it goes on
-    OFFLINE = "offline"  # nobody leads; the ISR or ELR has every acknowledged record
-    LOST = "lost"  # nobody leads, nobody is sure to have all; only the last leader is known
+    ONLINE = "online"  # the leader has every acknowledged record
+    RECOVERING = "recovering"  # the leader may lack some, and has not reported its recovery yet
+    OFFLINE = "offline"  # without a leader; the ISR or ELR has every acknowledged record
+    LOST = "lost"  # without a leader; ISR and ELR are empty, only the last known leader is kept
 
 
 class ReplicaState(Enum):
@@ -42,25 +42,25 @@ PARTITION_TRANSITIONS: dict[PartitionState, dict[PartitionState, str]] = {
     _P.NEW: {_P.ONLINE: "created"},
     _P.ONLINE: {
         _P.OFFLINE: "last member of the ISR fenced, shut down, or without its disk",
-        _P.LOST: "last member of the ISR started anew after losing records",
+        _P.LOST: "last member of the ISR restarted after losing records",
         _P.RECOVERING: "unclean election",
     },
     _P.RECOVERING: {
-        _P.ONLINE: "the leader says that it has recovered",
-        _P.OFFLINE: "last member of the ISR gone",
-        _P.LOST: "last member of the ISR started anew after losing records",
+        _P.ONLINE: "the leader has recovered",
+        _P.OFFLINE: "last member of the ISR fenced",
+        _P.LOST: "last member of the ISR restarted after losing records",
     },
     _P.OFFLINE: {
         _P.ONLINE: "clean election from the ISR or ELR",
         _P.RECOVERING: "unclean election, or a clean one before the recovery was over",
-        _P.LOST: "last member of the ELR started anew after losing records",
+        _P.LOST: "last member of the ELR restarted after losing records",
     },
-    _P.LOST: {_P.RECOVERING: "the last leader is back, or unclean election"},
+    _P.LOST: {_P.RECOVERING: "last known leader unfenced, or unclean election"},
 }
 
 REPLICA_TRANSITIONS: dict[ReplicaState, dict[ReplicaState, str]] = {
     _R.NONE: {
-        _R.OUT_OF_SYNC: "reassigned to it, or created while it is away",
+        _R.OUT_OF_SYNC: "reassigned to it, or created while it is fenced",
         _R.IN_SYNC: "created",
         _R.LEADER: "created",
     },
@@ -71,14 +71,14 @@ REPLICA_TRANSITIONS: dict[ReplicaState, dict[ReplicaState, str]] = {
     },
     _R.IN_SYNC: {
         _R.LEADER: "elected",
-        _R.OUT_OF_SYNC: "lagging, or gone with min ISR kept",
-        _R.ELIGIBLE: "lagging, or gone with the ISR below min ISR",
+        _R.OUT_OF_SYNC: "lagging or fenced, with min ISR kept",
+        _R.ELIGIBLE: "lagging or fenced, with the ISR below min ISR",
         _R.NONE: "reassigned away",
     },
     _R.LEADER: {
-        _R.IN_SYNC: "another one elected",
-        _R.OUT_OF_SYNC: "gone, another one elected, or records lost",
-        _R.ELIGIBLE: "gone with the ISR below min ISR",
+        _R.IN_SYNC: "another replica elected",
+        _R.OUT_OF_SYNC: "fenced, replaced by another leader, or records lost",
+        _R.ELIGIBLE: "fenced with the ISR below min ISR",
         _R.NONE: "reassigned away",
     },
     _R.ELIGIBLE: {

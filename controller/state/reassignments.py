@@ -78,9 +78,9 @@ def decide_reassign(
 
 def list_reassignments(image: MetadataImage, request: ListPartitionReassignmentsRequest) -> Decision:
     """The reassignments in progress; unknown topics and partitions are left out, as in Kafka."""
-    wanted = None
+    requested = None
     if request.topics is not None:
-        wanted = {(asked.topic, number) for asked in request.topics for number in asked.partitions}
+        requested = {(asked.topic, number) for asked in request.topics for number in asked.partitions}
     ongoing = tuple(
         OngoingReassignment(
             topic=name,
@@ -92,7 +92,7 @@ def list_reassignments(image: MetadataImage, request: ListPartitionReassignments
         )
         for name in sorted(image.topics)
         for number, partition in enumerate(image.topics[name].partitions)
-        if is_reassigning(partition) and (wanted is None or (name, number) in wanted)
+        if is_reassigning(partition) and (requested is None or (name, number) in requested)
     )
     return Decision((), ListPartitionReassignmentsResponse(0, "", ongoing))
 
@@ -151,8 +151,8 @@ def _cancelled(cluster: ClusterState, topic: TopicImage, number: int) -> Partiti
     added = partition.adding_replicas
     replicas = _without(partition.replicas, added)
     isr = _without(partition.isr, added)
-    # Of those that stay somebody must be known to have every acknowledged record: the ISR, else the ELR;
-    # while nobody leads, nothing is lost by going on waiting for the last leader.
+    # A remaining replica must have every acknowledged record: one of the ISR, else of the ELR. A partition
+    # without a leader may go on waiting for the last known one.
     known = isr + _without(partition.elr, added)
     if known or (not partition.isr and _without(partition.last_known_elr, added)):
         strategy = reassignment

@@ -108,7 +108,7 @@ def decide_unregistration(
             f"node {broker.node_id} holds replicas of {count} partitions; reassign them first"
         )
     fencing.sessions.forget(broker.node_id)
-    fencing.notes.say(f"unregistering {named(broker)}")
+    fencing.notes.add(f"unregistering {named(broker)}")
     return Decision((move(broker, BrokerEvent.UNREGISTERED),), UnregisterBrokerResponse(0))
 
 

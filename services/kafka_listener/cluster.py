@@ -124,8 +124,8 @@ def _create_missing(call: Call, asked: MetadataRequest, response: MetadataRespon
         _describe(call, asked, response, is_ready=not missing)
         return
     specs = tuple(NewTopicSpec(name) for name in missing)
-    who = (call.peer.principal.name, call.peer.client_id)
-    make = CreateTopicsRequest(specs, _MAKE_TIMEOUT_MS, False, *who)
+    client = (call.peer.principal.name, call.peer.client_id)
+    make = CreateTopicsRequest(specs, _MAKE_TIMEOUT_MS, False, *client)
 
     def again(outcome: Any) -> None:
         # Whether it was created or not, or by another client.

@@ -171,8 +171,8 @@ class KafkaConnection:
 
     @property
     def awaits_response(self) -> bool:
-        """Whether the first request, in flight or waiting, only makes a response. A client that is gone has
-        no use for it; a Produce is completed all the same."""
+        """Whether the first request, in flight or waiting, only makes a response. A client that has
+        disconnected has no use for it; a Produce is completed all the same."""
         first = (
             self._calls[0].api if self._calls else self._api_of(self._waiting[0]) if self._waiting else None
         )

@@ -155,7 +155,7 @@ def _record_errors(errors: Sequence[Answer], form: _Encoding) -> bytes:
     return b"".join(parts)
 
 
-# --- tagged fields: left out where there is nothing to say -------------------------------------------
+# --- tagged fields: left out where they have defaults -----------------------------------------------
 
 
 def _fetch_tags(entry: Answer) -> bytes:

@@ -85,10 +85,10 @@ def _unregister(call: Call) -> None:
 
 def _describe_log_dirs(call: Call) -> None:
     topics = call.body.topics
-    wanted = None
+    requested = None
     if topics is not None:
-        wanted = tuple(c.TopicPartitions(topic.topic, tuple(topic.partitions)) for topic in topics)
-    call.ask(registry.DESCRIBE_LOG_DIRS, d.DescribeLogDirsRequest(wanted), partial(_log_dirs, call))
+        requested = tuple(c.TopicPartitions(topic.topic, tuple(topic.partitions)) for topic in topics)
+    call.ask(registry.DESCRIBE_LOG_DIRS, d.DescribeLogDirsRequest(requested), partial(_log_dirs, call))
 
 
 def _log_dirs(call: Call, response: d.DescribeLogDirsResponse) -> None:

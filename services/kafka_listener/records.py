@@ -286,8 +286,8 @@ def _fetched(
             }
         return reply
 
-    told_topics = context.answer(asked.answers("partitions", response.partitions, tell))
-    call.answer(told_topics | {"node_endpoints": _leaders(call, response.partitions)})
+    topics = context.answer(asked.answers("partitions", response.partitions, tell))
+    call.answer(topics | {"node_endpoints": _leaders(call, response.partitions)})
 
 
 def _fetch_failed(asked: Any, code: int) -> dict[str, Any]:

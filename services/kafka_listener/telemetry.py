@@ -87,7 +87,7 @@ class _Subscription(NamedTuple):
     interval_ms: int
     patterns: dict[str, Regex]
 
-    def wants(self, facts: Mapping[str, str]) -> bool:
+    def matches_client(self, facts: Mapping[str, str]) -> bool:
         return all(regex.matches_one(facts[name]) for name, regex in self.patterns.items())
 
 
@@ -272,10 +272,10 @@ class ClientTelemetry:
 
     def _subscribed(self, client: Client) -> SubscribedMetrics:
         facts = client.facts
-        wanted = [each for each in self._subscriptions if each.wants(facts)]
-        metrics = {name for each in wanted for name in each.metrics}
+        matching = [each for each in self._subscriptions if each.matches_client(facts)]
+        metrics = {name for each in matching for name in each.metrics}
         names = (_ALL,) if _ALL in metrics else tuple(sorted(metrics))
-        interval_ms = min((each.interval_ms for each in wanted), default=DEFAULT_INTERVAL_MS)
+        interval_ms = min((each.interval_ms for each in matching), default=DEFAULT_INTERVAL_MS)
         interval_ms = min(interval_ms, DEFAULT_INTERVAL_MS)
         return SubscribedMetrics(subscription_id(names, interval_ms, client.instance_id), names, interval_ms)
 

@@ -249,7 +249,7 @@ def _configs(call: Call, response: m.DescribeConfigsResponse) -> None:
 
 def _described(asked: Any, result: m.DescribedConfigs) -> dict[str, Any]:
     """Cluster-wide defaults are described as in Kafka: only the keys that are set, each with one synonym."""
-    wanted = asked.configuration_keys
+    names = asked.configuration_keys
     no_doc = "" if asked.resource_type == BROKER_LOGGER_RESOURCE else None
     levels = (_CLUSTER_SOURCE,) if (asked.resource_type, asked.resource_name) == CLUSTER_DEFAULT else None
     return {
@@ -264,7 +264,7 @@ def _described(asked: Any, result: m.DescribedConfigs) -> dict[str, Any]:
                 "documentation": entry.doc or no_doc,
             }
             for entry in result.entries
-            if (wanted is None or entry.name in wanted) and (levels is None or entry.source in levels)
+            if (names is None or entry.name in names) and (levels is None or entry.source in levels)
         ],
     }
 

@@ -32,8 +32,8 @@ def cluster_part(request: DescribeConfigsRequest) -> DescribeConfigsRequest:
     """The part of the request for the controller. Errors: InvalidRequestError for too many resources."""
     if len(request.resources) > MAX_RESOURCES:
         raise InvalidRequestError(f"{len(request.resources)} resources, at most {MAX_RESOURCES} are allowed")
-    wanted = tuple(each for each in request.resources if _is_cluster(each))[:1]
-    return msgspec.structs.replace(request, resources=wanted)
+    cluster_wide = tuple(each for each in request.resources if _is_cluster(each))[:1]
+    return msgspec.structs.replace(request, resources=cluster_wide)
 
 
 def answer_configs(

@@ -81,11 +81,11 @@ class GatewayConfig(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         bound = parse_listeners("listeners", self.listeners)
-        told = parse_listeners("advertised.listeners", self.advertised_listeners)
-        if told.keys() - bound.keys():
-            (name, *_) = sorted(told.keys() - bound.keys())
+        advertised_endpoints = parse_listeners("advertised.listeners", self.advertised_listeners)
+        if advertised_endpoints.keys() - bound.keys():
+            (name, *_) = sorted(advertised_endpoints.keys() - bound.keys())
             raise ConfigError(f"advertised.listeners names {name}, which listeners does not")
-        for name, endpoint in (bound | told).items():
+        for name, endpoint in (bound | advertised_endpoints).items():
             if endpoint.host and is_wildcard(endpoint.host):
                 raise ConfigError(
                     f"listener {name} listens on {endpoint.host!r}, which is no address that clients can"
@@ -95,15 +95,15 @@ class GatewayConfig(Config):
 
 def configured_listeners(config: GatewayConfig, own_host: str) -> list[ListenerEndpoint]:
     """The listeners to bind; without a host they use `own_host`."""
-    wanted = parse_listeners("listeners", config.listeners).values()
-    return [each._replace(host=each.host or own_host) for each in wanted]
+    listeners = parse_listeners("listeners", config.listeners).values()
+    return [each._replace(host=each.host or own_host) for each in listeners]
 
 
 def advertised(config: GatewayConfig, name: str, port: int, own_host: str) -> ListenerEndpoint:
     """The advertised address of a listener that was bound to `port`; without a host it is `own_host`."""
     bound = parse_listeners("listeners", config.listeners)[name]
-    told = parse_listeners("advertised.listeners", config.advertised_listeners).get(name, bound)
-    return told._replace(host=told.host or own_host, port=told.port or port)
+    endpoint = parse_listeners("advertised.listeners", config.advertised_listeners).get(name, bound)
+    return endpoint._replace(host=endpoint.host or own_host, port=endpoint.port or port)
 
 
 def parse_listeners(key_name: str, values: tuple[str, ...]) -> dict[str, ListenerEndpoint]:

@@ -80,7 +80,9 @@ class OwnCharges:
         """Errors: ThrottlingQuotaExceededError. Waiting requests count as in flight and must leave room for
         those that need not wait."""
         if self._waiting_bytes + request.queued_bytes > self._quotas.max_waiting_bytes:
-            raise ThrottlingQuotaExceededError("ask again when the time that answers have told is over")
+            raise ThrottlingQuotaExceededError(
+                "the connection is throttled: retry after the throttle time of the last response"
+            )
         self._waiting_bytes += request.queued_bytes
         queue.append(request)
 
@@ -154,7 +156,7 @@ class OwnCharges:
     def _record(self, key: str, peer: Peer, value: float) -> int:
         return self._quotas.record(key, ANONYMOUS_USER, peer.client_id, value, monotonic_ms())
 
-    # --- those that are to wait --------------------------------------------------------------------------
+    # --- requests of muted connections -------------------------------------------------------------------
 
     def _mute(self, session: int, wait_ms: int) -> None:
         until_ms = monotonic_ms() + wait_ms

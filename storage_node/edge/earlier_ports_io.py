@@ -37,14 +37,18 @@ async def adopt_registered_ports(
     """Write the registered ports of `node_id` into its first log dir, if that has none of them. Waits for a
     controller, without which the node cannot register either. Does nothing if all ports are configured. A
     directory that cannot be written is left to the log manager."""
-    directory, wanted = config.log_dirs[0], _ports_to_keep(config)
-    if node_id < 0 or not wanted or any(remembered_port(files, directory, name) for name in wanted.values()):
+    directory, files_by_listener = config.log_dirs[0], _ports_to_keep(config)
+    if (
+        node_id < 0
+        or not files_by_listener
+        or any(remembered_port(files, directory, name) for name in files_by_listener.values())
+    ):
         return
     registration = await _registration(config, node_id, locators)
     if registration is None:
         return
     ports = {"": registration.port, **{each.name: each.port for each in registration.listeners}}
-    for listener, name in wanted.items():
+    for listener, name in files_by_listener.items():
         if port := ports.get(listener, 0):
             log.info("node %d: its log dir is empty, port %d of its registration is kept", node_id, port)
             try:
@@ -56,12 +60,12 @@ async def adopt_registered_ports(
 def _ports_to_keep(config: NodeConfig) -> dict[str, str]:
     """By listener ("" is the node's own) the file of each port that is neither configured nor given by an
     advertised address."""
-    wanted = {} if config.listener_port or config.advertised_port else {"": FILE_NAME}
+    files_by_listener = {} if config.listener_port or config.advertised_port else {"": FILE_NAME}
     advertised = parse_listeners("advertised.listeners", config.advertised_listeners)
     for listener in parse_listeners("listeners", config.listeners).values():
         if not listener.port and not (listener.name in advertised and advertised[listener.name].port):
-            wanted[listener.name] = file_of_listener(listener.name)
-    return wanted
+            files_by_listener[listener.name] = file_of_listener(listener.name)
+    return files_by_listener
 
 
 async def _registration(

@@ -161,6 +161,6 @@ def _body_of(request: Any) -> bytes:
     if isinstance(request, OwnRequest) or not isinstance(request.body, _CHARGED):
         raw = request.raw_body
         return raw
-    who = {"user": ANONYMOUS_USER, "client_id": request.peer.client_id, "is_lenient": False}
-    raw = encode(msgspec.structs.replace(request.body, **who))
+    client = {"user": ANONYMOUS_USER, "client_id": request.peer.client_id, "is_lenient": False}
+    raw = encode(msgspec.structs.replace(request.body, **client))
     return raw

@@ -65,10 +65,10 @@ def bind(config: NodeConfig, files: Files, new_router: Callable[[int], Router]) 
     return router, bound
 
 
-def _connection_limit(wanted: int) -> int:
+def _connection_limit(configured: int) -> int:
     """The configured limit, bounded so that segments and checkpoints have descriptors left: a log that cannot
     open its next file takes its log dir offline."""
     allowed = max(raise_descriptor_limit() // 2, 1)
-    if wanted > allowed:
-        log.warning("max.connections is %d instead of %d: raise the open files limit", allowed, wanted)
-    return min(wanted, allowed)
+    if configured > allowed:
+        log.warning("max.connections is %d instead of %d: raise the open files limit", allowed, configured)
+    return min(configured, allowed)

@@ -165,7 +165,7 @@ class _Search:
 def fixed_locator(host: str, port: int) -> ControllerLocator:
     """A locator of a controller with a fixed address. Errors: ConfigError for an invalid port."""
     if not 0 < port <= MAX_PORT:
-        raise ConfigError(f"a controller's port lies between 1 and 65535, not at {port}")
+        raise ConfigError(f"the port of a controller is between 1 and 65535, not {port}")
 
     async def locate() -> tuple[str, int]:
         return host, port

@@ -415,8 +415,8 @@ def test_notes_of_the_core_are_logged(caplog: pytest.LogCaptureFixture) -> None:
         world = World()
         writer = writer_of(world)
         core: Any = writer._core
-        core.notes.say("fencing node 1", is_warning=True)
-        core.notes.say("unfencing node 1")
+        core.notes.add("fencing node 1", is_warning=True)
+        core.notes.add("unfencing node 1")
         for _ in range(2):
             writer._decide_group(core)
 

@@ -122,7 +122,7 @@ def test_lines_are_bounded_and_taken_once() -> None:
     """The newest lines are kept."""
     notes = NodeNotes()
     for number in range(MAX_NOTES + 1):
-        notes.say(str(number))
+        notes.add(str(number))
     taken = notes.take()
     assert (len(taken), taken[-1].text) == (MAX_NOTES, str(MAX_NOTES))
     assert notes.take() == ()
