@@ -76,7 +76,7 @@ class Quorum:
             on(events.Reply, lambda e: router.reply(e.token, e.body, e.frames)),
             on(events.Flush, lambda _: self._start_flush()),
             on(events.Committed, lambda e: listener.on_committed(e.end_offset)),
-            on(events.LoadSnapshot, lambda e: listener.on_snapshot(stored.read_snapshot(e.snapshot))),
+            on(events.LoadSnapshot, lambda e: listener.on_snapshot(stored.snapshots.read(e.snapshot)[0])),
             on(events.BecameLeader, lambda _: listener.on_leader()),
             on(events.Resigned, lambda _: listener.on_resigned()),
             on(events.LeaderChanged, self._log_leader),

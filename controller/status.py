@@ -32,6 +32,7 @@ def describe(
 ) -> dict[str, Any]:
     """JSON-able: the quorum as this controller sees it, and the committed metadata; `nodes` has one entry per
     storage node, sorted by id."""
+    newest = log.snapshots.newest
     partitions = [partition for topic in image.topics.values() for partition in topic.partitions]
     leaders = Counter(partition.leader for partition in partitions)
     replicas = Counter(node_id for partition in partitions for node_id in partition.replicas)
@@ -45,7 +46,7 @@ def describe(
         "metadata_offset": image.offset,
         "metadata_log_start_offset": log.start_offset,
         "metadata_log_bytes": log.size_bytes,
-        "snapshot_end_offset": log.snapshots[0].end_offset if log.snapshots else -1,
+        "snapshot_end_offset": newest.end_offset if newest else -1,
         "topics": len(image.topics),
         "partitions": len(partitions),
         "metrics": controller_metrics(image, elections, is_active=is_active),

@@ -64,7 +64,7 @@ class ControllerStorage:
             alone = VoterSet((voter(self.replica_key, endpoint),))
             MetadataLog.format(self.files, self.directory, alone, wall_ms())
         self._log = await asyncio.get_running_loop().run_in_executor(self.disk, self._open_log)
-        for fault in self._log.damaged_snapshots:
+        for fault in self._log.snapshots.damaged:
             log.error("%s: recovered from the previous snapshot and the log", fault)
 
     async def _locked(self, path: str) -> FileLock:
@@ -98,7 +98,8 @@ class ControllerStorage:
         """Whether enough records follow the newest snapshot, and none is being written."""
         stored = self.log
         is_due = stored.bytes_since_snapshot >= self._config.snapshot_interval_bytes
-        is_newer = not stored.snapshots or stored.snapshots[0].end_offset <= image.offset
+        newest = stored.snapshots.newest
+        is_newer = newest is None or newest.end_offset <= image.offset
         return is_due and is_newer and not self._is_snapshotting
 
     async def write_snapshot(self, image: MetadataImage) -> None:

@@ -179,7 +179,7 @@ class FollowerState(EpochState):
             self._retry_later(now_ms)
             return
         self._leader_responded(now_ms)
-        self._context.log.receive_snapshot(snapshot, self._snapshot_position, data)
+        self._context.log.snapshots.receive(snapshot, self._snapshot_position, data)
         self._snapshot_position += len(data)
         if self._snapshot_position >= response.size:
             self._snapshot = None

@@ -185,7 +185,7 @@ class LeaderState(EpochState):
         snapshot = SnapshotId(request.snapshot_end_offset, request.snapshot_epoch)
         leader = self._context.leader_fields()
         try:
-            size, data = self._log.snapshot_chunk(
+            size, data = self._log.snapshots.chunk(
                 snapshot, request.position, min(max(request.max_bytes, 1), MAX_FETCH_BYTES)
             )
         except KafkaError as error:
@@ -300,9 +300,8 @@ class LeaderState(EpochState):
             or (offset == start_offset and log.epoch_of(offset - 1) != epoch)
             or (start_offset > 0 and epoch < log.epoch_of(start_offset))
         ):
-            return self._response(
-                snapshot_end_offset=log.snapshots[0].end_offset, snapshot_epoch=log.snapshots[0].epoch
-            )
+            end_offset, snapshot_epoch = log.snapshots.ids[0]
+            return self._response(snapshot_end_offset=end_offset, snapshot_epoch=snapshot_epoch)
         own_epoch, own_end_offset = log.end_offset_for_epoch(epoch)
         if own_epoch < 0:
             raise UnknownLeaderEpochError(f"epoch {epoch} is newer than any in the log")

@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import CorruptMessageError, InvalidRecordError, KafkaStorageError
-from ...protocol.metadata.image import MetadataImage
 from ...protocol.model import TopicPartition
 from ...protocol.records.header import read_batch_header
 from ...runtime.files.file_layer import read_file
 from ...storage_node.log import names
 from ...storage_node.log.checkpoints import CorruptFileError, parse_offsets
 from .record_batches import decode_batches
-from .snapshots import CORRUPT_SUFFIX, NO_VOTERS, SnapshotId, list_snapshots, read_whole_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...protocol.records.control import VoterSet
+    from ...protocol.metadata.image import MetadataImage
     from ...runtime.files.file_layer import Files
     from ...storage_node.log.log import Log
     from .record_batches import StoredBatch
@@ -51,25 +49,6 @@ def read_checkpoint(files: Files, directory: str) -> int:
         return max(0, parse_offsets(read_file(files, path)).get(METADATA_PARTITION, 0))
     except CorruptFileError:
         return 0
-
-
-def newest_valid_snapshot(
-    files: Files, directory: str
-) -> tuple[list[SnapshotId], MetadataImage, VoterSet, list[str]]:
-    """(the newest valid snapshot and older ones, its image, its voters, the damage of newer ones).
-
-    A damaged file is renamed, so that it does not count as one of the snapshots to keep.
-    """
-    damaged: list[str] = []
-    snapshots = list_snapshots(files, directory)
-    for index, snapshot in enumerate(snapshots):
-        try:
-            return snapshots[index:], *read_whole_snapshot(files, directory, snapshot), damaged
-        except CorruptMessageError as error:
-            damaged.append(str(error))
-            path = f"{directory}/{snapshot.file_name}"
-            files.rename(path, path + CORRUPT_SUFFIX)
-    return [], MetadataImage(), NO_VOTERS, damaged
 
 
 def batches_from(stored: Log, offset: int, end_offset: int) -> Iterator[StoredBatch]:

@@ -15,11 +15,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...protocol.errors import (
-    CorruptMessageError,
-    PositionOutOfRangeError,
-    SnapshotNotFoundError,
-)
 from ...protocol.metadata.image import MetadataImage
 from ...protocol.records.control import VoterSet, encode_control
 from ...protocol.records.header import read_batch_header
@@ -36,11 +31,11 @@ from .log_recovery import (
     batches_from,
     check_not_damaged,
     control_batches_from,
-    newest_valid_snapshot,
     read_checkpoint,
 )
 from .record_batches import MAX_BATCH_BYTES, decode_batches, encode_control_batch
-from .snapshots import PART_SUFFIX, SnapshotId, read_whole_snapshot, write_snapshot
+from .snapshot_store import SnapshotStore
+from .snapshots import SnapshotId, write_snapshot
 from .voters import BOOTSTRAP_OFFSET, VoterHistory
 
 if TYPE_CHECKING:
@@ -53,7 +48,6 @@ if TYPE_CHECKING:
     from ...storage_node.log.flush import Flush
 
 __all__ = ["METADATA_PARTITION", "MetadataLog", "metadata_log_config"]
-SNAPSHOTS_KEPT = 2
 
 
 class MetadataLog:
@@ -64,7 +58,9 @@ class MetadataLog:
     Invariant: a snapshot has the records before the log start.
     """
 
-    def __init__(self, files: Files, directory: str, stored: Log, image: MetadataImage) -> None:
+    def __init__(
+        self, files: Files, directory: str, stored: Log, snapshots: SnapshotStore, image: MetadataImage
+    ) -> None:
         self._files = files
         self._directory = directory
         self._log = stored
@@ -72,8 +68,7 @@ class MetadataLog:
         self.voters = VoterHistory()
         self.flushed_offset = 0  # exclusive end of the durable records
         self.high_watermark = 0  # exclusive end of the committed records, as far as known
-        self.snapshots: list[SnapshotId] = []  # newest first
-        self.damaged_snapshots: list[str] = []  # why `open` ignored them
+        self.snapshots = snapshots
         self.bytes_since_snapshot = 0
         self._checkpointed_offset = 0
         self._is_flushing = False
@@ -95,10 +90,8 @@ class MetadataLog:
         files = guarded(files)
         make_directory_durably(files, metadata_dir)
         make_directory_durably(files, directory)
-        for name in files.listdir(directory):
-            if name.endswith(PART_SUFFIX):
-                files.remove(f"{directory}/{name}")
-        snapshots, image, voters, damaged = newest_valid_snapshot(files, directory)
+        snapshots = SnapshotStore(files, directory)
+        image, voters = snapshots.recover()
         durable_offset = read_checkpoint(files, directory)
         stored = Log.open(
             files,
@@ -112,8 +105,7 @@ class MetadataLog:
         )
         try:
             check_not_damaged(stored, image, durable_offset)
-            self = cls(files, directory, stored, image)
-            self.snapshots, self.damaged_snapshots = snapshots, damaged
+            self = cls(files, directory, stored, snapshots, image)
             self._checkpointed_offset = durable_offset
             self._restart_after_snapshot(is_of_quorum=bool(voters.voters))
             self._recover_voters(voters)
@@ -143,13 +135,12 @@ class MetadataLog:
     @property
     def is_blank(self) -> bool:
         """Whether this disk has never been part of a quorum."""
-        return not self.end_offset and not self.snapshots and not self.voters.latest_keys
+        return not self.end_offset and not self.snapshots.ids and not self.voters.latest_keys
 
     def bootstrap(self, voters: VoterSet, wall_ms: int) -> None:
         """As `format`, on the blank disk of an open log."""
         assert self.is_blank, "a quorum is bootstrapped once"
-        snapshot = write_snapshot(self._files, self._directory, MetadataImage(), NO_EPOCH, wall_ms, voters)
-        self.snapshots.append(snapshot)
+        self.snapshots.add(self.snapshots.write(MetadataImage(), NO_EPOCH, wall_ms, voters))
         self.voters.restart(BOOTSTRAP_OFFSET, voters)
 
     @property
@@ -170,13 +161,14 @@ class MetadataLog:
     @property
     def last_epoch(self) -> int:
         """The epoch of the last record; 0 if there is none."""
-        if self.snapshots and self.snapshots[0].end_offset >= self.end_offset:
-            return self.snapshots[0].epoch
+        newest = self.snapshots.newest
+        if newest is not None and newest.end_offset >= self.end_offset:
+            return newest.epoch
         return max(self._log.epochs.latest_epoch, NO_EPOCH)
 
     def epoch_of(self, offset: int) -> int:
         """The epoch of the record at `offset`; 0 if unknown."""
-        for snapshot in self.snapshots:
+        for snapshot in self.snapshots.ids:
             if snapshot.end_offset == offset + 1:
                 return snapshot.epoch
         return max(self._log.epochs.epoch_of(offset), NO_EPOCH)
@@ -192,8 +184,9 @@ class MetadataLog:
             f"CommittedIsDurable: {self.high_watermark} are committed, {self.flushed_offset} are durable"
         )
         assert not self.start_offset or any(
-            each.end_offset >= self.start_offset for each in self.snapshots
+            each.end_offset >= self.start_offset for each in self.snapshots.ids
         ), "SnapshotAtLogStart: no snapshot has the records before the log start"
+        self.snapshots.check()
 
     # --- epoch and vote -------------------------------------------------------------------------------
 
@@ -301,78 +294,33 @@ class MetadataLog:
         assert end_offset <= self.high_watermark, "a snapshot has only committed records"
         assert end_offset <= self.flushed_offset, "a snapshot has only durable records"
         voters, epoch = self.voters.at(end_offset), self.epoch_of(image.offset)
-        return write_snapshot(self._files, self._directory, image, epoch, wall_ms, voters)
+        return self.snapshots.write(image, epoch, wall_ms, voters)
 
     def add_snapshot(self, snapshot: SnapshotId) -> None:
         """The snapshot is on the disk: delete what it replaces, the log's segments once no flush is in
         progress."""
-        if self.snapshots and snapshot <= self.snapshots[0]:
-            return
-        self.snapshots.insert(0, snapshot)
-        self.bytes_since_snapshot = self._log.reader.bytes_between(snapshot.end_offset, self.end_offset)
-        self._trim()
-
-    def read_snapshot(self, snapshot: SnapshotId) -> MetadataImage:
-        """The image in a snapshot. Errors: CorruptMessageError, KafkaStorageError."""
-        return read_whole_snapshot(self._files, self._directory, snapshot)[0]
-
-    def snapshot_chunk(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[int, bytes]:
-        """(size of the snapshot in bytes, its bytes from `position` on, at most `max_bytes`).
-
-        Errors: SnapshotNotFoundError, PositionOutOfRangeError, KafkaStorageError.
-        """
-        if snapshot not in self.snapshots:
-            raise SnapshotNotFoundError(f"no snapshot {snapshot.file_name}")
-        file = self._files.open(f"{self._directory}/{snapshot.file_name}")
-        try:
-            size = file.size()
-            if not 0 <= position < size:
-                raise PositionOutOfRangeError(f"position {position} of {size} bytes")
-            return size, file.pread(position, min(max_bytes, size - position))
-        finally:
-            file.close()
-
-    def receive_snapshot(self, snapshot: SnapshotId, position: int, data: Buffer) -> None:
-        """Store a piece of a fetched snapshot; pieces come in order from position 0 on."""
-        path = f"{self._directory}/{snapshot.file_name}{PART_SUFFIX}"
-        file = self._files.open(path, create=True)
-        try:
-            if not position:
-                file.truncate(0)
-            file.pwrite(position, [data])
-        finally:
-            file.close()
+        if self.snapshots.add(snapshot):
+            self.bytes_since_snapshot = self._log.reader.bytes_between(snapshot.end_offset, self.end_offset)
+            self._trim()
 
     def install_snapshot(self, snapshot: SnapshotId) -> None:
         """Replace the whole log by the fetched snapshot. Order: not during a flush.
 
         Errors: CorruptMessageError if the snapshot is damaged: it is deleted, and nothing else changes.
         """
-        part = f"{self._directory}/{snapshot.file_name}{PART_SUFFIX}"
         assert snapshot.end_offset >= self.high_watermark, "a snapshot never ends before the high watermark"
-        try:
-            _, voters = read_whole_snapshot(self._files, self._directory, snapshot, PART_SUFFIX)
-        except CorruptMessageError:
-            self._files.remove(part)
-            raise
-        file = self._files.open(part)
-        file.fdatasync()
-        file.close()
         # Order: the snapshot is durable before the log is deleted; a start in between finds that they do not
         # match.
-        self._files.rename(part, f"{self._directory}/{snapshot.file_name}")
-        self._files.fsync_directory(self._directory)
+        voters = self.snapshots.install(snapshot)
         self._lower_checkpoint(snapshot.end_offset)
         self._log.truncate_fully_and_start_at(snapshot.end_offset)
-        self.snapshots = [snapshot, *(each for each in self.snapshots if each < snapshot)]
         self.voters.restart(snapshot.end_offset - 1, voters)
         self.bytes_since_snapshot = 0
         self.flush()
         self.high_watermark = snapshot.end_offset
         self._trim()
 
-    # --- checkpoint and close
-    # ---------------------------------------------------------------------------------------
+    # --- checkpoint and close -------------------------------------------------------------------------
 
     def checkpoint(self) -> None:
         """Store the durable end, so that a restart detects a log that ends before it."""
@@ -399,16 +347,15 @@ class MetadataLog:
         self._log.close_abruptly()
 
     def _snapshot_end(self) -> int:
-        return self.snapshots[0].end_offset if self.snapshots else self.start_offset
+        newest = self.snapshots.newest
+        return self.start_offset if newest is None else newest.end_offset
 
     def _trim(self) -> None:
         """Delete older snapshots, and the log before the oldest that is kept."""
-        for old in self.snapshots[SNAPSHOTS_KEPT:]:
-            self._files.remove(f"{self._directory}/{old.file_name}")
-        del self.snapshots[SNAPSHOTS_KEPT:]
-        if len(self.snapshots) == SNAPSHOTS_KEPT and not self._is_flushing:
-            self._log.delete_segments_below(self.snapshots[-1].end_offset)
-            self.voters.truncate_from_start(self.snapshots[-1].end_offset)
+        self.snapshots.delete_old()
+        if self.snapshots.has_all_kept and not self._is_flushing:
+            self._log.delete_segments_below(self.snapshots.ids[-1].end_offset)
+            self.voters.truncate_from_start(self.snapshots.ids[-1].end_offset)
 
     def _lower_checkpoint(self, offset: int) -> None:
         """Order: before a truncation, or a start after a crash would take the log for damaged."""
@@ -432,7 +379,7 @@ class MetadataLog:
         is_stale = stored.log_end_offset <= last_offset
         # Without a voter set, the epoch of a snapshot is the one in which it was written.
         if not is_stale and is_of_quorum and last_offset >= stored.log_start_offset:
-            is_stale = stored.epochs.epoch_of(last_offset) != self.snapshots[0].epoch
+            is_stale = stored.epochs.epoch_of(last_offset) != self.snapshots.ids[0].epoch
         if is_stale:
             self._lower_checkpoint(last_offset + 1)
             stored.truncate_fully_and_start_at(last_offset + 1)
@@ -441,8 +388,8 @@ class MetadataLog:
         """From the newest snapshot, or the one that the disk was formatted with, and the log after it."""
         if snapshot_voters.voters:
             self.voters.restart(self.recovered.offset, snapshot_voters)
-        elif self.snapshots and self.snapshots[-1].end_offset == 0:
-            formatted = read_whole_snapshot(self._files, self._directory, self.snapshots[-1])[1]
+        elif self.snapshots.ids and self.snapshots.ids[-1].end_offset == 0:
+            _, formatted = self.snapshots.read(self.snapshots.ids[-1])
             self.voters.restart(BOOTSTRAP_OFFSET, formatted)
         for batch in control_batches_from(self._log, self.recovered.offset + 1):
             if (voters := batch.voters) is not None:

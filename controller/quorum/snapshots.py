@@ -74,15 +74,10 @@ def write_snapshot(
     return snapshot
 
 
-def read_snapshot(files: Files, directory: str, snapshot: SnapshotId) -> MetadataImage:
-    """The image in a snapshot. Errors: CorruptMessageError if it is damaged; KafkaStorageError."""
-    return read_whole_snapshot(files, directory, snapshot)[0]
-
-
-def read_whole_snapshot(
+def read_snapshot(
     files: Files, directory: str, snapshot: SnapshotId, suffix: str = ""
 ) -> tuple[MetadataImage, VoterSet]:
-    """Image and voters of the snapshot, from a file with this suffix. Errors: as `read_snapshot`."""
+    """Image and voters, from a file with this suffix. Errors: CorruptMessageError, KafkaStorageError."""
     data = read_file(files, f"{directory}/{snapshot.file_name}{suffix}")
     try:
         batches = list(decode_batches(data))

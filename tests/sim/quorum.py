@@ -263,7 +263,7 @@ class SimController:
         )
 
     def _load_snapshot(self, effect: events.LoadSnapshot) -> None:
-        self.image = self.log.read_snapshot(effect.snapshot)
+        self.image = self.log.snapshots.read(effect.snapshot)[0]
         self.cluster.laws.on_snapshot_loaded(self)
 
     def _lead(self, effect: events.BecameLeader) -> None:
@@ -342,8 +342,8 @@ class SimController:
         self.cluster.laws.on_applied(self)
         for offset in [offset for offset in self._writes if offset < end_offset]:
             self.cluster.acknowledged[self._writes.pop(offset)] = offset
-        newest = self.log.snapshots[0].end_offset if self.log.snapshots else 0
-        if end_offset - newest >= RECORDS_BETWEEN_SNAPSHOTS:
+        snapshots = self.log.snapshots.ids
+        if end_offset - (snapshots[0].end_offset if snapshots else 0) >= RECORDS_BETWEEN_SNAPSHOTS:
             self.log.write_snapshot(self.image, self.cluster.world.wall_ms)
             self.log.checkpoint()
 

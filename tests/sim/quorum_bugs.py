@@ -188,8 +188,9 @@ def installs_snapshots_while_leading(patch: pytest.MonkeyPatch) -> None:
 
     def begin(self: LeaderState, granting: Any, now_ms: int, begin: Any = LeaderState._begin_epoch) -> None:
         begin(self, granting, now_ms)
-        if self._log.snapshots and self._log.snapshots[0].end_offset:
-            self._context.effects.append(raft_events.LoadSnapshot(self._log.snapshots[0]))
+        newest = self._log.snapshots.newest
+        if newest is not None and newest.end_offset:
+            self._context.effects.append(raft_events.LoadSnapshot(newest))
 
     patch.setattr(LeaderState, "_begin_epoch", begin)
 
@@ -200,7 +201,7 @@ def forgets_snapshots(patch: pytest.MonkeyPatch) -> None:
     def trim(self: MetadataLog, trim: Any = MetadataLog._trim) -> None:
         trim(self)
         if self.start_offset:
-            self.snapshots.clear()
+            self.snapshots.ids.clear()
 
     patch.setattr(MetadataLog, "_trim", trim)
 

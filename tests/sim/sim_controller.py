@@ -160,8 +160,8 @@ class SimControllerNode(SimController):
             self.feed.publish(self.image, decisions)
             self.readers.on_published(self.cluster.world.now_ms)
         self._answer()
-        newest = self.log.snapshots[0].end_offset if self.log.snapshots else 0
-        if end_offset - newest >= RECORDS_BETWEEN_SNAPSHOTS:
+        snapshots = self.log.snapshots.ids
+        if end_offset - (snapshots[0].end_offset if snapshots else 0) >= RECORDS_BETWEEN_SNAPSHOTS:
             self.log.write_snapshot(self.image, self.cluster.world.wall_ms)
             self.log.checkpoint()
 

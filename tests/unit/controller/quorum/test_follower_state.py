@@ -181,7 +181,7 @@ def test_fetched_snapshot_replaces_the_log() -> None:
     assert core.log.end_offset == 2, "nothing changed yet"
     piece(core, data[100:], 100, len(data))
     assert core.of(events.LoadSnapshot) == [events.LoadSnapshot(snapshot)]
-    assert core.log.read_snapshot(snapshot) == image
+    assert core.log.snapshots.read(snapshot)[0] == image
     assert (core.log.start_offset, core.log.end_offset, core.log.high_watermark) == (10, 10, 10)
     assert core.raft.context.voters == (key(1), key(3), key(4))
     request = core.last(quorum.QuorumFetchRequest).body

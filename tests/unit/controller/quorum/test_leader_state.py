@@ -121,7 +121,7 @@ def trimmed() -> Core:
 def test_replica_before_the_log_start_gets_the_snapshot() -> None:
     """Also a replica at the log start with another epoch. Positions of pieces are validated."""
     core = trimmed()
-    newest = core.log.snapshots[0]
+    newest = core.log.snapshots.ids[0]
     for offset, epoch in ((0, 0), (core.log.start_offset - 1, 1), (core.log.start_offset, 0)):
         answer = core.fetch(3, offset, epoch)
         assert (answer.snapshot_end_offset, answer.snapshot_epoch) == newest

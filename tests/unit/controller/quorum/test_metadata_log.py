@@ -86,11 +86,11 @@ def test_snapshots_advance_the_log_start_and_two_are_kept() -> None:
             assert voter.log.bytes_since_snapshot == 0
     checkpoints = [name for name in files.listdir(DIRECTORY) if name.endswith(".checkpoint")]
     assert len(checkpoints) == 2
-    older = voter.log.snapshots[-1].end_offset
+    older = voter.log.snapshots.ids[-1].end_offset
     assert 0 < voter.log.start_offset <= older, "the log reaches back to the older snapshot"
     again = Voter(files.restart(), segment_bytes=300)
     assert again.image == voter.image
-    assert [s.end_offset for s in again.log.snapshots] == [s.end_offset for s in voter.log.snapshots]
+    assert [s.end_offset for s in again.log.snapshots.ids] == [s.end_offset for s in voter.log.snapshots.ids]
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -106,13 +106,13 @@ def test_damaged_snapshot_falls_back_to_the_previous_one(count) -> None:
             voter.flush()
             voter.log.write_snapshot(voter.image, NOW)
     voter.log.close()
-    for snapshot in voter.log.snapshots[:count]:
+    for snapshot in voter.log.snapshots.ids[:count]:
         files.flip_bit(f"{DIRECTORY}/{snapshot.file_name}", 150, 3)
     if count == 1:
         again = Voter(files, segment_bytes=300)
         assert again.image == voter.image
-        assert len(again.log.damaged_snapshots) == 1
-        assert len(again.log.snapshots) == 1
+        assert len(again.log.snapshots.damaged) == 1
+        assert len(again.log.snapshots.ids) == 1
     else:
         with pytest.raises(KafkaStorageError, match="neither in a valid"):
             Voter(files, segment_bytes=300)
@@ -180,7 +180,7 @@ def test_full_disk_fails_a_snapshot_and_spares_the_log() -> None:
     after.capacity_bytes = None
     again = Voter(after)
     assert again.image == voter.image
-    assert not again.log.snapshots
+    assert not again.log.snapshots.ids
 
 
 def test_checkpoint_is_written_only_after_a_change() -> None:

@@ -8,8 +8,7 @@ from fake_files import Crash, FakeFiles
 from headrace.controller.quorum.election_state import ElectionState
 from headrace.controller.quorum.metadata_log import MetadataLog
 from headrace.controller.quorum.record_batches import addressed, encode_control_batch
-from headrace.controller.quorum.snapshots import SnapshotId, read_whole_snapshot, write_snapshot
-from headrace.protocol.errors import PositionOutOfRangeError, SnapshotNotFoundError
+from headrace.controller.quorum.snapshots import SnapshotId, read_snapshot, write_snapshot
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.records import ConfigRecord
 from headrace.protocol.metadata.replay import replay
@@ -75,7 +74,7 @@ def test_snapshot_has_the_voter_set_at_its_offset() -> None:
     log.flush()
     log.high_watermark = 1
     log.write_snapshot(image_at(0), NOW)
-    assert read_whole_snapshot(files, DIRECTORY, SnapshotId(1, 1)) == (image_at(0), voters(1))
+    assert read_snapshot(files, DIRECTORY, SnapshotId(1, 1)) == (image_at(0), voters(1))
     with pytest.raises(AssertionError):
         log.save_snapshot(image_at(1), NOW)
     again = open_log(files.restart())
@@ -102,32 +101,7 @@ def test_flush_on_another_thread() -> None:
     log.finish_flush(flush)
     assert log.flushed_offset == 7
     assert 0 < log.start_offset <= 3
-    assert [snapshot.end_offset for snapshot in log.snapshots] == [6, 3]
-
-
-def test_snapshot_chunk() -> None:
-    """From any position within the snapshot; others raise."""
-    files = formatted(1)
-    log = open_log(files)
-    size, data = log.snapshot_chunk(SnapshotId(0, 0), 10, 20)
-    content = files.content(f"{DIRECTORY}/{SnapshotId(0, 0).file_name}")
-    assert (size, data) == (len(content), content[10:30])
-    for position in (-1, size):
-        with pytest.raises(PositionOutOfRangeError):
-            log.snapshot_chunk(SnapshotId(0, 0), position, 20)
-    with pytest.raises(SnapshotNotFoundError):
-        log.snapshot_chunk(SnapshotId(5, 0), 0, 20)
-
-
-def test_partly_fetched_snapshot_is_deleted_at_start() -> None:
-    """The process died during the fetch."""
-    files = formatted(1)
-    log = open_log(files)
-    log.receive_snapshot(SnapshotId(9, 1), 0, b"half")
-    assert [name for name in files.listdir(DIRECTORY) if name.endswith(".part")]
-    after = files.restart()
-    open_log(after)
-    assert not [name for name in after.listdir(DIRECTORY) if name.endswith(".part")]
+    assert [snapshot.end_offset for snapshot in log.snapshots.ids] == [6, 3]
 
 
 # --- killed in every operation -----------------------------------------------------------------------------
@@ -184,8 +158,8 @@ class Life:
         other.mkdir("/s")
         snapshot = write_snapshot(other, "/s", image_at(9), 4, NOW, voters(1, 2, 3))
         data = other.content(f"/s/{snapshot.file_name}")
-        log.receive_snapshot(snapshot, 0, data[:200])
-        log.receive_snapshot(snapshot, 200, data[200:])
+        log.snapshots.receive(snapshot, 0, data[:200])
+        log.snapshots.receive(snapshot, 200, data[200:])
         self.may_have = [self.kept, ["snapshot"]]
         log.install_snapshot(snapshot)
         self.kept, self.may_have = ["snapshot"], [["snapshot"]]

@@ -37,13 +37,13 @@ def test_round_trip(tmp_path, count) -> None:
     assert snapshot == SnapshotId(image.offset + 1, 3)
     assert snapshot.file_name == f"{count + 2:020d}-0000000003.checkpoint"
     assert [path.name for path in tmp_path.iterdir()] == [snapshot.file_name]
-    assert read_snapshot(FILES, str(tmp_path), snapshot) == image
+    assert read_snapshot(FILES, str(tmp_path), snapshot)[0] == image
 
 
 def test_snapshot_of_an_empty_image(tmp_path) -> None:
     """It has only header and footer."""
     snapshot = write_snapshot(FILES, str(tmp_path), MetadataImage(), 0, 0)
-    assert read_snapshot(FILES, str(tmp_path), snapshot) == MetadataImage()
+    assert read_snapshot(FILES, str(tmp_path), snapshot)[0] == MetadataImage()
 
 
 def test_layout_is_kafkas(tmp_path) -> None:
@@ -85,7 +85,7 @@ def test_every_damage_is_detected(tmp_path) -> None:
             read_snapshot(FILES, str(tmp_path), snapshot)
         path.write_bytes(whole[:position] + bytes([whole[position] ^ 0x10]) + whole[position + 1 :])
         with contextlib.suppress(CorruptMessageError):
-            assert read_snapshot(FILES, str(tmp_path), snapshot) == image, "an epoch has no checksum"
+            assert read_snapshot(FILES, str(tmp_path), snapshot)[0] == image, "an epoch has no checksum"
     path.write_bytes(whole + whole)
     with pytest.raises(CorruptMessageError):
         read_snapshot(FILES, str(tmp_path), snapshot)
