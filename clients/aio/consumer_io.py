@@ -161,12 +161,11 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
     async def batches(
         self, max_records: int = 500, timeout: float = 1.0
     ) -> AsyncIterator[list[Record[K, V]]]:
-        """Lists of records, each with at least one; at most `timeout` seconds pass while one fills up.
-
-        Ends like the iteration over records.
+        """Lists of at most `max_records` records, none empty. A list is returned at latest `timeout` seconds
+        after its first record. Ends like the iteration over records.
         """
-        self._engine.check_reading()
         engine = self._engine
+        engine.check_reading()
         while True:
             batch: list[Record[K, V]] = []
             try:
@@ -216,7 +215,7 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
         return self._engine.assignment()
 
     async def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
-        """The offset of the next record that `poll` returns; looks it up if need be.
+        """The offset of the next record that `poll` returns; fetched from the leader if necessary.
 
         Errors: NoOffsetError under auto.offset.reset=none, ApiTimeoutError, ConfigError when not assigned.
         """
@@ -234,25 +233,26 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
             await self._engine.buffer.async_wait_for_change(left_s)
 
     async def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Go on with this offset. Errors: ConfigError when not assigned, ValueError when negative."""
+        """Continue at this offset. Errors: ConfigError when not assigned, ValueError when negative."""
         checked_offset(offset)
         await self._discover(None)
         self._engine.change(lambda fetcher: fetcher.seek(tp, offset))
 
     async def seek_to_beginning(self, *tps: SomePartitions) -> None:
-        """Go to the first record of these partitions, or of all."""
+        """Continue at the first record of these partitions, or of all."""
         await self._seek_by(EARLIEST_TIMESTAMP, tps)
 
     async def seek_to_end(self, *tps: SomePartitions) -> None:
-        """Go behind the last record of these partitions, or of all."""
+        """Continue after the last record of these partitions, or of all."""
         await self._seek_by(LATEST_TIMESTAMP, tps)
 
     async def seek_to_time(self, timestamp: TimestampLike, *tps: SomePartitions) -> None:
-        """Go to the first record at or after a time (ms or aware datetime), or to the end without one."""
+        """Continue at the first record at or after a time (ms or aware datetime), or at the end without
+        one."""
         await self._seek_by(timestamp_to_ms(timestamp), tps)
 
     async def pause(self, *tps: SomePartitions) -> None:
-        """Hand out nothing of these partitions (or of all); what was fetched ahead is kept."""
+        """Return no records of these partitions (or of all); fetched records are kept."""
         await self._discover(None)
         wanted = await self._named(tps)
         self._engine.change(lambda fetcher: fetcher.pause(wanted))
@@ -281,18 +281,18 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
     async def end_offsets(
         self, *tps: SomePartitions, timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset behind the last readable record of each partition (all that are read by default)."""
+        """The offset after the last visible record of each partition (all that are read by default)."""
         return await self._edges(LATEST_TIMESTAMP, tps, timeout)
 
     async def offsets_for_times(
         self, wanted: Mapping[TopicPartition, TimestampLike], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each time; None where there is none that new."""
+        """The first record at or after each time; None without one."""
         found = await self._offsets(timestamps_of(wanted), self._deadline_ms(timeout))
         return {tp: value if value.offset >= 0 else None for tp, value in found.items()}
 
     def lag(self) -> dict[TopicPartition, int | None]:
-        """Records between each position and the end, as of the last fetch; None while not known."""
+        """Records between each position and the end, as of the last fetch; None while unknown."""
         return self._engine.lag()
 
     def metrics(self) -> dict[str, float]:
@@ -378,7 +378,7 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
             await asyncio.sleep(0)  # async only: as between batches of records
 
     async def _fill(self, fill: Callable[[], tuple[int, bool]], timeout_s: float) -> bool:
-        """Fill a list or a table up, step by step; True when the iteration ends with it."""
+        """Call `fill` until its list or table is ready; True when the iteration ends with it."""
         engine, idle_s = self._engine, self._iter_timeout
         ends_at = None if idle_s is None else self._io.now_s() + idle_s
         count = 0

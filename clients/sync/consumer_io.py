@@ -158,12 +158,11 @@ class Consumer(GroupConsumer[K, V], Generic[K, V]):
             ends_at = None if timeout is None else self._io.now_s() + timeout
 
     def batches(self, max_records: int = 500, timeout: float = 1.0) -> Iterator[list[Record[K, V]]]:
-        """Lists of records, each with at least one; at most `timeout` seconds pass while one fills up.
-
-        Ends like the iteration over records.
+        """Lists of at most `max_records` records, none empty. A list is returned at latest `timeout` seconds
+        after its first record. Ends like the iteration over records.
         """
-        self._engine.check_reading()
         engine = self._engine
+        engine.check_reading()
         while True:
             batch: list[Record[K, V]] = []
             try:
@@ -213,7 +212,7 @@ class Consumer(GroupConsumer[K, V], Generic[K, V]):
         return self._engine.assignment()
 
     def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
-        """The offset of the next record that `poll` returns; looks it up if need be.
+        """The offset of the next record that `poll` returns; fetched from the leader if necessary.
 
         Errors: NoOffsetError under auto.offset.reset=none, ApiTimeoutError, ConfigError when not assigned.
         """
@@ -231,25 +230,26 @@ class Consumer(GroupConsumer[K, V], Generic[K, V]):
             self._engine.buffer.wait_for_change(left_s)
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Go on with this offset. Errors: ConfigError when not assigned, ValueError when negative."""
+        """Continue at this offset. Errors: ConfigError when not assigned, ValueError when negative."""
         checked_offset(offset)
         self._discover(None)
         self._engine.change(lambda fetcher: fetcher.seek(tp, offset))
 
     def seek_to_beginning(self, *tps: SomePartitions) -> None:
-        """Go to the first record of these partitions, or of all."""
+        """Continue at the first record of these partitions, or of all."""
         self._seek_by(EARLIEST_TIMESTAMP, tps)
 
     def seek_to_end(self, *tps: SomePartitions) -> None:
-        """Go behind the last record of these partitions, or of all."""
+        """Continue after the last record of these partitions, or of all."""
         self._seek_by(LATEST_TIMESTAMP, tps)
 
     def seek_to_time(self, timestamp: TimestampLike, *tps: SomePartitions) -> None:
-        """Go to the first record at or after a time (ms or aware datetime), or to the end without one."""
+        """Continue at the first record at or after a time (ms or aware datetime), or at the end without
+        one."""
         self._seek_by(timestamp_to_ms(timestamp), tps)
 
     def pause(self, *tps: SomePartitions) -> None:
-        """Hand out nothing of these partitions (or of all); what was fetched ahead is kept."""
+        """Return no records of these partitions (or of all); fetched records are kept."""
         self._discover(None)
         wanted = self._named(tps)
         self._engine.change(lambda fetcher: fetcher.pause(wanted))
@@ -275,18 +275,18 @@ class Consumer(GroupConsumer[K, V], Generic[K, V]):
         return self._edges(EARLIEST_TIMESTAMP, tps, timeout)
 
     def end_offsets(self, *tps: SomePartitions, timeout: float | None = None) -> dict[TopicPartition, int]:
-        """The offset behind the last readable record of each partition (all that are read by default)."""
+        """The offset after the last visible record of each partition (all that are read by default)."""
         return self._edges(LATEST_TIMESTAMP, tps, timeout)
 
     def offsets_for_times(
         self, wanted: Mapping[TopicPartition, TimestampLike], timeout: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each time; None where there is none that new."""
+        """The first record at or after each time; None without one."""
         found = self._offsets(timestamps_of(wanted), self._deadline_ms(timeout))
         return {tp: value if value.offset >= 0 else None for tp, value in found.items()}
 
     def lag(self) -> dict[TopicPartition, int | None]:
-        """Records between each position and the end, as of the last fetch; None while not known."""
+        """Records between each position and the end, as of the last fetch; None while unknown."""
         return self._engine.lag()
 
     def metrics(self) -> dict[str, float]:
@@ -371,7 +371,7 @@ class Consumer(GroupConsumer[K, V], Generic[K, V]):
                 return
 
     def _fill(self, fill: Callable[[], tuple[int, bool]], timeout_s: float) -> bool:
-        """Fill a list or a table up, step by step; True when the iteration ends with it."""
+        """Call `fill` until its list or table is ready; True when the iteration ends with it."""
         engine, idle_s = self._engine, self._iter_timeout
         ends_at = None if idle_s is None else self._io.now_s() + idle_s
         count = 0
