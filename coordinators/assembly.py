@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 CODEC = RecordCodec(encode_record, decode_record)
 
 
-def new_coordinators(host: CoordinatorHost) -> Coordinators:
+def new_coordinators(host: CoordinatorHost, now_ms: int) -> Coordinators:
     """The group and transaction coordinators of one node; a CoordinatorFactory."""
-    return Coordinators(host, {CONSUMER_OFFSETS: GroupShard, TRANSACTION_STATE: TransactionShard}, CODEC)
+    return Coordinators(
+        host, {CONSUMER_OFFSETS: GroupShard, TRANSACTION_STATE: TransactionShard}, CODEC, now_ms
+    )

@@ -23,7 +23,8 @@ from .group import as_listed, is_in_states
 
 if TYPE_CHECKING:
     from ...protocol.messages.groups import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
-    from ..runtime.ports import Now, ShardContext, Token
+    from ...storage_node.embedded.contract import Now
+    from ..runtime.ports import ShardContext, Token
     from .group import Group
     from .group_counters import GroupCounters
     from .offset_store import OffsetStore

@@ -49,7 +49,8 @@ if TYPE_CHECKING:
         LeavingMember,
         SyncGroupRequest,
     )
-    from ..runtime.ports import Now, Token
+    from ...storage_node.embedded.contract import Now
+    from ..runtime.ports import Token
     from .consumer_draft import ConsumerDraft
     from .consumer_group import ConsumerGroup
     from .consumer_heartbeats import ConsumerHeartbeats

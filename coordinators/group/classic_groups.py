@@ -26,7 +26,8 @@ if TYPE_CHECKING:
         LeaveGroupRequest,
         SyncGroupRequest,
     )
-    from ..runtime.ports import Now, Record, ShardContext, Token
+    from ...storage_node.embedded.contract import Now
+    from ..runtime.ports import Record, ShardContext, Token
     from .group import Group
     from .group_counters import GroupCounters
     from .group_state_counts import GroupStateCounts

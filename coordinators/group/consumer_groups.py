@@ -26,7 +26,8 @@ if TYPE_CHECKING:
         SyncGroupRequest,
     )
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
-    from ..runtime.ports import Now, Record, ShardContext, Token
+    from ...storage_node.embedded.contract import Now
+    from ..runtime.ports import Record, ShardContext, Token
     from .classic_groups import ClassicGroups
     from .group import Group
 

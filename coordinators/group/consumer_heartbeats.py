@@ -36,7 +36,8 @@ from .reconciliation import is_part_of
 
 if TYPE_CHECKING:
     from ...protocol.messages.groups import ConsumerGroupHeartbeatRequest
-    from ..runtime.ports import Now, Token
+    from ...storage_node.embedded.contract import Now
+    from ..runtime.ports import Token
     from .assignors.model import Partitions
     from .consumer_draft import ConsumerDraft
     from .consumer_members import ConsumerMembers

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from ...protocol.errors import KafkaError
     from ...storage_node.configs.group_config import GroupTimes
-    from ..runtime.ports import Now, Record, ShardContext
+    from ...storage_node.embedded.contract import Now
+    from ..runtime.ports import Record, ShardContext
     from .assignors.model import Partitions
     from .consumer_member import Member
     from .group import Group

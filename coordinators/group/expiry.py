@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
     from ...protocol.model import TopicPartition
-    from ..runtime.ports import Now, Record, ShardContext
+    from ...storage_node.embedded.contract import Now
+    from ..runtime.ports import Record, ShardContext
     from .group import Group
     from .group_counters import GroupCounters
     from .offset_store import OffsetStore, StoredOffset

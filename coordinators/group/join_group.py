@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from ...protocol.errors import KafkaError
     from ...protocol.messages.groups import JoinGroupRequest
     from ...storage_node.configs.coordinator_config import CoordinatorConfig
-    from ..runtime.ports import Now, ShardContext, Token
+    from ...storage_node.embedded.contract import Now
+    from ..runtime.ports import ShardContext, Token
     from .group import Group
     from .member_ids import MemberIds
     from .rebalances import Rebalances

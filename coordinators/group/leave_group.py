@@ -14,7 +14,8 @@ from .classic_states import ClassicState
 
 if TYPE_CHECKING:
     from ...protocol.messages.groups import HeartbeatRequest, LeaveGroupRequest
-    from ..runtime.ports import Now, Token
+    from ...storage_node.embedded.contract import Now
+    from ..runtime.ports import Token
     from .classic_group import ClassicGroup
     from .rebalances import Rebalances
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 if TYPE_CHECKING:
-    from ..runtime.ports import Now, ShardContext
+    from ...storage_node.embedded.contract import Now
+    from ..runtime.ports import ShardContext
 
 
 class MemberIds:

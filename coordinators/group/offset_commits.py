@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from ...protocol.errors import KafkaError
     from ...protocol.messages.groups import CommittedOffset, OffsetCommitRequest, OffsetDeleteRequest
     from ...protocol.messages.transactions import TxnOffsetCommitRequest
-    from ..runtime.ports import Now, ShardContext, Token
+    from ...storage_node.embedded.contract import Now
+    from ..runtime.ports import ShardContext, Token
     from .classic_groups import ClassicGroups
     from .group import Group
     from .group_counters import GroupCounters

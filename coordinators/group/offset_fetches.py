@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ...protocol.messages.groups import OffsetFetchGroup, OffsetFetchRequest
-    from ..runtime.ports import Now, ShardContext, Token
+    from ...storage_node.embedded.contract import Now
+    from ..runtime.ports import ShardContext, Token
     from .group import Group
     from .offset_store import OffsetStore, StoredOffset
 

@@ -21,7 +21,8 @@ from .classic_group import ClassicGroup
 from .classic_states import ClassicState
 
 if TYPE_CHECKING:
-    from ..runtime.ports import Now, ShardContext, Token
+    from ...storage_node.embedded.contract import Now
+    from ..runtime.ports import ShardContext, Token
     from .classic_member import ClassicMember
     from .group import Group
     from .group_state_counts import GroupStateCounts

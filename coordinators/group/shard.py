@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from ...protocol.messages.envelope import Api
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
     from ...protocol.model import TopicPartition
-    from ..runtime.ports import Now, ProducerIdAndEpoch, ShardContext, Token
+    from ...storage_node.embedded.contract import Now
+    from ..runtime.ports import ProducerIdAndEpoch, ShardContext, Token
     from .group import Group
 
     Handler = Callable[[Any, Token, Now], Outcome]

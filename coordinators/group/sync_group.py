@@ -17,7 +17,8 @@ from .rebalances import park_sync
 if TYPE_CHECKING:
     from ...protocol.errors import KafkaError
     from ...protocol.messages.groups import SyncGroupRequest
-    from ..runtime.ports import Now, Token
+    from ...storage_node.embedded.contract import Now
+    from ..runtime.ports import Token
     from .classic_group import ClassicGroup
     from .rebalances import Rebalances
 

@@ -41,7 +41,8 @@ from .offset_commits import refused_commit
 
 if TYPE_CHECKING:
     from ...protocol.messages.transactions import TxnOffsetCommitRequest
-    from ..runtime.ports import Now, ShardContext, Token
+    from ...storage_node.embedded.contract import Now
+    from ..runtime.ports import ShardContext, Token
     from .group import Group
     from .offset_commits import OffsetCommits
     from .offset_store import OffsetStore

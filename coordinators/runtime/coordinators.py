@@ -27,7 +27,7 @@ from .find_coordinator import CoordinatorFinder
 from .hosted_shard import HostedShard, ShardServices
 from .metrics import CoordinatorMetrics, consumer_lag, metrics_of
 from .pending_requests import MergedResponse, MultiKeyResponse, PendingRequest, responder_of
-from .ports import Now, Outcome, ProducerIdAndEpoch
+from .ports import Outcome, ProducerIdAndEpoch
 from .producer_ids import ProducerIds
 from .routing import ROUTES, AllShards, ManyKeys, OneKey
 from .timers import ShardTimers
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
     from ...protocol.model import TopicPartition
     from ...protocol.transport.replies import Incoming
-    from ...storage_node.embedded.contract import CoordinatorHost, PartitionKey
+    from ...storage_node.embedded.contract import CoordinatorHost, Now, PartitionKey
     from .hosted_shard import MakeShard, RecordCodec
     from .routing import Route
     from .timers import Action, Wheel
@@ -54,11 +54,13 @@ class Coordinators:
     Bound: at most `purgatory.max.requests` requests (counted per shard) wait.
     """
 
-    def __init__(self, host: CoordinatorHost, shards: Mapping[str, MakeShard], codec: RecordCodec) -> None:
+    def __init__(
+        self, host: CoordinatorHost, shards: Mapping[str, MakeShard], codec: RecordCodec, now_ms: int
+    ) -> None:
         """`shards`: the constructor of the state machine of each internal topic."""
         self._host = host
         self._makers = shards
-        self._wheel: Wheel = TimingWheel(now_ms=host.now_ms)
+        self._wheel: Wheel = TimingWheel(now_ms=now_ms)
         self._metrics = {topic: CoordinatorMetrics() for topic in shards}
         load_times = {topic: metrics.load_times for topic, metrics in self._metrics.items()}
         self._parts = ShardServices(
@@ -74,7 +76,7 @@ class Coordinators:
 
     # --- requests -------------------------------------------------------------------------------------------
 
-    def handle(self, request: Incoming) -> None:
+    def handle(self, request: Incoming, now: Now) -> None:
         """Route one request; its response is sent now or later. Errors: KafkaError, which becomes the
         response."""
         config = self._host.config.now
@@ -90,7 +92,7 @@ class Coordinators:
                 " purgatory.max.requests allows"
             )
         if request.api.key == registry.INIT_PRODUCER_ID.key and request.body.transactional_id is None:
-            self._host.replies.reply(request, InitProducerIdResponse(0, self._next_producer_id(), 0))
+            self._host.replies.reply(request, InitProducerIdResponse(0, self._next_producer_id(now.ms), 0))
             return
         route: Route = ROUTES[request.api.key]
         if isinstance(route, OneKey):
@@ -162,56 +164,56 @@ class Coordinators:
         self._busy[shard] = None
         self._host.soon()
 
-    def end_turn(self) -> None:
+    def end_turn(self, now: Now) -> None:
         """Each shard decides on the requests of this turn."""
         busy, self._busy = self._busy, {}
         for shard in busy:
-            shard.work()
+            shard.work(now)
 
-    def _restart(self, shard: HostedShard) -> None:
+    def _restart(self, shard: HostedShard, now: Now) -> None:
         """The shard's state differs from its log: load it again."""
         self.left(shard.key)
-        self.led(shard.key, shard.name, shard.epoch)
+        self.led(shard.key, shard.name, shard.epoch, now)
 
     # --- producer ids ---------------------------------------------------------------------------------------
 
-    def _next_producer_id(self) -> int:
+    def _next_producer_id(self, now_ms: int) -> int:
         """Errors: CoordinatorLoadInProgressError while a block of ids is being fetched."""
         ids = self._known_ids()
         try:
             return ids.next_id()
         finally:
-            self._fetch_ids(ids)
+            self._fetch_ids(ids, now_ms)
 
     def _known_ids(self) -> ProducerIds:
         if self._ids is None:  # created at the first request: the node has its broker id by then
             self._ids = ProducerIds(self._host.node_id)
         return self._ids
 
-    def _fetch_ids(self, ids: ProducerIds) -> None:
-        def poll(_now: Now) -> Outcome:
-            self._fetch_ids(ids)
+    def _fetch_ids(self, ids: ProducerIds, now_ms: int) -> None:
+        def poll(now: Now) -> Outcome:
+            self._fetch_ids(ids, now.ms)
             return Outcome()
 
-        request = ids.poll(self._host.now_ms, self._host.broker_epoch)
+        request = ids.poll(now_ms, self._host.broker_epoch)
         if request is not None:
             api, answered = registry.ALLOCATE_PRODUCER_IDS, partial(self._ids_came, ids)
             self._host.ask(NO_NODE, api, request, IDS_TIMEOUT_MS, answered)
         elif ids.due_ms is not None:
             self._timers.set(_IDS, ids.due_ms, poll)
 
-    def _ids_came(self, ids: ProducerIds, answer: Any) -> None:
-        ids.answered(answer, self._host.now_ms)
-        self._fetch_ids(ids)
+    def _ids_came(self, ids: ProducerIds, answer: Any, now: Now) -> None:
+        ids.answered(answer, now.ms)
+        self._fetch_ids(ids, now.ms)
 
     # --- events of the node ---------------------------------------------------------------------------------
 
-    def led(self, key: PartitionKey, name: TopicPartition, leader_epoch: int) -> None:
+    def led(self, key: PartitionKey, name: TopicPartition, leader_epoch: int, now: Now) -> None:
         """This node leads the partition: its shard starts to load."""
         make = self._makers.get(name.topic)
         if make is not None:
             shard = self._shards[key] = HostedShard(key, name, leader_epoch, make, self._parts)
-            shard.load()
+            shard.load(now)
 
     def left(self, key: PartitionKey) -> None:
         """This node stopped leading the partition: its shard is dropped."""
@@ -220,19 +222,19 @@ class Coordinators:
             self._metrics[shard.name.topic].drop(shard)
             shard.close()
 
-    def committed(self, key: PartitionKey) -> None:
+    def committed(self, key: PartitionKey, now: Now) -> None:
         """The high watermark of the partition has advanced."""
         shard = self._shards.get(key)
         if shard is not None:
-            shard.committed()
+            shard.committed(now)
 
-    def followed(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
+    def followed(self, image: MetadataImage, delta: MetadataDelta | None, now: Now) -> None:
         """The metadata image has changed."""
         if self._ids is None:
             self._known_ids().want()
-            self._fetch_ids(self._known_ids())
+            self._fetch_ids(self._known_ids(), now.ms)
         for shard in self._shards.values():
-            shard.on_metadata(image, delta)
+            shard.on_metadata(image, delta, now)
 
     def ended_transaction(
         self, key: PartitionKey, producer_id: int, producer_epoch: int, *, is_commit: bool, offset: int
@@ -244,7 +246,7 @@ class Coordinators:
                 ProducerIdAndEpoch(producer_id, producer_epoch), is_commit=is_commit, offset=offset
             )
 
-    def connection_gone(self, session: int) -> None:
+    def connection_gone(self, session: int, now: Now) -> None:
         """Drop the requests of a closed connection: shards forget them, then their tokens close."""
         mine = self._by_session.get(session)
         if mine is None:
@@ -252,15 +254,14 @@ class Coordinators:
         gone = dict(mine)
         for shard in self._shards.values():
             if not gone.keys().isdisjoint(shard.waiting):
-                shard.on_peer_gone(session)
+                shard.on_peer_gone(session, now)
         for token in gone:
             token.deliver(None)
 
-    def expire(self) -> None:
+    def expire(self, now: Now) -> None:
         """Fire due timers. Order: requests of this turn go first; after a pause of the process a heartbeat
         and the end of its session are due at the same time."""
-        self.end_turn()
-        now = Now(self._host.now_ms, self._host.wall_ms)
+        self.end_turn(now)
         for due in self._wheel.advance(now.ms):
             due.fire(now)
 

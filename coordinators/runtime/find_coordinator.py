@@ -93,7 +93,7 @@ class CoordinatorFinder:
             registry.CREATE_TOPICS,
             request,
             CREATE_TIMEOUT_MS,
-            lambda outcome: self._made(topic, outcome),
+            lambda outcome, _now: self._made(topic, outcome),
         )
 
     def _made(self, topic: str, outcome: Any) -> None:

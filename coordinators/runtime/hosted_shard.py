@@ -21,11 +21,11 @@ from ...protocol.errors import (
     KafkaError,
     NotCoordinatorError,
 )
-from ...storage_node.embedded.contract import LogPiece
+from ...storage_node.embedded.contract import LogPiece, Now
 from .batches import JointBatch, batches_of
 from .client_errors import client_error
 from .loading import Digest, digest
-from .ports import NO_PRODUCER, Answer, Now, Outcome, ShardMetrics
+from .ports import NO_PRODUCER, Answer, Outcome, ShardMetrics
 from .timers import ShardTimers
 
 if TYPE_CHECKING:
@@ -64,10 +64,10 @@ class ShardServices(NamedTuple):
     host: CoordinatorHost
     codec: RecordCodec
     wheel: Wheel
-    next_producer_id: Callable[[], int]
+    next_producer_id: Callable[[int], int]
     load_times: Mapping[str, Histogram]  # ms, by topic
     has_work: Callable[[HostedShard], None]  # have `work` called at the end of this turn
-    restart: Callable[[HostedShard], None]  # drop the shard and load its log again
+    restart: Callable[[HostedShard, Now], None]  # drop the shard and load its log again
 
 
 class ShardState(Enum):
@@ -129,7 +129,7 @@ class HostedShard:
         self.applied_end = 0
         self.skipped = 0  # records of unknown types
         self._replayed = 0  # records of the load
-        self._load_began_ms = parts.host.now_ms
+        self._load_began_ms = 0
         self._parts = parts
         self._host = parts.host
         self._timers = ShardTimers(parts.wheel, self._run)
@@ -170,23 +170,23 @@ class HostedShard:
     ) -> None:
         """Send a request; `answered` decides on the response, unless the shard was dropped meanwhile."""
 
-        def decide(outcome: Any) -> None:
+        def decide(outcome: Any, now: Now) -> None:
             if self.state is ShardState.ACTIVE:
-                self._run(lambda now: answered(outcome, now), self._now())
+                self._run(lambda now: answered(outcome, now), now)
 
         self._host.ask(node_id, api, body, timeout_ms, decide)
 
-    def next_producer_id(self) -> int:
-        return self._parts.next_producer_id()
+    def next_producer_id(self, now_ms: int) -> int:
+        return self._parts.next_producer_id(now_ms)
 
     # --- life cycle -----------------------------------------------------------------------------------------
 
-    def load(self) -> None:
+    def load(self, now: Now) -> None:
         """Read the log from its start; the state becomes ACTIVE or FAILED."""
         start, _ = self._host.bounds(self.key)
         self.applied_end = start
-        self._load_began_ms = self._host.now_ms
-        self._load_on()
+        self._load_began_ms = now.ms
+        self._load_on(now)
 
     def close(self) -> None:
         """This node stopped leading the partition in this epoch: waiting requests get NOT_COORDINATOR."""
@@ -203,10 +203,10 @@ class HostedShard:
         assert state in SHARD_TRANSITIONS[self.state], f"{self.name}: {state} does not follow {self.state}"
         self.state = state
 
-    def _load_on(self) -> None:
+    def _load_on(self, now: Now) -> None:
         _, end = self._host.bounds(self.key)
         if self.applied_end >= end:
-            self._loaded()
+            self._loaded(now)
             return
         decode = self._parts.codec.decode
         piece = LogPiece(
@@ -214,7 +214,7 @@ class HostedShard:
         )
         self._host.read(piece)
 
-    def _piece_read(self, piece: LogPiece) -> None:
+    def _piece_read(self, piece: LogPiece, now: Now) -> None:
         if self.state is not ShardState.LOADING:
             return
         if piece.error is not None:
@@ -225,7 +225,7 @@ class HostedShard:
         self._replayed += len(found.replayed)
         self._to_replay.extend(found.replayed)
         self.applied_end = piece.next_offset
-        self._replay_some(self._now())
+        self._replay_some(now)
 
     def _replay_some(self, now: Now) -> Outcome:
         """Apply up to REPLAY_STEP records, and schedule the rest for the next turn."""
@@ -238,7 +238,7 @@ class HostedShard:
         if self._to_replay:
             self._own_timers.set(_LOADING, now.ms, self._replay_some)
         else:
-            self._load_on()
+            self._load_on(now)
         return Outcome()
 
     def _replay(self, item: Replayed) -> None:
@@ -247,13 +247,13 @@ class HostedShard:
         else:
             self._shard.replay(item.record, item.offset, item.producer)
 
-    def _loaded(self) -> None:
+    def _loaded(self, now: Now) -> None:
         """The whole log is applied. Become ACTIVE once no earlier leader can still answer requests."""
-        if not self._host.is_handed_over(self.key):
-            self._own_timers.set(_LOADING, self._host.now_ms + HANDOVER_CHECK_MS, self._check_handover)
+        if not self._host.is_handed_over(self.key, now.ms):
+            self._own_timers.set(_LOADING, now.ms + HANDOVER_CHECK_MS, self._check_handover)
             return
         self._move(ShardState.ACTIVE)
-        took_ms = self._host.now_ms - self._load_began_ms
+        took_ms = now.ms - self._load_began_ms
         self._parts.load_times[self.name.topic].record(took_ms)
         if self._replayed:
             text = f"{self.name}: coordinator loaded, {self._replayed} records in {took_ms} ms"
@@ -261,10 +261,10 @@ class HostedShard:
         if self.skipped:
             text = f"{self.name}: skipped {self.skipped} records of unknown types, written by a newer version"
             self._host.note(logging.WARNING, text)
-        self._run(self._shard.on_loaded, self._now())
+        self._run(self._shard.on_loaded, now)
 
-    def _check_handover(self, _now: Now) -> Outcome:
-        self._load_on()
+    def _check_handover(self, now: Now) -> Outcome:
+        self._load_on(now)
         return Outcome()
 
     def _fail(self, fault: str) -> None:
@@ -298,30 +298,29 @@ class HostedShard:
             if len(self._queued) == 1:
                 self._parts.has_work(self)
 
-    def work(self) -> None:
+    def work(self, now: Now) -> None:
         """Decide on the requests of this turn; their records become one batch where possible."""
         queued, self._queued = self._queued, []
         if self.state is not ShardState.ACTIVE:
             return  # `close` has answered the requests
-        now = self._now()
         requests = [each for each in queued if each.token.is_open]
         joint = self._joint() if len(requests) > 1 else None
         for each in requests:
             if self.state is ShardState.ACTIVE:
                 self._run(partial(self._decide, each), now, each.token, joint)
         if joint is not None and self.state is ShardState.ACTIVE:
-            self._write(joint)
+            self._write(joint, now)
 
     def _decide(self, queued: _QueuedRequest, now: Now) -> Outcome:
         return self._shard.handle(queued.api, queued.body, queued.token, now)
 
-    def on_metadata(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
+    def on_metadata(self, image: MetadataImage, delta: MetadataDelta | None, now: Now) -> None:
         if self.state is ShardState.ACTIVE:
-            self._run(lambda now: self._shard.on_metadata(image, delta, now), self._now())
+            self._run(lambda now: self._shard.on_metadata(image, delta, now), now)
 
-    def on_peer_gone(self, session: int) -> None:
+    def on_peer_gone(self, session: int, now: Now) -> None:
         if self.state is ShardState.ACTIVE:
-            self._run(lambda now: self._shard.on_peer_gone(session, now), self._now())
+            self._run(lambda now: self._shard.on_peer_gone(session, now), now)
 
     def ended_transaction(self, producer: ProducerIdAndEpoch, *, is_commit: bool, offset: int) -> None:
         """A marker was appended. During the load it is replayed with the log."""
@@ -329,7 +328,7 @@ class HostedShard:
             self._shard.replay_marker(producer, is_commit=is_commit, offset=offset)
             self.applied_end = offset + 1
 
-    def committed(self) -> None:
+    def committed(self, now: Now) -> None:
         """The high watermark has advanced: send responses and run follow-ups whose records are committed."""
         if not self._parked and not self._follow_ups:
             return
@@ -339,7 +338,7 @@ class HostedShard:
             answer.token.deliver(answer.body)
         while self._follow_ups and self._follow_ups[0][0] <= high_watermark:
             _, decide = self._follow_ups.popleft()
-            self._run(decide, self._now())
+            self._run(decide, now)
 
     # --- decide, append, apply, respond ---------------------------------------------------------------------
 
@@ -357,16 +356,16 @@ class HostedShard:
         except KafkaError as error:
             if asker is None:
                 raise
-            if self._host.holds_lease:
+            if self._host.holds_lease(now.ms):
                 asker.deliver(error)
                 return
             outcome = Outcome(answers=[Answer(asker, error)])
         is_shown = any(answer.waits for answer in outcome.answers)
         is_alone = not outcome.records and (joint is None or not joint.count)
-        if is_shown and is_alone and not self._host.holds_lease:
+        if is_shown and is_alone and not self._host.holds_lease(now.ms):
             outcome.records.append(self._shard.noop_record)
         if outcome.records and not (joint is not None and self._join(joint, outcome, now)):
-            if joint is not None and not self._write(joint):
+            if joint is not None and not self._write(joint, now):
                 return  # the shard is being loaded again, and all its requests were answered
             try:
                 self._append(outcome, now)
@@ -376,7 +375,7 @@ class HostedShard:
         self._answer(outcome.answers, now)
         if outcome.on_committed is not None:
             self._follow_ups.append((self.applied_end, outcome.on_committed))
-            self.committed()
+            self.committed(now)
 
     def _joint(self) -> JointBatch | None:
         """The batch for this turn's decisions; None if appends are refused, so that each decision gets its
@@ -400,19 +399,19 @@ class HostedShard:
         self.applied_end += len(outcome.records)
         return True
 
-    def _write(self, joint: JointBatch) -> bool:
+    def _write(self, joint: JointBatch, now: Now) -> bool:
         """Append the joint batch, whose records are applied already; no response that depends on them has
         been sent. If the append fails, although `check_append` passed, the shard is loaded again."""
         batch, count = joint.take()
         if not count:
             return True
         try:
-            base_offset = self._host.append(self.key, self.epoch, batch)
+            base_offset = self._host.append(self.key, self.epoch, batch, now)
         except KafkaError as error:
             self._host.note(
                 logging.WARNING, f"{self.name}: append failed, loading the coordinator again: {error}"
             )
-            self._parts.restart(self)
+            self._parts.restart(self, now)
             return False
         assert base_offset + count == self.applied_end, "only this shard and markers append"
         return True
@@ -423,7 +422,7 @@ class HostedShard:
         assert self.state is ShardState.ACTIVE, "appends need the fully loaded state"
         limit, encode = self._host.max_batch_bytes(self.key), self._parts.codec.encode
         for batch, records in batches_of(outcome, encode, limit, now.wall_ms):
-            base_offset = self._host.append(self.key, self.epoch, batch)
+            base_offset = self._host.append(self.key, self.epoch, batch, now)
             assert base_offset == self.applied_end, "only this shard and markers append"
             for offset, record in enumerate(records, base_offset):
                 self._shard.replay(record, offset, outcome.producer)
@@ -471,6 +470,3 @@ class HostedShard:
         if self._parked:
             self._own_timers.set(_ANSWERS, self._parked[0].deadline_ms, self._expire_responses)
         return Outcome()
-
-    def _now(self) -> Now:
-        return Now(self._host.now_ms, self._host.wall_ms)

@@ -38,15 +38,9 @@ if TYPE_CHECKING:
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
     from ...protocol.model import TopicPartition
     from ...storage_node.configs.coordinator_config import CoordinatorConfig
+    from ...storage_node.embedded.contract import Now
 
 NO_PRODUCER_ID = -1
-
-
-class Now(NamedTuple):
-    """The time of the current event."""
-
-    ms: int  # monotonic, for deadlines
-    wall_ms: int  # wall time, for records
 
 
 class Token(Protocol):
@@ -185,7 +179,7 @@ class ShardContext(Protocol):
         on the response body or the KafkaError (NetworkError without a response); it is not called after the
         shard was dropped."""
 
-    def next_producer_id(self) -> int:
+    def next_producer_id(self, now_ms: int) -> int:
         """A producer id that was never issued before. Errors: CoordinatorLoadInProgressError while a block of
         ids is being fetched."""
 

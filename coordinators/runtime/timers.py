@@ -8,7 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from ...runtime.timing_wheel import Timer, TimingWheel
-    from .ports import Now, Outcome
+    from ...storage_node.embedded.contract import Now
+    from .ports import Outcome
 
     Action = Callable[[Now], Outcome]
     Wheel = TimingWheel["DueTimer"]

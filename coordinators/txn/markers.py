@@ -32,7 +32,8 @@ from .states import TxnState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from ..runtime.ports import Now, Outcome, ShardContext
+    from ...storage_node.embedded.contract import Now
+    from ..runtime.ports import Outcome, ShardContext
     from .transaction import Partition, Transaction
 
 REQUESTS = 5  # in flight per node

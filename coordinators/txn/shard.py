@@ -13,6 +13,7 @@ Source: Kafka TransactionCoordinator.scala, TransactionStateManager.scala.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.coordinator_ids import partition_of_id
@@ -76,7 +77,8 @@ if TYPE_CHECKING:
     )
     from ...protocol.metadata.image import MetadataDelta, MetadataImage
     from ...protocol.model import TopicPartition
-    from ..runtime.ports import Now, ProducerIdAndEpoch, ShardContext, ShardMetrics, Token
+    from ...storage_node.embedded.contract import Now
+    from ..runtime.ports import ProducerIdAndEpoch, ShardContext, ShardMetrics, Token
     from .transaction import Partition
 
 MAX_PARTITIONS = 10_000  # Bound: of one transaction; each of its records lists all of them
@@ -197,7 +199,7 @@ class TransactionShard:
             raise ConcurrentTransactionsError(
                 f"another InitProducerId of transactional id {name!r} is in progress: retry"
             )
-        before, take_id = self.transactions.get(name), self._context.next_producer_id
+        before, take_id = self.transactions.get(name), partial(self._context.next_producer_id, now.ms)
         if before is None:
             after = created(body, now.wall_ms, take_id())
         else:
@@ -304,7 +306,7 @@ class TransactionShard:
         if not name:
             raise InvalidRequestError("the transactional id must not be empty")
         before = self.transactions.get(name)
-        after = ended(before, body, now.wall_ms, self._context.next_producer_id)
+        after = ended(before, body, now.wall_ms, partial(self._context.next_producer_id, now.ms))
         outcome = self._write_decisions([] if after is None else [(name, after)])
         transaction = after or self.transactions[name]
         outcome.answer(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...protocol.messages import registry
 from ...protocol.model import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -33,6 +33,13 @@ COORDINATOR_APIS: tuple[Api, ...] = (
 )
 
 
+class Now(NamedTuple):
+    """The time of the current event."""
+
+    ms: int  # monotonic, for deadlines
+    wall_ms: int  # wall time, for records
+
+
 @dataclass(slots=True, eq=False)
 class LogPiece:
     """A read of a led partition's log for a coordinator, and then its result."""
@@ -41,7 +48,7 @@ class LogPiece:
     offset: int  # the piece begins with the batch that holds it
     max_bytes: int  # unless the first batch is larger
     digest: Callable[[Sequence[Buffer]], Any]  # runs on a thread, over whole batches; errors: KafkaError
-    done: Callable[[LogPiece], None]
+    done: Callable[[LogPiece, Now], None]
     found: Any = None
     error: KafkaError | None = None  # of the log or of the digest
     next_offset: int = field(init=False)
@@ -59,15 +66,7 @@ class LiveNodeConfig(Protocol):
 
 
 class CoordinatorHost(Protocol):
-    """What coordinators use of the node. All times are those of the event that is being handled."""
-
-    @property
-    def now_ms(self) -> int:
-        """The monotonic clock."""
-
-    @property
-    def wall_ms(self) -> int:
-        """The calendar clock, for timestamps of records."""
+    """What coordinators use of the node."""
 
     @property
     def config(self) -> LiveNodeConfig:
@@ -93,11 +92,10 @@ class CoordinatorHost(Protocol):
     def replies(self) -> Replies:
         """Takes the responses; each request gets exactly one."""
 
-    @property
-    def holds_lease(self) -> bool:
+    def holds_lease(self, now_ms: int) -> bool:
         """Whether no other node can lead this node's partitions yet; see links/lease.py."""
 
-    def is_handed_over(self, key: PartitionKey) -> bool:
+    def is_handed_over(self, key: PartitionKey, now_ms: int) -> bool:
         """Whether no previous leader of the partition may still act as its leader. Becomes true with time."""
 
     def soon(self) -> None:
@@ -118,7 +116,7 @@ class CoordinatorHost(Protocol):
     def max_batch_bytes(self, key: PartitionKey) -> int:
         """max.message.bytes of a led partition."""
 
-    def append(self, key: PartitionKey, leader_epoch: int, batch: Buffer) -> int:
+    def append(self, key: PartitionKey, leader_epoch: int, batch: Buffer, now: Now) -> int:
         """Append one batch with acks=all; its base offset.
 
         Errors: NotLeaderOrFollowerError, FencedLeaderEpochError, NotEnoughReplicasError, KafkaStorageError,
@@ -137,7 +135,7 @@ class CoordinatorHost(Protocol):
         api: Api,
         body: Any,
         timeout_ms: int,
-        answered: Callable[[Any], None],
+        answered: Callable[[Any, Now], None],
     ) -> None:
         """Send a request to a node, or with NO_NODE to the controller. `answered` gets the response body or a
         KafkaError, once."""
@@ -149,22 +147,22 @@ class CoordinatorHost(Protocol):
 class EmbeddedCoordinators(Protocol):
     """What the node core calls. After each call it completes the requests that wait for appended records."""
 
-    def handle(self, request: Incoming) -> None:
+    def handle(self, request: Incoming, now: Now) -> None:
         """One request of COORDINATOR_APIS, answered now or later. Errors: KafkaError, as its response."""
 
-    def end_turn(self) -> None:
+    def end_turn(self, now: Now) -> None:
         """All requests of this turn have arrived; called if `soon` was."""
 
-    def led(self, key: PartitionKey, name: TopicPartition, leader_epoch: int) -> None:
+    def led(self, key: PartitionKey, name: TopicPartition, leader_epoch: int, now: Now) -> None:
         """This node leads a partition of COORDINATOR_TOPICS; `left` of an earlier epoch came before."""
 
     def left(self, key: PartitionKey) -> None:
         """This node no longer leads the partition in that leader epoch."""
 
-    def committed(self, key: PartitionKey) -> None:
+    def committed(self, key: PartitionKey, now: Now) -> None:
         """The high watermark of a led partition may have advanced."""
 
-    def followed(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
+    def followed(self, image: MetadataImage, delta: MetadataDelta | None, now: Now) -> None:
         """The image has changed; `led` and `left` came before. No delta: any part of it may have changed."""
 
     def ended_transaction(
@@ -172,10 +170,10 @@ class EmbeddedCoordinators(Protocol):
     ) -> None:
         """A transaction marker was appended at `offset` to a led partition."""
 
-    def connection_gone(self, session: int) -> None:
+    def connection_gone(self, session: int, now: Now) -> None:
         """A client has disconnected."""
 
-    def expire(self) -> None:
+    def expire(self, now: Now) -> None:
         """A deadline may have passed."""
 
     def next_deadline_ms(self) -> int | None:
@@ -185,4 +183,5 @@ class EmbeddedCoordinators(Protocol):
         """JSON-able status."""
 
 
-CoordinatorFactory = Callable[[CoordinatorHost], EmbeddedCoordinators]
+CoordinatorFactory = Callable[[CoordinatorHost, int], EmbeddedCoordinators]
+"""With now_ms at the start."""

@@ -21,7 +21,7 @@ from ..effects import AskPeer, EndTurn, Note, ReadCoordinatorLog
 from ..links.lease import Lease
 from ..log.verification import UNCHECKED
 from ..replica.appending import check_in_sync
-from .contract import COORDINATOR_APIS, COORDINATOR_TOPICS
+from .contract import COORDINATOR_APIS, COORDINATOR_TOPICS, Now
 from .coordinator_read import CoordinatorRead
 from .handover import Handover
 
@@ -79,12 +79,14 @@ class NodeCoordinatorHost:
         self._topic_ids: frozenset[bytes] = frozenset()
         self._led: dict[PartitionKey, _Led] = {}
         self.lease = Lease()  # replaced by the one of the node's membership
-        self.now_ms = now_ms  # of the event that is being handled
         self._wall_shift_ms = 0
         self._was_called = self._is_soon = False
-        self._coordinators = None if coordinators is None else coordinators(self)
+        self._coordinators = None if coordinators is None else coordinators(self, now_ms)
 
     # --- what the node core calls ----------------------------------------------------------------------
+
+    def _at(self, now_ms: int) -> Now:
+        return Now(now_ms, now_ms + self._wall_shift_ms)
 
     def is_concerned(self, changed: Sequence[PartitionKey]) -> bool:
         """Whether coordinators were called since the last call of this, or one of these keys concerns
@@ -96,7 +98,7 @@ class NodeCoordinatorHost:
 
     def note_time(self, now_ms: int, wall_ms: int) -> None:
         """The time of an event. Events without `wall_ms` derive it from the difference of the clocks."""
-        self.now_ms, self._wall_shift_ms = now_ms, wall_ms - now_ms
+        self._wall_shift_ms = wall_ms - now_ms
 
     def handle(self, request: Incoming, now_ms: int, wall_ms: int) -> bool:
         """Whether coordinators serve the request. Errors: KafkaError, as its response."""
@@ -104,7 +106,7 @@ class NodeCoordinatorHost:
             return False
         self.note_time(now_ms, wall_ms)
         self._was_called = True
-        self._coordinators.handle(request)
+        self._coordinators.handle(request, Now(now_ms, wall_ms))
         return True
 
     def end_turn(self, now_ms: int, wall_ms: int) -> None:
@@ -113,7 +115,7 @@ class NodeCoordinatorHost:
         self._is_soon = False
         if self._coordinators is not None:
             self._was_called = True
-            self._coordinators.end_turn()
+            self._coordinators.end_turn(Now(now_ms, wall_ms))
 
     def learned(self) -> None:
         """The image has changed: look up the topic ids of COORDINATOR_TOPICS."""
@@ -125,18 +127,16 @@ class NodeCoordinatorHost:
 
     def followed(self, delta: MetadataDelta | None, now_ms: int) -> None:
         """The node has settled the event of the new image."""
-        self.now_ms = now_ms
         self.lease.applied(self._table.image.offset)
         if self._coordinators is not None and self.is_caught_up:
             self._was_called = True
-            self._coordinators.followed(self._table.image, delta)
+            self._coordinators.followed(self._table.image, delta, self._at(now_ms))
 
     def changed(self, key: PartitionKey, now_ms: int) -> None:
         """Leadership, high watermark or log end of a partition may have changed."""
         if key[0] not in self._topic_ids and key not in self._led:
             return
         assert self._coordinators is not None, "it has topics"
-        self.now_ms = now_ms
         partition = self._table.partitions.get(key)
         led = before = self._led.get(key)
         if led is not None and not _is_led(led, partition):
@@ -151,9 +151,9 @@ class NodeCoordinatorHost:
             else:
                 handover = Handover(partition, now_ms)
             self._led[key] = _Led(partition, partition.leader_epoch, handover)
-            self._coordinators.led(key, partition.topic_partition, partition.leader_epoch)
+            self._coordinators.led(key, partition.topic_partition, partition.leader_epoch, self._at(now_ms))
         else:
-            self._coordinators.committed(key)
+            self._coordinators.committed(key, self._at(now_ms))
 
     def ended_transaction(
         self,
@@ -167,7 +167,7 @@ class NodeCoordinatorHost:
     ) -> None:
         """A transaction marker was appended to a partition that this node leads."""
         if self._coordinators is not None and key in self._led:
-            self.now_ms, self._was_called = now_ms, True
+            self._was_called = True
             self._coordinators.ended_transaction(
                 key, producer_id, producer_epoch, is_commit=is_commit, offset=offset
             )
@@ -175,14 +175,14 @@ class NodeCoordinatorHost:
     def connection_gone(self, session: int, now_ms: int) -> None:
         """A client has disconnected."""
         if self._coordinators is not None:
-            self.now_ms, self._was_called = now_ms, True
-            self._coordinators.connection_gone(session)
+            self._was_called = True
+            self._coordinators.connection_gone(session, self._at(now_ms))
 
     def expire(self, now_ms: int) -> None:
         """A deadline may have passed."""
         if self._coordinators is not None:
-            self.now_ms, self._was_called = now_ms, True
-            self._coordinators.expire()
+            self._was_called = True
+            self._coordinators.expire(self._at(now_ms))
 
     def next_deadline_ms(self) -> int | None:
         """When `expire` must be called."""
@@ -194,7 +194,7 @@ class NodeCoordinatorHost:
 
     def was_read(self, read: CoordinatorRead, now_ms: int) -> None:
         """A ReadCoordinatorLog effect is done."""
-        self.now_ms, self._was_called = now_ms, True
+        self._was_called = True
         piece = read.piece
         led = self._led.get(piece.key)
         if led is None or led is not read.leadership:
@@ -207,14 +207,9 @@ class NodeCoordinatorHost:
         else:
             if isinstance(piece.error, CorruptMessageError):
                 self._disks.found_damage(partition, piece.error)
-            piece.done(piece)
+            piece.done(piece, self._at(now_ms))
 
     # --- what coordinators use -------------------------------------------------------------------------
-
-    @property
-    def wall_ms(self) -> int:
-        """See CoordinatorHost."""
-        return self.now_ms + self._wall_shift_ms
 
     @property
     def image(self) -> MetadataImage:
@@ -236,14 +231,13 @@ class NodeCoordinatorHost:
         """See CoordinatorHost."""
         return self._table.broker_epoch
 
-    @property
-    def holds_lease(self) -> bool:
+    def holds_lease(self, now_ms: int) -> bool:
         """See CoordinatorHost."""
-        return self.lease.holds(self.now_ms)
+        return self.lease.holds(now_ms)
 
-    def is_handed_over(self, key: PartitionKey) -> bool:
+    def is_handed_over(self, key: PartitionKey, now_ms: int) -> bool:
         """See CoordinatorHost."""
-        return self._led[key].handover.is_done(self.image, self.now_ms - self.lease.length_ms)
+        return self._led[key].handover.is_done(self.image, now_ms - self.lease.length_ms)
 
     def bounds(self, key: PartitionKey) -> tuple[int, int]:
         """See CoordinatorHost."""
@@ -281,14 +275,14 @@ class NodeCoordinatorHost:
             raise NotLeaderOrFollowerError("this node does not lead the partition")
         return led.partition, led.partition.leader_log(leader_epoch)
 
-    def append(self, key: PartitionKey, leader_epoch: int, batch: Buffer) -> int:
+    def append(self, key: PartitionKey, leader_epoch: int, batch: Buffer, now: Now) -> int:
         """See CoordinatorHost."""
         partition, _ = self._to_append(key, leader_epoch)
         info = self._appender.append(
             partition,
             batch,
-            self.now_ms,
-            self.wall_ms,
+            now.ms,
+            now.wall_ms,
             internal=True,
             guard=UNCHECKED,  # group coordinators verify transactions themselves, and learn of markers
         )
@@ -302,14 +296,14 @@ class NodeCoordinatorHost:
         self._output.effects.append(ReadCoordinatorLog(read))
 
     def ask(
-        self, node_id: int, api: Api, body: Any, timeout_ms: int, answered: Callable[[Any], None]
+        self, node_id: int, api: Api, body: Any, timeout_ms: int, answered: Callable[[Any, Now], None]
     ) -> None:
         """See CoordinatorHost."""
 
         def settle(outcome: Any, now_ms: int, wall_ms: int) -> None:
             self.note_time(now_ms, wall_ms)
             self._was_called = True
-            answered(outcome)
+            answered(outcome, Now(now_ms, wall_ms))
             self._settle(now_ms)
 
         self._output.effects.append(AskPeer(node_id, api, body, timeout_ms, settle))

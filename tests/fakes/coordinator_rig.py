@@ -41,11 +41,12 @@ from headrace.protocol.records.coordinator_records import decode_record, encode_
 from headrace.protocol.records.group_records import OffsetCommitKey, OffsetCommitValue
 from headrace.protocol.records.header import CRC_POSITION, assigned_prefix, read_batch_header
 from headrace.storage_node.configs.node_config import NodeConfig
+from headrace.storage_node.embedded.contract import Now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from headrace.coordinators.runtime.ports import Now, ProducerIdAndEpoch, ShardContext, Token
+    from headrace.coordinators.runtime.ports import ProducerIdAndEpoch, ShardContext, Token
     from headrace.storage_node.embedded.contract import LogPiece
 
 TOPIC_ID = b"o" * 16
@@ -105,13 +106,13 @@ class Host:
         self.broker_epoch = 7
         self.is_caught_up = True
         self.commits_at_once = True
-        self.holds_lease = True
+        self.has_lease = True
         self.handed_over: set[int] | None = None  # partitions; None: all
         self.refuses: KafkaError | None = None  # every append
         self.append_error: KafkaError | None = None  # of an append that the checks before it allowed
         self.logs = [Partition() for _ in range(partitions)]
         self.reads: list[LogPiece] = []
-        self.asked: list[tuple[int, Any, Any, int, Callable[[Any], None]]] = []
+        self.asked: list[tuple[int, Any, Any, int, Callable[[Any, Now], None]]] = []
         self.notes: list[str] = []
         self.news: list[str] = []  # what is no trouble
         self.known_ends: dict[Any, int] = {}  # of other topics
@@ -123,9 +124,12 @@ class Host:
         self.replies = self
         self.changed: list[int] = []
 
-    @property
-    def wall_ms(self) -> int:
-        return self.now_ms + WALL_SHIFT_MS
+    def at(self) -> Now:
+        """The present time of both clocks."""
+        return Now(self.now_ms, self.now_ms + WALL_SHIFT_MS)
+
+    def holds_lease(self, now_ms: int) -> bool:
+        return self.has_lease
 
     @property
     def now(self) -> NodeConfig:
@@ -159,7 +163,7 @@ class Host:
         if leader_epoch != self.logs[key[1]].leader_epoch:
             raise NotLeaderOrFollowerError("another epoch")
 
-    def is_handed_over(self, key: Any) -> bool:
+    def is_handed_over(self, key: Any, now_ms: int) -> bool:
         return self.handed_over is None or key[1] in self.handed_over
 
     def known_end(self, key: Any) -> int | None:
@@ -168,7 +172,7 @@ class Host:
     def max_batch_bytes(self, key: Any) -> int:
         return self.max_bytes
 
-    def append(self, key: Any, leader_epoch: int, batch: Any) -> int:
+    def append(self, key: Any, leader_epoch: int, batch: Any, now: Now) -> int:
         log = self.logs[key[1]]
         if self.append_error is not None:
             raise self.append_error
@@ -207,10 +211,10 @@ class Host:
             piece.next_offset = read_batch_header(found[-1]).next_offset if found else log.end
         except KafkaError as fault:
             piece.error = fault
-        piece.done(piece)
+        piece.done(piece, self.at())
 
     def ask(
-        self, node_id: int, api: Any, body: Any, timeout_ms: int, answered: Callable[[Any], None]
+        self, node_id: int, api: Any, body: Any, timeout_ms: int, answered: Callable[[Any, Now], None]
     ) -> None:
         self.asked.append((node_id, api, body, timeout_ms, answered))
 
@@ -338,7 +342,7 @@ class CoordinatorRig:
             self.shards.append(make(partition, context))
             return self.shards[-1]
 
-        self.all = Coordinators(self.host, {CONSUMER_OFFSETS: make_shard}, codec)  # type: ignore[arg-type]
+        self.all = Coordinators(self.host, {CONSUMER_OFFSETS: make_shard}, codec, self.host.now_ms)  # type: ignore[arg-type]
         self.sessions = itertools.count(1)
 
     def image_with(self, partitions: int, leader: int = NODE) -> None:
@@ -353,7 +357,7 @@ class CoordinatorRig:
     def lead(self, index: int = 0, epoch: int = 0) -> None:
         """This node leads; the load has begun."""
         self.host.logs[index].leader_epoch = epoch
-        self.all.led((TOPIC_ID, index), TopicPartition(CONSUMER_OFFSETS, index), epoch)
+        self.all.led((TOPIC_ID, index), TopicPartition(CONSUMER_OFFSETS, index), epoch, self.host.at())
 
     def leave(self, index: int = 0) -> None:
         """It does not any more."""
@@ -375,14 +379,14 @@ class CoordinatorRig:
         """The high watermark moves."""
         log = self.host.logs[index]
         log.high_watermark = log.end if upto is None else upto
-        self.all.committed((TOPIC_ID, index))
+        self.all.committed((TOPIC_ID, index), self.host.at())
 
     def pass_time(self, milliseconds: int) -> None:
         """Fire what comes due until then, at its time."""
         end_ms = self.host.now_ms + milliseconds
         while (due_ms := self.all.next_deadline_ms()) is not None and due_ms <= end_ms:
             self.host.now_ms = max(self.host.now_ms, due_ms)
-            self.all.expire()
+            self.all.expire(self.host.at())
             self.settle()
         self.host.now_ms = end_ms
 
@@ -390,7 +394,7 @@ class CoordinatorRig:
         """Tell what the node would tell after an event."""
         changed, self.host.changed = self.host.changed, []
         for index in changed:
-            self.all.committed((TOPIC_ID, index))
+            self.all.committed((TOPIC_ID, index), self.host.at())
 
     def ask(self, api: Any, body: Any, session: int | None = None) -> Request:
         """A request, as the node hands it over, in a turn of its own."""
@@ -401,10 +405,10 @@ class CoordinatorRig:
         requests = [Request(Peer(session or next(self.sessions)), api, body) for api, body in asked]
         for request in requests:
             try:
-                self.all.handle(request)
+                self.all.handle(request, self.host.at())
             except KafkaError as error:
                 self.host.reply_error(request, error)
-        self.all.end_turn()
+        self.all.end_turn(self.host.at())
         self.settle()
         return requests
 

@@ -11,7 +11,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from headrace.coordinators.group.shard import GroupShard
-from headrace.coordinators.runtime.ports import NO_PRODUCER, Now, Outcome, Record
+from headrace.coordinators.runtime.ports import NO_PRODUCER, Outcome, Record
 from headrace.protocol import errors
 from headrace.protocol.messages import groups
 from headrace.protocol.messages.registry import ALL_APIS
@@ -22,6 +22,7 @@ from headrace.protocol.metadata.image import (
     TopicImage,
 )
 from headrace.storage_node.configs.node_config import NodeConfig
+from headrace.storage_node.embedded.contract import Now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.coordinators.group.shard import GroupShard
 from headrace.coordinators.runtime.client_errors import client_error
-from headrace.coordinators.runtime.ports import Now, Outcome, ProducerIdAndEpoch, Record
+from headrace.coordinators.runtime.ports import Outcome, ProducerIdAndEpoch, Record
 from headrace.protocol.errors import KafkaError, NotCoordinatorError
 from headrace.protocol.messages import groups as m
 from headrace.protocol.messages import registry
@@ -23,6 +23,7 @@ from headrace.protocol.metadata.image import (
 )
 from headrace.protocol.records.coordinator_records import decode_record, encode_record
 from headrace.storage_node.configs.coordinator_config import CoordinatorConfig
+from headrace.storage_node.embedded.contract import Now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

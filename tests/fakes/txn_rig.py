@@ -11,7 +11,7 @@ import itertools
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from headrace.coordinators.runtime.ports import NO_PRODUCER, Now, Outcome, Record
+from headrace.coordinators.runtime.ports import NO_PRODUCER, Outcome, Record
 from headrace.coordinators.txn.shard import TransactionShard
 from headrace.protocol.errors import (
     CoordinatorLoadInProgressError,
@@ -41,6 +41,7 @@ from headrace.protocol.model import CONSUMER_OFFSETS, NO_NODE
 from headrace.protocol.records.coordinator_records import decode_record, encode_record
 from headrace.protocol.records.transaction_records import TransactionKey, TransactionValue
 from headrace.storage_node.configs.node_config import NodeConfig
+from headrace.storage_node.embedded.contract import Now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -178,7 +179,7 @@ class TxnRig:
         assert api == registry.WRITE_TXN_MARKERS
         self.asks.append(Ask(node_id, body, answered, self.shard))
 
-    def next_producer_id(self) -> int:
+    def next_producer_id(self, now_ms: int) -> int:
         if not self.has_ids:
             raise CoordinatorLoadInProgressError("no ids")
         return next(self.ids)

@@ -37,12 +37,12 @@ class Cluster:
         self.replicas.settle()
         self._sessions = 1_000
 
-    def _coordinators(self, host: Any) -> Any:
+    def _coordinators(self, host: Any, now_ms: int) -> Any:
         def make(partition: int, context: Any) -> Any:
             self.shards[host.node_id] = Counter(partition, context)
             return self.shards[host.node_id]
 
-        return Coordinators(host, {CONSUMER_OFFSETS: make}, CODEC)
+        return Coordinators(host, {CONSUMER_OFFSETS: make}, CODEC, now_ms)
 
     @property
     def leader(self) -> int:

@@ -82,7 +82,7 @@ class ShardMachine(RuleBasedStateMachine):
 
     @rule(holds=st.booleans())
     def lease(self, holds: bool) -> None:
-        self.rig.host.holds_lease = holds
+        self.rig.host.has_lease = holds
 
     @rule(part=st.floats(0, 1))
     def commit(self, part: float) -> None:

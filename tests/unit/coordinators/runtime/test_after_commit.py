@@ -9,7 +9,8 @@ from headrace.coordinators.runtime.ports import Outcome
 from headrace.protocol.errors import NotEnoughReplicasError
 
 if TYPE_CHECKING:
-    from headrace.coordinators.runtime.ports import Now, Token
+    from headrace.coordinators.runtime.ports import Token
+    from headrace.storage_node.embedded.contract import Now
 
 
 class Follower(Counter):

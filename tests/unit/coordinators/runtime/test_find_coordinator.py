@@ -71,9 +71,11 @@ def test_a_topic_that_is_missing_is_made(key_type: int, topic: str, partitions: 
     assert spec.configs["cleanup.policy"] == "compact"
     assert spec.configs["segment.bytes"] == str(100 << 20)
     assert spec.configs.get("min.insync.replicas") == ("2" if topic == TRANSACTION_STATE else None)
-    answered(CreateTopicsResponse((CreatedTopic(topic),)))
+    answered(CreateTopicsResponse((CreatedTopic(topic),)), rig.host.at())
     find(rig, "a", key_type=key_type)  # the metadata is late: asked again, which does no harm
-    rig.host.asked[-1][4](CreateTopicsResponse((CreatedTopic(topic, TopicAlreadyExistsError.code),)))
+    rig.host.asked[-1][4](
+        CreateTopicsResponse((CreatedTopic(topic, TopicAlreadyExistsError.code),)), rig.host.at()
+    )
     assert rig.host.notes == []
 
 
@@ -84,12 +86,12 @@ def test_why_a_topic_cannot_be_made_is_told() -> None:
     fault = CreatedTopic(CONSUMER_OFFSETS, InvalidReplicationFactorError.code, "3 replicas on 1 node")
     for _ in range(2):
         find(rig, "a")
-        rig.host.asked.pop()[4](CreateTopicsResponse((fault,)))
+        rig.host.asked.pop()[4](CreateTopicsResponse((fault,)), rig.host.at())
     assert "3 replicas on 1 node" in find(rig, "a").coordinators[0].error_detail
     assert rig.host.notes == [
         "creating internal topic __consumer_offsets failed, it is retried: 3 replicas on 1 node"
     ]
-    rig.host.asked.pop()[4](NetworkError("no controller"))
+    rig.host.asked.pop()[4](NetworkError("no controller"), rig.host.at())
     assert "no controller" in find(rig, "a").coordinators[0].error_detail
 
 
@@ -122,8 +124,8 @@ def test_any_node_gives_producer_ids() -> None:
     ((node, api, body, _, answered),) = rig.host.asked
     assert (node, api) == (NO_NODE, registry.ALLOCATE_PRODUCER_IDS)
     assert (body.node_id, body.broker_epoch) == (NODE, 7)
-    answered(NetworkError("away"))
+    answered(NetworkError("away"), rig.host.at())
     assert len(rig.host.asked) == 1
     rig.pass_time(1_000)
-    rig.host.asked[1][4](AllocateProducerIdsResponse(0, 3_000, 1_000))
+    rig.host.asked[1][4](AllocateProducerIdsResponse(0, 3_000, 1_000), rig.host.at())
     assert [wanted(), wanted()] == [InitProducerIdResponse(0, 3_000, 0), InitProducerIdResponse(0, 3_001, 0)]

@@ -26,7 +26,7 @@ def rig() -> CoordinatorRig:
     rig.lead()
     rig.set(5)
     rig.commit()
-    rig.host.holds_lease = False
+    rig.host.has_lease = False
     return rig
 
 
@@ -35,7 +35,7 @@ def test_what_is_only_remembered_waits_for_a_commit(rig: CoordinatorRig) -> None
     shown = rig.describe("g")
     assert shown.is_waiting
     assert rig.host.logs[0].end == 2
-    rig.host.holds_lease = True
+    rig.host.has_lease = True
     assert rig.describe("g").is_waiting, "others wait for all that is applied"
     rig.commit()
     assert shown.answer.groups[0].group_state == "5"
@@ -77,7 +77,7 @@ def test_too_few_replicas_show_nothing_without_a_lease(rig: CoordinatorRig) -> N
     """Nobody can know whether others have gone on."""
     rig.host.refuses = NotEnoughReplicasError("too few")
     assert rig.describe("g").answer.groups[0].error_code == CoordinatorNotAvailableError.code
-    rig.host.holds_lease = True
+    rig.host.has_lease = True
     assert rig.describe("g").answer.groups[0].group_state == "5"
 
 
@@ -88,7 +88,7 @@ def test_error_waits_for_the_lease_like_a_response(rig: CoordinatorRig) -> None:
     assert refused.is_waiting
     rig.commit()
     assert refused.answer.groups[0].error_code == UnknownServerError.code
-    rig.host.holds_lease = True
+    rig.host.has_lease = True
     assert not rig.describe("g").is_waiting
 
 

@@ -83,10 +83,10 @@ def test_long_piece_is_replayed_in_steps() -> None:
     rig.host.finish_read()
     assert len(rig.shard.numbers) == REPLAY_STEP
     assert rig.all.next_deadline_ms() == rig.host.now_ms
-    rig.all.expire()
+    rig.all.expire(rig.host.at())
     assert len(rig.shard.numbers) == 2 * REPLAY_STEP
     assert not rig.shard.is_loaded
-    rig.all.expire()
+    rig.all.expire(rig.host.at())
     assert rig.shard.is_loaded
 
 
@@ -131,7 +131,7 @@ def test_a_damaged_log_fails_the_shard_alone() -> None:
         "coordinator unavailable until the next leader epoch: loading __consumer_offsets-0 failed: the"
         " batch at offset 0: a wrong CRC"
     ]
-    rig.all.followed(rig.host.image, None)
+    rig.all.followed(rig.host.image, None, rig.host.at())
     assert rig.shard.seen == []
     rig.leave()
     rig.lead(epoch=1)
@@ -240,7 +240,7 @@ def test_records_become_one_batch_with_the_wall_clock(rig: CoordinatorRig) -> No
     (batch,) = rig.host.logs[0].batches
     records = active_codec().decode(batch)
     assert len(records) == 2
-    assert {record.timestamp for record in records} == {rig.host.wall_ms}
+    assert {record.timestamp for record in records} == {rig.host.at().wall_ms}
     assert records[1].value is None
     assert not read_batch_header(batch).is_transactional
 
@@ -449,8 +449,8 @@ def test_what_others_say_is_decided_on(rig: CoordinatorRig) -> None:
     one, other = rig.sync(), rig.sync()
     ((node, _, _, timeout_ms, answered), (_, _, _, _, failed)) = rig.host.asked
     assert (node, timeout_ms) == (2, 500)
-    answered("yes")
-    failed(NetworkError("gone"))
+    answered("yes", rig.host.at())
+    failed(NetworkError("gone"), rig.host.at())
     assert one.answer.error_detail == "'yes'"
     assert "gone" in other.answer.error_detail
 
@@ -465,10 +465,10 @@ def test_the_end_of_a_leadership_answers_everybody() -> None:
     assert [type(request.answer) for request in waiting[:4]] == [NotCoordinatorError] * 4
     assert waiting[4].answer.groups[0].error_code == NotCoordinatorError.code
     assert old.is_closed
-    answered("late")
+    answered("late", rig.host.at())
     rig.pass_time(100_000)
     assert rig.all.next_deadline_ms() is None
-    rig.all.committed((b"o" * 16, 0))
+    rig.all.committed((b"o" * 16, 0), rig.host.at())
     status = rig.all.status()
     assert (status["waiting_requests"], status["shards"]) == (0, {})
     assert isinstance(rig.set(1).answer, NotCoordinatorError)
@@ -477,8 +477,8 @@ def test_the_end_of_a_leadership_answers_everybody() -> None:
 def test_a_connection_that_is_gone_frees_its_requests(rig: CoordinatorRig) -> None:
     """Its shards forget it, others are not bothered, and its answers go nowhere."""
     mine, others = rig.park("a", session=5), rig.park("b", session=6)
-    rig.all.connection_gone(5)
-    rig.all.connection_gone(99)
+    rig.all.connection_gone(5, rig.host.at())
+    rig.all.connection_gone(99, rig.host.at())
     assert mine.answer is None
     assert others.is_waiting
     assert rig.shard.gone == [5]
@@ -495,13 +495,13 @@ def test_waiting_requests_are_bounded() -> None:
     waiting = [rig.park(str(i)) for i in range(3)]
     assert isinstance(rig.park("x").answer, ThrottlingQuotaExceededError)
     assert isinstance(rig.set(1, "0").answer, ThrottlingQuotaExceededError)
-    rig.all.connection_gone(waiting[0].peer.session)
+    rig.all.connection_gone(waiting[0].peer.session, rig.host.at())
     assert rig.set(1, "1").answer == HeartbeatResponse(0, "1")
 
 
 def test_metadata_reaches_loaded_shards(rig: CoordinatorRig) -> None:
     """With what has changed."""
-    rig.all.followed(rig.host.image, None)
+    rig.all.followed(rig.host.image, None, rig.host.at())
     assert rig.shard.seen == [None]
 
 

@@ -131,7 +131,7 @@ def test_batches_of_transactions_stand_alone() -> None:
 
 def test_one_that_says_nothing_is_enough_for_a_turn(rig: CoordinatorRig) -> None:
     """Also where others write anyway."""
-    rig.host.holds_lease = False
+    rig.host.has_lease = False
     rig.ask_together(READING, READING, setting(1), READING)
     assert counts(rig) == [2]
 
@@ -139,7 +139,7 @@ def test_one_that_says_nothing_is_enough_for_a_turn(rig: CoordinatorRig) -> None
 def handed_over(rig: CoordinatorRig, session: int = 5) -> Request:
     """A request whose turn is not over."""
     request = Request(Peer(session), *setting(1))
-    rig.all.handle(request)
+    rig.all.handle(request, rig.host.at())
     assert request.is_waiting
     return request
 
@@ -150,15 +150,15 @@ def test_who_lost_the_partition_within_the_turn_decides_nothing(rig: Coordinator
     rig.leave()
     assert isinstance(request.answer, NotCoordinatorError)
     rig.lead(epoch=1)
-    rig.all.end_turn()
+    rig.all.end_turn(rig.host.at())
     assert rig.host.logs[0].batches == []
 
 
 def test_what_nobody_waits_for_any_more_is_not_decided(rig: CoordinatorRig) -> None:
     """Its connection has ended within the turn."""
     request = handed_over(rig)
-    rig.all.connection_gone(5)
-    rig.all.end_turn()
+    rig.all.connection_gone(5, rig.host.at())
+    rig.all.end_turn(rig.host.at())
     assert request.answers == [None]
     assert rig.host.logs[0].batches == []
 
@@ -178,9 +178,9 @@ def test_what_was_asked_comes_before_what_is_due(rig: CoordinatorRig) -> None:
     joined = rig.join()
     rig.host.now_ms += 10
     request = handed_over(rig)
-    rig.all.expire()
+    rig.all.expire(rig.host.at())
     rig.settle()
     assert request.answer == HeartbeatResponse(0, "1")
     assert not joined.is_waiting
-    rig.all.end_turn()
+    rig.all.end_turn(rig.host.at())
     assert counts(rig) == [1]

@@ -23,7 +23,7 @@ from headrace.protocol.model import CONSUMER_OFFSETS, NO_NODE
 from headrace.protocol.records.header import CRC_POSITION, assigned_prefix
 from headrace.runtime.files.file_layer import DiskFullError, FileGoneError
 from headrace.storage_node.effects import AskPeer, ReadCoordinatorLog
-from headrace.storage_node.embedded.contract import LogPiece
+from headrace.storage_node.embedded.contract import LogPiece, Now
 from node_rig import WALL_MS, batch, values_of
 
 if TYPE_CHECKING:
@@ -40,35 +40,35 @@ class RecordingCoordinators:
         self.deadline_ms: int | None = None
         self.pieces: list[LogPiece] = []
 
-    def handle(self, request: Any) -> None:
-        self.calls.append(("asked", request.api.name, self.host.now_ms, self.host.wall_ms))
+    def handle(self, request: Any, now: Now) -> None:
+        self.calls.append(("asked", request.api.name, *now))
         if not request.body.group_id:
             raise InvalidGroupIdError("nameless")
         self.host.replies.no_reply(request)
 
-    def end_turn(self) -> None:
-        self.calls.append(("turn", self.host.now_ms))
+    def end_turn(self, now: Now) -> None:
+        self.calls.append(("turn", now.ms))
 
-    def led(self, key: PartitionKey, name: TopicPartition, leader_epoch: int) -> None:
+    def led(self, key: PartitionKey, name: TopicPartition, leader_epoch: int, now: Now) -> None:
         self.calls.append(("led", str(name), leader_epoch))
 
     def left(self, key: PartitionKey) -> None:
         self.calls.append(("left", key[1]))
 
-    def committed(self, key: PartitionKey) -> None:
+    def committed(self, key: PartitionKey, now: Now) -> None:
         self.calls.append(("committed", self.host.high_watermark(key)))
 
-    def followed(self, image: Any, delta: Any) -> None:
+    def followed(self, image: Any, delta: Any, now: Now) -> None:
         self.calls.append(("followed", image.offset))
 
     def ended_transaction(self, key: PartitionKey, *who: int, is_commit: bool, offset: int) -> None:
         self.calls.append(("ended", *who, is_commit, offset))
 
-    def connection_gone(self, session: int) -> None:
+    def connection_gone(self, session: int, now: Now) -> None:
         self.calls.append(("gone", session))
 
-    def expire(self) -> None:
-        self.calls.append(("expired", self.host.now_ms))
+    def expire(self, now: Now) -> None:
+        self.calls.append(("expired", *now))
         self.deadline_ms = None
 
     def next_deadline_ms(self) -> int | None:
@@ -90,7 +90,7 @@ class RecordingCoordinators:
                 offset,
                 max_bytes,
                 lambda data: [value for _, value in values_of(data)],
-                self.pieces.append,
+                lambda piece, _now: self.pieces.append(piece),
             )
         )
 
@@ -101,7 +101,7 @@ class Rig(CoreRig):
     def __init__(self, **facts: Any) -> None:
         made: list[RecordingCoordinators] = []
 
-        def make(host: CoordinatorHost) -> Any:
+        def make(host: CoordinatorHost, _now_ms: int) -> Any:
             made.append(RecordingCoordinators(host))
             return made[0]
 
@@ -115,7 +115,9 @@ class Rig(CoreRig):
         base = []
         data = batch(*values)
         host = self.coordinators.host
-        self.core.answered(lambda: base.append(host.append(self.key, epoch, data)), self.now_ms)
+        self.core.answered(
+            lambda: base.append(host.append(self.key, epoch, data, Now(self.now_ms, WALL_MS))), self.now_ms
+        )
         self.check()
         return base[0]
 
@@ -199,7 +201,9 @@ def test_append_inside_a_call_completes_waiting_fetches() -> None:
     """What a coordinator appends in `committed` wakes a parked fetch in the same event."""
     rig = Rig()
     waiting = rig.fetch(rig.topic_id, offset=0, max_wait_ms=10_000)
-    rig.coordinators.followed = lambda _image, _delta: rig.coordinators.host.append(rig.key, 0, batch(b"a"))  # type: ignore[method-assign]
+    rig.coordinators.followed = lambda _image, _delta, now: rig.coordinators.host.append(
+        rig.key, 0, batch(b"a"), now
+    )  # type: ignore[method-assign]
     rig.topic("other")
     assert waiting.is_answered
 
@@ -290,9 +294,9 @@ def test_response_of_another_node_is_handled_as_an_event() -> None:
     rig.coordinators.take()
     said = []
 
-    def answered(outcome: Any) -> None:
-        said.append((outcome, rig.coordinators.host.now_ms, rig.coordinators.host.wall_ms))
-        rig.coordinators.host.append(rig.key, 0, batch(b"a"))
+    def answered(outcome: Any, now: Now) -> None:
+        said.append((outcome, *now))
+        rig.coordinators.host.append(rig.key, 0, batch(b"a"), now)
 
     rig.coordinators.host.ask(2, registry.METADATA, "body", 500, answered)
     rig.check()
@@ -331,8 +335,7 @@ def test_expire_is_called_at_the_deadline() -> None:
     rig.check()
     rig.coordinators.take()
     rig.pass_time(60)
-    assert rig.coordinators.take("expired") == [("expired", rig.now_ms - 10)]
-    assert rig.coordinators.host.wall_ms == WALL_MS + 50
+    assert rig.coordinators.take("expired") == [("expired", rig.now_ms - 10, WALL_MS + 50)]
 
 
 def test_coordinators_learn_of_disconnects_and_markers() -> None:
@@ -360,28 +363,28 @@ def test_lease_holds_until_its_end() -> None:
     """By the time of the event, and only once the metadata of the lease is applied."""
     rig = Rig()
     host, lease = rig.coordinators.host, rig.core.coordinators.lease
-    assert not host.holds_lease
+    assert not host.holds_lease(rig.now_ms)
     lease.length_ms = 10
     lease.granted(rig.now_ms, rig.image.offset + 1)
-    assert not host.holds_lease
+    assert not host.holds_lease(rig.now_ms)
     rig.topic("other")
-    assert host.holds_lease
+    assert host.holds_lease(rig.now_ms)
     rig.pass_time(10)
     rig.core.expire(rig.now_ms)
-    assert not host.holds_lease
+    assert not host.holds_lease(rig.now_ms)
 
 
 def test_partition_without_previous_leader_is_handed_over_at_once() -> None:
     """New partition; fenced previous leader; this node as previous leader."""
     rig = Rig()
     rig.core.coordinators.lease.length_ms = 1_000
-    assert rig.coordinators.host.is_handed_over(rig.key)
+    assert rig.coordinators.host.is_handed_over(rig.key, rig.now_ms)
     for leader in (NO_NODE, NODE):
         rig.set_leader(rig.topic_id, leader)
-    assert rig.coordinators.host.is_handed_over(rig.key)
+    assert rig.coordinators.host.is_handed_over(rig.key, rig.now_ms)
     rig.metadata(PartitionChangeRecord(rig.topic_id, 0, leader=NODE))
     assert rig.partition().leader_epoch == 3
-    assert rig.coordinators.host.is_handed_over(rig.key)
+    assert rig.coordinators.host.is_handed_over(rig.key, rig.now_ms)
 
 
 class Takeover(Rig):
@@ -396,7 +399,7 @@ class Takeover(Rig):
 
     @property
     def is_done(self) -> bool:
-        return self.coordinators.host.is_handed_over(self.key)
+        return self.coordinators.host.is_handed_over(self.key, self.now_ms)
 
 
 def test_handover_waits_for_the_previous_lease() -> None:
