@@ -37,6 +37,7 @@ HOT_MODULES = frozenset(
         "services.kafka_listener.listener_io",
         "services.kafka_listener.memory",
         "services.kafka_listener.output_io",
+        "services.kafka_listener.reading_io",
         "services.kafka_listener.ready",
         "services.kafka_listener.records",
         "services.kafka_listener.skimming",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.services.kafka_listener.memory import PEAK_ELEMENT_BYTES, RequestMemory
+from headrace.services.kafka_listener.memory import PEAK_ELEMENT_BYTES, HeldRequests, RequestMemory
 
 LIMIT = 1_000
 
@@ -86,3 +86,17 @@ def test_a_closed_connection_lets_the_next_one_exceed_the_limit() -> None:
 def test_one_request_takes_at_most_half_of_the_limit() -> None:
     """At its peak, as measured."""
     assert RequestMemory(20 * PEAK_ELEMENT_BYTES).max_elements == 10
+
+
+def test_held_requests_report_growth_and_the_last_move() -> None:
+    """Waiting alone is no move: a connection that holds memory for long is closed by that time."""
+    held = HeldRequests()
+    assert held.count(0, 0, 0, 5) == (0, 0)
+    assert held.since_ms == 0
+    held.moves += 1
+    assert held.count(30, 100, 0, 7) == (100, 30)
+    assert (held.since_ms, held.counted_bytes) == (7, 100)
+    assert held.count(0, 40, 0, 9) == (-60, -30)
+    assert held.since_ms == 7
+    assert held.count(0, 40, 1, 11) == (0, 0)
+    assert held.since_ms == 11, "a further partial frame was begun"
