@@ -230,7 +230,6 @@ class OsFileLock:
         self._number = number
 
     def release(self) -> None:
-        """Release the lock by closing its descriptor."""
         if self._number >= 0:
             os.close(self._number)
             self._number = -1

@@ -55,11 +55,9 @@ class DumpEntry:
 
     @property
     def is_fault(self) -> bool:
-        """Whether this entry reports damage."""
         return self.kind == "fault"
 
     def text(self) -> str:
-        """One line of text."""
         at = "" if self.position is None else f" @{self.position}"
         indent = "  " if self.kind in ("record", "control_record") else ""
         facts = " ".join(f"{name}={_text(value)}" for name, value in self.facts.items())

@@ -126,7 +126,6 @@ class Flusher:
         return flush.dropped
 
     def flush(self) -> list[Segment]:
-        """Start, sync and finish one flush on this thread."""
         assert not self.is_running, "one flush at a time; finish the running one"
         flush = self.start()
         if flush is None:

@@ -50,7 +50,6 @@ class FutureLog:
 
     @property
     def end_offset(self) -> int:
-        """The log end offset of the copy."""
         return self.log.log_end_offset if self.log is not None else self.source.log_start_offset
 
     @property
@@ -73,11 +72,9 @@ class FutureLog:
         return self.source.reader.bytes_about(self.end_offset, self.source.log_end_offset) <= STEP_BYTES
 
     def source_truncated(self, end_offset: int) -> None:
-        """The source was truncated to `end_offset`."""
         self._reported_truncation = min(self._reported_truncation, end_offset)
 
     def prepare(self) -> None:
-        """Decide what the next step copies."""
         self._truncate_to, self._reported_truncation = self._reported_truncation, _NO_TRUNCATION
         self._upto = self.source.high_watermark
         self.copied_bytes = 0

@@ -99,7 +99,6 @@ class LeaderEpochs:
         return (self._entries[number - 1].epoch if number else epoch), end_offset
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Remove the epochs that start at or after `end_offset`."""
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
             self.is_unsaved = True

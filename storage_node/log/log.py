@@ -174,7 +174,6 @@ class Log:
         self.folder.files.fuse.blow_by(error)
 
     def reconfigure(self, config: LogConfig) -> None:
-        """Change the topic's config, from the next append on."""
         self.config = config
         self.compaction.reconfigure(is_compacted=config.is_compacted)
         self.reader.index_interval_bytes = config.index_interval_bytes
@@ -292,7 +291,6 @@ class Log:
     # --- start offset and retention -----------------------------------------------------------------
 
     def request_start_offset(self, offset: int) -> bool:
-        """See LogStart.request."""
         return self.start.request(offset, self.log_end_offset)
 
     def advance_log_start_offset(self, offset: int) -> None:
@@ -459,12 +457,10 @@ class Log:
         self._close_files()
 
     def delete(self) -> None:
-        """Close and remove the folder with everything in it."""
         self.close_abruptly()
         remove_tree(self.folder.files, self.folder.path)
 
     def moved_to(self, directory: str) -> None:
-        """The folder was renamed."""
         self.folder.path = directory
         for segment in (*self.flusher.dropped, *self.segments):
             segment.directory = directory

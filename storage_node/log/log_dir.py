@@ -73,12 +73,10 @@ class LogDir:
 
     @property
     def is_online(self) -> bool:
-        """The disk has not failed."""
         return self.files.fuse.failure is None
 
     @property
     def failure(self) -> str | None:
-        """Why the dir is offline, or None."""
         return self.files.fuse.failure
 
     def open(self) -> None:
@@ -130,7 +128,6 @@ class LogDir:
         self.has_stored_id = True
 
     def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace one offset checkpoint."""
         write_file_atomically(self.files, self.path, name, format_offsets(offsets))
 
     def write_cleaner_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -146,7 +143,6 @@ class LogDir:
         )
 
     def describe(self) -> dict[str, Any]:
-        """JSON-able facts, for operators."""
         return {
             "path": self.path,
             "directory_id": uuid_text(self.directory_id or NO_TOPIC_ID),
@@ -163,7 +159,6 @@ class LogDir:
             return False
 
     def release(self) -> None:
-        """Release the lock."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None

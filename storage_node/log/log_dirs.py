@@ -44,12 +44,10 @@ class LogDirs:
 
     @property
     def offline(self) -> dict[str, str]:
-        """Path and reason."""
         return {log_dir.path: log_dir.failure for log_dir in self._dirs if log_dir.failure is not None}
 
     @property
     def ids(self) -> tuple[bytes, ...]:
-        """The directory ids of the online dirs."""
         return tuple(log_dir.directory_id or NO_TOPIC_ID for log_dir in self.online)
 
     @property
@@ -78,15 +76,8 @@ class LogDirs:
             log_dir.set_identity(self.identity)
 
     def at(self, path: str) -> LogDir | None:
-        """The online dir with this path."""
         path = path.rstrip("/") or "/"
         return next((log_dir for log_dir in self.online if log_dir.path == path), None)
-
-    def mark_offline(self, path: str, reason: str) -> None:
-        """Take a dir offline for a reason that the file layer has not seen."""
-        for log_dir in self._dirs:
-            if log_dir.path == path:
-                log_dir.files.fuse.blow(reason)
 
     def check_any_online(self) -> None:
         """Errors: KafkaStorageError if all dirs are offline."""

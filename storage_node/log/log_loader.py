@@ -12,7 +12,7 @@ from .log_tasks import LoadTask, purge
 from .losses import PreviousEnd, losses_in, previous_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from ...protocol.model import TopicPartition
     from .config import LogConfig
@@ -39,8 +39,8 @@ class LogLoader:
         self._missing: set[TopicPartition] = set()  # failed because there is no folder
         self._lost: set[TopicPartition] = set()  # lost records since a clean shutdown
 
-    def tasks(self, wall_ms: int, overrides: Mapping[str, LogConfig] | None = None) -> list[LoadTask]:
-        """One per partition folder. `overrides` has configs by topic, as far as they are known."""
+    def tasks(self, wall_ms: int) -> list[LoadTask]:
+        """One per partition folder."""
         tasks: list[LoadTask] = []
         for log_dir in self._dirs.online:
             for name in folders_of(log_dir):
@@ -53,8 +53,7 @@ class LogLoader:
                 elif name.endswith(names.STRAY_FOLDER):
                     self.stray_folders.append(path)
                 elif found is not None:
-                    config = (overrides or {}).get(found.topic, self._defaults)
-                    tasks.append(LoadTask(log_dir, found, config, wall_ms))
+                    tasks.append(LoadTask(log_dir, found, self._defaults, wall_ms))
         return tasks
 
     def finish(self, tasks: Sequence[LoadTask]) -> None:
@@ -125,7 +124,6 @@ class LogLoader:
 
     @property
     def previous_end(self) -> PreviousEnd:
-        """How the previous process ended."""
         return previous_end(self._dirs, self._lost)
 
     def purge_tasks(self) -> list[Callable[[], None]]:

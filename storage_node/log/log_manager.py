@@ -59,11 +59,9 @@ class LogManager:
         registry.on_truncate, registry.on_retired = self.checkpoints.truncated, self.retired.add
 
     def open_dirs(self) -> Identity:
-        """See LogDirs.open."""
         return self.dirs.open(self._new_uuid)
 
     def load(self, wall_ms: int) -> None:
-        """Load all logs on this thread."""
         tasks = self.loader.tasks(wall_ms)
         for task in tasks:
             task.run()
@@ -78,7 +76,6 @@ class LogManager:
         return self.registry.dir_of.get(topic_partition)
 
     def describe_dirs(self) -> list[dict[str, Any]]:
-        """JSON-able facts of every dir, for operators."""
         described = []
         for log_dir in self.dirs:
             here = self.registry.in_dir(log_dir)
@@ -138,7 +135,6 @@ class LogManager:
         return self.placement.creation_tasks(missing, registry.dir_of.values(), wall_ms)
 
     def finish_creating(self, tasks: Sequence[CreateTask]) -> None:
-        """Register the logs that the tasks created."""
         for task in tasks:
             for log in task.made:
                 self.registry.add(log, task.log_dir)
@@ -159,27 +155,15 @@ class LogManager:
         """A random part for the name of a folder."""
         return self._new_uuid().hex()
 
-    def detach(self, topic_partition: TopicPartition) -> Log:
-        """Remove the log from the node by renaming its folder; `Log.delete` of the returned log frees the
-        space, on any thread. Running reads finish normally.
-
-        Errors: KafkaStorageError; KeyError if there is no such log.
-        """
-        (log,) = self._detach([topic_partition], names.DELETE_FOLDER)
-        return log
-
     def detach_all(self, topic_partitions: Sequence[TopicPartition]) -> list[Log]:
-        """As `detach`, with one sync per dir; logs whose dir fails meanwhile are left out."""
+        """Remove logs from the node by renaming their folders; `Log.delete` of the returned logs frees the
+        space, on any thread. Running reads finish normally. Logs whose dir fails meanwhile are left out."""
         detached: list[Log] = []
         for log_dir in self.dirs.online:
             here = [name for name in topic_partitions if self.dir_of(name) is log_dir]
             with contextlib.suppress(KafkaStorageError):  # the dir is offline now
                 detached += self._detach(here, names.DELETE_FOLDER)
         return detached
-
-    def delete(self, topic_partition: TopicPartition) -> None:
-        """`detach` the log and free its space on this thread."""
-        self.detach(topic_partition).delete()
 
     def replace(self, log: Log, target: LogDir) -> Log:
         """`log`, a whole and durable copy in `target`, replaces the partition's log, which is returned

@@ -138,7 +138,6 @@ class LogReader:
     def _read_pages(
         self, offset: int, max_bytes: int, upto_offset: int, *, min_one: bool
     ) -> CachedRead | None:
-        """`read_cached` from the page cache."""
         segment, has_gaps = self._segments.holding(offset), self._compaction.has_gaps
         try:
             run = read_run(
@@ -230,7 +229,6 @@ class LogReader:
     # --- changes of the log ---------------------------------------------------------------------------
 
     def drop_below(self, offset: int) -> None:
-        """Drop cached batches below `offset`."""
         if self.tail is not None:
             self.tail.drop_below(offset)
 
@@ -249,7 +247,6 @@ class LogReader:
         self.drop_below(offset)
 
     def drop_tail(self) -> None:
-        """Stop caching batches in memory."""
         tail, self.tail = self.tail, None
         if tail is not None:
             tail.clear()

@@ -33,7 +33,6 @@ class LogRegistry:
         self.dir_of[log.topic_partition] = log_dir
 
     def remove(self, topic_partition: TopicPartition) -> Log:
-        """Errors: KeyError."""
         log = self.logs.pop(topic_partition)
         del self.dir_of[topic_partition]
         log.on_truncate = None

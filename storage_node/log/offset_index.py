@@ -69,7 +69,6 @@ class OffsetIndex:
         return self._entry(len(self._relative_offsets) - 1)
 
     def entries(self) -> list[OffsetPosition]:
-        """All entries, with absolute offsets."""
         return [self._entry(number) for number in range(len(self))]
 
     def append(self, offset: int, position: int) -> None:
@@ -101,7 +100,6 @@ class OffsetIndex:
         return self._positions[number] if number >= 0 else 0
 
     def truncate(self, end_offset: int) -> None:
-        """Remove the entries at and above `end_offset`."""
         kept = bisect_right(self._relative_offsets, end_offset - 1 - self.base_offset)
         del self._relative_offsets[kept:]
         del self._positions[kept:]

@@ -37,7 +37,6 @@ class Placement:
 
     @property
     def cordoned_ids(self) -> tuple[bytes, ...]:
-        """Ids of the cordoned log dirs."""
         return tuple(each.directory_id for each in self._dirs if each.directory_id and self.is_cordoned(each))
 
     def creation_tasks(

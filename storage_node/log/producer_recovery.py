@@ -20,14 +20,13 @@ from .producer_snapshot import parse_producer_snapshot
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ...runtime.files.file_layer import Files
+    from .partition_folder import PartitionFolder
     from .producer_states import ProducerStates
     from .segment import Segment
 
 
 def load_producers(
-    files: Files,
-    directory: str,
+    folder: PartitionFolder,
     segments: Sequence[Segment],
     upto_offset: int,
     producers: ProducerStates,
@@ -38,8 +37,8 @@ def load_producers(
     Errors: KafkaStorageError."""
     producers.clear()
     start = segments[0].base_offset if segments else upto_offset
-    for offset in reversed(snapshot_offsets(files.listdir(directory))):
-        if start <= offset <= upto_offset and _restore(files, directory, offset, producers):
+    for offset in reversed(snapshot_offsets(folder)):
+        if start <= offset <= upto_offset and _restore(folder, offset, producers):
             start = offset
             break
     for segment in segments:
@@ -50,16 +49,16 @@ def load_producers(
                 faults.append(f"{error}; producer state after it is not known")
 
 
-def snapshot_offsets(listed: Iterable[str]) -> list[int]:
-    """Offsets of the snapshots among the file names of a partition's folder, rising."""
-    found = (names.parse_segment_name(name) for name in listed)
+def snapshot_offsets(folder: PartitionFolder) -> list[int]:
+    """Offsets of the producer snapshots in a partition's folder, rising."""
+    found = (names.parse_segment_name(name) for name in folder.files.listdir(folder.path))
     return sorted(entry[0] for entry in found if entry and entry[1] == names.SNAPSHOT)
 
 
-def remove_snapshots(files: Files, directory: str, offsets: Iterable[int]) -> None:
+def remove_snapshots(folder: PartitionFolder, offsets: Iterable[int]) -> None:
     """The caller syncs the folder."""
     for offset in offsets:
-        files.remove(f"{directory}/{names.segment_name(offset, names.SNAPSHOT)}")
+        folder.files.remove(folder.file(names.segment_name(offset, names.SNAPSHOT)))
 
 
 def stray_snapshots(offsets: Sequence[int], bases: Sequence[int]) -> list[int]:
@@ -71,10 +70,10 @@ def stray_snapshots(offsets: Sequence[int], bases: Sequence[int]) -> list[int]:
     return strays
 
 
-def _restore(files: Files, directory: str, offset: int, producers: ProducerStates) -> bool:
-    path = f"{directory}/{names.segment_name(offset, names.SNAPSHOT)}"
+def _restore(folder: PartitionFolder, offset: int, producers: ProducerStates) -> bool:
+    path = folder.file(names.segment_name(offset, names.SNAPSHOT))
     try:
-        producers.restore(parse_producer_snapshot(read_file(files, path)))
+        producers.restore(parse_producer_snapshot(read_file(folder.files, path)))
     except CorruptFileError:
         return False  # the state is rebuilt from the batches, which takes longer
     return True

@@ -186,7 +186,6 @@ class Producer:
     # --- after an append ----------------------------------------------------------------------------------
 
     def wrote(self, epoch: int, batch: WrittenBatch) -> None:
-        """A data batch was appended."""
         if epoch != self.epoch:
             self._enter(epoch)
         batches = self.batches

@@ -147,9 +147,8 @@ class ProducerStateManager:
 
     def delete_snapshots_from(self, offset: int) -> None:
         """Order: before other batches are written at these offsets; the caller syncs the folder."""
-        folder = self._folder
-        snapshots = snapshot_offsets(folder.files.listdir(folder.path))
-        remove_snapshots(folder.files, folder.path, [each for each in snapshots if each >= offset])
+        snapshots = snapshot_offsets(self._folder)
+        remove_snapshots(self._folder, [each for each in snapshots if each >= offset])
         left = [each for each in snapshots if each < offset]
         self._snapshot_offset = left[-1] if left else NO_OFFSET
 
@@ -158,9 +157,8 @@ class ProducerStateManager:
         producer that was forgotten since may have a transaction open there."""
         if not self._is_enabled:
             return None
-        folder = self._folder
         kept = [segment for segment in self._segments if segment.base_offset < upto_offset]
-        load_producers(folder.files, folder.path, kept, upto_offset, self.states, self._faults)
+        load_producers(self._folder, kept, upto_offset, self.states, self._faults)
         return self.states
 
     def check(self) -> None:

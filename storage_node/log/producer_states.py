@@ -165,7 +165,6 @@ class ProducerStates:
         )
 
     def check_marker(self, header: BatchHeader, marker: EndTransaction, transaction_version: int) -> None:
-        """See Producer.check_marker."""
         producer = self._producers.get(header.producer_id)
         if producer is not None:
             producer.check_marker(header.producer_epoch, marker.coordinator_epoch, transaction_version)

@@ -189,7 +189,6 @@ class _Reader:
         self._load(position, wanted)
 
     def header(self) -> BatchHeader:
-        """The header at `position`."""
         at = self.position - self._chunk_position
         if len(self._chunk) - at < HEADER_BYTES:
             at = self._move(HEADER_BYTES)
@@ -244,7 +243,6 @@ class _Reader:
         return offset
 
     def between(self, first: int, last: int) -> memoryview:
-        """The checked bytes between two positions of the file."""
         if first < 0 or last <= first:
             return self._chunk[:0]
         return self._chunk[first - self._chunk_position : last - self._chunk_position]

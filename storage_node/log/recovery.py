@@ -146,7 +146,7 @@ class _Recovery:
             elif found is not None and found[1] == names.TXN_INDEX:
                 self._aborting.add(found[0])
         if self._keeps_producers:
-            self.snapshots = snapshot_offsets(listed)
+            self.snapshots = snapshot_offsets(self._folder)
             self._has_producers = bool(self.snapshots)
             self._drop_snapshots(stray_snapshots(self.snapshots, sorted(bases)))
         return sorted(bases)
@@ -275,10 +275,10 @@ class _Recovery:
     def _load_producers(self, upto_offset: int) -> None:
         if self._keeps_producers:
             faults = self.report.faults
-            load_producers(self._files, self._folder.path, self.segments, upto_offset, self.producers, faults)
+            load_producers(self._folder, self.segments, upto_offset, self.producers, faults)
 
     def _drop_snapshots(self, offsets: list[int]) -> None:
-        remove_snapshots(self._files, self._folder.path, offsets)
+        remove_snapshots(self._folder, offsets)
         self.snapshots = [offset for offset in self.snapshots if offset not in offsets]
 
     def _collect_epochs(self, segment: Segment) -> None:

@@ -83,7 +83,6 @@ class _Rules:
         return wall_ms - (newest_ms if newest_ms >= 0 else segment.created_ms)
 
     def end_of(self, number: int) -> int:
-        """The base offset of the next segment."""
         if self._is_active(number):
             return self._segments[number].next_offset
         return self._segments[number + 1].base_offset

@@ -94,7 +94,6 @@ class SegmentList:
         return segment
 
     def from_offset(self, offset: int) -> list[Segment]:
-        """The segment `holding(offset)` and those after it."""
         bases, segments = self._lists
         return segments[_number_at(bases, offset) :]
 

@@ -174,7 +174,6 @@ class Tail:
         return TailRead(parts, offset)
 
     def drop_first(self) -> None:
-        """Evict the oldest batch."""
         entry = self._entries[self._first]
         assert entry is not None, "the first entry is cached"
         self._entries[self._first] = None
@@ -186,7 +185,6 @@ class Tail:
             self._first = 0
 
     def drop_below(self, offset: int) -> None:
-        """Evict the batches wholly below `offset`."""
         while len(self):
             entry = self._entries[self._first]
             assert entry is not None, "the first entry is cached"

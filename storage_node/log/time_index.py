@@ -61,7 +61,6 @@ class TimeIndex:
         return self._entry(len(self._timestamps) - 1)
 
     def entries(self) -> list[TimestampOffset]:
-        """All entries, with absolute offsets."""
         return [self._entry(number) for number in range(len(self))]
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
@@ -80,7 +79,6 @@ class TimeIndex:
         return self._entry(bisect_right(self._timestamps, timestamp_ms - 1) - 1)
 
     def truncate(self, end_offset: int) -> None:
-        """Remove the entries at and above `end_offset`."""
         kept = bisect_right(self._relative_offsets, end_offset - 1 - self.base_offset)
         del self._timestamps[kept:]
         del self._relative_offsets[kept:]

@@ -36,7 +36,6 @@ class Verification:
     begun_ms: int
 
     def add_batch(self, epoch: int, sequence: int) -> None:
-        """Another batch waits for the verification."""
         if epoch > self.epoch:
             self.epoch, self.lowest_sequence = epoch, sequence
         elif epoch == self.epoch:
@@ -63,7 +62,6 @@ class Verifications:
         self._guards = count(NO_GUARD + 1)
 
     def get(self, producer_id: int) -> Verification | None:
-        """The verification of this producer."""
         return self._by_producer.get(producer_id)
 
     def begin(self, producer_id: int, epoch: int, sequence: int, wall_ms: int, *, bumps_epoch: bool) -> int:
@@ -85,7 +83,6 @@ class Verifications:
             del self._by_producer[producer_id]
 
     def expire(self, before_ms: int) -> None:
-        """Forget the verifications that started before this time."""
         for producer_id in [
             producer_id for producer_id, found in self._by_producer.items() if found.begun_ms <= before_ms
         ]:

@@ -97,6 +97,12 @@ def filled(files: Files, **keys: Any) -> LogManager:
     return manager
 
 
+def detach(manager: LogManager, partition: TopicPartition = TP) -> Log:
+    """Remove the partition's log from the node; `Log.delete` frees its space."""
+    (log,) = manager.detach_all([partition])
+    return log
+
+
 def append(log: Log, data: Buffer, *, epoch: int = 0, wall_ms: int = NOW) -> int:
     """Append as leader; the base offset."""
     return log.append_as_leader(data, leader_epoch=epoch, wall_ms=wall_ms).base_offset

@@ -213,10 +213,9 @@ class Cleaning:
         """Remove the producer snapshots of offsets that are compacted: the marker of a transaction that was
         open in the snapshot may be removed, and a recovery from the snapshot would miss it. Durable on
         return."""
-        directory = self.log.folder.path
-        offsets = snapshot_offsets(self._files.listdir(directory))
-        remove_snapshots(self._files, directory, [each for each in offsets if each < upto_offset])
-        self._files.fsync_directory(directory)
+        folder = self.log.folder
+        remove_snapshots(folder, [each for each in snapshot_offsets(folder) if each < upto_offset])
+        folder.sync()
 
     def _aborted_from(self, start: int) -> list[AbortedTransaction]:
         """Aborted transactions that end at or above `start` and start below the end of the plan."""
@@ -316,7 +315,6 @@ class Cleaning:
         return header.is_control and header.producer_epoch == epoch
 
     def _finish(self, new: Segment) -> None:
-        """Seal the new segment and sync its files."""
         if self._transactions.kept:
             new.aborted = TransactionIndex(self._transactions.kept)
             self._transactions.kept = []

@@ -141,4 +141,4 @@ def test_huge_checkpoint_is_not_read() -> None:
 
     log_dir = LogDir(Huge(), "/d")  # type: ignore[arg-type]
     log_dir.open()
-    assert "at most" in str(log_dir.failure)
+    assert "the limit is" in str(log_dir.failure)

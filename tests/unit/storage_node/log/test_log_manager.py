@@ -11,7 +11,7 @@ from headrace.protocol.model import TopicPartition
 from headrace.runtime.files.file_layer import NameTooLongError
 from headrace.storage_node.log.log_tasks import NewLog
 from headrace.storage_node.log.losses import PreviousEnd
-from log_rig import NOW, TP, append, batch, check_dense, config, read_all
+from log_rig import NOW, TP, append, batch, check_dense, config, detach, read_all
 from manager_rig import ID, loaded, manager_of
 
 OTHER = TopicPartition("other-topic", 3)
@@ -149,7 +149,7 @@ def test_deletion_renames_the_folder() -> None:
     append(log, batch(3))
     log.roll(NOW)
     append(log, batch(3))
-    detached = manager.detach(TP)
+    detached = detach(manager, TP)
     assert manager.get(TP) is None
     assert len(read_all(detached)) == 2
     assert manager.create(TP, bytes(16 * [9]), config()).log_end_offset == 0
@@ -366,7 +366,7 @@ def test_suffixed_folder_name_has_at_most_255_bytes() -> None:
     manager = loaded(FakeFiles(), "/a")
     partition = TopicPartition("x" * 249, 123)
     manager.create(partition, ID, config())
-    log = manager.detach(partition)
+    log = detach(manager, partition)
     assert len(log.folder.path.rpartition("/")[2]) == 255
 
 
@@ -420,7 +420,7 @@ def test_checkpoints_of_deleted_topic_do_not_apply_to_its_successor() -> None:
     log.advance_log_start_offset(40)
     log.flush()
     manager.checkpoint()
-    manager.detach(TP)
+    detach(manager, TP)
     append(manager.create(TP, bytes(16)[:-1] + b"n", config()), batch(3))
     again = loaded(files.restart(), "/a").logs[TP]
     assert (again.log_start_offset, again.log_end_offset, again.recovery_point) == (0, 3, 3)
@@ -450,7 +450,7 @@ def test_only_new_partitions_are_created_while_a_dir_is_offline() -> None:
     """Other partitions may have their records in the offline dir."""
     files = FakeFiles()
     manager = loaded(files)
-    manager.dirs.mark_offline("/b", "gone")
+    manager.dirs.at("/b").files.fuse.blow("gone")
     old, new = NewLog(TP, ID, config(), False), NewLog(OTHER, ID, config(), True)
     assert [task.wanted for task in manager.creation_tasks([old, new])] == [[new]]
 
@@ -518,5 +518,5 @@ def test_cleaner_offset_is_lowered_after_a_loss() -> None:
     manager = loaded(files, "/d")
     assert manager.logs[TP].compaction.cleaner_offset == 0
     assert files.content(path) == b"0\n1\nt 0 0\n"
-    manager.delete(TP)
+    detach(manager, TP).delete()
     assert files.content(path) == b"0\n0\n"

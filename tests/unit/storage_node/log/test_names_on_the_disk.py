@@ -12,7 +12,7 @@ from headrace.runtime.files.files_io import OsFiles
 from headrace.storage_node.log import names
 from headrace.storage_node.log.checkpoints import parse_offsets
 from headrace.storage_node.log.log_manager import LogManager
-from log_rig import NOW, TP, append, batch, config
+from log_rig import NOW, TP, append, batch, config, detach
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ def test_deleted_log_stays_deleted_after_power_loss() -> None:
     files = FakeFiles()
     manager = manager_of(files)
     append(manager.create(TP, ID, config(), is_new=True), batch())
-    manager.detach(TP)
+    detach(manager, TP)
     assert manager_of(files.power_loss("none")).get(TP) is None
 
 
@@ -72,6 +72,6 @@ def test_longest_topic_name_on_a_real_disk(tmp_path: Path) -> None:
     found = manager.get(name)
     assert found is not None
     assert found.log_end_offset == 1
-    manager.delete(name)
+    detach(manager, name).delete()
     manager.shutdown()
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]

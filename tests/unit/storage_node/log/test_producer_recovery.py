@@ -10,7 +10,8 @@ from cleaner_rig import clean
 from fake_files import Crash, FakeFiles
 from headrace.protocol.records.header import read_batch_header
 from headrace.storage_node.log.disk_room import DiskRoom
-from headrace.storage_node.log.guarded_files import Fuse, GuardedFiles
+from headrace.storage_node.log.guarded_files import Fuse, GuardedFiles, guarded
+from headrace.storage_node.log.partition_folder import PartitionFolder
 from headrace.storage_node.log.producer_recovery import snapshot_offsets, stray_snapshots
 from headrace.storage_node.log.producer_snapshot import parse_producer_snapshot
 from log_rig import FOLDER, NOW, append, batch, open_log, read_all
@@ -46,7 +47,7 @@ def fill(log: Log) -> None:
 
 
 def snapshots(files: FakeFiles) -> list[int]:
-    return snapshot_offsets(files.listdir(FOLDER))
+    return snapshot_offsets(PartitionFolder(guarded(files), FOLDER))
 
 
 def reopened(files: FakeFiles, *, was_clean: bool = False, recovery_point: int = 0) -> Log:

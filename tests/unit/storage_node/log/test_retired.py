@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 from fake_files import FakeFiles
-from log_rig import TP, append, batch, check_dense, filled, keys_of, manager_of, split
+from log_rig import TP, append, batch, check_dense, detach, filled, keys_of, manager_of, split
 
 FOLDER = "/d/t-0"
 
@@ -99,7 +99,7 @@ def test_removal_in_a_deleted_folder() -> None:
     manager = filled(files, file_delete_delay_ms=0)
     manager.logs[TP].truncate_fully_and_start_at(9)
     (removal,) = manager.retired.due(0)
-    manager.delete(TP)
+    detach(manager, TP).delete()
     removal.run()
     assert manager.dirs.offline == {}
 

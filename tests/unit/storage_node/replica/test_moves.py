@@ -329,9 +329,9 @@ def test_invalid_alter_requests_are_refused() -> None:
     twice = LogDirTarget("/b", (TopicPartitions("t", (0, 0)),))
     refused = rig.ask(registry.ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsRequest((twice,)))
     assert isinstance(refused.error, InvalidRequestError)
-    rig.manager.dirs.mark_offline("/b", "pulled")
+    rig.manager.dirs.at("/b").files.fuse.blow("pulled")
     assert move(rig, "/b") == KafkaStorageError.code
-    rig.manager.dirs.mark_offline("/a", "pulled")
+    rig.manager.dirs.at("/a").files.fuse.blow("pulled")
     rig.core.disk_failed(KafkaStorageError("pulled"), rig.now_ms)
     assert move(rig, "/a") == KafkaStorageError.code
     assert rig.produce(topic_id).first.error_code == KafkaStorageError.code
@@ -382,7 +382,7 @@ def test_describe_log_dirs() -> None:
     assert found["/a"].usable_bytes == 1_000_000 - rig.files.used_bytes()
     only = described(rig, TopicPartitions("u", (0, 1)), TopicPartitions("none", (0,)))
     assert [len(each.replicas) for each in only.values()] == [0, 1]
-    rig.manager.dirs.mark_offline("/b", "pulled")
+    rig.manager.dirs.at("/b").files.fuse.blow("pulled")
     rig.core.disk_failed(KafkaStorageError("pulled"), rig.now_ms)
     gone = described(rig)["/b"]
     assert (gone.error_code, gone.total_bytes, gone.replicas) == (KafkaStorageError.code, -1, ())
