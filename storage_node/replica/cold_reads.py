@@ -166,9 +166,9 @@ class ColdReads:
 
     def check(self) -> None:
         """Assert the bound and the counts; for tests."""
-        wanted = [read for mine in self._sessions.values() for read in mine.values()]
+        reads = [read for mine in self._sessions.values() for read in mine.values()]
         assert self.running <= self._max_running
-        assert set(self._done) == {read for read in wanted if read.is_done}
+        assert set(self._done) == {read for read in reads if read.is_done}
         assert all(self._sessions.values()), "every connection has a read"
 
     # --- inside ----------------------------------------------------------------------------------------
@@ -199,8 +199,8 @@ class ColdReads:
             self.held_bytes += read.held_bytes
             self._begin(read)
 
-    def _has_room(self, wanted: int, now_ms: int) -> bool:
-        while self.held_bytes and self.held_bytes + wanted > self._max_bytes:
+    def _has_room(self, size_bytes: int, now_ms: int) -> bool:
+        while self.held_bytes and self.held_bytes + size_bytes > self._max_bytes:
             unclaimed = next((read for read in self._done if _is_unclaimed(read, now_ms)), None)
             if unclaimed is None:
                 return False

@@ -1,9 +1,9 @@
 """Failed, full and corrupt disks, and their effect on the partitions of a node. Pure.
 
-A failed disk takes its log dir offline until the restart, with all its partitions: the controller is told at
-once, elects other leaders and removes this node from their ISRs. A full disk takes nothing offline: its
+A failed disk takes its log dir offline until the restart, with all its partitions: the controller is notified
+at once, elects other leaders and removes this node from their ISRs. A full disk takes nothing offline: its
 partitions are read, are led unless another replica can take writes, and accept records again when there is
-space; the controller is told of it, too (ADR 19).
+space; the controller is notified of it, too (ADR 19).
 """
 
 from __future__ import annotations

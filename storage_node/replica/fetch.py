@@ -63,7 +63,7 @@ class FetchLimits:
 
 
 @dataclass(slots=True)
-class _Wanted:
+class _FetchEntry:
     """One entry of the request and its partition."""
 
     entry: FetchPartition
@@ -112,17 +112,17 @@ class FetchHandler:
         if self._limits.room() <= 0:
             raise ThrottlingQuotaExceededError("too many response bytes are queued")
         is_committed = body.isolation == READ_COMMITTED
-        wanted = [self._look_up(entry, is_committed=is_committed) for entry in body.partitions]
+        entries = [self._look_up(entry, is_committed=is_committed) for entry in body.partitions]
         has_choice = bool(body.rack) and self._limits.selects_replicas
         if body.may_follow or has_choice:
-            for item in wanted:
+            for item in entries:
                 item.may_follow = True
         if has_choice:
-            self._select(wanted, body.rack)
+            self._select(entries, body.rack)
         wait_ms = min(body.max_wait_ms, self._limits.max_wait_ms)
-        delayed = DelayedFetch(request, wanted, min(body.min_bytes, body.max_bytes), self)
+        delayed = DelayedFetch(request, entries, min(body.min_bytes, body.max_bytes), self)
         delayed.until_ms = now_ms + max(wait_ms, COLD_WAIT_MS)
-        if wait_ms <= 0 or delayed.min_bytes <= 0 or not wanted:
+        if wait_ms <= 0 or delayed.min_bytes <= 0 or not entries:
             self.wait_for_disk(delayed, now_ms)
         else:
             self._purgatory.park(delayed, delayed.keys(), now_ms + wait_ms, now_ms)
@@ -131,12 +131,12 @@ class FetchHandler:
         """Respond with what is readable; wait only if all of it must be read from a disk."""
         delayed.min_bytes = 0
         delayed.is_last = True
-        if self.answer(delayed.request, delayed.wanted, now_ms):
+        if self.answer(delayed.request, delayed.entries, now_ms):
             return
         try:
             self._purgatory.park(delayed, delayed.keys(), delayed.until_ms, now_ms)
         except ThrottlingQuotaExceededError:
-            self.answer(delayed.request, delayed.wanted, now_ms, is_last=True)
+            self.answer(delayed.request, delayed.entries, now_ms, is_last=True)
 
     def cold_read(self, read: ColdRead, now_ms: int) -> None:
         """A ReadCold effect is done: complete the fetches that wait for it."""
@@ -160,23 +160,23 @@ class FetchHandler:
         self._starved.pop(session, None)
         self.reader.catch_up.forget(session)
 
-    def _look_up(self, entry: FetchPartition, *, is_committed: bool) -> _Wanted:
+    def _look_up(self, entry: FetchPartition, *, is_committed: bool) -> _FetchEntry:
         try:
             partition = self._table.find(entry.topic_id, entry.partition)
         except KafkaError as error:
-            return _Wanted(entry, None, error)
-        return _Wanted(entry, partition, is_committed=is_committed)
+            return _FetchEntry(entry, None, error)
+        return _FetchEntry(entry, partition, is_committed=is_committed)
 
-    def _select(self, wanted: list[_Wanted], rack: str) -> None:
+    def _select(self, entries: list[_FetchEntry], rack: str) -> None:
         brokers = self._table.image.brokers
-        for item in wanted:
+        for item in entries:
             if item.partition is not None:
                 item.preferred = near_replica(item.partition, rack, item.entry.fetch_offset, brokers)
 
-    def is_ready(self, wanted: list[_Wanted], min_bytes: int) -> bool:
+    def is_ready(self, entries: list[_FetchEntry], min_bytes: int) -> bool:
         """Whether a response is due: enough bytes, or an error."""
         available = 0
-        for item in wanted:
+        for item in entries:
             partition = item.partition
             if partition is None or item.preferred != NO_NODE:
                 return True
@@ -196,22 +196,24 @@ class FetchHandler:
         """The client has disconnected."""
         self._replies.no_reply(request)
 
-    def answer(self, request: Incoming, wanted: list[_Wanted], now_ms: int, *, is_last: bool = False) -> bool:
+    def answer(
+        self, request: Incoming, entries: list[_FetchEntry], now_ms: int, *, is_last: bool = False
+    ) -> bool:
         """Read within the limits and respond. False if all records must be read from disks, unless `is_last`.
 
         The first batch is returned however large it is.
         """
         body: FetchRequest = request.body
         left = min(body.max_bytes, self._limits.max_bytes, self._limits.room())
-        answers: list[FetchPartitionResponse | None] = [None] * len(wanted)
-        parts: list[list[Part]] = [[]] * len(wanted)
+        answers: list[FetchPartitionResponse | None] = [None] * len(entries)
+        parts: list[list[Part]] = [[]] * len(entries)
         total = 0
         self.reader.begin_answer()
         lends = isinstance(request, OwnRequest) and request.takes_runs
         is_cold = has_found = has_failed = False
         starved: PartitionKey | None = None
-        for index in self._turns(wanted, request.peer.session):
-            item = wanted[index]
+        for index in self._turns(entries, request.peer.session):
+            item = entries[index]
             data: list[Part] | None = []
             try:
                 answer, data = self._read(
@@ -239,15 +241,15 @@ class FetchHandler:
         self._replies.reply(request, response, frames)
         return True
 
-    def _turns(self, wanted: list[_Wanted], session: int) -> Sequence[int]:
+    def _turns(self, entries: list[_FetchEntry], session: int) -> Sequence[int]:
         """The order in which entries are read: as requested, beginning with the one that was starved last
         time."""
         key = self._starved.get(session)
         if key is not None:
-            for start, item in enumerate(wanted):
+            for start, item in enumerate(entries):
                 if item.partition is not None and item.partition.key == key:
-                    return (*range(start, len(wanted)), *range(start))
-        return range(len(wanted))
+                    return (*range(start, len(entries)), *range(start))
+        return range(len(entries))
 
     def _note_starved(self, session: int, key: PartitionKey | None) -> None:
         if key is not None:
@@ -256,7 +258,7 @@ class FetchHandler:
             self._starved.pop(session, None)
 
     def _read(
-        self, item: _Wanted, session: int, max_bytes: int, now_ms: int, *, is_first: bool, lends: bool
+        self, item: _FetchEntry, session: int, max_bytes: int, now_ms: int, *, is_first: bool, lends: bool
     ) -> tuple[FetchPartitionResponse, list[Part] | None]:
         """The response of one partition and its records, None if they must be read from a disk. The only
         place that reads records for consumers."""
@@ -303,7 +305,7 @@ class FetchHandler:
         )
         return answer, data
 
-    def _failed(self, item: _Wanted, error: KafkaError) -> FetchPartitionResponse:
+    def _failed(self, item: _FetchEntry, error: KafkaError) -> FetchPartitionResponse:
         self._counters.failed_fetch_entries += 1
         leader, epoch = self._table.leader_hint(item.entry.topic_id, item.entry.partition)
         start = -1
@@ -354,7 +356,7 @@ def _has_readable(partition: Partition, log: Log, entry: FetchPartition, end_off
     return offset < end_offset
 
 
-def _is_behind(item: _Wanted, answer: FetchPartitionResponse) -> bool:
+def _is_behind(item: _FetchEntry, answer: FetchPartitionResponse) -> bool:
     """Whether there are records at the fetch offset."""
     end = answer.last_stable_offset if item.is_committed else answer.high_watermark
     return not answer.error_code and item.entry.fetch_offset < end
@@ -372,13 +374,13 @@ class DelayedFetch:
     `is_last`: its max_wait_ms is over; it waits only for cold reads, until `until_ms`.
     """
 
-    __slots__ = ("_handler", "is_last", "min_bytes", "request", "until_ms", "wanted")
+    __slots__ = ("_handler", "entries", "is_last", "min_bytes", "request", "until_ms")
 
     def __init__(
-        self, request: Incoming, wanted: list[_Wanted], min_bytes: int, handler: FetchHandler
+        self, request: Incoming, entries: list[_FetchEntry], min_bytes: int, handler: FetchHandler
     ) -> None:
         self.request = request
-        self.wanted = wanted
+        self.entries = entries
         self.min_bytes = min_bytes
         self.until_ms = 0
         self.is_last = False
@@ -386,7 +388,7 @@ class DelayedFetch:
 
     def keys(self) -> tuple[Hashable, ...]:
         """Its watch keys."""
-        partitions = dict.fromkeys(item.partition.key for item in self.wanted if item.partition is not None)
+        partitions = dict.fromkeys(item.partition.key for item in self.entries if item.partition is not None)
         return (self.request.peer.session, *partitions)
 
     def try_complete(self, now_ms: int) -> bool:
@@ -394,13 +396,13 @@ class DelayedFetch:
         if not self.request.peer.is_connected:
             self._handler.abandon(self.request)
             return True
-        if not self.is_last and not self._handler.is_ready(self.wanted, self.min_bytes):
+        if not self.is_last and not self._handler.is_ready(self.entries, self.min_bytes):
             return False
-        return self._handler.answer(self.request, self.wanted, now_ms)
+        return self._handler.answer(self.request, self.entries, now_ms)
 
     def on_expire(self, now_ms: int) -> None:
         """The wait is over: respond with what is readable."""
         if self.is_last:
-            self._handler.answer(self.request, self.wanted, now_ms, is_last=True)
+            self._handler.answer(self.request, self.entries, now_ms, is_last=True)
         else:
             self._handler.wait_for_disk(self, now_ms)

@@ -69,7 +69,7 @@ class FollowerProgress:
         self.end_offset = offset
         self.last_leader_end, self.last_fetch_ms = leader_end, now_ms
 
-    def heard(self, at_ms: int) -> None:
+    def repeated_fetch(self, at_ms: int) -> None:
         """The follower fetched at `at_ms`, with unchanged offset and leader's end."""
         if self.end_offset != NO_OFFSET and at_ms > self.last_fetch_ms:
             self.fetched(self.end_offset, self.last_leader_end, at_ms)

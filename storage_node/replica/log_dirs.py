@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .partition import Partition
     from .partition_table import PartitionTable
 
-Wanted = frozenset[TopicPartition] | None
+TopicPartitions = frozenset[TopicPartition] | None
 
 
 class LogDirsHandler:
@@ -68,16 +68,16 @@ class LogDirsHandler:
     # --- describe ----------------------------------------------------------------------------------------
 
     def _describe(self, asked: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-        wanted: Wanted = None
+        names: TopicPartitions = None
         if asked.topics is not None:
             named = [
                 TopicPartition(each.topic, number) for each in asked.topics for number in each.partitions
             ]
             self._check_count(len(named))
-            wanted = frozenset(named)
+            names = frozenset(named)
         found: dict[str, list[LogDirReplica]] = defaultdict(list)
         for partition in self._table.partitions.values():
-            if wanted is None or partition.topic_partition in wanted:
+            if names is None or partition.topic_partition in names:
                 self._list(partition, found)
         described = tuple(
             self._described(log_dir, tuple(sorted(found[log_dir.path], key=_name_of)))
@@ -117,17 +117,17 @@ class LogDirsHandler:
     # --- alter -------------------------------------------------------------------------------------------
 
     def _alter(self, asked: AlterReplicaLogDirsRequest, now_ms: int) -> AlterReplicaLogDirsResponse:
-        wanted = [
+        moves = [
             (target.log_dir, TopicPartition(each.topic, number))
             for target in asked.log_dirs
             for each in target.topics
             for number in each.partitions
         ]
-        self._check_count(len(wanted))
-        if len({name for _, name in wanted}) != len(wanted):
+        self._check_count(len(moves))
+        if len({name for _, name in moves}) != len(moves):
             raise InvalidRequestError("a partition occurs twice in one request")
         results = []
-        for path, name in wanted:
+        for path, name in moves:
             try:
                 self._move(path, name, now_ms)
             except KafkaError as error:

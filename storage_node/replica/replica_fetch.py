@@ -244,7 +244,7 @@ class ReplicaFetchHandler:
             return
         progress = partition.in_sync.followers.get(session.replica_id)
         if progress is not None and progress.broker_epoch == session.replica_epoch:
-            progress.heard(session.last_fetch_ms)
+            progress.repeated_fetch(session.last_fetch_ms)
 
     def _divergence(self, log: Log, asked: FetchPartition) -> tuple[int, int] | None:
         """(epoch, its end offset) up to which the follower's log may agree with this one; None if all of it

@@ -144,7 +144,7 @@ class TransactionVerifier:
     def ask(
         self,
         transaction: ProducerTransaction,
-        wanted: Iterable[tuple[TopicPartition, Settled]],
+        partitions: Iterable[tuple[TopicPartition, Settled]],
         deadline_ms: int,
         now_ms: int,
         wall_ms: int,
@@ -152,7 +152,7 @@ class TransactionVerifier:
         """Add or verify each partition; then its callback gets an error for the producer or None, now_ms and
         wall_ms. It may be called before this returns, and at the latest at the deadline."""
         verification = _Verification(self, transaction, now_ms, wall_ms)
-        for name, settled in wanted:
+        for name, settled in partitions:
             found = self._asked.get((transaction, name), verification)
             found.waiting.setdefault(name, []).append(_Waiter(settled, deadline_ms))
             self._asked[transaction, name] = found

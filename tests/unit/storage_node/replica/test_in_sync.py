@@ -90,13 +90,13 @@ def test_incremental_fetch_without_the_partition_counts() -> None:
     """The fetch offset is unchanged."""
     progress = FollowerProgress()
     progress.fetched(10, 10, 500)
-    progress.heard(900)
+    progress.repeated_fetch(900)
     assert progress.caught_up_ms == 900
     behind = FollowerProgress()
-    behind.heard(900)
+    behind.repeated_fetch(900)
     assert behind.caught_up_ms == NEVER_MS
     behind.fetched(5, 10, 500)
-    behind.heard(900)
+    behind.repeated_fetch(900)
     assert behind.caught_up_ms == NEVER_MS
 
 
