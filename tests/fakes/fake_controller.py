@@ -1,4 +1,4 @@
-"""A controller that does what the test says: real sockets, metadata records in a list, no decisions."""
+"""A scripted controller: real sockets, metadata records in a list, no decisions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CLUSTER_ID = "fake-cluster"
 
 
 class FakeController:
-    """`refuse_registration`, `refuse_heartbeat` and `is_silent` are the test's switches."""
+    """`refuse_registration`, `refuse_heartbeat` and `is_silent` are set by tests."""
 
     def __init__(self, cluster_id: str = CLUSTER_ID) -> None:
         self.cluster_id = cluster_id
@@ -59,8 +59,10 @@ class FakeController:
         self.refuse_registration: KafkaError | None = None
         self.refuse_heartbeat: KafkaError | None = None
         self.is_silent = False
-        self.has_slow_log = False  # heartbeats are counted, and not answered
-        self.quorum = DescribeQuorumResponse(0, leader_id=9_000)  # it leads, unless the test says otherwise
+        self.has_slow_log = False  # heartbeats are counted and not answered
+        self.quorum = DescribeQuorumResponse(
+            0, leader_id=9_000
+        )  # the active controller, unless the test says otherwise
         self.sends_snapshots = False
         self.on_admin: Callable[[Request], None] | None = None
         self._waiting: list[tuple[Request, asyncio.TimerHandle]] = []
@@ -74,7 +76,7 @@ class FakeController:
         return self.router.start()
 
     def restart(self) -> int:
-        """Come back on the same port with the same records, as after a crash."""
+        """Listen on the same port with the same records, as after a crash."""
         self.close()
         self.router = Router(
             "127.0.0.1", self.router.port, self._on_request, APIS, self._identity, RouterLimits()
@@ -93,7 +95,7 @@ class FakeController:
     # --- the metadata log ---------------------------------------------------------------------------------
 
     def append(self, *records: Any) -> int:
-        """Add records and tell everybody who waits; the offset of the last."""
+        """Append records and answer waiting fetches; the offset of the last."""
         self.records += records
         waiting, self._waiting = self._waiting, []
         for request, timer in waiting:

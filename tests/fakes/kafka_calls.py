@@ -1,4 +1,4 @@
-"""Calls of Kafka's clients without a connection: handlers alone, before a node that the test plays."""
+"""Calls of Kafka clients without a connection: handlers alone, in front of a scripted node."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FakePlane:
         self.telemetry = ClientTelemetry()
         self.busy_s = 0.0
         self.throttle = Throttle(self, self.now_ms, lambda: self.busy_s)  # type: ignore[arg-type]
-        self.asked: list[Any] = []  # OwnRequest, or what another node was asked
+        self.asked: list[Any] = []  # OwnRequest, or a request to another node
         self.sent: list[bytes] = []
         self.is_hung_up = False
         self.clock_ms = 0
@@ -82,14 +82,14 @@ class FakePlane:
         raise error
 
     def start(self, api_key: int, version: int, body: Any = None, **values: Any) -> Call:
-        """Run a handler; without a `body` that of an example with these values."""
+        """Run a handler; without a `body` with an example request that has these values."""
         body = example_request(api_key, version, **values) if body is None else body
         call = self.call(SERVED[api_key], version, body)
         call.start()
         return call
 
     def call(self, api: KafkaApi, version: int, body: Any) -> Call:
-        """As it came off the wire."""
+        """A call with the request decoded from bytes."""
         frame = memoryview(request_frame(api.key, version, body))
         header = read_header(frame)
         shape = layout(api.key, version)
@@ -99,15 +99,15 @@ class FakePlane:
         return Call(api, version, header.correlation_id, shape, read, peer, self, self, len(frame))  # type: ignore[arg-type]
 
     def answer(self, body: Any, frames: Sequence[Any] = ()) -> None:
-        """The node's answer to what it was asked last."""
+        """Answer the last request to the node."""
         asked = self.asked[-1]
         if isinstance(asked, tuple):
             asked[-1](body)
         else:
             asked.answered(body, frames)
 
-    def told(self, api_key: int, version: int) -> Any:
-        """The only answer so far."""
+    def only_response(self, api_key: int, version: int) -> Any:
+        """The only response so far."""
         (sent,) = self.sent
         assert int.from_bytes(sent[:4], "big") == len(sent) - 4
         return answer_of(api_key, version, sent[4:])[1]

@@ -1,4 +1,4 @@
-"""A listener for Kafka's clients over real sockets, before a node whose answers the test gives."""
+"""A Kafka listener over real sockets, in front of a node whose responses the test scripts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOPIC, TOPIC_ID = "t", b"t" * 16
 
 
 def small_image(nodes: int = 1) -> MetadataImage:
-    """Some nodes with listeners, and a topic with one partition that the first one leads."""
+    """Nodes with listeners, and a topic with one partition that the first node leads."""
     brokers = {
         node: BrokerRegistration(
             node,
@@ -74,7 +74,7 @@ class FakeHost:
         self.arrived.set()
 
     async def request(self, number: int) -> OwnRequest:
-        """Number `number`, from 0, once it is there."""
+        """Wait for request `number`, from 0."""
         while len(self.requests) <= number:
             self.arrived.clear()
             await self.arrived.wait()
@@ -97,7 +97,7 @@ class FakeHost:
 
 
 class WireClient:
-    """One connection that speaks Kafka's protocol."""
+    """One connection with Kafka's protocol."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -116,16 +116,16 @@ class WireClient:
         self.writer.write(data)
 
     async def frame(self) -> bytes:
-        """The next answer, without its length."""
+        """The next response, without its length."""
         (size,) = struct.unpack(">i", await self.reader.readexactly(4))
         return await self.reader.readexactly(size)
 
     async def answer(self, api_key: int, version: int) -> tuple[int, Any]:
-        """Correlation id and body of the next answer."""
+        """Correlation id and body of the next response."""
         return answer_of(api_key, version, await self.frame())
 
     async def ended(self) -> bytes:
-        """What came before the other side ended the connection."""
+        """The bytes received until the connection was closed."""
         try:
             return await self.reader.read()
         except ConnectionError:

@@ -1,5 +1,5 @@
-"""Kafka's messages from the client's side: requests written and answers read by kio. The oracle asks Apache
-Kafka by the same."""
+"""Kafka's messages on the client's side: requests encoded and responses decoded by kio. The oracle uses it
+with Apache Kafka, too."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ def request_head(api_key: int, version: int, correlation_id: int = 7, client: st
 
 
 def framed(frame: bytes) -> bytes:
-    """With its length."""
+    """The frame with its length."""
     return struct.pack(">i", len(frame)) + frame
 
 
 def written(entity: Any) -> bytes:
-    """As kio writes it."""
+    """Encoded by kio."""
     out = io.BytesIO()
     entity_writer(type(entity))(out, entity)
     return out.getvalue()
 
 
 def answer_of(api_key: int, version: int, frame: bytes) -> tuple[int, Any]:
-    """Correlation id and body of an answer without its length; all of it must have been read."""
+    """Correlation id and body of a response without its length, which must be decoded to its end."""
     body, behind = body_of(api_key, version, frame)
     assert not behind, f"{behind} bytes behind the answer"
     return struct.unpack(">i", frame[:4])[0], body
 
 
 def body_of(api_key: int, version: int, frame: bytes) -> tuple[Any, int]:
-    """The body of an answer without its length, and how many bytes there are behind it."""
+    """The body of a response without its length, and the number of bytes behind it."""
     schema: Any = load_response_schema(api_key, version)
     start = 5 if schema.__flexible__ and api_key != 18 else 4
     body, size = entity_reader(schema)(bytes(frame), start)
@@ -58,12 +58,12 @@ def body_of(api_key: int, version: int, frame: bytes) -> tuple[Any, int]:
 
 
 def decoded(shape: Layout, frame: memoryview, offset: int = 0) -> Any:
-    """The body of a request as the listener reads it. Errors: InvalidRequestError."""
+    """The body of a request as the listener decodes it. Errors: InvalidRequestError."""
     return shape.decode(shape.skim(frame, offset), offset)
 
 
 def example(schema: Any, values: dict[str, Any] | None = None) -> Any:
-    """An entity with a value in every field; those in `values` are given by their names, at any depth."""
+    """An entity with a value in every field; `values` are set by field name, at any depth."""
     given = values or {}
     return schema(**{field.name: _value(field, given) for field in dataclasses.fields(schema)})
 

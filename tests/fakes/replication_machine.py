@@ -1,8 +1,8 @@
-"""The controller core under any history of nodes, leaders and operators: every law of replication, after
-every step.
+"""The controller core under random histories of nodes, leaders and operators: every invariant of replication,
+after every step.
 
-Besides `check`, which looks at one image, the machine holds each change against the one before: epochs, the
-arrows of the state tables, and KIP-966's promise that nobody who has every acknowledged record is forgotten.
+Besides `check`, which looks at one image, the machine compares each change with the image before: epochs, the
+transitions of the state tables, and KIP-966: no replica with every acknowledged record leaves ISR and ELR.
 Leaders propose with right and wrong epochs.
 """
 
@@ -52,7 +52,9 @@ class Cluster(RuleBasedStateMachine):
         self.processes = 100
         self.seen = self.driver.image
         self.lossy: frozenset[int] = frozenset()
-        self.lost: frozenset[tuple[str, int]] | None = None  # where they are lossy, None for everywhere
+        self.lost: frozenset[tuple[str, int]] | None = (
+            None  # where they may have lost records, None for everywhere
+        )
 
     @initialize(min_isr=st.integers(1, 3), factor=st.integers(1, 4), unclean=st.booleans())
     def begin(self, min_isr: int, factor: int, unclean: bool) -> None:
@@ -68,8 +70,8 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(node=NODES, is_clean=st.booleans(), lag=st.integers(0, 1), lost=LOST)
     def start(self, node: int, is_clean: bool, lag: int, lost: frozenset[tuple[str, int]]) -> None:
-        """A new process of a node registers; maybe the one before is still counted as live, and maybe some
-        logs were cut since that ended in order."""
+        """A new process of a node registers; the previous one may still have a session, and some logs may
+        have been truncated since its clean shutdown."""
         before = self.driver.image.brokers.get(node)
         self.processes += 1
         previous = before.broker_epoch if before is not None and is_clean else -lag
@@ -89,14 +91,14 @@ class Cluster(RuleBasedStateMachine):
         node=NODES, what=st.sampled_from(["", "", "", "want_fence", "want_shutdown"]), back=st.integers(0, 9)
     )
     def heartbeat(self, node: int, what: str, back: int) -> None:
-        """A heartbeat, of a node that knows everything or is a little behind."""
+        """A heartbeat of a node that has all metadata or is slightly behind."""
         if node in self.driver.image.brokers:
             offset = max(-1, self.driver.image.offset - back)
             self.driver.heartbeat(node, metadata_offset=offset, **({what: True} if what else {}))
 
     @rule(node=NODES, keys=st.sets(st.tuples(TOPICS, NUMBERS), max_size=3))
     def break_disk(self, node: int, keys: set[tuple[str, int]]) -> None:
-        """Some disks of a node fail, or are in order again."""
+        """Some disks of a node fail, or are repaired."""
         topics = self.driver.image.topics
         broken = tuple(sorted((topics[name].topic_id, number) for name, number in keys if name in topics))
         if node in self.driver.image.brokers:
@@ -104,12 +106,12 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(node=NODES, epoch=st.integers(-1, 60))
     def stranger(self, node: int, epoch: int) -> None:
-        """A heartbeat with some epoch."""
+        """A heartbeat with any epoch."""
         self.driver.ask(BrokerHeartbeatRequest(node, epoch, epoch))
 
     @rule(silent=st.sets(NODES, max_size=2), ms=st.sampled_from([10, 1600]))
     def wait(self, silent: set[int], ms: int) -> None:
-        """Time passes; nodes that stay silent for long are fenced, the others come back or go on."""
+        """Time passes; nodes without heartbeats are fenced."""
         for _ in range(0, ms, 800):
             for node in sorted(set(self.driver.image.brokers) - silent):
                 self.driver.heartbeat(node)
@@ -117,7 +119,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(node=NODES, is_clean=st.booleans(), lost=LOST)
     def bounce(self, node: int, is_clean: bool, lost: frozenset[tuple[str, int]]) -> None:
-        """A node is gone, and its next process comes and catches up."""
+        """A node ends, and its next process registers and catches up."""
         if node in self.driver.image.brokers:
             self.driver.fence(node)
             self.start(node, is_clean, 1, lost)
@@ -125,12 +127,12 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(node=st.sets(NODES, min_size=1, max_size=4))
     def power_cut(self, node: set[int]) -> None:
-        """Several nodes are gone at once."""
+        """Several nodes end at once."""
         self.driver.fence(*sorted(node & set(self.driver.image.brokers)))
 
     @rule()
     def long_wait(self) -> None:
-        """All beat, and the periodic elections come."""
+        """All nodes send heartbeats until the periodic elections."""
         self.driver.now_ms += 300_000
         for node, broker in self.driver.image.brokers.items():
             if not broker.is_fenced:
@@ -139,7 +141,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(node=NODES, is_drained=st.booleans())
     def drain(self, node: int, is_drained: bool) -> None:
-        """An operator drains a node or takes it back; the answer counts what it leads still."""
+        """An operator drains a node or ends the drain; the response counts its remaining leaderships."""
         reply = self.driver.ask(DrainNodeRequest(node, is_drained))
         if not reply.error_code:
             partitions = [p for t in self.driver.image.topics.values() for p in t.partitions]
@@ -147,7 +149,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(node=NODES)
     def leave(self, node: int) -> None:
-        """An operator removes a node for good."""
+        """An operator removes a node."""
         self.driver.ask(UnregisterBrokerRequest(node))
 
     @rule()
@@ -159,7 +161,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(topic=TOPICS, number=NUMBERS, drop=st.sets(NODES, max_size=3), grow=st.booleans())
     def propose(self, topic: str, number: int, drop: set[int], grow: bool) -> None:
-        """What an honest leader says: itself and some of those that it may count, with the newest epochs."""
+        """A valid proposal: the leader and some eligible replicas, with the newest epochs."""
         partition = self._partition(topic, number)
         if partition is None or partition.leader < 0:
             return
@@ -174,7 +176,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(topic=TOPICS, number=NUMBERS)
     def catch_up(self, topic: str, number: int) -> None:
-        """One more replica is in sync."""
+        """One more replica joins the ISR."""
         partition = self._partition(topic, number)
         if partition is not None and partition.leader >= 0:
             away = [n for n in partition.replicas if n not in partition.isr and self._is_active(n)]
@@ -183,7 +185,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(topic=TOPICS, number=NUMBERS, drop=st.sets(NODES, max_size=3), is_old=st.booleans())
     def propose_badly(self, topic: str, number: int, drop: set[int], is_old: bool) -> None:
-        """A leader that has not heard of who is fenced or leaving, or counts a process that is no more."""
+        """A leader that does not know of a fenced or stopping node, or counts a previous process."""
         partition = self._partition(topic, number)
         if partition is None or partition.leader < 0:
             return
@@ -196,7 +198,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(topic=TOPICS, number=NUMBERS, sender=NODES, leader_epoch=OFF, partition_epoch=OFF)
     def propose_late(self, topic, number, sender, leader_epoch, partition_epoch) -> None:
-        """A good ISR, but from somebody who may know less or more than the controller, or does not lead."""
+        """A valid ISR from a node with older or newer metadata, or from one that does not lead."""
         partition = self._partition(topic, number)
         if partition is None or sender not in self.driver.image.brokers:
             return
@@ -229,7 +231,7 @@ class Cluster(RuleBasedStateMachine):
         recovery=st.integers(0, 2),
     )
     def propose_anything(self, topic, number, isr, sender, leader_epoch, partition_epoch, recovery) -> None:
-        """Anybody says anything: what is taken is right, what is refused changes nothing."""
+        """Any proposal: accepted ones are valid, refused ones change nothing."""
         partition = self._partition(topic, number)
         if partition is None:
             return
@@ -254,22 +256,22 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(topic=TOPICS, count=st.integers(1, 3), factor=st.integers(1, 4))
     def create(self, topic: str, count: int, factor: int) -> None:
-        """A topic comes."""
+        """A topic is created."""
         self.driver.create(topic, num_partitions=count, replication_factor=factor)
 
     @rule(topic=TOPICS)
     def grow(self, topic: str) -> None:
-        """A topic grows to three partitions."""
+        """A topic gets three partitions."""
         self.driver.ask(CreatePartitionsRequest((PartitionGrowth(topic, 3),)))
 
     @rule(topic=st.just("u"))
     def delete(self, topic: str) -> None:
-        """A topic goes."""
+        """A topic is deleted."""
         self.driver.ask(DeleteTopicsRequest((topic,)))
 
     @rule(topic=TOPICS, number=NUMBERS, wish=st.one_of(st.none(), SETS), allow=st.booleans())
     def reassign(self, topic: str, number: int, wish: list[int] | None, allow: bool) -> None:
-        """A partition shall move, or stop moving."""
+        """A reassignment is started or cancelled."""
         before = self._partition(topic, number)
         wanted = None if wish is None else tuple(wish)
         error = self.driver.reassign(topic, number, wanted, allow_replication_factor_change=allow)
@@ -287,7 +289,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(topic=TOPICS, number=NUMBERS)
     def move_away(self, topic: str, number: int) -> None:
-        """A partition shall move to nodes that hold none of it."""
+        """A partition is reassigned to other nodes only."""
         partition = self._partition(topic, number)
         if partition is not None:
             free = [node for node in sorted(self.driver.image.brokers) if node not in partition.replicas]
@@ -295,12 +297,12 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(topic=TOPICS, number=NUMBERS)
     def cancel(self, topic: str, number: int) -> None:
-        """Back to what it was."""
+        """A reassignment is cancelled."""
         self.driver.reassign(topic, number, None)
 
     @rule(kind=st.integers(0, 2), topic=TOPICS)
     def elect(self, kind: int, topic: str) -> None:
-        """Elections on demand; a clean one that is answered with success has put the preferred leader in."""
+        """Elections on request; after a successful preferred one the preferred replica leads."""
         if kind == 2:
             self.driver.ask(ElectLeadersRequest(0, None))
             return
@@ -326,7 +328,7 @@ class Cluster(RuleBasedStateMachine):
 
     @invariant()
     def every_change_is_lawful(self) -> None:
-        """Each record since the last look, one by one, against the image before it."""
+        """Each record since the last step, one by one, against the image before it."""
         image = self.seen
         for record in self.driver.records[image.offset + 1 :]:
             after, _ = replay(image, image.offset + 1, [record])
@@ -341,14 +343,14 @@ class Cluster(RuleBasedStateMachine):
         self.seen, self.lossy = self.driver.image, frozenset()
 
     @invariant()
-    def the_log_says_it_all(self) -> None:
-        """The log from the start, and a snapshot, both give the image."""
+    def the_log_gives_the_image(self) -> None:
+        """The log from its start, and a snapshot, both give the image."""
         image = self.driver.image
         assert image_of(image_records(image), image.offset) == image
 
     @invariant()
-    def whoever_may_lead_does(self) -> None:
-        """A partition is leaderless only while all that have its acknowledged records are away."""
+    def a_partition_has_a_leader_if_possible(self) -> None:
+        """A partition has no leader only while all replicas with its acknowledged records are fenced."""
         image = self.driver.image
         for topic in image.topics.values():
             for number, partition in enumerate(topic.partitions):

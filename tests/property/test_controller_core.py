@@ -1,4 +1,4 @@
-"""The core under random requests and random time: its laws hold after every step, and its log says it all."""
+"""The core under random requests and times: invariants after every step, and the log gives the image."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ def _epochs(image: MetadataImage) -> dict:
 
 @settings(max_examples=150)
 @given(st.lists(STEPS, max_size=30))
-def test_any_history_keeps_the_laws(steps) -> None:
-    """Nodes register, fall silent, leave, come back as other processes, and are said to have ended, rightly
-    or not; topics come, grow and go; the controller restarts. `check` runs after every decision; epochs never
-    go back; a leaderless partition has no active replica; the log and its snapshot both give the image."""
+def test_random_histories_keep_the_invariants(steps) -> None:
+    """Nodes register, fall silent, shut down, restart, and are reported dead, rightly or not; topics are
+    created, grow and are deleted; the controller restarts. `check` runs after every decision; epochs never go
+    back; a partition without a leader has no active replica; the log and its snapshot both give the image."""
     driver = Driver()
     driver.join(1, 2)
     for step in steps:
@@ -97,7 +97,7 @@ def test_any_history_keeps_the_laws(steps) -> None:
             for partition in topic.partitions:
                 state = state_of(driver.image, partition.replicas[0])
                 if state is BrokerState.SHUTTING_DOWN:
-                    continue  # it may go on with what nobody else can lead
+                    continue  # it goes on leading where no other replica can
                 is_active = state is BrokerState.ACTIVE
                 assert (partition.leader == partition.replicas[0]) == is_active
     image = driver.image

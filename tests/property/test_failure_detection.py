@@ -1,4 +1,4 @@
-"""The failure detector beside one that keeps every heartbeat and looks at all of them."""
+"""The failure detector compared with a naive one that keeps every heartbeat."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDTH_MS = WINDOW_MS // BUCKETS
 
 @dataclass
 class Naive:
-    """One node: all heartbeats of its process, in order, and what is known of its connection."""
+    """One node: all heartbeats of its process, in order, and the end of its connection."""
 
     heard_ms: list[int] = field(default_factory=list)
     is_over: bool = True
@@ -50,8 +50,7 @@ EVENTS = st.lists(
 
 @given(EVENTS)
 def test_detector_equals_the_naive_one(events: list[tuple[int, str, int]]) -> None:
-    """Any heartbeats, ends of connections, restarts and looks: the same nodes are fenced, at the same
-    looks."""
+    """Random heartbeats, disconnects, restarts and checks: the same nodes are fenced at the same checks."""
     sessions = Sessions(HeartbeatDelays(INTERVAL_MS, FLOOR_MS, CEILING_MS))
     naive = {node: Naive() for node in NODES}
     now_ms = 0
@@ -80,8 +79,7 @@ def test_detector_equals_the_naive_one(events: list[tuple[int, str, int]]) -> No
 
 @given(st.lists(st.integers(1, 1_499), min_size=1, max_size=50))
 def test_no_node_that_sends_within_the_floor_is_fenced(gaps_ms: list[int]) -> None:
-    """A node is live until the floor is over, whatever its heartbeats did before, and dead after the
-    ceiling."""
+    """A node is live within the floor, whatever its earlier heartbeats, and dead after the ceiling."""
     sessions = Sessions(HeartbeatDelays(INTERVAL_MS, FLOOR_MS, CEILING_MS))
     now_ms = 0
     sessions.touch(1, now_ms)

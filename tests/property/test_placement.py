@@ -1,4 +1,4 @@
-"""The laws of placement over random clusters."""
+"""The invariants of placement over random clusters."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def _spread(counts: Counter, nodes) -> int:
 
 
 @given(clusters(), st.integers(1, 40), st.integers(0, 99), st.data())
-def test_leaders_are_even_replicas_distinct_racks_spread(nodes, count, start, data) -> None:
-    """Any cluster, any topic: preferred leaders within one of each other, replicas on distinct nodes and on
-    as many racks as can be."""
+def test_leaders_replicas_and_racks_are_spread(nodes, count, start, data) -> None:
+    """Preferred leaders differ by at most one between nodes; replicas are on distinct nodes and on as many
+    racks as possible."""
     factor = data.draw(st.integers(1, len(nodes)))
     placed = place(count, factor, nodes, start)
     rack_of = {node.node_id: node.rack for node in nodes}
@@ -40,7 +40,7 @@ def test_leaders_are_even_replicas_distinct_racks_spread(nodes, count, start, da
 
 @given(clusters(racks=st.just(None)), st.integers(1, 40), st.integers(0, 99), st.data())
 def test_replicas_are_even_without_racks(nodes, count, start, data) -> None:
-    """Without racks to mind, all replicas are spread evenly, not only the leaders."""
+    """Without racks all replicas are spread evenly, not only the leaders."""
     factor = data.draw(st.integers(1, len(nodes)))
     placed = place(count, factor, nodes, start)
     assert _spread(Counter(node_id for replicas in placed for node_id in replicas), nodes) <= 1
@@ -48,7 +48,7 @@ def test_replicas_are_even_without_racks(nodes, count, start, data) -> None:
 
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 40), st.integers(0, 99), st.data())
 def test_replicas_are_nearly_even_over_equal_racks(racks, size, count, start, data) -> None:
-    """Racks of the same size: minding them costs at most one replica of evenness."""
+    """With racks of equal size the difference is at most one more."""
     nodes = [UsableNode(rack * 10 + i, f"r{rack}") for rack in range(racks) for i in range(size)]
     factor = data.draw(st.integers(1, racks))
     placed = place(count, factor, nodes, start)
@@ -57,21 +57,21 @@ def test_replicas_are_nearly_even_over_equal_racks(racks, size, count, start, da
 
 @given(clusters(), st.integers(1, 20), st.integers(1, 20), st.integers(0, 99))
 def test_growth_keeps_leaders_even(nodes, first, more, start) -> None:
-    """A topic that grows is as even as one made at once."""
+    """A topic that grows is as even as one created at once."""
     placed = place(first, 1, nodes, start)
     placed += place(more, 1, nodes, start + 1, existing=placed)
     assert _spread(Counter(replicas[0] for replicas in placed), nodes) <= 1
 
 
 @given(clusters(), st.integers(1, 20), st.integers(0, 99))
-def test_the_same_question_has_the_same_answer(nodes, count, start) -> None:
+def test_placement_is_deterministic(nodes, count, start) -> None:
     """The order in which nodes are listed does not matter."""
     assert place(count, 1, nodes, start) == place(count, 1, list(reversed(nodes)), start)
 
 
 @given(clusters(racks=st.just(None)), st.integers(1, 20), st.integers(0, 99), st.data())
 def test_fenced_nodes_lead_nothing_and_fill_only_gaps(nodes, count, start, data) -> None:
-    """Some nodes are fenced: they are followers, and only where there are not enough others."""
+    """Fenced nodes are followers, and only where there are too few others."""
     fenced = data.draw(
         st.sets(st.sampled_from(sorted(node.node_id for node in nodes)), max_size=len(nodes) - 1)
     )

@@ -1,4 +1,4 @@
-"""The controller core under any history of nodes, leaders and operators; planted bugs that must be found."""
+"""The controller core under random histories of nodes, leaders and operators; planted bugs must be found."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ TestCluster = Cluster.TestCase
 TestCluster.settings = settings(max_examples=150, stateful_step_count=40)
 
 
-def elect_anybody(ballot):
-    """The first active replica, in sync or not, and calls it clean."""
+def elect_any_candidate(ballot):
+    """The first active replica, in sync or not, as a clean leader."""
     return Elected(next((n for n in ballot.replicas if n in ballot.candidates), -1), is_clean=True)
 
 
-def forget_the_elr(partition, target, _wish, _rules):
-    """Nobody but the ISR is eligible."""
+def empty_the_elr(partition, target, _wish, _rules):
+    """Only the ISR is eligible."""
     target.elr = ()
 
 
 def elr_keeps_the_lossy(partition, target, wish, rules):
-    """A restart that lost records is taken for a clean one."""
+    """An unclean restart is taken for a clean one."""
     REAL_SET_ELR(partition, target, wish._replace(lossy=frozenset()), rules)
 
 
-def elr_never_ends(partition, target, wish, rules):
-    """min ISR is reached, yet who left before stays eligible."""
+def keep_the_elr(partition, target, wish, rules):
+    """min ISR is reached, and removed replicas stay eligible."""
     REAL_SET_ELR(partition, target, wish, rules._replace(min_isr=99))
 
 
@@ -51,7 +51,7 @@ def complete_early(isr, replicas, removing):
 
 
 def unclean_says_recovered(partition, target, wish, rules):
-    """Nobody is told that records may be missing."""
+    """Possible losses of records are not recorded."""
     REAL_ELECT(partition, target, wish, rules)
     target.recovery_state = RECOVERED
 
@@ -63,7 +63,7 @@ def no_bump_on_removal(topic_id, number, partition, target):
     return replace(record, leader=None) if is_same else record
 
 
-def everybody_is_eligible(_image, _partition, _member, _broker_epoch):
+def every_replica_is_eligible(_image, _partition, _member, _broker_epoch):
     """KIP-841 and 903 undone."""
 
 
@@ -72,36 +72,36 @@ def versions_are_not_checked(_partition, _node_id, _item):
 
 
 def leaving_nodes_may_stay(self, node_id):
-    """The node that is being fenced takes part in the elections."""
+    """The node that is being fenced is a candidate."""
     return self
 
 
-def every_end_is_clean(self, image, before, _previous_epoch, _lost):
-    """A restart is never a reason to doubt a node's log."""
+def every_shutdown_is_clean(self, image, before, _previous_epoch, _lost):
+    """An unclean restart keeps the node eligible."""
     return self.fence(image, before, "it is registered again")
 
 
-def no_log_is_cut(_image, _request):
-    """After an end in order nothing of a log is ever missing."""
+def no_log_is_truncated(_image, _request):
+    """After a clean shutdown every log counts as complete."""
     return frozenset()
 
 
-def one_cut_log_is_all(image, request):
-    """A node that lost something of one log is doubted in all."""
+def one_truncated_log_counts_for_all(image, request):
+    """A loss in one log ends the eligibility in all."""
     every = frozenset((t.topic_id, n) for t in image.topics.values() for n in range(len(t.partitions)))
     return every if request.lost_replicas else frozenset()
 
 
 def no_partition_epoch(partition, record):
-    """The partition epoch stays where it was when only the ISR changes."""
+    """The partition epoch does not rise when only the ISR changes."""
     after = REAL_CHANGED(partition, record)
     if record.leader is None:
         object.__setattr__(after, "partition_epoch", partition.partition_epoch)
     return after
 
 
-def nobody_comes_back(_partition, _node_id):
-    """A node that is back does not take up what waits for it."""
+def unfencing_elects_nobody(_partition, _node_id):
+    """An unfenced node is not elected for partitions without a leader."""
     return False
 
 
@@ -111,32 +111,32 @@ REAL_RECORD = partition_changes._record
 REAL_CHANGED = replay.changed_partition
 
 MUTATIONS = {
-    "elect-anybody": (leader_and_isr, "offline", elect_anybody),
-    "forget-the-elr": (partition_changes, "_set_elr", forget_the_elr),
+    "elect-anybody": (leader_and_isr, "offline", elect_any_candidate),
+    "forget-the-elr": (partition_changes, "_set_elr", empty_the_elr),
     "elr-keeps-the-lossy": (partition_changes, "_set_elr", elr_keeps_the_lossy),
-    "elr-never-ends": (partition_changes, "_set_elr", elr_never_ends),
+    "elr-never-ends": (partition_changes, "_set_elr", keep_the_elr),
     "last-leader-too-early": (elections, "_last_known", lambda b: Elected(b.last_leader, is_clean=False)),
     "complete-early": (partition_changes, "completed_isr", complete_early),
     "unclean-says-recovered": (partition_changes, "_elect", unclean_says_recovered),
     "no-bump-on-removal": (partition_changes, "_record", no_bump_on_removal),
-    "everybody-is-eligible": (in_sync, "_check_eligible", everybody_is_eligible),
+    "everybody-is-eligible": (in_sync, "_check_eligible", every_replica_is_eligible),
     "versions-are-not-checked": (in_sync, "_check_versions", versions_are_not_checked),
     "leaving-nodes-may-stay": (cluster_state.ClusterState, "without", leaving_nodes_may_stay),
-    "every-end-is-clean": (fencing.Fencing, "fence_replaced", every_end_is_clean),
-    "no-log-is-cut": (registration, "lost_keys", no_log_is_cut),
-    "one-cut-log-is-all": (registration, "lost_keys", one_cut_log_is_all),
+    "every-end-is-clean": (fencing.Fencing, "fence_replaced", every_shutdown_is_clean),
+    "no-log-is-cut": (registration, "lost_keys", no_log_is_truncated),
+    "one-cut-log-is-all": (registration, "lost_keys", one_truncated_log_counts_for_all),
     "no-partition-epoch": (replay, "changed_partition", no_partition_epoch),
     "nobody-comes-back": (
         fencing,
         "UNFENCED",
-        leader_and_isr.UNFENCED._replace(affects=nobody_comes_back),
+        leader_and_isr.UNFENCED._replace(affects=unfencing_elects_nobody),
     ),
 }
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_planted_bug_is_found(name, monkeypatch) -> None:
-    """The same random histories as always (derandomized: found today, found tomorrow), without shrinking."""
+    """With the same random histories each time (derandomized), without shrinking."""
     place, attribute, wrong = MUTATIONS[name]
     monkeypatch.setattr(place, attribute, wrong)
     found = settings(

@@ -54,15 +54,15 @@ def test_topics_are_described_page_by_page() -> None:
         plane.start(DESCRIBE_PARTITIONS, 0, body)
         assert plane.asked[0].body.topics is None
         plane.answer(MetadataResponse("c", 1, 5, (), topics))
-        told = plane.told(DESCRIBE_PARTITIONS, 0)
-        page = [(topic.name, each.partition_index) for topic in told.topics for each in topic.partitions]
+        response = plane.only_response(DESCRIBE_PARTITIONS, 0)
+        page = [(topic.name, each.partition_index) for topic in response.topics for each in topic.partitions]
         assert len(page) <= 2
         found += page
         pages += 1
-        if told.next_cursor is None:
+        if response.next_cursor is None:
             break
         cursor = m.Cursor(
-            topic_name=told.next_cursor.topic_name, partition_index=told.next_cursor.partition_index
+            topic_name=response.next_cursor.topic_name, partition_index=response.next_cursor.partition_index
         )
     assert found == [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("b", 2), ("c", 0)]
     assert pages == 3
@@ -85,8 +85,8 @@ def test_alter_configs_resets_keys_that_are_not_named() -> None:
     changes = [(each.name, each.operation, each.value) for each in alteration.changes]
     assert changes == [("retention.ms", 0, "5"), ("segment.bytes", 1, "")]
     plane.answer(IncrementalAlterConfigsResponse((ItemError("t"),)))
-    told = plane.told(ALTER_CONFIGS, 1).responses[0]
-    assert (int(told.error_code), told.resource_name) == (0, "t")
+    response = plane.only_response(ALTER_CONFIGS, 1).responses[0]
+    assert (int(response.error_code), response.resource_name) == (0, "t")
 
 
 def test_topics_are_deleted_by_their_ids() -> None:
@@ -99,10 +99,10 @@ def test_topics_are_deleted_by_their_ids() -> None:
     plane.start(DELETE_TOPICS, 6, m.DeleteTopicsRequest(topics=(unknown, known, by_name), timeout=5 * MS))
     assert plane.asked[0].body.names == (TOPIC, "other")
     plane.answer(DeleteTopicsResponse((ItemError(TOPIC), ItemError("other", 3, "no such topic"))))
-    told = plane.told(DELETE_TOPICS, 6).responses
-    assert [int(each.error_code) for each in told] == [100, 0, 3]
-    assert told[1].topic_id == uuid.UUID(bytes=TOPIC_ID)
-    assert told[2].error_message == "no such topic"
+    response = plane.only_response(DELETE_TOPICS, 6).responses
+    assert [int(each.error_code) for each in response] == [100, 0, 3]
+    assert response[1].topic_id == uuid.UUID(bytes=TOPIC_ID)
+    assert response[2].error_message == "no such topic"
 
 
 @pytest.mark.parametrize("name", [None, "", "another"])
@@ -124,8 +124,8 @@ def test_metadata_creates_missing_topics(allows: bool, makes: bool) -> None:
         assert [each.name for each in plane.asked[-1].body.topics] == ["new"]
         plane.answer(CreateTopicsResponse((CreatedTopic("new", TopicAlreadyExistsError.code),)))
         plane.answer(MetadataResponse("c", 1, 6, (), (topic_of("new", 1),)))
-    told = plane.told(METADATA, 9)
-    assert [int(topic.error_code) for topic in told.topics] == [0 if makes else 3]
+    response = plane.only_response(METADATA, 9)
+    assert [int(topic.error_code) for topic in response.topics] == [0 if makes else 3]
     internal = FakePlane()
     internal.start(METADATA, 9, name="__consumer_offsets", allow_auto_topic_creation=True)
     nowhere = TopicMetadata(UnknownTopicOrPartitionError.code, "__consumer_offsets", b"", True, ())
@@ -141,13 +141,13 @@ def test_nodes_without_the_listener_are_left_out() -> None:
         partitions = (PartitionMetadata(0, 1, 3, (1, 3), (1,)), PartitionMetadata(1, 3, 3, (1, 3), (3,)))
         topic = TopicMetadata(0, TOPIC, TOPIC_ID, False, partitions)
         plane.answer(MetadataResponse("c", 9, 5, tuple(map(node, (1, 2, 3))), (topic,)))
-        told = plane.told(METADATA, version)
-        assert [(each.node_id, each.host, each.port) for each in told.brokers] == [
+        response = plane.only_response(METADATA, version)
+        assert [(each.node_id, each.host, each.port) for each in response.brokers] == [
             (1, "host", 9_001),
             (2, "host", 9_002),
         ]
-        assert told.controller_id == 1
-        found = [(int(each.error_code), each.leader_id) for each in told.topics[0].partitions]
+        assert response.controller_id == 1
+        found = [(int(each.error_code), each.leader_id) for each in response.topics[0].partitions]
         assert found == [(0, 1), (code, -1)]
 
 
@@ -164,7 +164,7 @@ def test_a_partition_without_a_leader_is_described() -> None:
     plane.start(DESCRIBE_PARTITIONS, 0, body)
     topic = TopicMetadata(0, "t", b"i" * 16, False, (PartitionMetadata(0, -1, 3, (1,), ()),))
     plane.answer(MetadataResponse("c", 1, 5, (), (topic,)))
-    ((part,),) = [each.partitions for each in plane.told(DESCRIBE_PARTITIONS, 0).topics]
+    ((part,),) = [each.partitions for each in plane.only_response(DESCRIBE_PARTITIONS, 0).topics]
     assert (int(part.error_code), part.leader_id) == (0, -1)
 
 
@@ -175,9 +175,9 @@ def test_a_refused_election_names_the_partitions() -> None:
     asked = (m.TopicPartitions(topic="t", partitions=(0, 4)),)
     plane.start(ELECT, 2, m.ElectLeadersRequest(election_type=9, topic_partitions=asked, timeout=5 * MS))
     plane.answer(ElectLeadersResponse(42, "no such election"))
-    told = plane.told(ELECT, 2)
-    assert int(told.error_code) == 42
-    ((topic, parts),) = [(each.topic, each.partition_result) for each in told.replica_election_results]
+    response = plane.only_response(ELECT, 2)
+    assert int(response.error_code) == 42
+    ((topic, parts),) = [(each.topic, each.partition_result) for each in response.replica_election_results]
     assert topic == "t"
     assert [(each.partition_id, int(each.error_code)) for each in parts] == [(0, 42), (4, 42)]
 
@@ -194,23 +194,23 @@ def quorum_of(*wanted: tuple[str, int]) -> Any:
     at = QuorumEndpoint("c", 5)
     voters = (QuorumReplica(1, b"d" * 16, 10, endpoint=at), QuorumReplica(2, b"e" * 16, 9, 500, 700))
     plane.answer(DescribeQuorumResponse(0, 1, 4, 9, voters))
-    return plane.told(QUORUM, 2)
+    return plane.only_response(QUORUM, 2)
 
 
 def test_only_the_metadata_log_has_a_quorum() -> None:
     """Other partitions are unknown, and no nodes are named."""
-    told = quorum_of(("t", 0), ("__cluster_metadata", 3))
-    found = [(each.topic_name, each.partitions[0].partition_index) for each in told.topics]
+    response = quorum_of(("t", 0), ("__cluster_metadata", 3))
+    found = [(each.topic_name, each.partitions[0].partition_index) for each in response.topics]
     assert found == [("t", 0), ("__cluster_metadata", 3)]
-    assert [int(each.partitions[0].error_code) for each in told.topics] == [3, 3]
-    assert told.nodes == ()
+    assert [int(each.partitions[0].error_code) for each in response.topics] == [3, 3]
+    assert response.nodes == ()
     assert [each.node_id for each in quorum_of(("__cluster_metadata", 0)).nodes] == [1]
 
 
 def test_the_quorum_has_timestamps() -> None:
     """Where headrace has durations."""
-    told = quorum_of(("__cluster_metadata", 0))
-    (log,) = told.topics[0].partitions
+    response = quorum_of(("__cluster_metadata", 0))
+    (log,) = response.topics[0].partitions
     assert (log.leader_id, log.leader_epoch, log.high_watermark) == (1, 4, 9)
     found = [(each.last_fetch_timestamp, each.last_caught_up_timestamp) for each in log.current_voters]
     assert found == [(-1, -1), (999_500, 999_300)]
@@ -228,7 +228,7 @@ def test_created_topics_have_their_configs(version: int) -> None:
         assert [each.name for each in plane.asked[-1].body.resources] == ["new"]
         entries = (ConfigEntry("retention.ms", "5", 1, False),)
         plane.answer(DescribeConfigsResponse((DescribedConfigs(ConfigResource(2, "new"), entries=entries),)))
-    new, bad = plane.told(CREATE_TOPICS, version).topics
+    new, bad = plane.only_response(CREATE_TOPICS, version).topics
     assert (int(new.error_code), int(bad.error_code)) == (0, 17)
     if version >= 5:
         assert [(each.name, each.value) for each in new.configs] == [("retention.ms", "5")]
@@ -243,7 +243,7 @@ def test_validated_topics_have_the_configs_they_would_have(version: int) -> None
     plane.start(CREATE_TOPICS, version, name=key, validate_only=True, value="5")
     made = CreatedTopic(key, num_partitions=1, replication_factor=1)
     plane.answer(CreateTopicsResponse((made,)))
-    (topic,) = plane.told(CREATE_TOPICS, version).topics
+    (topic,) = plane.only_response(CREATE_TOPICS, version).topics
     own = {config.name: config.value for config in topic.configs if config.config_source == 1}
     assert own == {key: "5"}
     assert len(topic.configs) > len(own)
@@ -251,8 +251,8 @@ def test_validated_topics_have_the_configs_they_would_have(version: int) -> None
     assert len(plane.asked) == 1
 
 
-@pytest.mark.parametrize(("is_asked", "told"), [(True, 3576), (False, -(2**31))])
-def test_all_operations_are_authorized(is_asked: bool, told: int) -> None:
+@pytest.mark.parametrize(("is_asked", "response"), [(True, 3576), (False, -(2**31))])
+def test_all_operations_are_authorized(is_asked: bool, response: int) -> None:
     """As in Kafka without an authorizer, if the request asks for them."""
     m = importlib.import_module("kio.schema.metadata.v8.request")
     plane = FakePlane()
@@ -265,9 +265,9 @@ def test_all_operations_are_authorized(is_asked: bool, told: int) -> None:
         plane.sent.clear()
         plane.start(METADATA, 8, body)
         plane.answer(MetadataResponse("c", 1, 5, (), (topic_of("t", 1),)))
-    answer = plane.told(METADATA, 8)
-    assert answer.topics[0].topic_authorized_operations == told
-    assert answer.cluster_authorized_operations == (8096 if is_asked else told)
+    answer = plane.only_response(METADATA, 8)
+    assert answer.topics[0].topic_authorized_operations == response
+    assert answer.cluster_authorized_operations == (8096 if is_asked else response)
 
 
 def test_nodes_without_the_clients_listener_and_their_loggers_are_not_listed() -> None:
@@ -277,7 +277,7 @@ def test_nodes_without_the_clients_listener_and_their_loggers_are_not_listed() -
     assert plane.asked[0].body == ListConfigResourcesRequest((4,))
     found = [ConfigResource(kind, name) for kind, name in ((2, "t"), (4, "1"), (4, "2"), (8, "1"), (8, "2"))]
     plane.answer(ListConfigResourcesResponse(0, "", tuple(found)))
-    answer = plane.told(LIST_RESOURCES, 1)
+    answer = plane.only_response(LIST_RESOURCES, 1)
     listed = [(each.resource_type, each.resource_name) for each in answer.config_resources]
     assert listed == [(2, "t"), (4, "1"), (8, "1")]
 
@@ -302,6 +302,6 @@ def test_cluster_wide_defaults_are_described_by_the_keys_that_are_set() -> None:
     )
     described = DescribedConfigs(ConfigResource(4, ""), 0, "", entries)
     plane.answer(DescribeConfigsResponse((described,), 5))
-    (result,) = plane.told(DESCRIBE_CONFIGS, 4).results
+    (result,) = plane.only_response(DESCRIBE_CONFIGS, 4).results
     (entry,) = result.configs
     assert (entry.name, [each.source for each in entry.synonyms]) == ("min.insync.replicas", [3])

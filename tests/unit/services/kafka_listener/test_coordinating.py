@@ -53,13 +53,13 @@ def test_requests_go_to_the_coordinators_node() -> None:
     plane.start(HEARTBEAT, 4, group_id=HERE)
     assert plane.asked[0].api is registry.HEARTBEAT
     plane.answer(groups.HeartbeatResponse(27))
-    assert int(plane.told(HEARTBEAT, 4).error_code) == 27
+    assert int(plane.only_response(HEARTBEAT, 4).error_code) == 27
     other = FakePlane(image())
     other.start(HEARTBEAT, 4, group_id=THERE)
     node_id, api, body, *_ = other.asked[0]
     assert (node_id, api, body.group_id) == (2, registry.HEARTBEAT, THERE)
     other.answer(groups.HeartbeatResponse(0))
-    assert int(other.told(HEARTBEAT, 4).error_code) == 0
+    assert int(other.only_response(HEARTBEAT, 4).error_code) == 0
 
 
 @pytest.mark.parametrize("key", [HERE, THERE])
@@ -68,7 +68,7 @@ def test_members_stay_while_their_coordinator_loads(key: str) -> None:
     plane = FakePlane(image())
     plane.start(HEARTBEAT, 4, group_id=key)
     plane.answer(CoordinatorLoadInProgressError("reading"))
-    assert int(plane.told(HEARTBEAT, 4).error_code) == 0
+    assert int(plane.only_response(HEARTBEAT, 4).error_code) == 0
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_an_unreachable_coordinator(leaders: tuple[int, ...], error: Any, code: 
     plane.start(HEARTBEAT, 4, group_id=THERE)
     if error is not None:
         plane.answer(error)
-    assert int(plane.told(HEARTBEAT, 4).error_code) == code
+    assert int(plane.only_response(HEARTBEAT, 4).error_code) == code
 
 
 def test_requests_for_several_groups_are_split() -> None:
@@ -102,8 +102,8 @@ def test_requests_for_several_groups_are_split() -> None:
     here.answered(groups.DescribeGroupsResponse((groups.DescribedGroup(0, HERE, "Stable"),)), ())
     assert plane.sent == []
     there[-1](NetworkError("gone"))
-    told = plane.told(DESCRIBE, 6).groups
-    assert [(each.group_id, int(each.error_code)) for each in told] == [
+    response = plane.only_response(DESCRIBE, 6).groups
+    assert [(each.group_id, int(each.error_code)) for each in response] == [
         (THERE, 15),
         (HERE, 0),
         (ALSO_THERE, 15),
@@ -117,12 +117,17 @@ def test_find_coordinator_has_the_listeners_address() -> None:
         plane.start(FIND, version, key=HERE, key_type=0)
         assert plane.asked[0].body.keys == (HERE,)
         plane.answer(groups.FindCoordinatorResponse((groups.Coordinator(0, HERE, 2, "own", 1),)))
-        told = plane.told(FIND, version)
-        assert (int(told.error_code), told.node_id, told.host, told.port) == (0, 2, "host", 9_002)
+        response = plane.only_response(FIND, version)
+        assert (int(response.error_code), response.node_id, response.host, response.port) == (
+            0,
+            2,
+            "host",
+            9_002,
+        )
     plane = FakePlane(image())
     plane.start(FIND, 4, coordinator_keys=HERE, key_type=1)
     plane.answer(groups.FindCoordinatorResponse((groups.Coordinator(15, HERE, error_detail="none"),)))
-    (found,) = plane.told(FIND, 4).coordinators
+    (found,) = plane.only_response(FIND, 4).coordinators
     assert (int(found.error_code), found.node_id, found.error_message) == (15, -1, "none")
 
 
@@ -140,10 +145,10 @@ def test_joining_by_older_versions() -> None:
         plane.answer(
             groups.JoinGroupResponse(0, 3, "consumer", None, "me", "me", members, skip_assignment=True)
         )
-        told = plane.told(JOIN, version)
-        assert told.generation_id == 3
-        assert (told.leader, len(told.members)) == (("me", 1) if version >= 9 else ("", 0))
-        assert told.protocol_name == (None if version >= 7 else "")
+        response = plane.only_response(JOIN, version)
+        assert response.generation_id == 3
+        assert (response.leader, len(response.members)) == (("me", 1) if version >= 9 else ("", 0))
+        assert response.protocol_name == (None if version >= 7 else "")
 
 
 def test_leaving_by_older_versions() -> None:
@@ -152,7 +157,7 @@ def test_leaving_by_older_versions() -> None:
     plane.start(LEAVE, 2, group_id=HERE, member_id="me")
     assert plane.asked[0].body.members == (groups.LeavingMember("me"),)
     plane.answer(groups.LeaveGroupResponse(0, (groups.LeftMember("me", None, 25),)))
-    assert int(plane.told(LEAVE, 2).error_code) == 25
+    assert int(plane.only_response(LEAVE, 2).error_code) == 25
 
 
 def test_consumer_group_heartbeats() -> None:
@@ -176,9 +181,9 @@ def test_consumer_group_heartbeats() -> None:
     assert (asked.subscribed_topic_names, asked.owned) == (None, None)
     assignment = (groups.TopicIdPartitions(TOPIC_ID, (0, 2)),)
     plane.answer(groups.ConsumerGroupHeartbeatResponse(0, "new", 1, 5_000, assignment))
-    told = plane.told(BEAT, 0)
-    assert (told.member_id, told.heartbeat_interval.total_seconds()) == ("new", 5.0)
-    (topic,) = told.assignment.topic_partitions
+    response = plane.only_response(BEAT, 0)
+    assert (response.member_id, response.heartbeat_interval.total_seconds()) == ("new", 5.0)
+    (topic,) = response.assignment.topic_partitions
     assert (topic.topic_id, topic.partitions) == (uuid.UUID(bytes=TOPIC_ID), (0, 2))
 
 
@@ -190,7 +195,7 @@ def test_offsets_are_committed_by_name_or_by_id() -> None:
         (offset,) = plane.asked[0].body.offsets
         assert (offset.topic, offset.partition, offset.offset, offset.metadata) == (TOPIC, 3, 3, "")
         plane.answer(groups.OffsetCommitResponse((groups.PartitionResult(TOPIC, 3, 113),)))
-        code = plane.told(COMMIT, version).topics[0].partitions[0].error_code
+        code = plane.only_response(COMMIT, version).topics[0].partitions[0].error_code
         assert int(code) == (113 if version == 9 else 35)
     for topic_id, expected in ((TOPIC_ID, 0), (b"u" * 16, 100)):
         plane = FakePlane(image())
@@ -198,7 +203,7 @@ def test_offsets_are_committed_by_name_or_by_id() -> None:
         results = tuple(groups.PartitionResult(TOPIC, 3, 0) for _ in plane.asked[0].body.offsets)
         assert len(results) == (expected == 0)
         plane.answer(groups.OffsetCommitResponse(results))
-        (topic,) = plane.told(COMMIT, 10).topics
+        (topic,) = plane.only_response(COMMIT, 10).topics
         assert (topic.topic_id.bytes, int(topic.partitions[0].error_code)) == (topic_id, expected)
 
 
@@ -210,17 +215,17 @@ def test_offsets_are_fetched_of_one_group_or_of_several() -> None:
         assert plane.asked[0].body.groups[0].topics == (groups.TopicNamePartitions(TOPIC, (0,)),)
         found = groups.OffsetsOfGroup(0, HERE, (groups.FetchedOffset(TOPIC, 0, 0, 41, 2, "note"),))
         plane.answer(groups.OffsetFetchResponse((found,)))
-        partition = plane.told(OFFSETS, version).topics[0].partitions[0]
+        partition = plane.only_response(OFFSETS, version).topics[0].partitions[0]
         assert (partition.committed_offset, partition.metadata) == (41, "note")
         failed = FakePlane(image())
         failed.start(OFFSETS, version, group_id=HERE, name=TOPIC, partition_indexes=0)
         failed.answer(groups.OffsetFetchResponse((groups.OffsetsOfGroup(14, HERE),)))
-        assert int(failed.told(OFFSETS, version).topics[0].partitions[0].error_code) == 14
+        assert int(failed.only_response(OFFSETS, version).topics[0].partitions[0].error_code) == 14
     plane = FakePlane(image())
     by_id = {"topic_id": uuid.UUID(bytes=TOPIC_ID), "partition_indexes": 0, "member_id": None}
     plane.start(OFFSETS, 10, group_id=HERE, **by_id)
     plane.answer(groups.OffsetFetchResponse((found,)))
-    (group,) = plane.told(OFFSETS, 10).groups
+    (group,) = plane.only_response(OFFSETS, 10).groups
     assert group.topics[0].topic_id.bytes == TOPIC_ID
     assert group.topics[0].partitions[0].committed_leader_epoch == 2
 
@@ -231,12 +236,12 @@ def test_producers_without_transactions_are_served_here() -> None:
     plane.start(INIT, 4, transactional_id=None)
     assert plane.asked[0].body.transactional_id is None
     plane.answer(transactions.InitProducerIdResponse(0, 77, 1))
-    assert plane.told(INIT, 4).producer_id == 77
+    assert plane.only_response(INIT, 4).producer_id == 77
     for version, code in ((3, 47), (4, 90)):
         plane = FakePlane(image())
         plane.start(INIT, version, transactional_id=THERE)
         plane.answer(transactions.InitProducerIdResponse(90))
-        assert int(plane.told(INIT, version).error_code) == code
+        assert int(plane.only_response(INIT, version).error_code) == code
 
 
 def test_partitions_are_added_to_one_transaction_or_to_several() -> None:
@@ -248,7 +253,7 @@ def test_partitions_are_added_to_one_transaction_or_to_several() -> None:
     assert asked.topics == (groups.TopicNamePartitions(TOPIC, (0,)),)
     assert not asked.verify_only
     plane.answer(transactions.AddPartitionsToTxnResponse((transactions.AddedPartitions(HERE, 51),)))
-    (topic,) = plane.told(ADD_PARTITIONS, 3).results_by_topic_v3_and_below
+    (topic,) = plane.only_response(ADD_PARTITIONS, 3).results_by_topic_v3_and_below
     assert [int(each.partition_error_code) for each in topic.results_by_partition] == [51]
     batched = FakePlane(image())
     batched.start(ADD_PARTITIONS, 5, transactional_id=THERE, name=TOPIC, partitions=0)
@@ -256,8 +261,8 @@ def test_partitions_are_added_to_one_transaction_or_to_several() -> None:
     batched.answer(
         transactions.AddPartitionsToTxnResponse((transactions.AddedPartitions(THERE, 0, (result,)),))
     )
-    (told,) = batched.told(ADD_PARTITIONS, 5).results_by_transaction
-    assert told.transactional_id == THERE
+    (response,) = batched.only_response(ADD_PARTITIONS, 5).results_by_transaction
+    assert response.transactional_id == THERE
 
 
 @pytest.mark.parametrize(("version", "bumps"), [(3, False), (4, False), (5, True)])
@@ -267,7 +272,7 @@ def test_end_txn_bumps_the_epoch_from_version_5_on(version: int, bumps: bool) ->
     plane.start(END, version, transactional_id=HERE, committed=True)
     assert (plane.asked[0].body.committed, plane.asked[0].body.bumps_epoch) == (True, bumps)
     plane.answer(transactions.EndTxnResponse(0, 7, 8))
-    assert not bumps or plane.told(END, version).producer_epoch == 8
+    assert not bumps or plane.only_response(END, version).producer_epoch == 8
 
 
 def test_prepared_transactions_are_listed_as_ongoing() -> None:
@@ -280,8 +285,8 @@ def test_prepared_transactions_are_listed_as_ongoing() -> None:
         transactions.ListedTransaction("b", 8, "Empty"),
     )
     plane.answer(transactions.ListTransactionsResponse(0, (), found))
-    told = plane.told(66, 2).transaction_states
-    assert [(each.transactional_id, each.transaction_state) for each in told] == [
+    response = plane.only_response(66, 2).transaction_states
+    assert [(each.transactional_id, each.transaction_state) for each in response] == [
         ("a", "Ongoing"),
         ("b", "Empty"),
     ]
@@ -289,7 +294,7 @@ def test_prepared_transactions_are_listed_as_ongoing() -> None:
     plane.start(65, 0, replace(example_request(65, 0), transactional_ids=(HERE,)))
     described = transactions.DescribedTransaction(0, HERE, "Prepared", 60_000, 5_000, 7, 3, prepared_ms=9_000)
     plane.answer(transactions.DescribeTransactionsResponse((described,)))
-    (one,) = plane.told(65, 0).transaction_states
+    (one,) = plane.only_response(65, 0).transaction_states
     assert (one.transaction_state, one.producer_id, one.producer_epoch) == ("Ongoing", 7, 3)
     assert one.transaction_timeout == (2**31 - 1) * MS
 
@@ -317,5 +322,5 @@ def test_all_offsets_of_a_group_are_returned_once() -> None:
     whole = replace(one, topics=None)
     body = replace(example_request(OFFSETS, 9), groups=(whole, one, whole, one, whole))
     plane.start(OFFSETS, 9, body)
-    told = plane.told(OFFSETS, 9).groups
-    assert [len(group.topics) for group in told] == [1, 1, 0]
+    response = plane.only_response(OFFSETS, 9).groups
+    assert [len(group.topics) for group in response] == [1, 1, 0]

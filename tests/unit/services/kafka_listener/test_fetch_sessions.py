@@ -50,7 +50,7 @@ class Client:
             found = [self.results.get(number, idle()) for number, _ in self.asked]
             frames = [b"x" * 5 for result in found for _ in range(result.frame_count)]
             self.plane.answer(FetchResponse(tuple(found)), frames)
-        return self.plane.told(FETCH, VERSION)
+        return self.plane.only_response(FETCH, VERSION)
 
 
 def request_of(
@@ -76,7 +76,7 @@ def idle(high_watermark: int = 5, frames: int = 0, code: int = 0, start: int = 0
     return FetchPartitionResponse(code, high_watermark, high_watermark, start, frames)
 
 
-def told(answer: Any) -> list[int]:
+def response(answer: Any) -> list[int]:
     """The partitions in an answer."""
     return [each.partition_index for topic in answer.responses for each in topic.partitions]
 
@@ -90,29 +90,29 @@ def test_responses_have_changed_partitions_only(client: Client) -> None:
     """All at first; then those with records, a new high watermark or log start offset, or an error."""
     first = client.fetch(0, 0, {0: 1, 1: 2, 2: 3})
     assert first.session_id > 0
-    assert told(first) == [0, 1, 2]
+    assert response(first) == [0, 1, 2]
     session = first.session_id
-    assert told(client.fetch(session, 1, {})) == []
+    assert response(client.fetch(session, 1, {})) == []
     assert client.asked == [(0, 1), (1, 2), (2, 3)]
     client.results[1] = idle(frames=1)
-    assert told(client.fetch(session, 2, {})) == [1]
+    assert response(client.fetch(session, 2, {})) == [1]
     client.results = {0: idle(6), 2: idle(start=1)}
-    assert told(client.fetch(session, 3, {1: 9})) == [0, 2]
+    assert response(client.fetch(session, 3, {1: 9})) == [0, 2]
     assert client.asked == [(0, 1), (1, 9), (2, 3)]
-    assert told(client.fetch(session, 4, {})) == []
+    assert response(client.fetch(session, 4, {})) == []
     client.results[0] = idle(6, code=6)
-    assert told(client.fetch(session, 5, {})) == [0]
-    assert told(client.fetch(session, 6, {})) == [0]
+    assert response(client.fetch(session, 5, {})) == [0]
+    assert response(client.fetch(session, 6, {})) == [0]
     client.results[0] = idle(6)
-    assert told(client.fetch(session, 7, {})) == [0]
-    assert told(client.fetch(session, 8, {})) == []
+    assert response(client.fetch(session, 7, {})) == [0]
+    assert response(client.fetch(session, 8, {})) == []
 
 
 def test_partitions_are_added_and_removed(client: Client) -> None:
     """A session without partitions is closed."""
     session = client.fetch(0, 0, {0: 0}).session_id
-    assert told(client.fetch(session, 1, {1: 0})) == [1]
-    assert told(client.fetch(session, 2, {}, forgotten=(0,))) == []
+    assert response(client.fetch(session, 1, {1: 0})) == [1]
+    assert response(client.fetch(session, 2, {}, forgotten=(0,))) == []
     assert client.asked == [(1, 0)]
     last = client.fetch(session, 3, {}, forgotten=(1,))
     assert (last.session_id, client.asked) == (0, [])
@@ -125,12 +125,12 @@ def test_invalid_epochs_and_unknown_sessions_are_refused(client: Client) -> None
     assert int(client.fetch(session, 2, {}).error_code) == 71
     assert int(client.fetch(session + 1, 1, {}).error_code) == 70
     assert not client.plane.asked
-    assert told(client.fetch(session, 1, {})) == []
+    assert response(client.fetch(session, 1, {})) == []
     again = client.fetch(session, 0, {0: 0})
     assert again.session_id not in (0, session)
-    assert told(again) == [0]
+    assert response(again) == [0]
     final = client.fetch(again.session_id, -1, {0: 0})
-    assert (final.session_id, told(final)) == (0, [0])
+    assert (final.session_id, response(final)) == (0, [0])
     assert len(client.plane.fetch_sessions) == 0
 
 
@@ -169,4 +169,4 @@ def test_the_older_of_two_fetches_of_a_session_fails(client: Client) -> None:
     newer.answered(FetchResponse((idle(9),)), ())
     first, second = (answer_of(FETCH, VERSION, sent[4:])[1] for sent in plane.sent)
     assert int(first.error_code) == 71
-    assert told(second) == [0]
+    assert response(second) == [0]

@@ -46,9 +46,9 @@ def test_produce_names_the_partition(version: int) -> None:
     assert asked.body.adds_partitions == (version >= 12)
     assert [(each.topic_id, each.partition) for each in asked.body.partitions] == [(TOPIC_ID, 0)]
     plane.answer(ProduceResponse((ProducePartitionResponse(0, 41, 5, 2),)))
-    ((told,),) = [topic.partition_responses for topic in plane.told(PRODUCE, version).responses]
-    assert (told.index, int(told.error_code), told.base_offset) == (0, 0, 41)
-    assert told.log_append_time.timestamp() == 0.005
+    ((response,),) = [topic.partition_responses for topic in plane.only_response(PRODUCE, version).responses]
+    assert (response.index, int(response.error_code), response.base_offset) == (0, 0, 41)
+    assert response.log_append_time.timestamp() == 0.005
 
 
 @pytest.mark.parametrize(("version", "code"), [(9, 3), (13, 100)])
@@ -68,8 +68,8 @@ def test_unknown_topics_fail_alone(version: int, code: int) -> None:
     plane.start(PRODUCE, version, body)
     assert [each.partition for each in plane.asked[0].body.partitions] == [0, 1]
     plane.answer(ProduceResponse((ProducePartitionResponse(0, 7), ProducePartitionResponse(0, 8))))
-    told = plane.told(PRODUCE, version).responses
-    found = [[(int(p.error_code), p.base_offset) for p in each.partition_responses] for each in told]
+    response = plane.only_response(PRODUCE, version).responses
+    found = [[(int(p.error_code), p.base_offset) for p in each.partition_responses] for each in response]
     assert found == [[(code, -1), (code, -1)], [(0, 7), (0, 8)], [(code, -1), (code, -1)]]
 
 
@@ -78,10 +78,10 @@ def test_a_wrong_leader_names_the_current_one() -> None:
     plane = FakePlane(small_image(nodes=2))
     plane.start(PRODUCE, 10, name=TOPIC, index=0, acks=1, transactional_id=None)
     plane.answer(ProduceResponse((ProducePartitionResponse(6, leader_id=2, leader_epoch=9),)))
-    told = plane.told(PRODUCE, 10)
-    leader = told.responses[0].partition_responses[0].current_leader
+    response = plane.only_response(PRODUCE, 10)
+    leader = response.responses[0].partition_responses[0].current_leader
     assert (leader.leader_id, leader.leader_epoch) == (2, 9)
-    assert [(node.node_id, node.host, node.port) for node in told.node_endpoints] == [(2, "host", 9_002)]
+    assert [(node.node_id, node.host, node.port) for node in response.node_endpoints] == [(2, "host", 9_002)]
 
 
 @pytest.mark.parametrize(
@@ -93,13 +93,13 @@ def test_leader_hints_are_given_where_clients_read_them(version: int, code: int,
     plane = FakePlane(small_image(nodes=2))
     plane.start(PRODUCE, version, name=TOPIC, index=0, acks=1, transactional_id=None)
     plane.answer(ProduceResponse((ProducePartitionResponse(code, leader_id=2, leader_epoch=9),)))
-    told = plane.told(PRODUCE, version)
-    part = told.responses[0].partition_responses[0]
+    response = plane.only_response(PRODUCE, version)
+    part = response.responses[0].partition_responses[0]
     assert int(part.error_code) == code
     if version >= 10:
         leader = (part.current_leader.leader_id, part.current_leader.leader_epoch)
         assert leader == ((2, 9) if is_told else (-1, -1))
-        assert len(told.node_endpoints) == is_told
+        assert len(response.node_endpoints) == is_told
 
 
 @pytest.mark.parametrize(("version", "may_follow"), [(10, False), (11, True), (18, True)])
@@ -127,8 +127,8 @@ def test_old_producers_may_not_compress_with_zstd() -> None:
         (asked,) = plane.asked
         assert len(asked.frames) == (code == 0)
         plane.answer(ProduceResponse((ProducePartitionResponse(0),) * len(asked.frames)))
-        told = plane.told(PRODUCE, version).responses[0].partition_responses[0]
-        assert int(told.error_code) == code
+        response = plane.only_response(PRODUCE, version).responses[0].partition_responses[0]
+        assert int(response.error_code) == code
 
 
 @pytest.mark.parametrize("outcome", ["refused", "unknown"])
@@ -139,8 +139,8 @@ def test_an_unknown_outcome_has_a_retriable_code(outcome: str) -> None:
     entry = ProducePartitionResponse(RequestTimedOutError.code)
     refused = ThrottlingQuotaExceededError("full")
     plane.answer(refused if outcome == "refused" else ProduceResponse((entry,)))
-    told = plane.told(PRODUCE, 9).responses[0].partition_responses[0]
-    assert int(told.error_code) == RequestTimedOutError.code
+    response = plane.only_response(PRODUCE, 9).responses[0].partition_responses[0]
+    assert int(response.error_code) == RequestTimedOutError.code
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 13, 18])
@@ -157,13 +157,13 @@ def test_fetch_responses(version: int) -> None:
         0, 9, 8, 1, 2, preferred_read_replica=2, aborted=((5, 6),), diverging_epoch=4, diverging_end_offset=7
     )
     plane.answer(FetchResponse((partition,)), [b"one", b"two"])
-    told = plane.told(FETCH, version).responses[0].partitions[0]
-    assert (told.high_watermark, told.last_stable_offset, told.records) == (9, 8, b"onetwo")
-    assert [(each.producer_id, each.first_offset) for each in told.aborted_transactions] == [(5, 6)]
+    response = plane.only_response(FETCH, version).responses[0].partitions[0]
+    assert (response.high_watermark, response.last_stable_offset, response.records) == (9, 8, b"onetwo")
+    assert [(each.producer_id, each.first_offset) for each in response.aborted_transactions] == [(5, 6)]
     if version >= 11:
-        assert told.preferred_read_replica == 2
+        assert response.preferred_read_replica == 2
     if version >= 12:
-        assert (told.diverging_epoch.epoch, told.diverging_epoch.end_offset) == (4, 7)
+        assert (response.diverging_epoch.epoch, response.diverging_epoch.end_offset) == (4, 7)
 
 
 @pytest.mark.parametrize(
@@ -178,8 +178,8 @@ def test_list_offsets_by_timestamp(asked_time: int, time: int, offset: int) -> N
     assert (entry.topic_id, entry.timestamp, plane.asked[0].body.isolation) == (TOPIC_ID, time, 1)
     code = 42 if asked_time == -5 else 0
     plane.answer(ListOffsetsResponse((ListOffsetsPartitionResponse(code, 10, 5, 2),)))
-    told = plane.told(LIST_OFFSETS, 9).topics[0].partitions[0]
-    assert (int(told.error_code), told.offset) == (0, offset)
+    response = plane.only_response(LIST_OFFSETS, 9).topics[0].partitions[0]
+    assert (int(response.error_code), response.offset) == (0, offset)
 
 
 def test_older_versions_get_error_codes_they_know() -> None:
@@ -190,5 +190,5 @@ def test_older_versions_get_error_codes_they_know() -> None:
     answer = {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "error_code": 78}]}]}
     for version, code in ((4, 5), (5, 78)):
         frame = b"".join(map(bytes, layout(2, version).encode(1, answer)))
-        told = answer_of(2, version, frame[4:])[1]
-        assert int(told.topics[0].partitions[0].error_code) == code
+        response = answer_of(2, version, frame[4:])[1]
+        assert int(response.topics[0].partitions[0].error_code) == code

@@ -21,12 +21,12 @@ def test_acls_answer_security_disabled_for_each_entry(version: int) -> None:
     """DescribeAcls has one error, CreateAcls one for each ACL, DeleteAcls one for each filter."""
     plane = FakePlane()
     plane.start(29, version)
-    assert plane.told(29, version).error_code == SECURITY_DISABLED
-    assert plane.told(29, version).resources == ()
+    assert plane.only_response(29, version).error_code == SECURITY_DISABLED
+    assert plane.only_response(29, version).resources == ()
     for key, answers in ((30, "results"), (31, "filter_results")):
         plane = FakePlane()
         plane.start(key, version)
-        (result,) = getattr(plane.told(key, version), answers)
+        (result,) = getattr(plane.only_response(key, version), answers)
         assert result.error_code == SECURITY_DISABLED
     assert result.matching_acls == ()
 
@@ -60,7 +60,10 @@ def test_describing_tokens_is_refused(version: int) -> None:
     """DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as on every PLAINTEXT listener."""
     plane = FakePlane()
     plane.start(41, version)
-    assert (plane.told(41, version).error_code, plane.told(41, version).tokens) == (TOKEN_NOT_ALLOWED, ())
+    assert (plane.only_response(41, version).error_code, plane.only_response(41, version).tokens) == (
+        TOKEN_NOT_ALLOWED,
+        (),
+    )
 
 
 @pytest.mark.parametrize(("key", "version"), [(17, 0), (17, 1), (36, 0), (36, 1), (36, 2)])
@@ -68,7 +71,7 @@ def test_sasl_on_a_plaintext_listener_is_an_illegal_state(key: int, version: int
     """SaslHandshake and SaslAuthenticate are answered; the connection stays."""
     plane = FakePlane()
     plane.start(key, version)
-    assert plane.told(key, version).error_code == ILLEGAL_SASL_STATE
+    assert plane.only_response(key, version).error_code == ILLEGAL_SASL_STATE
     assert not plane.is_hung_up
 
 
@@ -88,7 +91,7 @@ def altered(deletions: list[tuple[str, int]], upsertions: list[tuple[str, int]])
     )
     plane = FakePlane()
     plane.start(51, 0, body)
-    return {each.user: int(each.error_code) for each in plane.told(51, 0).results}
+    return {each.user: int(each.error_code) for each in plane.only_response(51, 0).results}
 
 
 def test_no_scram_credential_is_found_or_stored() -> None:
@@ -115,7 +118,7 @@ def test_scram_credentials_are_described_by_user() -> None:
         plane = FakePlane()
         users = None if names is None else tuple(user(name=name) for name in names)
         plane.start(50, 0, request(users=users))
-        answer = plane.told(50, 0)
+        answer = plane.only_response(50, 0)
         assert int(answer.error_code) == 0
         assert {each.user: int(each.error_code) for each in answer.results} == expected
 

@@ -41,12 +41,12 @@ def plane(entity: Any = ALL, **quotas: float) -> FakePlane:
 
 
 def produced(made: FakePlane, size: int, **values: Any) -> int:
-    """What a Produce of so many bytes is told to wait, in ms."""
+    """What a Produce of so many bytes is response to wait, in ms."""
     made.sent.clear()
     call = made.start(PRODUCE, 9, name=TOPIC, index=0, records=bytes(size), **values)
     made.answer(ProduceResponse((ProducePartitionResponse(0, 5),)))
     if values.get("acks", 1):
-        assert made.told(PRODUCE, 9).throttle_time == call.throttle_ms * MS
+        assert made.only_response(PRODUCE, 9).throttle_time == call.throttle_ms * MS
     return call.throttle_ms
 
 
@@ -84,7 +84,7 @@ def fetched(made: FakePlane, size: int, **values: Any) -> Any:
     }
     made.start(FETCH, 12, **(base | {"session_id": 0, "session_epoch": -1} | values))
     made.answer(FetchResponse((FetchPartitionResponse(0, 9, 9, 0, frame_count=1),)), [bytes(size)])
-    return made.told(FETCH, 12)
+    return made.only_response(FETCH, 12)
 
 
 def test_a_fetch_above_the_quota_has_no_records() -> None:
@@ -94,8 +94,8 @@ def test_a_fetch_above_the_quota_has_no_records() -> None:
     assert fetched(made, 9_000).responses[0].partitions[0].records == bytes(9_000)
     asked = made.asked[-1].body
     assert asked.max_bytes == asked.min_bytes == 10_000
-    told = fetched(made, 5_000)
-    assert (told.throttle_time, told.responses, int(told.error_code)) == (4_000 * MS, (), 0)
+    response = fetched(made, 5_000)
+    assert (response.throttle_time, response.responses, int(response.error_code)) == (4_000 * MS, (), 0)
     assert fetched(made, 5_000).throttle_time == 4_000 * MS
     assert made.throttle.status()["throttled"] == {"consumer_byte_rate": 2}
     made.clock_ms += 11_000
@@ -106,9 +106,9 @@ def test_a_batch_above_the_quota_is_read_with_empty_windows() -> None:
     """Then it counts in full."""
     made = plane(consumer_byte_rate=1_000.0)
     assert fetched(made, 100).throttle_time == 0 * MS
-    told = fetched(made, 50_000)
-    assert told.responses == ()
-    assert 0 * MS < told.throttle_time < 1_000 * MS
+    response = fetched(made, 50_000)
+    assert response.responses == ()
+    assert 0 * MS < response.throttle_time < 1_000 * MS
     made.clock_ms += 11_000
     assert fetched(made, 50_000).responses[0].partitions[0].records == bytes(50_000)
     assert fetched(made, 1).throttle_time > 30_000 * MS
@@ -124,11 +124,11 @@ def test_fetch_sessions_outlive_a_throttled_response() -> None:
     made.clock_ms += 30_000
     session = fetched(made, 9_000, session_epoch=0).session_id
     assert session > 0
-    told = fetched(made, 5_000, session_id=session, session_epoch=1, topics=())
-    assert (told.session_id, told.responses, told.throttle_time > 0 * MS) == (session, (), True)
+    response = fetched(made, 5_000, session_id=session, session_epoch=1, topics=())
+    assert (response.session_id, response.responses, response.throttle_time > 0 * MS) == (session, (), True)
     made.clock_ms += 30_000
-    told = fetched(made, 5_000, session_id=session, session_epoch=2, topics=())
-    assert told.responses[0].partitions[0].records == bytes(5_000)
+    response = fetched(made, 5_000, session_id=session, session_epoch=2, topics=())
+    assert response.responses[0].partitions[0].records == bytes(5_000)
 
 
 def test_request_time_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def test_request_time_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     for wait_ms in (0, 1_000):
         made.sent.clear()
         made.start(VERSIONS, 3, client_software_name="a")
-        assert made.told(VERSIONS, 3).throttle_time == wait_ms * MS
+        assert made.only_response(VERSIONS, 3).throttle_time == wait_ms * MS
         produced(made, 10)
 
 
@@ -167,10 +167,10 @@ def test_the_controller_throttles_changes_of_metadata(
         asked = made.asked[0].body
         assert (asked.user, asked.client_id, asked.is_lenient) == ("ANONYMOUS", "client", version < strict)
         made.answer(answer)
-        told = made.told(api_key, version)
-        (one,) = getattr(told, {CREATE: "topics", DELETE: "responses", GROW: "results"}[api_key])
+        response = made.only_response(api_key, version)
+        (one,) = getattr(response, {CREATE: "topics", DELETE: "responses", GROW: "results"}[api_key])
         assert int(one.error_code) == 89
-        assert told.throttle_time == 5_000 * MS
+        assert response.throttle_time == 5_000 * MS
         assert made.throttle.status()["throttled"] == {"controller_mutation_rate": 1}
 
 
@@ -224,5 +224,5 @@ def test_automatic_topic_creation_is_throttled() -> None:
     assert (asked.user, asked.client_id, asked.is_lenient) == ("ANONYMOUS", "client", False)
     made.answer(CreateTopicsResponse((CreatedTopic("new", 89),), -1, 1_000))
     made.answer(MetadataResponse("c", 1, 5, (), (missing,)))
-    told = made.told(METADATA, 9)
-    assert (int(told.topics[0].error_code), told.throttle_time) == (3, 1_000 * MS)
+    response = made.only_response(METADATA, 9)
+    assert (int(response.topics[0].error_code), response.throttle_time) == (3, 1_000 * MS)
