@@ -46,8 +46,11 @@ class InterruptAt:
             return self._trace
         last, name = self._last, dis.opname[frame.f_code.co_code[frame.f_lasti]]
         self._last = (frame, name)
-        # After a call of a Python function another frame comes in between, and nobody looks.
-        if last is not None and last[0] is frame and last[1].startswith(LOOKS):
+        # After a call of a Python function another frame comes in between, and nobody looks. Neither after a
+        # call that failed: an exception raised by a trace function at the start of a handler would leave the
+        # caught one behind, as the context of all later exceptions of this thread.
+        is_failed = name == "PUSH_EXC_INFO"
+        if last is not None and last[0] is frame and last[1].startswith(LOOKS) and not is_failed:
             self._left -= 1
             if self._left < 0:
                 self.is_over = False
