@@ -41,7 +41,7 @@ def member(rig: ConsumerGroupRig, member_id: str, *topics: str, **facts: object)
 
 
 def test_first_member_gets_everything_at_once(rig: ConsumerGroupRig) -> None:
-    """Epoch 1, all partitions, and to be heard again soon: others may be about to join."""
+    """Epoch 1 and all partitions; the next heartbeat is soon, since other members may be about to join."""
     first = member(rig, "a")
     answer = first.beat()
     assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "a", 1)
@@ -50,8 +50,8 @@ def test_first_member_gets_everything_at_once(rig: ConsumerGroupRig) -> None:
     assert rig.group.state is GroupState.STABLE
 
 
-def test_members_are_heard_oftener_for_an_interval_after_a_change(rig: ConsumerGroupRig) -> None:
-    """Joining and leaving are changes, waiting for them is none; who waits for others hears soon of it."""
+def test_heartbeats_are_more_frequent_for_an_interval_after_a_change(rig: ConsumerGroupRig) -> None:
+    """Joins and leaves are changes, waiting members are not; a member that waits for others polls soon."""
     first, second = member(rig, "a"), member(rig, "b")
     first.beat()
     rig.advance(4_999)
@@ -69,7 +69,7 @@ def test_members_are_heard_oftener_for_an_interval_after_a_change(rig: ConsumerG
 
 
 def test_second_member_gets_its_half_after_the_first_has_given_it_back(rig: ConsumerGroupRig) -> None:
-    """Nobody gets what another still reads from."""
+    """A partition is assigned only after its previous owner has revoked it."""
     first, second = member(rig, "a"), member(rig, "b")
     first.beat()
     second.beat()
@@ -158,7 +158,7 @@ def test_group_may_have_times_of_its_own(rig: ConsumerGroupRig) -> None:
 
 
 def test_member_that_does_not_give_back_in_time_is_taken_out(rig: ConsumerGroupRig) -> None:
-    """It goes on with heartbeats, but keeps what it was told to give back."""
+    """It sends heartbeats, but does not revoke the partitions that it must revoke."""
     first, second = member(rig, "a"), member(rig, "b")
     first.beat()
     second.beat()
@@ -190,7 +190,7 @@ def test_reload_gives_everybody_a_fresh_session_and_the_full_time_to_give_back(r
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_lost_answer_does_not_fence(rig: ConsumerGroupRig, times: int) -> None:
-    """The member moved to a newer epoch, but never heard of it; nor of the one after that."""
+    """The member missed two responses, each with a newer epoch."""
     first, second = member(rig, "a"), member(rig, "b")
     run(first, second)
     second.leave()
@@ -208,7 +208,7 @@ def test_lost_answer_does_not_fence(rig: ConsumerGroupRig, times: int) -> None:
 
 
 def test_lost_answer_within_an_epoch_is_repeated(rig: ConsumerGroupRig) -> None:
-    """KAFKA-19222: what was told in a lost answer is told again, also to a member that says nothing."""
+    """KAFKA-19222: the assignment of a lost response is sent again, also for a heartbeat without changes."""
     first, second = member(rig, "a"), member(rig, "b")
     first.beat()
     second.beat()
@@ -217,8 +217,8 @@ def test_lost_answer_within_an_epoch_is_repeated(rig: ConsumerGroupRig) -> None:
     assert len(first.wanted["events"]) == 3
 
 
-def test_member_that_is_to_give_back_all_is_told_again_after_a_load(rig: ConsumerGroupRig) -> None:
-    """Nobody knows any more whether it has heard that it has nothing now."""
+def test_an_empty_assignment_is_sent_again_after_a_load(rig: ConsumerGroupRig) -> None:
+    """The coordinator cannot know whether the member has received its empty assignment."""
     first = member(rig, "a")
     first.beat()
     first.beat()
@@ -229,7 +229,7 @@ def test_member_that_is_to_give_back_all_is_told_again_after_a_load(rig: Consume
 
 
 def test_second_join_of_the_same_member_is_the_first(rig: ConsumerGroupRig) -> None:
-    """Its answer was lost: nothing more is written, and it is told everything again."""
+    """The response was lost: no more records are written, and the whole assignment is sent again."""
     first = member(rig, "a")
     first.send()
     size = len(rig.log)
@@ -248,7 +248,7 @@ def test_a_member_joins_before_it_knows_of_a_topic(rig: ConsumerGroupRig) -> Non
 
 
 def test_member_joins_again_with_epoch_zero(rig: ConsumerGroupRig) -> None:
-    """KAFKA-19233: who was told to begin again may, whatever epoch the group has it at."""
+    """KAFKA-19233: a fenced member may join again, whatever its epoch in the group."""
     first, second = member(rig, "a"), member(rig, "b")
     run(first, second)
     second.leave()
@@ -330,7 +330,7 @@ def test_changed_subscription_takes_back_what_is_read_no_more(rig: ConsumerGroup
 
 
 def test_group_takes_no_more_members_than_it_may(rig: ConsumerGroupRig) -> None:
-    """Who is in may go on, nobody comes in."""
+    """Present members continue, new ones are refused."""
     with_config(rig, group_consumer_max_size=1)
     first, second = member(rig, "a"), member(rig, "b")
     first.beat()
@@ -361,7 +361,7 @@ def test_unknown_assignor_is_refused(rig: ConsumerGroupRig) -> None:
 
 
 def test_append_that_failed_has_changed_nothing(rig: ConsumerGroupRig) -> None:
-    """The member never was; the timer that was set for it finds nobody."""
+    """The member does not exist; its timer finds no member."""
     first, second = member(rig, "a"), member(rig, "b")
     run(first)
     before = rig.describe()
@@ -486,7 +486,7 @@ def test_bad_requests_are_refused(
 
 
 def test_lost_answers_while_it_is_to_give_back_do_not_fence(rig: ConsumerGroupRig) -> None:
-    """It was moved to a newer epoch, then told to give back, and has heard of neither: it still has all."""
+    """It missed a newer epoch and then an assignment with fewer partitions: it still owns all."""
     first, second = member(rig, "a"), member(rig, "b")
     run(first, second)
     second.leave()

@@ -39,7 +39,7 @@ def code_of(rig: GroupRig, member_id: str, epoch: int, **more: object) -> int:
 
 
 def test_members_commit_and_read_at_their_epoch() -> None:
-    """Another one is told to ask again, and a stranger that it is none."""
+    """Another epoch gets STALE_MEMBER_EPOCH, an unknown member UNKNOWN_MEMBER_ID."""
     rig, epoch = joined()
     assert code_of(rig, MEMBER, epoch) == 0
     assert code_of(rig, MEMBER, epoch + 1) == StaleMemberEpochError.code

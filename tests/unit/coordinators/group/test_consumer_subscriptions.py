@@ -153,7 +153,7 @@ def test_bad_expression_is_refused(rig: ConsumerGroupRig, regex: str) -> None:
 
 
 def test_members_with_different_subscriptions_share_what_they_share(rig: ConsumerGroupRig) -> None:
-    """Everything that anybody reads is read by one that asked for it."""
+    """Each subscribed partition is assigned to a member with that subscription."""
     second, third = SimMember(rig, "b", ("log_a", "other")), SimMember(rig, "c", ("other",))
     members = [_by_regex(rig, "a", "log_.*"), second, third]
     run(*members)
@@ -184,7 +184,7 @@ def test_static_member_comes_back_to_what_it_had(rig: ConsumerGroupRig) -> None:
 
 
 def test_partitions_wait_for_a_static_member_that_is_away(rig: ConsumerGroupRig) -> None:
-    """Somebody joins meanwhile and shall have some of them: not before it is back and has given them back."""
+    """A member that joins meanwhile gets some of them only after the static member has revoked them."""
     first, second = _static(rig, "a"), _static(rig, "b", "two")
     run(first, second)
     first.leave(-2)
@@ -233,7 +233,7 @@ def test_instance_id_is_held_until_its_member_leaves(rig: ConsumerGroupRig) -> N
 
 
 def test_member_that_was_replaced_is_fenced(rig: ConsumerGroupRig) -> None:
-    """FENCED_INSTANCE_ID; who never was gets UNKNOWN_MEMBER_ID."""
+    """FENCED_INSTANCE_ID; an unknown member gets UNKNOWN_MEMBER_ID."""
     first = _static(rig, "a")
     first.beat()
     first.leave(-2)
@@ -274,7 +274,7 @@ def test_full_group_lets_a_static_member_back_in() -> None:
 
 
 def test_static_member_that_left_while_it_was_to_give_back_keeps_all(rig: ConsumerGroupRig) -> None:
-    """It had not given back; when it is back it is told again."""
+    """It had not revoked the partitions; after its return it gets the same assignment again."""
     first = _static(rig, "a")
     first.beat()
     second = _static(rig, "b", "two")
@@ -311,7 +311,7 @@ def test_member_that_paused_past_its_session_joins_again(rig: ConsumerGroupRig) 
 
 
 def test_time_to_give_back_begins_anew_when_there_is_more_to_give_back(rig: ConsumerGroupRig) -> None:
-    """It is not held to the first deadline for what it was told later."""
+    """The first deadline does not apply to partitions that must be revoked later."""
     first = SimMember(rig, "a", ("log_a", "other"))
     first.beat()
     key = ("rebalance", GROUP, "a")
@@ -384,7 +384,7 @@ def test_what_is_remembered_of_what_members_say_is_bounded(rig: ConsumerGroupRig
 def test_static_member_that_could_not_be_replaced_is_taken_out_when_it_is_silent(
     rig: ConsumerGroupRig,
 ) -> None:
-    """A classic member wants its place, but that cannot be written, and nobody comes again."""
+    """A classic member joins under its instance id, but the append fails, and no member joins again."""
     modern = SimMember(rig, "a", ("log_a",))
     first = SimClassicMember(rig, ("log_a",), instance_id="one")
     run(modern, first)

@@ -1,4 +1,4 @@
-"""Offsets that expire, and those that must not: only what nobody needs, only when its time has come."""
+"""Offsets expire only when no member subscribes to their topic, and only after their retention."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_offsets_of_a_deleted_topic_are_deleted_at_once() -> None:
 
 
 @pytest.mark.parametrize("told", [False, True])
-def test_a_topic_that_is_made_anew_begins_without_offsets(told: bool) -> None:
+def test_a_recreated_topic_has_no_offsets(told: bool) -> None:
     """It has the same name and another id."""
     rig = rig_of()
     rig.commit_offset(1)
@@ -234,8 +234,8 @@ def test_a_topic_that_is_made_anew_begins_without_offsets(told: bool) -> None:
     assert rig.offsets() == {("t", 1): 3}
 
 
-def test_a_topic_that_was_deleted_while_nobody_coordinated() -> None:
-    """The next look finds that its id is gone, whoever reads the name."""
+def test_a_topic_deleted_while_the_group_had_no_coordinator() -> None:
+    """The next expiry check finds that the topic id is gone, whichever member subscribes to the name."""
     rig = rig_of()
     (member,) = rig.stable_group(**reading("t"))
     rig.commit_offset(1, member, 1)

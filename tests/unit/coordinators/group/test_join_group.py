@@ -1,4 +1,4 @@
-"""JoinGroup: ids for members, what they must have in common, how many there may be, who waits for whom."""
+"""JoinGroup: member ids, common protocols, the size of a group, and the end of the join phase."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_group_without_members_may_become_one_of_another_kind() -> None:
 
 
 def test_the_assignor_that_most_like_best_of_those_that_all_have() -> None:
-    """Three votes among a and b; c is not everybody's."""
+    """Three votes among a and b; c is not supported by all members."""
     rig = GroupRig()
     wants = [("c", "a", "b"), ("b", "a"), ("b", "a", "c")]
     joins = [rig.join(requires_member_id=False, protocols=protocols(*each)) for each in wants]
@@ -187,7 +187,7 @@ def test_who_does_not_join_again_in_time_is_no_member_any_more() -> None:
 
 
 def test_if_the_leader_does_not_join_again_the_first_that_did_leads() -> None:
-    """Somebody must assign."""
+    """A generation needs a leader that assigns."""
     rig = GroupRig()
     ids = rig.stable_group(3, session_timeout_ms=1_800_000)
     joins = [
@@ -367,7 +367,7 @@ def test_a_connection_that_goes_takes_no_member_with_it() -> None:
         tuple(m.GroupProtocol(f"p{number}", b"") for number in range(MAX_PROTOCOLS + 1)),
     ],
 )
-def test_what_a_member_tells_of_itself_is_bounded(told: tuple[m.GroupProtocol, ...]) -> None:
+def test_the_metadata_of_a_member_is_bounded(told: tuple[m.GroupProtocol, ...]) -> None:
     """It is kept while the member waits, before any record could turn out to be too large for it."""
     rig = GroupRig()
     assert rig.join(protocols=told).code == InvalidRequestError.code

@@ -49,7 +49,7 @@ def _assert_shared(*members: SimMember | SimClassicMember, partitions: int = 6) 
 @pytest.mark.parametrize("is_eager", [False, True])
 @pytest.mark.parametrize("reloads", [False, True])
 def test_rolling_change_up_and_down(rig: ConsumerGroupRig, *, is_eager: bool, reloads: bool) -> None:
-    """Classic members are replaced one by one, then the other way round; nobody reads what another does."""
+    """Classic members are replaced one by one, then the other way round; no partition has two owners."""
     members: list[SimMember | SimClassicMember] = list(_classic_pair(rig, is_eager=is_eager))
 
     def turn() -> None:
@@ -127,7 +127,7 @@ def test_cooperative_member_keeps_what_it_reads_in_a_rebalance(rig: ConsumerGrou
 
 
 def test_member_that_does_not_join_again_is_taken_out(rig: ConsumerGroupRig) -> None:
-    """It heartbeats, but does not do what it is told: after its rebalance timeout its partitions are free."""
+    """It sends heartbeats but never joins again: after its rebalance timeout its partitions are free."""
     first, second = _classic_pair(rig)
     third = _new(rig, "a")
     third.beat()
@@ -249,7 +249,7 @@ def test_too_many_members_for_the_other_protocol(rig: ConsumerGroupRig) -> None:
 
 
 def test_static_member_changes_its_protocol_both_ways(rig: ConsumerGroupRig) -> None:
-    """Whoever comes last under an instance id is it; the last one that goes back takes the group with it."""
+    """The newest member with an instance id replaces the other; the last one to return converts the group."""
     first, second = SimClassicMember(rig, instance_id="one"), SimClassicMember(rig, instance_id="two")
     run(first, second)
     old_id = second.member_id

@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete: who may, what can be taken, and what is remembered."""
+"""OffsetCommit, OffsetFetch and OffsetDelete: permitted members, accepted values, stored offsets."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_nobody_commits_to_a_group_with_members_but_they() -> None:
     ],
 )
 def test_members_commit_in_their_generation(change: dict[str, object], error: type[KafkaError]) -> None:
-    """Who missed a rebalance may not move what others read now."""
+    """A member that missed a rebalance may not commit for partitions of another member."""
     rig = GroupRig()
     first, _ = rig.stable_group(2)
     assert outcome_of(rig, **{"member_id": first, "generation": 2, **change}) == error.code

@@ -39,7 +39,7 @@ def static_group(rig: GroupRig) -> tuple[str, str]:
 
 
 def test_a_static_member_needs_no_id_to_join() -> None:
-    """Its instance id tells who it is; the member id begins with it."""
+    """Its instance id identifies it; the member id begins with the instance id."""
     rig = GroupRig()
     joined = rig.join(group_instance_id="i")
     assert joined.waits

@@ -87,7 +87,7 @@ def test_a_sync_must_be_of_this_generation(change: dict[str, object], error: typ
 
 
 def test_while_the_group_prepares_there_is_nothing_to_sync() -> None:
-    """Whoever waited is told to join again."""
+    """A parked SyncGroup fails with REBALANCE_IN_PROGRESS."""
     rig = GroupRig()
     _, second, third = joined_group(rig, 3)
     waiting = rig.sync(second, 1)
@@ -108,7 +108,7 @@ def test_a_second_sync_of_a_member_replaces_the_first() -> None:
 
 @pytest.mark.parametrize("leader_syncs", [False, True])
 def test_members_that_never_sync_are_dropped(leader_syncs: bool) -> None:
-    """KAFKA-12890: they heartbeat, but nobody reads what they were given. The others rebalance."""
+    """KAFKA-12890: they send heartbeats but consume no partition. The others rebalance."""
     rig = GroupRig()
     first, second, third = joined_group(rig, 3, rebalance_timeout_ms=20_000)
     synced = [rig.sync(second, 1)]
@@ -145,7 +145,7 @@ def test_the_session_of_one_that_waits_begins_with_its_answer() -> None:
     [(NotEnoughReplicasError, CoordinatorNotAvailableError), (TooLargeError, UnknownServerError)],
 )
 def test_if_the_assignments_cannot_be_written_all_join_again(refusal: type, seen: type) -> None:
-    """Nobody holds anything that the log does not know."""
+    """No member owns a partition by an assignment that is not in the log."""
     rig = GroupRig()
     first, second = joined_group(rig)
     follower = rig.sync(second, 1)
@@ -218,7 +218,7 @@ def test_members_leave_together_and_the_rest_rebalances_once() -> None:
 
 
 def test_leaving_a_group_that_is_not_there() -> None:
-    """Nobody is known there."""
+    """Every member gets UNKNOWN_MEMBER_ID."""
     assert GroupRig().leave(m.LeavingMember("x")).code == UnknownMemberIdError.code
 
 
@@ -291,7 +291,7 @@ def test_if_the_empty_generation_cannot_be_written_its_members_time_out_later() 
 
 
 def test_if_the_first_record_of_a_group_cannot_be_written_there_is_no_group() -> None:
-    """The member joins anew; nothing waits for it."""
+    """The member joins again; no request waits."""
     rig = GroupRig()
     rig.refuses = NotEnoughReplicasError()
     for more in ({}, {"requires_member_id": False}, {"group_instance_id": "i"}):
@@ -302,7 +302,7 @@ def test_if_the_first_record_of_a_group_cannot_be_written_there_is_no_group() ->
 
 
 def test_after_a_load_every_member_has_a_fresh_session() -> None:
-    """It could not heartbeat while nobody coordinated."""
+    """It could not send a heartbeat while the group had no coordinator."""
     rig = GroupRig()
     first, second = rig.stable_group(2)
     rig.advance(9_999)

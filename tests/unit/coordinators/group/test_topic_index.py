@@ -42,7 +42,7 @@ def test_hash_is_the_same_in_every_process() -> None:
 
 
 def test_hash_covers_what_assignments_depend_on() -> None:
-    """Ids, counts and racks; not who leads."""
+    """Ids, partition counts and racks; not leaders."""
     facts = TopicIndex()
     hashes = []
     for image in (

@@ -44,7 +44,7 @@ def agreed(code: int = 0, of_partition: int = 0) -> AddPartitionsToTxnResponse:
 
 
 def trusting(**keys: object) -> GroupRig:
-    """A coordinator that asks nobody whether a transaction has its partition."""
+    """A coordinator that does not verify whether a transaction has its partition."""
     return GroupRig(transaction_partition_verification_enable=False, **keys)
 
 
@@ -66,7 +66,7 @@ def error_of(asked: Asked) -> int:
 @pytest.mark.parametrize("reloads", [False, True])
 @pytest.mark.parametrize("is_commit", [False, True])
 def test_the_marker_decides(is_commit: bool, reloads: bool) -> None:
-    """Before it they do not count, and who wants stable offsets is told to wait; also after a load."""
+    """Before the marker they are pending, and a fetch of stable offsets is retriable; also after a load."""
     rig = trusting()
     rig.commit_offset(1)
     assert error_of(rig.txn_commit_offset(5, P)) == 0
@@ -81,7 +81,7 @@ def test_the_marker_decides(is_commit: bool, reloads: bool) -> None:
 
 
 def test_a_partition_that_only_a_transaction_has_is_unstable_too() -> None:
-    """Who asks for all of them must not miss it; who does not care sees nothing."""
+    """A fetch of all stable offsets includes it; a fetch without require_stable does not."""
     rig = trusting()
     rig.txn_commit_offset(5, P)
     assert rig.offsets() == {}
@@ -182,7 +182,7 @@ def test_a_partition_that_is_not_there() -> None:
 
 
 def test_what_cannot_be_written() -> None:
-    """The client hears it, and nothing is held back."""
+    """The client gets the error, and no request is parked."""
     rig = trusting()
     rig.refuses = MessageTooLargeError()
     assert error_of(rig.txn_commit_offset(5, P)) == InvalidCommitOffsetSizeError.code
@@ -213,7 +213,7 @@ def test_first_the_partition_is_added_to_the_transaction() -> None:
 
 
 def test_if_the_client_adds_it_that_is_looked_up() -> None:
-    """What nobody would end must not begin (KIP-890)."""
+    """A transaction that no coordinator would end must not begin (KIP-890)."""
     rig = asking()
     rig.txn_commit_offset(5, P)
     assert rig.sent[0].body.transactions[0].verify_only
@@ -245,7 +245,7 @@ def test_the_next_transaction_is_asked_about_again() -> None:
     ],
 )
 def test_if_the_coordinator_does_not_agree_nothing_is_written(answer: object, seen: type[KafkaError]) -> None:
-    """What passes by itself is tried again here; the rest is told as it is."""
+    """The group coordinator retries transient errors; the client gets the others."""
     rig = asking()
     waiting = rig.txn_commit_offset(5, P, adds_partition=True)
     rig.reply(answer)
@@ -253,8 +253,8 @@ def test_if_the_coordinator_does_not_agree_nothing_is_written(answer: object, se
     assert not rig.log
 
 
-def test_if_nobody_coordinates_the_transaction() -> None:
-    """No such topic yet, or a partition that nobody leads."""
+def test_a_transaction_without_a_coordinator() -> None:
+    """The internal topic does not exist yet, or the partition has no leader."""
     rig = GroupRig()
     assert error_of(rig.txn_commit_offset(5, P)) == CoordinatorNotAvailableError.code
     topic = topic_image(TRANSACTION_STATE, 77, 50)

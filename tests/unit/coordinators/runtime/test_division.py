@@ -71,7 +71,7 @@ def test_many_offsets_are_deleted(rig: CoordinatorRig) -> None:
 
 
 def test_what_was_deleted_before_a_refusal_is_deleted(rig: CoordinatorRig) -> None:
-    """The asker hears that it is not done, and may ask for the rest."""
+    """The response is an error, and the client may retry the rest."""
     append, left = rig.host.append, [2]
 
     def some(*args: Any) -> int:

@@ -1,4 +1,4 @@
-"""FindCoordinator, the making of internal topics, and producer ids for everybody."""
+"""FindCoordinator, the creation of internal topics, and InitProducerId without a transactional id."""
 
 from __future__ import annotations
 

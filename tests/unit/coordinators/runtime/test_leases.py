@@ -63,8 +63,8 @@ def test_an_earlier_append_is_no_proof(rig: CoordinatorRig) -> None:
     assert shown.answer.groups[0].group_state == "6"
 
 
-def test_who_does_not_lead_any_more_shows_nothing(rig: CoordinatorRig) -> None:
-    """It hears of it, or waits in vain."""
+def test_a_former_leader_shows_no_state(rig: CoordinatorRig) -> None:
+    """It responds with NOT_COORDINATOR, or its no-op record is never committed."""
     late = rig.describe("g")
     rig.pass_time(5_000)
     assert late.answer.groups[0].error_code == CoordinatorNotAvailableError.code
@@ -74,7 +74,7 @@ def test_who_does_not_lead_any_more_shows_nothing(rig: CoordinatorRig) -> None:
 
 
 def test_too_few_replicas_show_nothing_without_a_lease(rig: CoordinatorRig) -> None:
-    """Nobody can know whether others have gone on."""
+    """Without a lease the node cannot exclude a newer leader."""
     rig.host.refuses = NotEnoughReplicasError("too few")
     assert rig.describe("g").answer.groups[0].error_code == CoordinatorNotAvailableError.code
     rig.host.has_lease = True
@@ -93,7 +93,7 @@ def test_error_waits_for_the_lease_like_a_response(rig: CoordinatorRig) -> None:
 
 
 def test_what_a_timer_answers_waits_as_well(rig: CoordinatorRig) -> None:
-    """Whoever decided it."""
+    """A response that a timer caused needs a lease, too."""
     joined = rig.join()
     rig.pass_time(10)
     assert joined.is_waiting

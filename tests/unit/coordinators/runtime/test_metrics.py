@@ -1,4 +1,4 @@
-"""What a node tells of its coordinators: sums over its shards, load times, lags."""
+"""Metrics of a node's coordinators: sums over its shards, load times, lags."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 READ_ID = b"t" * 16
 
 
-def told(rig: CoordinatorRig) -> Any:
+def metrics_of(rig: CoordinatorRig) -> Any:
     """The metrics of groups."""
     return rig.all.status()["metrics"]["group-coordinator-metrics"]
 
@@ -31,7 +31,7 @@ def test_a_node_tells_of_its_coordinators() -> None:
     assert rig.all.status()["shards"] == {"__consumer_offsets": {"active": 2, "loading": 1}}
     led = sum(len(shard.numbers) for shard in rig.shards)
     assert 0 < led < 20
-    found = told(rig)
+    found = metrics_of(rig)
     assert found["num-partitions"] == {"loading": 1, "active": 2, "failed": 0}
     assert (found["NumGroups"], found["commits"]) == (led, led)
 
@@ -43,11 +43,11 @@ def test_what_was_counted_stays_when_a_shard_goes() -> None:
     rig.set(1)
     rig.set(2)
     rig.all.left((TOPIC_ID, 0))
-    assert (told(rig).get("NumGroups", 0), told(rig)["commits"]) == (0, 2)
+    assert (metrics_of(rig).get("NumGroups", 0), metrics_of(rig)["commits"]) == (0, 2)
     rig.lead(epoch=1)
     rig.load()
     rig.set(3)
-    assert (told(rig)["NumGroups"], told(rig)["commits"]) == (1, 3)
+    assert (metrics_of(rig)["NumGroups"], metrics_of(rig)["commits"]) == (1, 3)
 
 
 def test_load_times() -> None:
@@ -60,7 +60,10 @@ def test_load_times() -> None:
     rig.all.left((TOPIC_ID, 1))
     rig.host.now_ms += 250
     rig.load()
-    assert (told(rig)["partition-load-time-max"], told(rig)["partition-load-time-avg"]) == (250, 250)
+    assert (metrics_of(rig)["partition-load-time-max"], metrics_of(rig)["partition-load-time-avg"]) == (
+        250,
+        250,
+    )
 
 
 def lagging(rig: CoordinatorRig) -> None:

@@ -178,7 +178,7 @@ def test_the_empty_group_may_commit_offsets() -> None:
 
 
 def test_every_transaction_of_a_request_has_its_own_answer() -> None:
-    """Here nobody coordinates any."""
+    """No node coordinates any of them here."""
     asked = tuple(TransactionPartitions(name, 1, 1, ()) for name in ("a", "b"))
     answer = CoordinatorRig().ask(registry.ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnRequest(asked)).answer
     assert [(each.transactional_id, each.error_code) for each in answer.transactions] == [

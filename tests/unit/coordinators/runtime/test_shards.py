@@ -57,7 +57,7 @@ def test_an_empty_log_is_loaded_at_once(rig: CoordinatorRig) -> None:
 
 
 def test_a_log_is_replayed_piece_by_piece() -> None:
-    """Until the end, also what came behind the end while it was read; the shard hears of the end once."""
+    """Up to the log end offset, also records appended during the load; the shard is notified once."""
     rig = CoordinatorRig()
     for number in range(4):
         rig.host.put(0, batch_of(("g", number), (f"h{number}", 1)))
@@ -91,7 +91,7 @@ def test_long_piece_is_replayed_in_steps() -> None:
 
 
 def test_transactions_are_replayed_with_their_markers() -> None:
-    """Records carry who wrote them; markers end what is pending."""
+    """Records contain their producer id; markers end pending transactions."""
     rig = CoordinatorRig()
     rig.host.put(0, batch_of(("a", 1), producer_id=7))
     rig.host.put(0, batch_of(("b", 2), producer_id=8))
@@ -281,7 +281,7 @@ def test_answers_leave_in_order_when_they_are_committed() -> None:
 
 
 def test_no_answer_overtakes_those_that_wait() -> None:
-    """The high watermark has moved, but the shard has not heard of it yet."""
+    """The high watermark has advanced, but the shard is not notified yet."""
     rig = late()
     first = rig.set(1)
     rig.host.logs[0].high_watermark = rig.host.logs[0].end
@@ -307,7 +307,7 @@ def test_an_answer_that_shows_nothing_need_not_wait() -> None:
 
 
 def test_what_is_not_committed_in_time_is_not_known() -> None:
-    """The asker hears that; the record may be committed all the same, and its state stays."""
+    """The response is that error; the record may still be committed, and its state stays."""
     rig = late()
     first = rig.set(1)
     rig.pass_time(3_000)
@@ -331,7 +331,7 @@ def test_what_is_not_committed_in_time_is_not_known() -> None:
     ],
 )
 def test_a_refused_append_changes_nothing(error: KafkaError, seen: type[KafkaError]) -> None:
-    """The asker hears what Kafka's clients would; so does who else was to be answered."""
+    """The client, and every parked request of the decision, gets the error that Kafka would send."""
     rig = CoordinatorRig()
     rig.lead()
     parked = rig.park()
@@ -345,7 +345,7 @@ def test_a_refused_append_changes_nothing(error: KafkaError, seen: type[KafkaErr
 
 
 def test_a_shard_may_undo_what_was_refused() -> None:
-    """It is told of the error, and answers those it knows better."""
+    """It gets the error, and responds itself to the requests that need another error."""
 
     class Undoing(Counter):
         def _set(self, body: Any, token: Any) -> Outcome:
@@ -414,7 +414,7 @@ def test_an_error_of_a_handler_is_its_answer(rig: CoordinatorRig) -> None:
 
 
 def test_timers_decide_in_their_time(rig: CoordinatorRig) -> None:
-    """And one that is set anew replaces the other."""
+    """A timer that is set again replaces the earlier one."""
     first = rig.join()
     rig.pass_time(5)
     second = rig.join()

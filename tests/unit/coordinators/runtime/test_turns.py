@@ -86,7 +86,7 @@ def test_what_is_no_record_is_refused_alone(rig: CoordinatorRig) -> None:
 
 
 def test_too_few_replicas_refuse_each(rig: CoordinatorRig) -> None:
-    """Nothing is applied, and who only reads is answered."""
+    """No record is applied, and a request that only reads gets its response."""
     rig.set(1)
     rig.host.refuses = NotEnoughReplicasError("too few")
     first, shown, second = rig.ask_together(setting(2), READING, setting(3))
@@ -144,8 +144,8 @@ def handed_over(rig: CoordinatorRig, session: int = 5) -> Request:
     return request
 
 
-def test_who_lost_the_partition_within_the_turn_decides_nothing(rig: CoordinatorRig) -> None:
-    """Everybody hears it; in the next epoch nothing of it is left."""
+def test_a_shard_that_lost_its_partition_within_the_turn_decides_no_request(rig: CoordinatorRig) -> None:
+    """Every request fails with NOT_COORDINATOR; in the next epoch none of the state is left."""
     request = handed_over(rig)
     rig.leave()
     assert isinstance(request.answer, NotCoordinatorError)

@@ -39,7 +39,7 @@ def listed(rig: TxnRig, **filters: Any) -> list[str]:
 
 
 def test_a_description() -> None:
-    """State, producer, times and partitions; ids that nobody has are said to be none."""
+    """State, producer, times and partitions; an unknown id gets TRANSACTIONAL_ID_NOT_FOUND."""
     rig = rig_with_three()
     request = DescribeTransactionsRequest(("app:2", "nobody", "", "app:1"))
     first, second, third, fourth = rig.call(registry.DESCRIBE_TRANSACTIONS, request).answer.transactions

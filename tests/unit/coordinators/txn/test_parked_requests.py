@@ -26,7 +26,7 @@ CONCURRENT = ConcurrentTransactionsError.code
 
 @pytest.fixture
 def rig() -> TxnRig:
-    """Id "a" was told that its transaction is committed; the marker is on its way."""
+    """The client of id "a" has the response to its commit; the markers are being written."""
     rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
@@ -132,8 +132,8 @@ def test_an_end_before_the_end_comes_again(rig: TxnRig) -> None:
     assert began.answer.producer_id == 2_000
 
 
-def test_who_is_gone_is_not_asked_for(rig: TxnRig) -> None:
-    """Nothing is begun for a connection that nobody has."""
+def test_a_request_of_a_closed_connection_is_not_retried(rig: TxnRig) -> None:
+    """A request is dropped if its connection is closed before it begins."""
     gone, here = add(rig, session=7), rig.init()
     rig.run(lambda now: rig.shard.on_peer_gone(7, now))
     rig.settle()

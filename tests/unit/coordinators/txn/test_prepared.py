@@ -54,7 +54,7 @@ def test_no_time_ends_it_but_its_driver_does(is_commit: bool, v2: bool, moves: b
 
 
 def test_the_next_producer_comes_again_until_it_has_ended() -> None:
-    """It neither fences nor aborts, whatever it knows, and is told why."""
+    """InitProducerId neither fences nor aborts, whatever epoch it names, and gets the reason."""
     rig, producer = rig_with_one()
     for call in (rig.init(), rig.init(producer=producer)):
         assert call.code == CONCURRENT
@@ -67,8 +67,8 @@ def test_the_next_producer_comes_again_until_it_has_ended() -> None:
     assert (next_one.answer.producer_id, next_one.answer.producer_epoch) == (producer[0], 2)
 
 
-def test_who_has_waited_for_an_end_hears_of_what_is_prepared_since() -> None:
-    """The producer was faster than those who were to take its id over."""
+def test_a_parked_init_producer_id_gets_the_state_prepared_meanwhile() -> None:
+    """The producer prepared the next transaction before the waiting InitProducerId was retried."""
     rig = TxnRig()
     first = rig.begun()
     rig.write(first, T0, "x")
@@ -99,7 +99,7 @@ def test_nothing_joins_it() -> None:
 
 
 def test_what_cannot_be_prepared() -> None:
-    """What nobody has, what another producer has, what is not open, what has ended or ends."""
+    """Unknown ids, another producer's, not open, ended or ending transactions."""
     rig = TxnRig()
     assert rig.prepare((1, 0), "nobody").code == WRONG_ID
     producer = rig.begun()
@@ -130,7 +130,7 @@ def test_what_has_timed_out_or_was_taken_over_is_told() -> None:
 
 
 def test_it_is_prepared_once_that_is_committed() -> None:
-    """A coordinator that takes over without it may still abort it, and nobody was told otherwise."""
+    """A coordinator that takes over without the record may still abort it, and no response said otherwise."""
     rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
@@ -170,7 +170,7 @@ def test_with_the_last_epoch_of_a_producer_id() -> None:
 
 
 def test_its_record_is_that_of_an_ongoing_one_with_a_tag_more() -> None:
-    """So whoever does not know of it reads it as open. Of other states the tag says nothing."""
+    """Readers that do not know the tag see an open transaction. In other states it has no meaning."""
     rig, _ = rig_with_one()
     decoded = decode_record(*rig.log[-1])
     assert decoded is not None
@@ -180,7 +180,7 @@ def test_its_record_is_that_of_an_ongoing_one_with_a_tag_more() -> None:
 
 
 def test_it_is_never_forgotten() -> None:
-    """Ids that nobody uses are, after a week."""
+    """Unused ids expire after a week."""
     rig, _ = rig_with_one()
     rig.begun("other")
     rig.pass_time(14 * 24 * 3_600_000)

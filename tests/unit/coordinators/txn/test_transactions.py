@@ -91,7 +91,7 @@ def test_offsets_of_a_group_are_part_of_it() -> None:
 
 
 def test_markers_wait_until_the_decision_is_committed() -> None:
-    """A coordinator that takes over without it would decide anew."""
+    """A coordinator that takes over without the decision would decide again."""
     rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
@@ -105,7 +105,7 @@ def test_markers_wait_until_the_decision_is_committed() -> None:
 
 
 def test_a_decision_that_was_lost_is_none() -> None:
-    """The next coordinator never heard of it; no marker was written."""
+    """The next coordinator does not have it; no marker was written."""
     rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
@@ -123,7 +123,7 @@ def test_a_decision_that_was_lost_is_none() -> None:
 @pytest.mark.parametrize("is_commit", [True, False])
 @pytest.mark.parametrize("written", [0, 1, 2])
 def test_a_new_coordinator_goes_on_with_the_markers(is_commit: bool, written: int) -> None:
-    """However many partitions have theirs; whoever asks the old one is not heard any more."""
+    """However many partitions have theirs; a request to the old coordinator is refused."""
     rig = TxnRig()
     rig.move(U0, 2)
     producer = rig.begun()
@@ -171,7 +171,7 @@ def test_each_new_producer_fences_the_one_before() -> None:
 
 
 def test_a_transaction_of_the_producer_before_is_aborted_first() -> None:
-    """Meanwhile the new one is told to come again, and takes no more epochs by that."""
+    """Meanwhile InitProducerId gets a retriable error, and its retries do not raise the epoch again."""
     rig = TxnRig()
     zombie = rig.begun()
     rig.write(zombie, T0, "x")
@@ -195,7 +195,7 @@ def test_timeouts_have_bounds(timeout_ms: int) -> None:
 
 
 def test_going_on_after_an_error() -> None:
-    """KIP-360: who names its id and epoch gets the next epoch, and a retry gets the same one again."""
+    """KIP-360: InitProducerId with the present id and epoch gets the next epoch, and a retry the same one."""
     rig = TxnRig()
     first = rig.begun()
     second = rig.begun(producer=first)
