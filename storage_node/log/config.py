@@ -30,10 +30,7 @@ _CODECS = {
 COMPRESSION_TYPES = (*_CODECS, PRODUCER)  # Source: Kafka BrokerCompressionType.java
 
 # The first must not exceed the second.
-_ORDERED_KEYS = (
-    ("min.compaction.lag.ms", "max.compaction.lag.ms"),
-    ("segment.jitter.ms", "segment.ms"),
-)
+_ORDERED_KEYS = (("min.compaction.lag.ms", "max.compaction.lag.ms"), ("segment.jitter.ms", "segment.ms"))
 # Keys whose value may be refused because of another key.
 RELATED_KEYS = frozenset(name for pair in _ORDERED_KEYS for name in pair)
 
@@ -198,10 +195,7 @@ class LogConfig(Config):
         doc="Write to the disk when the oldest unflushed record is older than this.",
     )
     preallocate: bool = key(
-        "preallocate",
-        False,
-        live=True,
-        doc="Reserve the disk space of a whole segment when it is rolled.",
+        "preallocate", False, live=True, doc="Reserve the disk space of a whole segment when it is rolled."
     )
     cleanup_policy: tuple[str, ...] = key(
         "cleanup.policy",

@@ -187,10 +187,7 @@ def _checkpoint_faults(
             if offset > 0:
                 yield path, fault(None, f"{whose} has offset {offset} and has no folder in this dir")
         elif offset > facts.end_offset:
-            yield (
-                path,
-                fault(None, f"{whose} has offset {offset}, its log ends at {facts.end_offset}"),
-            )
+            yield (path, fault(None, f"{whose} has offset {offset}, its log ends at {facts.end_offset}"))
         elif name == names.LOG_START_OFFSETS and facts.base_offsets and offset < facts.base_offsets[0]:
             first = facts.base_offsets[0]
             yield path, fault(None, f"{whose} has start offset {offset}, its first segment starts at {first}")

@@ -97,12 +97,7 @@ class Lendings:
 
 
 def lend_run(
-    segment: Segment,
-    epochs: LeaderEpochs,
-    offset: int,
-    max_bytes: int,
-    upto_offset: int,
-    unlent: Unlent,
+    segment: Segment, epochs: LeaderEpochs, offset: int, max_bytes: int, upto_offset: int, unlent: Unlent
 ) -> LentRun | None:
     """The batches from the one that starts at `offset` on, below `upto_offset`, of at most `max_bytes`. None
     if they must be read: too few bytes, not in the page cache, `offset` is not the end of an earlier read, or

@@ -17,13 +17,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import CorruptMessageError, InvalidRecordError
 from ...protocol.model import NO_TIMESTAMP
-from ...protocol.records.header import (
-    CRC_POSITION,
-    BatchHeader,
-    Buffer,
-    assigned_prefix,
-    read_batch_header,
-)
+from ...protocol.records.header import CRC_POSITION, BatchHeader, Buffer, assigned_prefix, read_batch_header
 from ...runtime.files.file_layer import DiskFullError, make_directory_durably, remove_tree
 from .append_rules import AppendInfo, check_client_batch, restamped
 from .batches import crc_fault

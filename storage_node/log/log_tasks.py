@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...protocol.errors import KafkaStorageError
 from ...runtime.files.file_layer import read_file, remove_tree, write_file_atomically
 from . import names
-from .checkpoints import (
-    NO_TOPIC_ID,
-    CorruptFileError,
-    format_partition_metadata,
-    parse_partition_metadata,
-)
+from .checkpoints import NO_TOPIC_ID, CorruptFileError, format_partition_metadata, parse_partition_metadata
 from .log import Log
 
 if TYPE_CHECKING:

@@ -230,14 +230,7 @@ class _Reader:
         epoch, epoch_end = epochs.span_of(offset)
         upto = upto_offset if epoch_end is None else min(upto_offset, epoch_end)
         at, offset = active_codec().walk(
-            self._chunk,
-            at,
-            end,
-            offset,
-            upto,
-            epoch,
-            check_crc=not self._cached_only,
-            is_dense=is_dense,
+            self._chunk, at, end, offset, upto, epoch, check_crc=not self._cached_only, is_dense=is_dense
         )
         self.position = self._chunk_position + at
         return offset

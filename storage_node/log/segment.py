@@ -179,13 +179,7 @@ class Segment:
         return size
 
     def note_batch(
-        self,
-        position: int,
-        size: int,
-        base_offset: int,
-        last_offset: int,
-        max_timestamp: int,
-        interval: int,
+        self, position: int, size: int, base_offset: int, last_offset: int, max_timestamp: int, interval: int
     ) -> None:
         """Account for a batch in the file at `position`; add index entries once per `interval` bytes.
 

@@ -154,6 +154,7 @@ class Laws:
         is_new_leader = partition.is_leader and (not seen.is_leader or epochs[0] != seen.epochs[0])
         seen.epochs, seen.is_leader = epochs, partition.is_leader
         log.check()
+        node.manager.registry.check()
         was_cut = log.reader.invalidations != seen.cuts
         self._check_start(seen, node, key, partition, log)
         if key[0] not in self._compacted:  # replicas are compacted each for itself, see compacting.py

@@ -79,10 +79,7 @@ EARLY = ProducerState(7, 0, 3, 9, 1, NOW, 0, -1)
 LIES: dict[str, tuple[Callable[[FakeFiles], None], str]] = {
     "segments that overlap": (cut_first_segment_short, "the previous segment ends at 8"),
     "an index that is missing": (remove(f"{FOLDER}/{SECOND}.index"), "is missing"),
-    "an index that lies": (
-        lie(f"{FOLDER}/{SECOND}.index", struct.pack(">ii", 3, 5)),
-        "no batch starts at 5",
-    ),
+    "an index that lies": (lie(f"{FOLDER}/{SECOND}.index", struct.pack(">ii", 3, 5)), "no batch starts at 5"),
     "an index that falls": (
         lie(f"{FOLDER}/{SECOND}.index", struct.pack(">iiii", 3, 80, 1, 90)),
         "does not rise",
@@ -122,10 +119,7 @@ LIES: dict[str, tuple[Callable[[FakeFiles], None], str]] = {
         lie(f"{FOLDER}/{SECOND}.txnindex", struct.pack(">hqqqq", 0, 7, 4, 5, 6) * 2),
         "entry 1 does not rise",
     ),
-    "a transaction index alone": (
-        lie(f"{FOLDER}/00000000000000000099.txnindex", b""),
-        "has no segment",
-    ),
+    "a transaction index alone": (lie(f"{FOLDER}/00000000000000000099.txnindex", b""), "has no segment"),
     "a recovery point behind the end": (
         lie("/d/recovery-point-offset-checkpoint", format_offsets({TopicPartition("t", 0): 13})),
         "ends at 12",

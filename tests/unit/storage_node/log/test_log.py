@@ -291,11 +291,7 @@ def test_disk_error_refuses_later_appends(operation: str) -> None:
         _append_and_flush(log)
     assert log.is_offline
     end_offset = log.log_end_offset
-    for attempt in (
-        lambda: append(log, batch(1)),
-        lambda: log.reader.read(0, 100, upto_offset=1),
-        log.flush,
-    ):
+    for attempt in (lambda: append(log, batch(1)), lambda: log.reader.read(0, 100, upto_offset=1), log.flush):
         with pytest.raises(KafkaStorageError):
             attempt()
     assert log.log_end_offset == end_offset

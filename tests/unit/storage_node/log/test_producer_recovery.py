@@ -15,15 +15,7 @@ from headrace.storage_node.log.partition_folder import PartitionFolder
 from headrace.storage_node.log.producer_recovery import snapshot_offsets, stray_snapshots
 from headrace.storage_node.log.producer_snapshot import parse_producer_snapshot
 from log_rig import FOLDER, NOW, append, batch, open_log, read_all
-from producer_oracle import (
-    check_producers,
-    end,
-    follow,
-    idempotent,
-    marker_batch,
-    transactional,
-    verified,
-)
+from producer_oracle import check_producers, end, follow, idempotent, marker_batch, transactional, verified
 
 if TYPE_CHECKING:
     from headrace.storage_node.log.log import Log
