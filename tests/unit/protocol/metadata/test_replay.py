@@ -124,7 +124,7 @@ OLDER = [
 
 
 def test_an_older_log_reads_as_it_was_meant() -> None:
-    """Nothing is reassigned, nobody is eligible beside the ISR, the leader has recovered, no node leaves."""
+    """No reassignment, no ELR, the leader has recovered, no node is in controlled shutdown."""
     records = [msgspec.msgpack.decode(msgspec.msgpack.encode(each), type=MetadataRecord) for each in OLDER]
     image, _ = replay(MetadataImage(), 0, records)
     assert not image.brokers[1].in_controlled_shutdown
@@ -165,7 +165,7 @@ def test_a_registration_changes_while_its_process_runs() -> None:
 
 
 def test_replicas_in_log_dirs_that_failed_belong_to_a_process() -> None:
-    """They stay until it tells otherwise, through a snapshot too; the next process has none."""
+    """They stay until the process reports otherwise, also in a snapshot; the next process has none."""
     broken = ((b"t" * 16, 0), (b"t" * 16, 2))
     image, _ = replay(MetadataImage(), 0, [BROKER, BrokerRegistrationChangeRecord(1, 0, None, broken)])
     image, _ = replay(image, 2, [BrokerRegistrationChangeRecord(1, 0, True)])

@@ -225,7 +225,7 @@ def test_finish_gives_what_build_gives(codec: RecordCodec, compression: Compress
 
 
 def test_finished_bytes_stay_while_others_are_built(codec: RecordCodec) -> None:
-    """Memory is used again only when nobody holds the bytes any more."""
+    """Memory is used again only when no buffer of the bytes is left."""
 
     def batch(number: int) -> memoryview:
         builder = codec.builder(max_bytes=1 << 20)

@@ -37,7 +37,7 @@ RECORDS: list[tuple[ControlType, ControlRecord]] = [
 
 @pytest.mark.parametrize(("kind", "record"), RECORDS)
 def test_round_trip(kind: ControlType, record: ControlRecord) -> None:
-    """What is written is read, and the key tells the type."""
+    """The key contains the type of the marker."""
     key, value = encode_control(record)
     assert key == b"\x00\x00" + int(kind).to_bytes(2, "big")
     assert control_type(key) is kind

@@ -167,6 +167,6 @@ def test_the_welcome_says_who_the_server_is_now() -> None:
 def test_a_handshake_of_another_protocol_is_refused(
     version: int, body: object, error: type[KafkaError]
 ) -> None:
-    """Wrong version of the api or of the protocol, or no handshake at all: told which."""
+    """Wrong version of the api or of the protocol, or no handshake: the response says which."""
     with pytest.raises(error):
         Door().admission.read_hello(RequestHeader(18, version, 1), wire.encode(body))

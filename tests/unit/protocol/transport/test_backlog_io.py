@@ -80,7 +80,7 @@ def test_a_request_larger_than_the_limit_can_wait() -> None:
 
 
 def test_clearing_gives_back_everything_and_wakes_waiters() -> None:
-    """The connection has broken: whoever waits for room learns of it from the next send."""
+    """After the connection is lost, a sender that waits for room gets the error from its next send."""
 
     async def main() -> None:
         queue = backlog(max_backlog_requests=1)

@@ -51,7 +51,7 @@ def test_a_connection_of_our_port_is_ended(ends: tuple[socket.socket, socket.soc
 def test_a_connection_that_is_another_one_by_now_is_left_alone(
     ends: tuple[socket.socket, socket.socket, int],
 ) -> None:
-    """The news, read while the duplicate is held, says that the meant one has gone: nobody else is ended."""
+    """By an event, read while the duplicate is open, the intended one is closed: no other one is ended."""
     client, ours, port = ends
     assert not disconnect(ours.fileno(), port, lambda: False)
     ours.sendall(b"still here")
@@ -76,7 +76,7 @@ def test_what_is_ended_is_what_was_duplicated(ends: tuple[socket.socket, socket.
 
 
 def test_a_connection_of_another_port_is_left_alone(ends: tuple[socket.socket, socket.socket, int]) -> None:
-    """The descriptor is somebody else's socket now."""
+    """The descriptor belongs to another socket now."""
     client, ours, port = ends
     assert not disconnect(ours.fileno(), port + 1, yes)
     assert far_end(ours.fileno(), port + 1) == ""
@@ -85,7 +85,7 @@ def test_a_connection_of_another_port_is_left_alone(ends: tuple[socket.socket, s
 
 
 def test_files_pipes_and_closed_descriptors_are_left_alone(tmp_path: Path) -> None:
-    """The number was closed, or used anew for a log file: nothing happens and nothing leaks."""
+    """The descriptor is closed, or reused for a log file: it is left open and no duplicate leaks."""
     before = len(os.listdir("/proc/self/fd"))
     reader, writer = os.pipe()
     with (tmp_path / "segment.log").open("wb") as file:

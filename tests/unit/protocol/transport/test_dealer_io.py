@@ -93,7 +93,7 @@ def test_a_name_that_does_not_resolve(host: str) -> None:
 
 
 def test_every_address_of_a_name_is_tried() -> None:
-    """localhost may mean ::1 first, where nobody listens: 127.0.0.1 is tried next."""
+    """localhost may resolve to ::1 first, where no server listens: 127.0.0.1 is tried next."""
 
     async def main() -> None:
         async with serving() as served:
@@ -290,7 +290,7 @@ def test_a_request_that_timed_out_in_the_backlog_is_never_sent() -> None:
 
 
 def test_the_end_of_the_server_fails_everything_under_way_at_once() -> None:
-    """Two under way, two behind the window: all four fail, the owner is told once, later sends fail."""
+    """Two in flight, two behind the window: all four fail, on_close is called once, later sends fail."""
 
     async def main() -> None:
         async with serving(RouterLimits(max_in_flight=2)) as served:
@@ -344,7 +344,7 @@ def test_a_connection_never_comes_back() -> None:
 
 
 def test_closing_fails_what_is_under_way() -> None:
-    """Our own close: callers get NetworkError, whoever waits for room is let go."""
+    """After our own close callers get NetworkError, and senders that wait for room continue."""
 
     async def main() -> None:
         async with serving(RouterLimits(max_in_flight=1)) as served:

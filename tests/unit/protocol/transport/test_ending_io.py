@@ -1,4 +1,4 @@
-"""The contract of a router's end: answers arrive, nobody holds it up, the port is free, the process lives."""
+"""The end of a router: responses arrive, no peer delays it, the port is free, the process lives."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_who_else_stops_or_closes_waits_for_the_same_end(twin: str) -> None:
 
 
 def test_a_stop_that_is_cancelled_closes(twin: str) -> None:
-    """Whoever stops may have no more time: the port is free all the same."""
+    """The caller may have no more time: the port is free nevertheless."""
 
     async def main() -> None:
         async with serving(LIMITS) as served:

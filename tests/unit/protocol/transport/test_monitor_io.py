@@ -31,8 +31,8 @@ def test_connections_are_told_as_they_come_and_go() -> None:
     run(main())
 
 
-def test_what_happened_before_the_loop_looked_is_told() -> None:
-    """Events that arrived while the loop was busy use up the edge; they are told all the same."""
+def test_events_before_the_first_poll_are_reported() -> None:
+    """Events that arrived while the loop was busy consume the edge; they are reported nevertheless."""
 
     async def main() -> None:
         events: list[int] = []
@@ -48,7 +48,7 @@ def test_what_happened_before_the_loop_looked_is_told() -> None:
 
 
 def test_waiting_for_one_event_blocks_until_it_is_there() -> None:
-    """A listening socket is told to close: the news comes in time; news that never comes does not hang."""
+    """A listening socket is closed: its event arrives in time; waiting for a missing event ends, too."""
 
     async def main() -> None:
         server = shared_context().socket(zmq.ROUTER)

@@ -1,4 +1,4 @@
-"""Bytes on their way are counted until nobody holds them."""
+"""Bytes in flight are counted until no buffer of them is left."""
 
 from __future__ import annotations
 

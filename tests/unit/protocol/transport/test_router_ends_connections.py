@@ -1,4 +1,4 @@
-"""Whose connection the server ends: who lost an answer, is silent, speaks something else, or is too much."""
+"""Connections that the server ends: a lost response, silence, another protocol, too many."""
 
 from __future__ import annotations
 
@@ -148,10 +148,10 @@ def test_a_zeromq_peer_that_never_shakes_hands_with_us_is_ended() -> None:
 WRONG_MECHANISM = b"\xff" + bytes(8) + b"\x7f\x03\x00PLAIN" + bytes(47)
 
 
-def test_who_leaves_before_greeting_is_counted_and_who_speaks_otherwise_is_logged(
+def test_a_disconnect_before_the_greeting_is_counted_and_another_protocol_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A look whether somebody listens is no fault to report; another security mechanism is one."""
+    """A port check is not logged as an error; another security mechanism is."""
 
     async def main() -> None:
         async with serving(RouterLimits()) as served:
@@ -219,7 +219,7 @@ def test_connection_churn_leaves_nothing_behind() -> None:
 
 
 def test_other_limits_hold_from_the_next_request_on() -> None:
-    """Who is here stays; a smaller number keeps others out, a larger one lets them in."""
+    """Present connections stay; a smaller limit refuses new ones, a larger one admits them."""
 
     async def main() -> None:
         async with serving() as served:

@@ -305,7 +305,7 @@ def test_a_slow_reader_is_bounded_and_alone() -> None:
 
 
 def test_answers_to_a_peer_that_is_gone_are_counted_not_lost_silently() -> None:
-    """It disconnects while its requests are under way: the owner is told, the late answers are counted."""
+    """It disconnects while its requests are in flight: the owner is notified, late responses are counted."""
 
     async def main() -> None:
         async with serving() as served:
@@ -324,8 +324,8 @@ def test_answers_to_a_peer_that_is_gone_are_counted_not_lost_silently() -> None:
     run(main())
 
 
-def test_a_gone_peer_is_noticed_even_without_the_news() -> None:
-    """The monitor has not told yet: ROUTER_MANDATORY refuses the answer, which drops the peer."""
+def test_a_closed_peer_is_detected_without_its_monitor_event() -> None:
+    """Before the monitor's event, ROUTER_MANDATORY refuses the response, which drops the peer."""
 
     async def main() -> None:
         async with serving() as served:
