@@ -213,58 +213,46 @@ class NodeCoordinatorHost:
 
     @property
     def image(self) -> MetadataImage:
-        """See CoordinatorHost."""
         return self._table.image
 
     @property
     def is_caught_up(self) -> bool:
-        """See CoordinatorHost."""
         return self._table.is_caught_up
 
     @property
     def node_id(self) -> int:
-        """See CoordinatorHost."""
         return self._table.node_id
 
     @property
     def broker_epoch(self) -> int:
-        """See CoordinatorHost."""
         return self._table.broker_epoch
 
     def holds_lease(self, now_ms: int) -> bool:
-        """See CoordinatorHost."""
         return self.lease.holds(now_ms)
 
     def is_handed_over(self, key: PartitionKey, now_ms: int) -> bool:
-        """See CoordinatorHost."""
         return self._led[key].handover.is_done(self.image, now_ms - self.lease.length_ms)
 
     def bounds(self, key: PartitionKey) -> tuple[int, int]:
-        """See CoordinatorHost."""
         log = self._log_of(key)
         return log.log_start_offset, log.log_end_offset
 
     def high_watermark(self, key: PartitionKey) -> int:
-        """See CoordinatorHost."""
         return self._led[key].partition.high_watermark
 
     def known_end(self, key: PartitionKey) -> int | None:
-        """See CoordinatorHost."""
         partition = self._table.partitions.get(key)
         return None if partition is None or partition.log is None else partition.high_watermark
 
     def max_batch_bytes(self, key: PartitionKey) -> int:
-        """See CoordinatorHost."""
         return self._log_of(key).config.max_message_bytes
 
     def soon(self) -> None:
-        """See CoordinatorHost."""
         if not self._is_soon:
             self._is_soon = True
             self._output.effects.append(EndTurn())
 
     def check_append(self, key: PartitionKey, leader_epoch: int) -> None:
-        """See CoordinatorHost."""
         partition, log = self._to_append(key, leader_epoch)
         check_in_sync(partition)
         log.folder.files.check_room()
@@ -276,7 +264,6 @@ class NodeCoordinatorHost:
         return led.partition, led.partition.leader_log(leader_epoch)
 
     def append(self, key: PartitionKey, leader_epoch: int, batch: Buffer, now: Now) -> int:
-        """See CoordinatorHost."""
         partition, _ = self._to_append(key, leader_epoch)
         info = self._appender.append(
             partition,
@@ -289,7 +276,6 @@ class NodeCoordinatorHost:
         return info.base_offset
 
     def read(self, piece: LogPiece) -> None:
-        """See CoordinatorHost."""
         led, log = self._led[piece.key], self._log_of(piece.key)
         piece.error = None
         read = CoordinatorRead(piece, led, log, log.log_end_offset)
@@ -298,7 +284,6 @@ class NodeCoordinatorHost:
     def ask(
         self, node_id: int, api: Api, body: Any, timeout_ms: int, answered: Callable[[Any, Now], None]
     ) -> None:
-        """See CoordinatorHost."""
 
         def settle(outcome: Any, now_ms: int, wall_ms: int) -> None:
             self.note_time(now_ms, wall_ms)
@@ -309,7 +294,6 @@ class NodeCoordinatorHost:
         self._output.effects.append(AskPeer(node_id, api, body, timeout_ms, settle))
 
     def note(self, level: int, text: str) -> None:
-        """See CoordinatorHost."""
         self._output.effects.append(Note(level, text))
 
     def _log_of(self, key: PartitionKey) -> Log:

@@ -99,7 +99,6 @@ class Acked:
         self._acks = acks
 
     def outcome(self, item: Waiting) -> KafkaError | bool:
-        """See CompletionRule."""
         partition = item.partition
         if not partition.is_acked(item.offset, self._acks):
             return False

@@ -153,7 +153,6 @@ class _Deletion:
         self._is_overdue = False
 
     def try_complete(self, now_ms: int) -> bool:
-        """See Delayed."""
         if self._entries.try_complete(now_ms):
             return True
         if self._is_overdue and all(map(_has_deleted, self._waiting)):
@@ -162,7 +161,6 @@ class _Deletion:
         return False
 
     def on_expire(self, now_ms: int) -> None:
-        """See Delayed."""
         if self._is_overdue or all(map(_has_deleted, self._waiting)):
             self._entries.on_expire(now_ms)
         else:
@@ -183,11 +181,9 @@ class _Trimmed:
     __slots__ = ()
 
     def outcome(self, item: Waiting) -> bool:
-        """See CompletionRule."""
         return item.partition.low_watermark() >= item.offset
 
     def timeout_error(self, item: Waiting) -> KafkaError:
-        """See CompletionRule."""
         name = item.partition.topic_partition
         return RequestTimedOutError(
             f"not all live replicas of {name} have moved their log start to {item.offset}"
