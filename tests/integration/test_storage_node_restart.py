@@ -78,7 +78,7 @@ def test_a_log_that_was_cut_while_the_node_was_down_is_told(
             await rig.start()
             told = rig.controller.registrations[-1]
             assert (told.previous_broker_epoch, told.lost_replicas) == (epoch, (("t", 1),))
-            assert "while the node was down: 1 logs: t-1" in caplog.text
+            assert "since the last shutdown: t-1" in caplog.text
 
     run(scenario)
 
