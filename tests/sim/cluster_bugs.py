@@ -21,7 +21,7 @@ from headrace.protocol.metadata.records import NoOpRecord, PartitionChangeRecord
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import CRC_POSITION, read_batch_header
 from headrace.storage_node.links import metadata_steps
-from headrace.storage_node.log import log_manager, retention
+from headrace.storage_node.log import log_loader, retention
 from headrace.storage_node.log.cleaner import work as cleaner_work
 from headrace.storage_node.log.flush import Flush
 from headrace.storage_node.log.log import Log
@@ -133,7 +133,7 @@ def takes_a_lossy_node_for_a_sound_one(patch: pytest.MonkeyPatch) -> None:
 
 def trusts_a_log_that_was_cut(patch: pytest.MonkeyPatch) -> None:
     """After an end in order nobody looks whether the logs are still what they were."""
-    patch.setattr(log_manager, "losses_in", lambda *_: ())
+    patch.setattr(log_loader, "losses_in", lambda *_: ())
 
 
 def elects_anybody(patch: pytest.MonkeyPatch) -> None:

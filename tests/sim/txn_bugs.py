@@ -146,7 +146,7 @@ def forgets_what_is_open(patch: pytest.MonkeyPatch) -> None:
 
     def on_loaded(self: TransactionShard, now: Any, on_loaded: Any = TransactionShard.on_loaded) -> Outcome:
         for name in list(self._deadlines):
-            del self._transactions[name], self._deadlines[name]
+            del self.transactions[name], self._deadlines[name]
         return on_loaded(self, now)  # type: ignore[no-any-return]
 
     patch.setattr(TransactionShard, "on_loaded", on_loaded)
