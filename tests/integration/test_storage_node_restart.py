@@ -350,7 +350,7 @@ def test_a_node_that_fails_while_it_stops_does_not_hang(tmp_path: Path) -> None:
             client = await rig.client()
             rig.controller.is_silent = True
             stopping = asyncio.create_task(rig.node.stop())
-            await until(lambda: rig.node.status()["state"] == "leaving")
+            await until(lambda: rig.node.status()["state"] == "shutting_down")
             files.fail("pwrite", "t-0")
             assert (await client.produce(topic_id, batch(b"a"))).error_code == KafkaStorageError.code
             await stopping

@@ -24,7 +24,7 @@ def test_a_topic_goes_through_spark_on_ray_and_a_dataset_and_back(cluster: Any) 
         done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found.pop("refused").startswith("Ray has no node at 192.0.2.1; there are ")
+    assert found.pop("refused").startswith("Ray has no node at 192.0.2.1; its nodes are ")
     found.pop("here")
     assert found == {"rows": 1000, "written": 1000, "dataset": 1000, "sum": sum(range(1000))}
     assert stored(cluster, "ray-copy") == list(range(1000))
