@@ -1,1 +1,1 @@
-"""The stream processing library, on top of clients. Empty until streams exist."""
+"""The stream processing library, on top of clients: Kafka Streams for Python (in the making)."""

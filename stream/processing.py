@@ -1,0 +1,121 @@
+"""The interfaces between the processors of a topology and the task that runs them.
+
+A processor receives key, value, timestamp and headers as plain arguments: no object is made per record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from ..clients.records import Headers
+    from .records import RecordContext, RecordMetadata, ValueAndTimestamp
+
+Forward = Callable[[Any, Any, int, "Headers"], None]
+"""Key, value, timestamp in ms, headers."""
+
+
+class TaskId(NamedTuple):
+    """A task: one sub-topology over one partition of its source topics."""
+
+    sub_topology: int
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.sub_topology}_{self.partition}"
+
+
+class PunctuationType(Enum):
+    """The clock of a punctuator."""
+
+    STREAM_TIME = "stream"
+    WALL_CLOCK_TIME = "wall"
+
+
+class Cancellable(Protocol):
+    """A scheduled punctuator."""
+
+    def cancel(self) -> None: ...
+
+
+class ProcessorContext(Protocol):
+    """What a task offers to one of its processors."""
+
+    application_id: str
+    task_id: TaskId
+    forward: Forward
+    """To all children in order. With one child it is the `process` of the child: bind it once, in `init`."""
+    record_context: RecordContext | None
+    """The input record that is being processed. A cache sets that of each entry while it is flushed."""
+
+    @property
+    def record_metadata(self) -> RecordMetadata | None: ...
+
+    def forward_to(self, child: str, key: Any, value: Any, timestamp: int, headers: Headers) -> None: ...
+
+    def current_stream_time_ms(self) -> int: ...
+
+    def current_system_time_ms(self) -> int: ...
+
+    def state_store(self, name: str) -> Any: ...
+
+    def schedule(
+        self, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None]
+    ) -> Cancellable: ...
+
+    def commit(self) -> None:
+        """Ask for a commit as soon as possible."""
+
+    def dropped(self, reason: str) -> None:
+        """Count a record that is skipped, as Kafka's dropped-records metric does."""
+
+
+class Processor(Protocol):
+    """One processor of one task."""
+
+    def init(self, context: ProcessorContext) -> None: ...
+
+    def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class ProcessorSupplier(Protocol):
+    """Makes the processor of each task, and names the stores that it brings."""
+
+    def create(self) -> Processor: ...
+
+    def stores(self) -> tuple[Any, ...]:
+        """The builders of stores that are added with the processor."""
+
+
+class ValueGetter(Protocol):
+    """Reads a table at the place of a downstream join."""
+
+    is_versioned: bool
+
+    def init(self, context: ProcessorContext) -> None: ...
+
+    def get(self, key: Any) -> ValueAndTimestamp[Any] | None: ...
+
+    def get_as_of(self, key: Any, timestamp: int) -> ValueAndTimestamp[Any] | None: ...
+
+    def close(self) -> None: ...
+
+
+class ValueGetterSupplier(Protocol):
+    """Makes the value getter of each task."""
+
+    def create(self) -> ValueGetter: ...
+
+    def store_names(self) -> tuple[str, ...]: ...
+
+
+class TableProcessorSupplier(ProcessorSupplier, Protocol):
+    """Makes the processors of a KTable, which receive `Change` values."""
+
+    def view(self) -> ValueGetterSupplier: ...
+
+    def enable_sending_old_values(self, force_materialization: bool) -> bool: ...
