@@ -5,16 +5,29 @@ A processor receives key, value, timestamp and headers as plain arguments: no ob
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from ..clients.records import Headers
-    from .records import RecordContext, RecordMetadata, ValueAndTimestamp
+    from .records import RecordContext, RecordMetadata, ValueAndTimestamp, Window
 
 Forward = Callable[[Any, Any, int, "Headers"], None]
 """Key, value, timestamp in ms, headers."""
+
+
+FlushListener = Callable[[Any, Any, Any, int, "Headers"], None]
+"""Key, new and old value as the store returns them (ValueAndTimestamp, or the aggregate of a session store;
+None: absent), timestamp and headers of the write. `old` is None unless the listener asked for old values."""
+
+
+class Takes(Enum):
+    """The arguments of a user's function."""
+
+    VALUE = "value"
+    KEY_VALUE = "key and value"
+    RECORD = "record"
 
 
 class TaskId(NamedTuple):
@@ -52,6 +65,9 @@ class ProcessorContext(Protocol):
 
     @property
     def record_metadata(self) -> RecordMetadata | None: ...
+
+    def forward_of(self, child: str) -> Forward:
+        """To the child of this name alone. Errors: ValueError if there is no such child."""
 
     def forward_to(self, child: str, key: Any, value: Any, timestamp: int, headers: Headers) -> None: ...
 
@@ -94,7 +110,9 @@ class ProcessorSupplier(Protocol):
 class ValueGetter(Protocol):
     """Reads a table at the place of a downstream join."""
 
-    is_versioned: bool
+    @property
+    def is_versioned(self) -> bool:
+        """True if `get_as_of` works. Known after `init`."""
 
     def init(self, context: ProcessorContext) -> None: ...
 
@@ -119,3 +137,44 @@ class TableProcessorSupplier(ProcessorSupplier, Protocol):
     def view(self) -> ValueGetterSupplier: ...
 
     def enable_sending_old_values(self, force_materialization: bool) -> bool: ...
+
+
+class Table(Protocol):
+    """What a KTable of the DSL offers to the processors of the tables that are derived from it."""
+
+    def value_getter_supplier(self) -> ValueGetterSupplier: ...
+
+    def enable_sending_old_values(self, force_materialization: bool) -> bool: ...
+
+
+class TimeWindowDefinition(Protocol):
+    """Time windows of a fixed size. `grace_ms` counts from the end of a window."""
+
+    size_ms: int
+    grace_ms: int
+
+    def windows_for(self, timestamp: int) -> Sequence[Window]:
+        """The windows that contain `timestamp`, by their start."""
+
+
+class SlidingWindowDefinition(Protocol):
+    """Windows that are defined by the records: two records at most `time_difference_ms` apart share one."""
+
+    time_difference_ms: int
+    grace_ms: int
+
+
+class SessionWindowDefinition(Protocol):
+    """Windows that end when `inactivity_gap_ms` passes without a record."""
+
+    inactivity_gap_ms: int
+    grace_ms: int
+
+
+class JoinWindowDefinition(Protocol):
+    """A record joins records of the other stream from `before_ms` earlier to `after_ms` later, both
+    included."""
+
+    before_ms: int
+    after_ms: int
+    grace_ms: int

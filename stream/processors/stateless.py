@@ -1,0 +1,249 @@
+"""Processors of a stream that keep no state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..processing import Takes
+from ..records import Record
+from .binding import BindingSupplier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ...clients.records import Headers
+    from ..processing import Forward, ProcessorContext
+
+KeyValue = tuple[Any, Any]
+
+
+def of_record(function: Callable[..., Any], takes: Takes) -> Callable[[Any, Any, int, Headers], Any]:
+    """`function` with the arguments of `process`."""
+    if takes is Takes.VALUE:
+        return lambda _key, value, _timestamp, _headers: function(value)
+    if takes is Takes.KEY_VALUE:
+        return lambda key, value, _timestamp, _headers: function(key, value)
+    return lambda key, value, timestamp, headers: function(Record(key, value, timestamp, headers))
+
+
+class KStreamFilter(BindingSupplier):
+    """Forwards the records for which `predicate` is true; with `filter_not`, the others."""
+
+    def __init__(
+        self, predicate: Callable[..., Any], filter_not: bool = False, takes: Takes = Takes.KEY_VALUE
+    ) -> None:
+        self.predicate = predicate
+        self.filter_not = filter_not
+        self.takes = takes
+
+    def bind(self, context: ProcessorContext) -> Forward:
+        forward = context.forward
+        predicate = self.predicate
+        filter_not = self.filter_not
+
+        def by_value(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if predicate(value):
+                forward(key, value, timestamp, headers)
+
+        def by_key_and_value(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if predicate(key, value):
+                forward(key, value, timestamp, headers)
+
+        def by_record(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if bool(test(key, value, timestamp, headers)) != filter_not:
+                forward(key, value, timestamp, headers)
+
+        if not filter_not and self.takes is Takes.VALUE:
+            return by_value
+        if not filter_not and self.takes is Takes.KEY_VALUE:
+            return by_key_and_value
+        test = of_record(predicate, self.takes)
+        return by_record
+
+
+class KStreamMap(BindingSupplier):
+    """Forwards the (key, value) that `mapper` returns."""
+
+    def __init__(self, mapper: Callable[..., KeyValue], takes: Takes = Takes.KEY_VALUE) -> None:
+        self.mapper = mapper
+        self.takes = takes
+
+    def bind(self, context: ProcessorContext) -> Forward:
+        forward = context.forward
+        mapper = self.mapper
+
+        def by_key_and_value(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            key, value = mapper(key, value)
+            forward(key, value, timestamp, headers)
+
+        def by_record(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            key, value = call(key, value, timestamp, headers)
+            forward(key, value, timestamp, headers)
+
+        if self.takes is Takes.KEY_VALUE:
+            return by_key_and_value
+        call = of_record(mapper, self.takes)
+        return by_record
+
+
+class KStreamSelectKey(BindingSupplier):
+    """Forwards the value under the key that `mapper` returns (Java: a KStreamMap)."""
+
+    def __init__(self, mapper: Callable[..., Any], takes: Takes = Takes.KEY_VALUE) -> None:
+        self.mapper = mapper
+        self.takes = takes
+
+    def bind(self, context: ProcessorContext) -> Forward:
+        forward = context.forward
+        mapper = self.mapper
+
+        def by_key_and_value(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            forward(mapper(key, value), value, timestamp, headers)
+
+        def by_record(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            forward(call(key, value, timestamp, headers), value, timestamp, headers)
+
+        if self.takes is Takes.KEY_VALUE:
+            return by_key_and_value
+        call = of_record(mapper, self.takes)
+        return by_record
+
+
+class KStreamMapValues(BindingSupplier):
+    """Forwards the value that `mapper` returns."""
+
+    def __init__(self, mapper: Callable[..., Any], takes: Takes = Takes.KEY_VALUE) -> None:
+        self.mapper = mapper
+        self.takes = takes
+
+    def bind(self, context: ProcessorContext) -> Forward:
+        forward = context.forward
+        mapper = self.mapper
+
+        def by_value(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            forward(key, mapper(value), timestamp, headers)
+
+        def by_key_and_value(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            forward(key, mapper(key, value), timestamp, headers)
+
+        def by_record(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            forward(key, mapper(Record(key, value, timestamp, headers)), timestamp, headers)
+
+        return {Takes.VALUE: by_value, Takes.KEY_VALUE: by_key_and_value, Takes.RECORD: by_record}[self.takes]
+
+
+class KStreamFlatMap(BindingSupplier):
+    """Forwards each (key, value) that `mapper` returns."""
+
+    def __init__(self, mapper: Callable[..., Iterable[KeyValue]], takes: Takes = Takes.KEY_VALUE) -> None:
+        self.mapper = mapper
+        self.takes = takes
+
+    def bind(self, context: ProcessorContext) -> Forward:
+        forward = context.forward
+        call = of_record(self.mapper, self.takes)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            for new_key, new_value in call(key, value, timestamp, headers):
+                forward(new_key, new_value, timestamp, headers)
+
+        return process
+
+
+class KStreamFlatMapValues(BindingSupplier):
+    """Forwards each value that `mapper` returns."""
+
+    def __init__(self, mapper: Callable[..., Iterable[Any]], takes: Takes = Takes.KEY_VALUE) -> None:
+        self.mapper = mapper
+        self.takes = takes
+
+    def bind(self, context: ProcessorContext) -> Forward:
+        forward = context.forward
+        call = of_record(self.mapper, self.takes)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            for new_value in call(key, value, timestamp, headers):
+                forward(key, new_value, timestamp, headers)
+
+        return process
+
+
+class KStreamPeek(BindingSupplier):
+    """Calls `action` and forwards the record."""
+
+    def __init__(self, action: Callable[..., object], takes: Takes = Takes.KEY_VALUE) -> None:
+        self.action = action
+        self.takes = takes
+
+    def bind(self, context: ProcessorContext) -> Forward:
+        forward = context.forward
+        call = of_record(self.action, self.takes)
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            call(key, value, timestamp, headers)
+            forward(key, value, timestamp, headers)
+
+        return process
+
+
+class KStreamForeach(BindingSupplier):
+    """Calls `action`; the end of a branch (Java: ForeachProcessor, KStreamPrint)."""
+
+    def __init__(self, action: Callable[..., object], takes: Takes = Takes.KEY_VALUE) -> None:
+        self.action = action
+        self.takes = takes
+
+    def bind(self, context: ProcessorContext) -> Forward:
+        return of_record(self.action, self.takes)
+
+
+class KStreamBranch(BindingSupplier):
+    """Forwards a record to the child of the first predicate that is true, or to the last child if there is
+    one more child than predicates."""
+
+    def __init__(
+        self,
+        predicates: Sequence[Callable[..., Any]],
+        child_nodes: Sequence[str],
+        takes: Takes = Takes.KEY_VALUE,
+    ) -> None:
+        self.predicates = tuple(predicates)
+        self.child_nodes = tuple(child_nodes)
+        self.takes = takes
+
+    def bind(self, context: ProcessorContext) -> Forward:
+        branches = [
+            (of_record(predicate, self.takes), context.forward_of(child))
+            for predicate, child in zip(self.predicates, self.child_nodes, strict=False)
+        ]
+        has_default = len(self.child_nodes) > len(self.predicates)
+        default = context.forward_of(self.child_nodes[-1]) if has_default else None
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            for test, forward in branches:
+                if test(key, value, timestamp, headers):
+                    forward(key, value, timestamp, headers)
+                    return
+            if default is not None:
+                default(key, value, timestamp, headers)
+
+        return process
+
+
+class PassThrough(BindingSupplier):
+    """Forwards every record: merge, and the end of a stream-stream join."""
+
+    def bind(self, context: ProcessorContext) -> Forward:
+        return context.forward
+
+
+class KTableToStream(BindingSupplier):
+    """Forwards the new value of each change (Java: a KStreamMapValues)."""
+
+    def bind(self, context: ProcessorContext) -> Forward:
+        forward = context.forward
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            forward(key, value[0], timestamp, headers)
+
+        return process
