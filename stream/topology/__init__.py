@@ -1,0 +1,1 @@
+"""The nodes of a topology, its sub-topologies, internal topics and description."""

@@ -1,0 +1,29 @@
+"""Serdes that are made of others, some of which are known only when the application starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...clients.serdes import Serde
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedSerde:
+    """A serde that `make` builds from the resolved `parts`: pairs of a field, "key" or "value", whose default
+    is used where the serde is None, and a serde."""
+
+    make: Callable[..., Serde[Any]]
+    parts: tuple[tuple[str, Any], ...]
+
+
+def resolve(serde: Any, field: str, *, key: Any, value: Any) -> Any:
+    """The serde to use for a field, "key" or "value". `key` and `value`: the defaults of the application."""
+    if isinstance(serde, DerivedSerde):
+        return serde.make(*(resolve(part, each, key=key, value=value) for each, part in serde.parts))
+    if serde is None:
+        return key if field == "key" else value
+    return serde

@@ -1,0 +1,32 @@
+"""Store builders for tests of topologies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class AnyStore:
+    """A store builder that builds nothing."""
+
+    name: str
+    is_logged: bool = True
+    is_cached: bool = False
+    changelog_config: Mapping[str, str] = field(default_factory=dict)
+    retention_ms: int = 0
+    history_retention_ms: int = 0
+
+    def build(self) -> Any:
+        """No store."""
+        return None
+
+
+class AnyProcessor:
+    """A processor of a user that does nothing."""
+
+    def process(self, record: Any) -> None:
+        """Nothing."""
