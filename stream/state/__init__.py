@@ -1,0 +1,1 @@
+"""State stores: interfaces, builders, layers and Java's byte formats."""
