@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ...clients.records import Headers
-    from ..processing import TaskId
-    from ..records import Change, RecordContext, VersionedRecord, Windowed
+    from ..processing import FlushListener, TaskId
+    from ..records import RecordContext, VersionedRecord, Windowed
     from .engines import Engine
     from .thread_cache import ThreadCache
 
@@ -23,9 +23,6 @@ K = TypeVar("K")
 K_in = TypeVar("K_in", contravariant=True)
 V = TypeVar("V")
 Row = TypeVar("Row", bound=tuple[Any, Any], covariant=True)
-
-FlushListener = Callable[[Any, "Change", int, "Headers"], None]
-"""Key, change, timestamp in ms, headers: what a cache passes on when it is flushed."""
 
 
 class ChangelogRecord(NamedTuple):
@@ -263,16 +260,16 @@ class SessionStore(StateStore, Protocol[K, V]):
 
 NOT_PUT = -(2**63)
 """`VersionedKeyValueStore.put` returns it for a record that is older than the history retention."""
-VALID_TO_UNDEFINED = -1
-"""`VersionedKeyValueStore.put` returns it for the latest version."""
 
 
 @runtime_checkable
 class VersionedKeyValueStore(StateStore, Protocol[K_in, V]):
-    """Versions of values by timestamp."""
+    """Versions of values by timestamp. `is_versioned` is True; other stores have no such attribute."""
 
-    def put(self, key: K_in, value: V | None, timestamp: int) -> int:
-        """The timestamp at which the version ends, VALID_TO_UNDEFINED or NOT_PUT."""
+    is_versioned: bool
+
+    def put(self, key: K_in, value: V | None, timestamp: int) -> int | None:
+        """The timestamp at which the version ends, None for the latest one, or NOT_PUT."""
 
     def delete(self, key: K_in, timestamp: int) -> VersionedRecord[V] | None:
         """Put a tombstone. The version that was valid at `timestamp`."""

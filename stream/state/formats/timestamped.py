@@ -19,6 +19,7 @@ unpack_long = LONG.unpack_from
 
 
 def timestamp_of(data: bytes) -> int:
+    """The timestamp of a stored value."""
     timestamp: int = unpack_long(data)[0]
     return timestamp
 
