@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
-from headrace.protocol.records.codec import pick_codec
-
-if TYPE_CHECKING:
-    from headrace.protocol.records.codec import RecordCodec
+from headrace.protocol.records.codec import RecordCodec, pick_codec
 
 
 @pytest.fixture(params=[pick_codec("python"), pick_codec("compiled")], ids=lambda codec: codec.name)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import batch_bytes as by_hand
 import pytest
 from headrace.protocol.errors import CorruptMessageError, InvalidRecordError, UnsupportedCompressionTypeError
 from headrace.protocol.records.cleaning import Cleaned
+from headrace.protocol.records.codec import OffsetMap, RecordCodec
 from headrace.protocol.records.header import Compression, TimestampType, read_batch_header
 from stored_batches import stored
-
-if TYPE_CHECKING:
-    from headrace.protocol.records.codec import OffsetMap, RecordCodec
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import headrace
 import pandas as pd
@@ -20,9 +21,6 @@ from headrace.clients.sync.producer_io import Producer
 from headrace.runtime.loop_io import new_event_loop
 from reading import to_the_end
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Driver:

@@ -11,9 +11,9 @@ import struct
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import batch_bytes as by_hand
 import pytest
@@ -22,14 +22,16 @@ from headrace.protocol.errors import (
     InvalidRecordError,
     UnsupportedCompressionTypeError,
 )
-from headrace.protocol.records.codec import BinaryColumn, Columns, HeaderColumn, pick_codec
+from headrace.protocol.records.codec import (
+    BinaryColumn,
+    Columns,
+    ColumnSink,
+    HeaderColumn,
+    RecordCodec,
+    pick_codec,
+)
 from headrace.protocol.records.compression import compress
 from headrace.protocol.records.header import Compression
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.protocol.records.codec import ColumnSink, RecordCodec
 
 ROUNDS = int(15_000 * float(os.environ.get("HEADRACE_FUZZ_SCALE", "1")))
 SEED = int(os.environ.get("HEADRACE_FUZZ_SEED", "1"))

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from array import array
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import column_bytes
 import pytest
 from column_bytes import BACKWARDS, BEYOND, NEGATIVE, SHORT_BITS, SHORT_OFFSETS
-from headrace.protocol.records.codec import BinaryColumn, pick_codec
+from headrace.protocol.records.codec import BinaryColumn, RecordCodec, pick_codec
 from hypothesis import given
 from hypothesis import strategies as st
-
-if TYPE_CHECKING:
-    from headrace.protocol.records.codec import RecordCodec
 
 PYTHON, COMPILED = pick_codec("python"), pick_codec("compiled")
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from array import array
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import batch_bytes as by_hand
 import column_bytes
@@ -18,14 +18,11 @@ from headrace.protocol.errors import (
     InvalidRecordError,
     UnsupportedCompressionTypeError,
 )
-from headrace.protocol.records.codec import pick_codec
+from headrace.protocol.records.codec import ColumnSink, RecordCodec, pick_codec
 from headrace.protocol.records.header import Compression, read_batch_header
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-
-if TYPE_CHECKING:
-    from headrace.protocol.records.codec import ColumnSink, RecordCodec
 
 PYTHON, COMPILED = pick_codec("python"), pick_codec("compiled")
 ALLOWED = (CorruptMessageError, InvalidRecordError, UnsupportedCompressionTypeError)

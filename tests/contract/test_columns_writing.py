@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import column_bytes
 import pytest
 from column_bytes import BACKWARDS, BEYOND, NEGATIVE, SHORT_BITS, SHORT_OFFSETS
 from column_tables import nullable, tables, timestamps
-from headrace.protocol.records.codec import BinaryColumn, Columns, HeaderColumn, pick_codec
+from headrace.protocol.records.codec import BinaryColumn, Columns, HeaderColumn, RecordCodec, pick_codec
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-
-if TYPE_CHECKING:
-    from headrace.protocol.records.codec import RecordCodec
 
 PYTHON, COMPILED = pick_codec("python"), pick_codec("compiled")
 

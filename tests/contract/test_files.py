@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import KafkaStorageError
 from headrace.runtime.files.file_layer import (
     FileGoneError,
+    Files,
     NotCachedError,
     read_file,
     remove_tree,
@@ -18,11 +19,6 @@ from headrace.runtime.files.file_layer import (
 )
 from headrace.runtime.files.files_io import OsFiles
 from headrace.storage_node.log.guarded_files import Fuse, GuardedFiles
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from headrace.runtime.files.file_layer import Files
 
 
 @pytest.fixture(params=["os", "fake", "guarded"])

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import batch_bytes as by_hand
 import pytest
 from headrace.protocol.errors import CorruptMessageError, InvalidRecordError
 from headrace.protocol.records._batch import CompiledCodec
 from headrace.protocol.records.batch import PythonCodec
-from headrace.protocol.records.codec import pick_codec
+from headrace.protocol.records.codec import OffsetMap, RecordCodec, pick_codec
 from headrace.protocol.records.header import Compression
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from stored_batches import stored
-
-if TYPE_CHECKING:
-    from headrace.protocol.records.codec import OffsetMap, RecordCodec
 
 SLOT = 24
 

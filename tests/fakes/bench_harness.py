@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.benchmarks.cells.rates import Rates
 from headrace.benchmarks.harness import NO_CONFIGS, LostDataError, Preloaded, Replicas, Usage
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
-    Answer = dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]]
+Answer = dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def costs(**figures: Any) -> dict[str, Any]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import signal
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.protocol.errors import UnknownTopicOrPartitionError
 from headrace.services.bench.pacing_io import now_ns, sleep_until
-
-if TYPE_CHECKING:
-    from headrace.services.bench.worker_pool import WorkerLink
+from headrace.services.bench.worker_pool import WorkerLink
 
 
 class StubbornError(Exception):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from headrace.protocol.records.codec import active_codec
 from headrace.storage_node.log.cleaner.plan import cleanable
 from headrace.storage_node.log.cleaner.work import Cleaning
+from headrace.storage_node.log.log import Log
 from log_rig import NOW, read_all
-
-if TYPE_CHECKING:
-    from headrace.storage_node.log.log import Log
 
 MANY_KEYS = 1 << 20
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import struct
 from array import array
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.protocol.records.columns import BinaryColumn, Columns, DecodedColumns, HeaderColumn
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Pairs = "Sequence[tuple[str, bytes | None]]"
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import io
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from headrace.services.cli.main import run
-
-if TYPE_CHECKING:
-    import pytest
 
 
 class CommandLine:

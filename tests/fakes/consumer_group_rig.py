@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.coordinators.group.consumer_group import GROUP_TRANSITIONS, ConsumerGroup, GroupState
+from headrace.coordinators.runtime.ports import Outcome
 from headrace.protocol.consumer_protocol import (
     Assignment,
     Subscription,
@@ -39,12 +40,7 @@ from headrace.protocol.metadata.image import (
 )
 from headrace.protocol.model import TopicPartition
 
-from tests.fakes.group_rig import GroupRig
-
-if TYPE_CHECKING:
-    from headrace.coordinators.runtime.ports import Outcome
-
-    from tests.fakes.group_rig import Asked
+from tests.fakes.group_rig import Asked, GroupRig
 
 GROUP = "readers"
 SESSION_MS, REBALANCE_MS = 45_000, 60_000

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from headrace.clients.consumer.fetch_collector import FetchCollector
+from headrace.clients.consumer.fetch_collector import FetchCollector
 
 
 def taken(collector: FetchCollector, most: int) -> list[Any]:

@@ -5,12 +5,20 @@ from __future__ import annotations
 
 import itertools
 import logging
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.coordinators.runtime.coordinators import Coordinators
 from headrace.coordinators.runtime.hosted_shard import RecordCodec
-from headrace.coordinators.runtime.ports import Outcome, Record, ShardMetrics
+from headrace.coordinators.runtime.ports import (
+    Outcome,
+    ProducerIdAndEpoch,
+    Record,
+    ShardContext,
+    ShardMetrics,
+    Token,
+)
 from headrace.protocol.errors import KafkaError, NotLeaderOrFollowerError, UnsupportedVersionError
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.groups import (
@@ -41,13 +49,7 @@ from headrace.protocol.records.coordinator_records import decode_record, encode_
 from headrace.protocol.records.group_records import OffsetCommitKey, OffsetCommitValue
 from headrace.protocol.records.header import CRC_POSITION, assigned_prefix, read_batch_header
 from headrace.storage_node.configs.node_config import NodeConfig
-from headrace.storage_node.embedded.contract import Now
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from headrace.coordinators.runtime.ports import ProducerIdAndEpoch, ShardContext, Token
-    from headrace.storage_node.embedded.contract import LogPiece
+from headrace.storage_node.embedded.contract import LogPiece, Now
 
 TOPIC_ID = b"o" * 16
 NODE = 1

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fake_files import FakeFiles
-from headrace.protocol.errors import KafkaStorageError
+from headrace.protocol.errors import KafkaError, KafkaStorageError
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import FetchMetadataResponse
 from headrace.protocol.messages.data import (
@@ -18,6 +19,7 @@ from headrace.protocol.messages.data import (
     ProducePartition,
     ProduceRequest,
 )
+from headrace.protocol.messages.envelope import Api
 from headrace.protocol.metadata.image import TOPIC_RESOURCE, MetadataImage
 from headrace.protocol.metadata.records import (
     ConfigRecord,
@@ -28,6 +30,7 @@ from headrace.protocol.metadata.records import (
     TopicRecord,
 )
 from headrace.protocol.metadata.replay import image_records, replay
+from headrace.protocol.records.header import Buffer
 from headrace.storage_node.configs.node_config import NodeConfig
 from headrace.storage_node.effects import (
     AdvisePages,
@@ -45,17 +48,10 @@ from headrace.storage_node.effects import (
     RemoveFiles,
     WakeAt,
 )
+from headrace.storage_node.embedded.contract import CoordinatorFactory
 from headrace.storage_node.log.log_manager import LogManager
 from headrace.storage_node.node import StorageNode
 from node_rig import WALL_MS, batch, values_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from headrace.protocol.errors import KafkaError
-    from headrace.protocol.messages.envelope import Api
-    from headrace.protocol.records.header import Buffer
-    from headrace.storage_node.embedded.contract import CoordinatorFactory
 
 NODE = 1
 _FRESH = itertools.count(1)

@@ -6,8 +6,9 @@ are as tests make them: nobody joins, and nothing moves by itself.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import virtual_loop
@@ -16,9 +17,6 @@ from headrace.clients.aio.cluster_io import AsyncCluster
 from headrace.protocol import errors
 from headrace.protocol.messages import groups, transactions
 from headrace.protocol.model import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 NOT_FOUND = errors.GroupIdNotFoundError.code
 EMPTY, STABLE = "Empty", "Stable"

@@ -11,13 +11,14 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fake_coordinator import GROUP_APIS, FakeCoordinator
 from fake_replication import FakeReplication
 from fake_transactions import TRANSACTION_APIS, FakeTransactions
 from headrace.clients.cluster.hub_io import Hub
 from headrace.clients.cluster.network import Address, Reply
+from headrace.clients.config import ConnectionConfig
 from headrace.protocol import errors
 from headrace.protocol.messages import control, data
 from headrace.protocol.messages import registry as apis
@@ -25,9 +26,6 @@ from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import CRC_POSITION, assigned_prefix, read_batch_header
 from headrace.storage_node.log.producer_states import ProducerStates
 from headrace.storage_node.log.verification import UNCHECKED
-
-if TYPE_CHECKING:
-    from headrace.clients.config import ConnectionConfig
 
 log = logging.getLogger("fake")
 

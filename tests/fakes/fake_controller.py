@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
+from headrace.protocol.errors import KafkaError
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import (
     BrokerHeartbeatRequest,
@@ -32,11 +34,6 @@ from headrace.protocol.metadata.records import (
 from headrace.protocol.metadata.replay import image_records, replay
 from headrace.protocol.transport.router_io import Request, Router, RouterLimits, ServerIdentity
 from headrace.runtime.ports_io import reserve_ports
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.protocol.errors import KafkaError
 
 APIS = (
     registry.BROKER_REGISTRATION,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable
+from typing import Any
 
 from headrace.coordinators.group.shard import GroupShard
 from headrace.coordinators.runtime.ports import NO_PRODUCER, Outcome, Record
@@ -23,9 +24,6 @@ from headrace.protocol.metadata.image import (
 )
 from headrace.storage_node.configs.node_config import NodeConfig
 from headrace.storage_node.embedded.contract import Now
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
 
 WALL_SHIFT_MS = 1_700_000_000_000
 GROUP_APIS = {

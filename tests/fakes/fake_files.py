@@ -13,10 +13,11 @@ import errno
 import functools
 import os
 import random
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from headrace.protocol.errors import KafkaStorageError
+from headrace.protocol.records.header import Buffer
 from headrace.runtime.files.file_layer import (
     DiskFullError,
     FileGoneError,
@@ -24,11 +25,6 @@ from headrace.runtime.files.file_layer import (
     NotCachedError,
     Space,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from headrace.protocol.records.header import Buffer
 
 SECTOR_BYTES = 64  # small, so that torn pages appear in small tests
 PAGE_BYTES = 64  # of the page cache

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
+from headrace.clients.cluster.network import Address
 from headrace.protocol.messages import control, data
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.clients.cluster.network import Address
 
 
 class FakeReplication:

@@ -14,16 +14,14 @@ import threading
 import time
 import traceback
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import headrace
 from headrace import TopicPartition, errors
 from history import History, Outcome, Process, error_name
 from waiting import PATIENCE_S, wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 UNACKED = 200  # records that one producer may have under way; beyond it there is nothing to learn
 ROUND = 5

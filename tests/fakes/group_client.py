@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from headrace.protocol.errors import KafkaError, RebalanceInProgressError, error_from_code
 from headrace.protocol.messages import registry
@@ -45,9 +46,6 @@ from headrace.protocol.messages.transactions import (
 from headrace.protocol.model import LATEST_TIMESTAMP
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.transport.dealer_io import Connection
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 TIMEOUT_S = 100.0
 PAUSE_S = 0.02

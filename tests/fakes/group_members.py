@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.protocol.model import TopicPartition
+from headrace.protocol.model import TopicPartition
 
 KINDS: dict[str, dict[str, Any]] = {
     "eager": {"assignors": ["range"]},

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from headrace.coordinators.group.shard import GroupShard
 from headrace.coordinators.runtime.client_errors import client_error
@@ -14,6 +15,7 @@ from headrace.coordinators.runtime.ports import Outcome, ProducerIdAndEpoch, Rec
 from headrace.protocol.errors import KafkaError, NotCoordinatorError
 from headrace.protocol.messages import groups as m
 from headrace.protocol.messages import registry
+from headrace.protocol.messages.envelope import Api
 from headrace.protocol.messages.transactions import TxnOffsetCommitRequest
 from headrace.protocol.metadata.image import (
     MetadataDelta,
@@ -24,11 +26,6 @@ from headrace.protocol.metadata.image import (
 from headrace.protocol.records.coordinator_records import decode_record, encode_record
 from headrace.storage_node.configs.coordinator_config import CoordinatorConfig
 from headrace.storage_node.embedded.contract import Now
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
-
-    from headrace.protocol.messages.envelope import Api
 
 RANGE = (m.GroupProtocol("range", b"r"),)
 CONSUMER = "consumer"

@@ -9,14 +9,12 @@ import signal
 import subprocess
 import sys
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import psutil
 from headrace.runtime.waiting_io import until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 MARK = "HEADRACE_TEST_MARK"
 # What `headrace status` asks, without the second that it takes to load Ray each time.

@@ -10,16 +10,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Mapping
 
-from history import Outcome
+from history import History, Key, Op, Outcome, Process, Send
 from history_cycles import cycles
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from history import History, Key, Op, Process, Send
 
 # Informational: others may write in between, and transactions do not isolate writers from each other.
 ALLOWED = frozenset(("int-send-skip", "G0"))

@@ -9,10 +9,8 @@ Source: RELIABILITY 1.1, anomaly 11; Adya; Tarjan, "Depth-first search and linea
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Generic, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
+from typing import Generic, TypeVar
 
 N = TypeVar("N", bound="Hashable")
 

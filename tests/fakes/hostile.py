@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import msgpack
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _DEEP = "\0deep\0"  # stands for what no encoder would write
 DEEP_BYTES = b"\x91" * 3_000 + b"\xc0"

@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import gc
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
-from headrace import local
+from headrace import LocalCluster, local
 from headrace.protocol import errors
 from headrace.protocol.messages import control, data, registry
 from headrace.protocol.transport.dealer_io import Connection
@@ -16,11 +17,6 @@ from headrace.runtime.loop_io import new_event_loop
 from kafka_listener_rig import WireClient
 from kafka_wire import example_request, framed, request_frame
 from node_rig import batch, values_of
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-
-    from headrace import LocalCluster
 
 TIMEOUT_S = 100.0
 BACKOFF_S = 0.05

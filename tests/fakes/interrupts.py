@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import dis
 import sys
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from types import FrameType, TracebackType
-    from typing import Self
+from types import FrameType, TracebackType
+from typing import Any, Self
 
 # Source: CPython's ceval.c: signals are looked at when a function begins or goes on, at the end of a turn of
 # a loop, and after a call of something that is not written in Python.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
+from headrace.protocol.metadata.image import MetadataImage
 from headrace.services.kafka_listener.calls import Call, KafkaApi, KafkaPeer
 from headrace.services.kafka_listener.encoded import EncodedResponses
 from headrace.services.kafka_listener.entities import layout
@@ -20,11 +22,6 @@ from headrace.storage_node.configs.node_config import NodeConfig
 from headrace.storage_node.edge.node_quotas import NodeQuotas
 from kafka_listener_rig import NODE, small_image
 from kafka_wire import answer_of, decoded, example_request, request_frame
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from headrace.protocol.metadata.image import MetadataImage
 
 
 class FakePlane:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import headrace
 from confluent_kafka import Consumer, Producer, TopicPartition
-
-if TYPE_CHECKING:
-    from headrace.services.local_io import LocalCluster
+from headrace.services.local_io import LocalCluster
 
 WAIT_S = 100.0
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.protocol.metadata.image import (
     BrokerRegistration,
@@ -16,13 +17,9 @@ from headrace.protocol.metadata.image import (
 from headrace.protocol.model import ListenerEndpoint
 from headrace.services.kafka_listener.listener_io import KafkaListener
 from headrace.storage_node.configs.node_config import NodeConfig
+from headrace.storage_node.edge.gateway import OwnRequest
 from headrace.storage_node.edge.node_quotas import NodeQuotas
 from kafka_wire import answer_of, example_request, framed, request_frame
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from headrace.storage_node.edge.gateway import OwnRequest
 
 NODE = 1
 TOPIC, TOPIC_ID = "t", b"t" * 16

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from headrace.benchmarks.servers.kafka_io import TOOL_JVM, VERSION, absent, classpath, kafka_server, run_tool
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 JVM = list(TOOL_JVM)
 

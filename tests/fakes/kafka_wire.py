@@ -7,15 +7,12 @@ import dataclasses
 import io
 import struct
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from headrace.services.kafka_listener.entities import MS
+from headrace.services.kafka_listener.entities import MS, Layout
 from headrace.services.kafka_listener.skimming import kind_of
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
-
-if TYPE_CHECKING:
-    from headrace.services.kafka_listener.entities import Layout
 
 
 def request_frame(api_key: int, version: int, body: Any, correlation_id: int = 7, client: str = "c") -> bytes:

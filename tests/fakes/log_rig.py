@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.protocol.model import TopicPartition
 from headrace.protocol.records.codec import active_codec
-from headrace.protocol.records.header import Compression, read_batch_header
+from headrace.protocol.records.header import Buffer, Compression, read_batch_header
+from headrace.runtime.files.file_layer import Files
 from headrace.storage_node.log.config import LogConfig
 from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.log_manager import LogManager
-
-if TYPE_CHECKING:
-    from headrace.protocol.records.header import Buffer
-    from headrace.runtime.files.file_layer import Files
 
 TP = TopicPartition("t", 0)
 FOLDER = "/d/t-0"

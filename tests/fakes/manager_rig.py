@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING
 
+from fake_files import FakeFiles
 from headrace.storage_node.log.log_manager import LogManager
 from log_rig import NOW, config
-
-if TYPE_CHECKING:
-    from fake_files import FakeFiles
 
 ID = bytes(range(16))
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.controller.quorum.election_state import ElectionState
 from headrace.controller.quorum.metadata_log import METADATA_PARTITION, MetadataLog, metadata_log_config
 from headrace.controller.quorum.record_batches import encode_batch
+from headrace.protocol.metadata.image import MetadataImage
 from headrace.protocol.metadata.records import PartitionRecord, TopicRecord
 from headrace.protocol.metadata.replay import replay
-
-if TYPE_CHECKING:
-    from headrace.protocol.metadata.image import MetadataImage
-    from headrace.storage_node.log.config import LogConfig
+from headrace.storage_node.log.config import LogConfig
 
 METADATA_DIR = "/metadata"
 DIRECTORY = f"{METADATA_DIR}/{METADATA_PARTITION}"

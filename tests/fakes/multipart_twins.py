@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from headrace.protocol.transport import multipart_io
 from headrace.protocol.transport.multipart_io import PythonMultipart, pick_multipart
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TWINS = ("compiled", "python")
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from fake_controller import FakeController
 from headrace.coordinators.assembly import new_coordinators
@@ -22,17 +24,12 @@ from headrace.protocol.messages.data import (
 )
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.transport.dealer_io import Connection
+from headrace.runtime.files.file_layer import Files
 from headrace.runtime.loop_io import new_event_loop
 from headrace.runtime.ports_io import reserve_ports
 from headrace.storage_node.configs.node_config import NodeConfig
+from headrace.storage_node.node import StorageNode
 from headrace.storage_node.shell.node_io import NodeServer
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-    from pathlib import Path
-
-    from headrace.runtime.files.file_layer import Files
-    from headrace.storage_node.node import StorageNode
 
 TIMEOUT_S = 100.0
 WALL_MS = 1_700_000_000_000

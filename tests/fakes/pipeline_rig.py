@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from headrace import LocalCluster, local
 from headrace.clients.pipeline.pool_io import close_idle
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Killed(Exception):

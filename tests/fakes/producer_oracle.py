@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.control import EndTransaction, decode_control
 from headrace.protocol.records.header import assigned_prefix, read_batch_header
+from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.markers import encode_marker
 from log_rig import NOW, batch, read_all
-
-if TYPE_CHECKING:
-    from headrace.storage_node.log.log import Log
 
 
 def idempotent(producer_id: int, sequence: int, count: int = 1, *, epoch: int = 0, **more: Any) -> bytes:

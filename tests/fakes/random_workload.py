@@ -9,16 +9,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import headrace
 from fault_workload import Workload, note
 from headrace import NewTopic, TopicPartition, errors
 from waiting import PATIENCE_S
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 STEADY, VOLATILE = "steady", "volatile"
 PARTITIONS = 4  # of the steady topic, at first

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from core_rig import CoreRig, FakePeer, FakeRequest
@@ -24,10 +24,8 @@ from headrace.protocol.metadata.records import (
 )
 from headrace.protocol.metadata.replay import replay
 from headrace.storage_node.effects import ProposeIsr, SendFetch
+from headrace.storage_node.embedded.contract import CoordinatorFactory
 from node_rig import WALL_MS, batch, values_of
-
-if TYPE_CHECKING:
-    from headrace.storage_node.embedded.contract import CoordinatorFactory
 
 TOPIC = b"topic-of-replicas"[:16]
 INELIGIBLE, FENCED_EPOCH, OLD_VERSION = 107, 74, 95

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from headrace import LocalCluster, NewTopic
@@ -16,10 +18,6 @@ from headrace.clients.pipeline import (
 )
 from headrace.runtime.waiting_io import until
 from markers import until_markers_are_written
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 
 def create(cluster: LocalCluster, *names: str, partitions: int = 2, replicas: int = 1) -> None:

@@ -6,15 +6,12 @@ stack of the loop's thread, and how long it took in the end.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import threading
 import time
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import asyncio
 
 LIMIT_S = 0.25
 LOOK_S = 0.05

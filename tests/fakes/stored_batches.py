@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import batch_bytes as by_hand
 from headrace.protocol.records.compression import compress
 from headrace.protocol.records.header import Compression
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Row = tuple[int, bytes | None, bytes | None]  # offset, key, value
 

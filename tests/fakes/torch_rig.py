@@ -11,17 +11,15 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from headrace import LocalCluster, NewTopic, local
 from headrace.clients.pipeline import write_arrow, write_options
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROWS, PARTITIONS = 150, 3
 PROGRAMS = Path(__file__).with_name("torch_training.py")

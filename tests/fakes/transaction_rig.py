@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from core_rig import CoreRig, FakeRequest
+from fake_files import FakeFiles
 from headrace.protocol.errors import NO_ERROR, KafkaError
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.groups import PartitionResult, TopicNamePartitions
@@ -16,15 +18,10 @@ from headrace.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
 )
 from headrace.protocol.metadata.records import FormatRecord, RegisterBrokerRecord, UnfenceBrokerRecord
+from headrace.protocol.records.header import Buffer
 from headrace.storage_node.effects import AskPeer
 from log_rig import batch
 from node_rig import WALL_MS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from fake_files import FakeFiles
-    from headrace.protocol.records.header import Buffer
 
 ID = "my-transactions"
 

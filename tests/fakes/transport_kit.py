@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any
 
 import zmq
 from headrace.protocol.messages.data import (
@@ -24,9 +25,6 @@ from headrace.protocol.transport.context_io import shared_context
 from headrace.protocol.transport.dealer_io import Connection, ConnectionOptions
 from headrace.protocol.transport.router_io import Request, Router, RouterLimits, ServerIdentity
 from headrace.runtime.loop_io import new_event_loop
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
 PATIENCE_S = 60.0
 METADATA_BODY = MetadataResponse("cluster", -1, 7, (), ())

@@ -8,8 +8,9 @@ dropped. Records pass through their bytes.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.coordinators.runtime.ports import NO_PRODUCER, Outcome, Record
 from headrace.coordinators.txn.shard import TransactionShard
@@ -42,9 +43,6 @@ from headrace.protocol.records.coordinator_records import decode_record, encode_
 from headrace.protocol.records.transaction_records import TransactionKey, TransactionValue
 from headrace.storage_node.configs.node_config import NodeConfig
 from headrace.storage_node.embedded.contract import Now
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
 
 WALL_SHIFT_MS = 1_700_000_000_000
 TOPICS = {"t": 3, "u": 2, CONSUMER_OFFSETS: 5}

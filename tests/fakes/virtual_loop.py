@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine
+from typing import Any
 from weakref import WeakSet
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
 
 START_S = 1000.0
 # A test that lives this long in virtual time waits for something that will never happen.

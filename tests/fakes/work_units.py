@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import os
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
+import pytest
 from xdist.scheduler import LoadScopeScheduling
-
-if TYPE_CHECKING:
-    import pytest
-    from xdist.workermanage import WorkerController
+from xdist.workermanage import WorkerController
 
 # from what waits to what computes
 FOLDERS = (

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import gc
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import kafka_oracle
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="module")

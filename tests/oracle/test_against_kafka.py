@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import kafka_oracle
 import pytest
@@ -14,11 +15,6 @@ from headrace.storage_node.log.config import LogConfig
 from headrace.storage_node.log.log import Log
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaTopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 
 NOW = 1_700_000_000_000
 TP = TopicPartition("t", 0)

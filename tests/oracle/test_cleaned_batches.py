@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import kafka_oracle
 import pytest
 from headrace.protocol.records.codec import pick_codec
 from headrace.protocol.records.header import Compression, read_batch_header
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 pytestmark = pytest.mark.usefixtures("apache_kafka")
 NOW, DAY = 1_700_000_000_000, 86_400_000

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import headrace
 import kafka_oracle
 import pytest
 from headrace.runtime.waiting_io import until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from headrace.services.local_io import LocalCluster
+from headrace.services.local_io import LocalCluster
 
 pytestmark = pytest.mark.xdist_group("kafka")
 WAIT_S = 60.0

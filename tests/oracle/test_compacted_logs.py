@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import kafka_oracle
 import pytest
@@ -20,10 +20,6 @@ from headrace.storage_node.log.config import LogConfig
 from headrace.storage_node.log.log import Log
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaTopicPartition
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 NOW = 1_700_000_000_000
 TP = TopicPartition("t", 0)

@@ -4,15 +4,12 @@ several passes; time advances, so that tombstones reach their horizons."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from headrace.protocol.records.codec import pick_codec
+from headrace.protocol.records.codec import OffsetMap, RecordLike, pick_codec
 from headrace.protocol.records.header import Compression, TimestampType, read_batch_header
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-if TYPE_CHECKING:
-    from headrace.protocol.records.codec import OffsetMap, RecordLike
 
 PYTHON, COMPILED = pick_codec("python"), pick_codec("compiled")
 RETENTION_MS = 1000

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from headrace.coordinators.group.assignors import ASSIGNORS
-from headrace.coordinators.group.assignors.model import MemberSpec
+from headrace.coordinators.group.assignors.model import MemberSpec, Partitions
 from hypothesis import given
 from hypothesis import strategies as st
-
-if TYPE_CHECKING:
-    from headrace.coordinators.group.assignors.model import Partitions
 
 TOPICS = [bytes([number]) * 16 for number in range(6)]
 MEMBERS = [f"member-{number}" for number in range(7)]

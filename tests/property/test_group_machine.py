@@ -3,8 +3,9 @@ committed: what is promised to them holds at every step, and in the end nobody w
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from group_rig import Asked, GroupRig
 from headrace.coordinators.group.classic_group import ClassicGroup
@@ -16,9 +17,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from recount import check_group_state_counts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 S = ClassicState
 PARTITIONS = ("t", "u")

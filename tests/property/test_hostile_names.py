@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 from controller_kit import Driver
@@ -21,9 +21,6 @@ from headrace.storage_node.log.log_manager import LogManager
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from log_rig import config
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NASTY = (
     "",

@@ -4,17 +4,14 @@ once, in order, whichever answers were lost (scenarios 38 and 39)."""
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
 
 import pytest
+from core_rig import FakeRequest
+from fake_files import FakeFiles
 from headrace.protocol.records.header import read_batch_header
 from log_rig import read_all, split
 from producer_oracle import check_producers, idempotent
 from replica_rig import TOPIC, Replicas
-
-if TYPE_CHECKING:
-    from core_rig import FakeRequest
-    from fake_files import FakeFiles
 
 IN_FLIGHT = 5
 SEEDS = 40

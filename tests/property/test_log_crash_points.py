@@ -5,15 +5,11 @@ shutdown, restart. A journal has the acknowledged batches. After each fault the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from fake_files import Crash, FakeFiles
+from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.log_manager import LogManager
 from log_rig import NOW, TP, append, batch, check_dense, config
-
-if TYPE_CHECKING:
-    from headrace.storage_node.log.log import Log
 
 TOPIC_ID = bytes(range(16))
 POWER_LOSSES = ("none", "all", 1, 2)

@@ -4,12 +4,11 @@ what comes next by the rules."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cleaner_rig import clean
 from fake_files import Crash, FakeFiles
 from headrace.protocol.errors import KafkaError
 from headrace.protocol.records.header import read_batch_header
+from headrace.storage_node.log.log import Log
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -26,9 +25,6 @@ from producer_oracle import (
     truth_of,
     verified,
 )
-
-if TYPE_CHECKING:
-    from headrace.storage_node.log.log import Log
 
 IDS = st.integers(0, 3)
 KEYS = {"segment_bytes": 350, "index_interval_bytes": 60}

@@ -5,9 +5,9 @@ The recompressions end in any order; some batches come in the topic's codec and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from core_rig import CoreRig
+from core_rig import CoreRig, FakeRequest
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import Compression
 from headrace.storage_node.effects import Recompress
@@ -15,9 +15,6 @@ from headrace.storage_node.log.config import COMPRESSION_TYPES, LogConfig
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from node_rig import WALL_MS
-
-if TYPE_CHECKING:
-    from core_rig import FakeRequest
 
 records = st.tuples(
     st.integers(-1, WALL_MS),

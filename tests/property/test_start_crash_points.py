@@ -5,16 +5,12 @@ requested, and nothing above is missing."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from fake_files import Crash, FakeFiles
 from headrace.storage_node.log import names
+from headrace.storage_node.log.log import Log
+from headrace.storage_node.log.log_manager import LogManager
 from log_rig import NOW, TP, append, batch, keys_of, manager_of, read_all, split
-
-if TYPE_CHECKING:
-    from headrace.storage_node.log.log import Log
-    from headrace.storage_node.log.log_manager import LogManager
 
 TOPIC_ID = bytes(range(16))
 POWER_LOSSES = ("none", "all", 1, 2, 3)

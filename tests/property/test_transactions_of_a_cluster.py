@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from core_rig import FakeRequest
+from fake_files import FakeFiles
 from headrace.protocol.errors import NO_ERROR
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.groups import PartitionResult, TopicNamePartitions
@@ -26,10 +28,6 @@ from log_rig import batch, split
 from node_rig import WALL_MS
 from producer_oracle import check_producers
 from replica_rig import TOPIC, Replicas
-
-if TYPE_CHECKING:
-    from core_rig import FakeRequest
-    from fake_files import FakeFiles
 
 STATE_TOPIC = b"transaction-state"[:16]
 SEEDS = 40

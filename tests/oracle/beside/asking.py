@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import HEADER_BYTES, Compression, read_batch_header
 from headrace.runtime.waiting_io import until
 
+from .scene import Scene
 from .wire import KEYS, Closed, Wire
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from .scene import Scene
 
 NOW = 1_700_000_000_000
 NOT_SERVED = "not advertised"

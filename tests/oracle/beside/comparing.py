@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Any
 
 ABSENT = "(absent)"
 MAX_SHOWN = 300

@@ -10,9 +10,9 @@ import pkgutil
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headrace.benchmarks.servers import kafka_io
 
@@ -21,15 +21,9 @@ from .comparing import Known, read_known, shown, unexplained
 from .java_io import JavaTools, compiled
 from .page import Api, outdated, page
 from .playing_io import Outcome, Player
-from .scene import ALL
-from .systems_io import Headrace, Kafka, running
+from .scene import ALL, Scenario
+from .systems_io import Headrace, Kafka, System, running
 from .wire import KEYS, Wire
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from .scene import Scenario
-    from .systems_io import System
 
 Seen = dict[tuple[int, int], set[str]]
 ROOT = Path(__file__).parents[3]

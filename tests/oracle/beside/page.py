@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from .comparing import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
-    from .comparing import Known
-    from .playing_io import Outcome
+from .comparing import Known, shown
+from .playing_io import Outcome
 
 HEAD = """\
 # Compatibility with Apache Kafka

@@ -5,19 +5,15 @@ from __future__ import annotations
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .comparing import Difference, count, differences
+from .java_io import JavaTools
 from .normal import Normal
-from .scene import Scene
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .java_io import JavaTools
-    from .scene import Scenario
-    from .systems_io import System
+from .scene import Scenario, Scene
+from .systems_io import System
 
 TIMEOUT_S = 180.0
 RAISED = "raised"

@@ -5,18 +5,15 @@ from __future__ import annotations
 import contextlib
 import re
 import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.runtime.waiting_io import until
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from .java_io import JavaTools, Printed
-    from .systems_io import System
-
+from .java_io import JavaTools, Printed
+from .systems_io import System
 
 SETTLE_S = 5.0
 

@@ -6,16 +6,13 @@ import contextlib
 import subprocess
 import sys
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from headrace.benchmarks.servers.kafka_cluster_io import KafkaCluster
 from headrace.runtime.ports_io import reserve_ports
 
 from .tap_io import Tap
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 # settings of both systems; all others are defaults
 SETTINGS = {

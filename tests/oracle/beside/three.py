@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any, Self
 
 from headrace.runtime.waiting_io import until
 
 from .asking import Asking
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Self
-
-    from .scene import Scene
+from .scene import Scene
 
 NODES = (1, 2, 3)
 CHANGE_S = 30.0

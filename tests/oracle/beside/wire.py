@@ -15,15 +15,12 @@ import struct
 import types
 import typing
 import uuid
-from typing import Any
+from typing import Any, Self
 
 from kafka_wire import body_of, framed, request_frame
 from kio.index import load_request_schema
 from kio.schema.index import api_key_map
 from kio.static.primitive import TZAware, i32Timedelta, i64Timedelta
-
-if typing.TYPE_CHECKING:
-    from typing import Self
 
 KEYS = {name: key for key, name in api_key_map.items()}
 TIMEOUT_S = 20.0

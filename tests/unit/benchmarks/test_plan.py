@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pytest
 from headrace.benchmarks.cells.connections import ConnectionMemoryCell
@@ -12,15 +11,13 @@ from headrace.benchmarks.cells.latency import PingCell
 from headrace.benchmarks.cells.preload import ToolPreload
 from headrace.benchmarks.cells.throughput import ConsumeCell, ProduceCell
 from headrace.benchmarks.constants import CPU_PER_GB, E2E_P99, NODES, RATE
+from headrace.benchmarks.group import Group
 from headrace.benchmarks.loops import consume, produce
 from headrace.benchmarks.plan import GROUPS, chosen, parts
 from headrace.benchmarks.report.page import METRICS
 from headrace.benchmarks.report.results import CEILINGS
 from headrace.benchmarks.servers.kafka_systems_io import Kafka
 from headrace.storage_node.configs.node_config import NodeConfig
-
-if TYPE_CHECKING:
-    from headrace.benchmarks.group import Group
 
 IDS = [group.id for group in GROUPS]
 MOST_BYTES = 2_000_000_000  # with more, the kernel's write-back would be measured, too

@@ -7,14 +7,10 @@ import signal
 import sys
 import time
 import zlib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import pytest
 from headrace.benchmarks.sampler_io import Sampler
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 # Acknowledges a command after a visible effect; its report has one line.
 PERF = """#!{python}

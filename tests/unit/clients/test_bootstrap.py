@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from headrace.clients import bootstrap
 from headrace.clients.cluster.network import Address
 from headrace.protocol.errors import ConfigError, NoClusterError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture(autouse=True)

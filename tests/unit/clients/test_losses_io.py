@@ -6,19 +6,17 @@ import asyncio
 import logging
 from collections import Counter
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fake_cluster import FakeCluster
+from headrace.clients.aio.cluster_io import AsyncCluster
 from headrace.clients.aio.lines_io import Lines
 from headrace.clients.config import ProducerConfig
 from headrace.clients.losses_io import MAX_UNREPORTED, Losses, Unfinished
 from headrace.clients.producer.appending import NO_TOPIC
 from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol.errors import ClosedError, DeliveryTimeoutError, FlushTimeoutError, HeadraceError
-
-if TYPE_CHECKING:
-    from headrace.clients.aio.cluster_io import AsyncCluster
 
 SHORT = {"linger_ms": 0, "delivery_timeout_ms": 300, "request_timeout_ms": 200}
 

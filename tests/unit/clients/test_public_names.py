@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import headrace
 import pytest
+from fake_cluster import FakeCluster
 from headrace import TopicPartition
+from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol.errors import InvalidTopicError, SerializationError
-
-if TYPE_CHECKING:
-    from fake_cluster import FakeCluster
-    from headrace.clients.sync.cluster_io import Cluster
 
 ILLEGAL = ["", "..", "no spaces", "ä", "x" * 250]
 T0 = TopicPartition("t", 0)

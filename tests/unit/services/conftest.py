@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from command_line import CommandLine
 from headrace.clients.sync import admin_io
 from headrace.clients.sync.cluster_io import Cluster
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from command_line import CommandLine
 
 
 @pytest.fixture

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from command_line import CommandLine
 from headrace.services.bench.histogram import Histogram
 from headrace.services.cli.bench import text_report
-
-if TYPE_CHECKING:
-    from command_line import CommandLine
 
 ROOT = Path(__file__).parents[3]
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
+from command_line import CommandLine
 from headrace.services.cli.common import Effect, NotFoundError, Settings, effect_of
 from headrace.services.cli.main import cli
 from headrace.services.cluster_files_io import ClusterFile, UnknownClusterError, write_cluster_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from command_line import CommandLine
 
 # A complete command line of every command that reads. Those of NEEDS_NO_CLUSTER connect to none, and
 # `status` is about the default cluster, because scripts start it when `status` fails.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from headrace.protocol.errors import ConfigError, HeadraceError
@@ -18,9 +18,6 @@ from headrace.services.cluster_files_io import (
     remove_cluster_file,
     write_cluster_file,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FACTS = ClusterFile("a.b", "10.0.0.1:6379", ("h:1", "h:2"), 2, "/data", OwnRayFacts(5, 1.5, "/tmp/x"))
 

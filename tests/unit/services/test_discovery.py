@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from headrace.protocol.errors import NoClusterError
 from headrace.services.cluster_files_io import ClusterFile, write_cluster_file
 from headrace.services.discovery import discover
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from command_line import CommandLine
 from fake_admin_cluster import FakeAdminCluster
 from headrace.protocol.consumer_protocol import Assignment, encode_assignment
 from headrace.protocol.model import TopicPartition
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from command_line import CommandLine
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 LONG_AGO_MS = 1_000_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from headrace.services.line_sources_io import (
@@ -17,9 +17,6 @@ from headrace.services.line_sources_io import (
     text_files,
     total_bytes,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def lines_of(path: Path, data: bytes) -> list[bytes]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from command_line import CommandLine
 from headrace.protocol.errors import (
     ConfigError,
     HeadraceError,
@@ -17,11 +18,6 @@ from headrace.protocol.errors import (
 from headrace.services.cli.common import NotFoundError, PartialFailureError, Settings, absorb
 from headrace.services.cli.main import exit_code_of, hint_of, message_of
 from headrace.services.cluster_files_io import UnknownClusterError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from command_line import CommandLine
 
 
 @pytest.fixture(autouse=True)

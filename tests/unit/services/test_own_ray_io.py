@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 from headrace.services.own_ray_io import OwnRay, _interpreter, is_running, processes_of, stop_own_ray
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 # A leader that ignores SIGTERM, with a child that ignores it too and a grandchild in a group of its own.
 FAMILY = """

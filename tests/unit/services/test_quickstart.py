@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from headrace.services.key_fields import KeyField
 from headrace.services.quickstart import PARTITIONS, Outcome, _place, _with_keys
 from headrace.services.quickstart_read import PartitionRead
 from headrace.services.record_sums import RecordSum
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def outcome_of(*values: bytes) -> Outcome:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from headrace.protocol.errors import ConfigError, HeadraceError
@@ -22,9 +23,6 @@ from headrace.services.ray_host import (
     down,
     namespace_of,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BEFORE = ClusterFile("c", "h:1", ("h:2",), 3, "/data")
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from headrace.protocol.errors import NetworkError
 from headrace.runtime.ports_io import reserve_ports
 from headrace.services.own_ray_io import RayStartError
 from headrace.services.ray_session import cause_of, is_reachable, joined, wanted_address
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from command_line import CommandLine
 from fake_cluster import FakeCluster
 from headrace.services.cli import node as node_commands
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from command_line import CommandLine
 
 
 @pytest.fixture

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import pytest
 from headrace.services import sync_clients
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 SOURCE = '''"""The asyncio thing."""
 

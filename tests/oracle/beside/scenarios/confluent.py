@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -27,9 +28,6 @@ from confluent_kafka.admin import (
 from headrace.benchmarks.servers.topics_io import silent
 
 from ..scene import Scene, scenario
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CLIENT = "confluent-kafka"
 TIMEOUT_S = 45.0  # of a restart, too

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from kafka import (
     KafkaAdminClient,
@@ -17,9 +18,6 @@ from kafka.errors import KafkaError
 from kafka.protocol.admin.topics import ElectionType
 
 from ..scene import Scene, scenario
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CLIENT = "kafka-python"
 TIMEOUT_MS = 20_000

@@ -7,8 +7,8 @@ import json
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from headrace.benchmarks.servers.kafka_io import run_tool
@@ -19,16 +19,13 @@ from ..scene import Scene, scenario
 from ..three import CHANGE_S, Nodes
 from . import aio_kafka, confluent, java_tools, kafka_python, kcat
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 FIRST = 300  # records that are there when the leader is killed
 AFTER = 300  # and that are sent once it is
 TOOL_RECORDS = 3000
 PAUSE_S = 0.001
 END_S = 90.0
 
-Produce = Callable[[Scene, threading.Event], list[str]] if TYPE_CHECKING else Any
+Produce = Callable[[Scene, threading.Event], list[str]]
 
 
 def values(killed: threading.Event) -> Iterator[str]:

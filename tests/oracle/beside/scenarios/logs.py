@@ -6,7 +6,8 @@ import os
 import re
 import shutil
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import Compression
@@ -15,9 +16,6 @@ from headrace.runtime.waiting_io import until
 from ..asking import NOW, Asking, batch
 from ..scene import Scene, pair, scenario
 from .java_tools import PRODUCER
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CLIENT = "logs"
 ROUNDS = 3

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from ..asking import Asking, batch
 from ..scene import Scene, scenario
 from .java_tools import CONFIGS, TOOLS, call, play
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 METRICS, FEATURES = f"{TOOLS}.ClientMetricsCommand", f"{TOOLS}.FeatureCommand"
 SET, DELETE = 0, 1

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from headrace.runtime.waiting_io import until
 
-from ..asking import batch
+from ..asking import Asking, batch
 from ..scene import Scene, scenario
 from ..three import CHANGE_S, Nodes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from ..asking import Asking
 
 CLIENT = "raw"
 HERE = 3  # the node that has two

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from headrace.protocol.records.header import Compression
 
 from ..asking import NOT_SERVED, NOW, Asking, batch
 from ..scene import Scene, scenario
-
-if TYPE_CHECKING:
-    from typing import Any
 
 CLIENT = "raw"
 

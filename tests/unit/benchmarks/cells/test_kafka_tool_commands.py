@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 from headrace.benchmarks.cells import kafka_tool_commands as commands
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PRODUCED = (
     "1500000 records sent, 750000.0 records/sec (715.26 MB/sec), 2.35 ms avg latency,"

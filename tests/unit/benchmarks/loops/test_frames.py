@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from headrace.benchmarks.loops.connections import Visitors
@@ -15,9 +15,6 @@ from headrace.services.bench.pacing_io import now_ns
 from kio.schema.metadata.v12.response import MetadataResponse
 from kio.schema.response_header.v1.header import ResponseHeader
 from kio.serial import entity_reader
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 UNKNOWN_TOPIC = 3
 # Metadata, version 12: no brokers, no cluster, an unknown topic

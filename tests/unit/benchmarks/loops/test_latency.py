@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from headrace.benchmarks.loops.clients import retry_when_full
 from headrace.benchmarks.loops.latency import kafka_post, served
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class SmallProducer:

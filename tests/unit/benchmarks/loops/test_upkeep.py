@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from headrace.benchmarks.loops.upkeep import RemovedSegments
 from headrace.benchmarks.machine_io import read_from_disk
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from headrace.benchmarks.__main__ import write_page
@@ -12,9 +13,6 @@ from headrace.benchmarks.group import Comparison
 from headrace.benchmarks.plan import GROUPS
 from headrace.benchmarks.report import overview, page, plots_io, results
 from pages import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 METHOD = (ROOT / "benchmarks" / "METHOD.md").read_text()
 GROUP = next(group for group in GROUPS if group.id == "w1")

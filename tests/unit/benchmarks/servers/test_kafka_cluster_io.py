@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from headrace.benchmarks.servers.kafka_cluster_io import node_settings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_every_kafka_node_knows_all_controllers(tmp_path: Path) -> None:

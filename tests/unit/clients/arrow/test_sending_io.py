@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import headrace
 import pyarrow as pa
 import pytest
+from fake_cluster import FakeCluster
 from headrace.clients.producer.partitioner import positive_hash
+from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol.errors import (
     BufferExhaustedError,
     ClosedError,
@@ -18,10 +20,6 @@ from headrace.protocol.errors import (
     SerializationError,
     UnknownTopicOrPartitionError,
 )
-
-if TYPE_CHECKING:
-    from fake_cluster import FakeCluster
-    from headrace.clients.sync.cluster_io import Cluster
 
 pytestmark = pytest.mark.usefixtures("codec")
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fake_cluster import FakeCluster
 from headrace.clients.consumer.interceptors import Interceptors
+from headrace.clients.group.group_metadata import OffsetAndMetadata
 from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol.errors import ConfigError, SerializationError
 from headrace.protocol.model import TopicPartition
-
-if TYPE_CHECKING:
-    from headrace.clients.group.group_metadata import OffsetAndMetadata
 
 Play = Callable[..., Any]
 T0 = TopicPartition("t", 0)

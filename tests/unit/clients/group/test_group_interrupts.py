@@ -4,7 +4,8 @@ returned."""
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import headrace.clients
 import pytest
@@ -12,9 +13,6 @@ from fake_cluster import FakeCluster
 from headrace.clients.sync.cluster_io import Cluster
 from interrupts import InterruptAt
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FOLDER = os.path.dirname(headrace.clients.__file__)
 EACH = 4

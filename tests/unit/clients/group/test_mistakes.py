@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from fake_cluster import FakeCluster
+from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol.errors import (
     ClosedError,
     ConfigError,
@@ -13,10 +15,6 @@ from headrace.protocol.errors import (
     InvalidTxnStateError,
     UnreleasedInstanceIdError,
 )
-
-if TYPE_CHECKING:
-    from fake_cluster import FakeCluster
-    from headrace.clients.sync.cluster_io import Cluster
 
 Play = Callable[..., Any]
 

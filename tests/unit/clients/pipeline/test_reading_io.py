@@ -3,9 +3,10 @@ that it holds."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fake_cluster import Ask, FakeCluster, Fault
@@ -20,9 +21,6 @@ from headrace.protocol.errors import (
 )
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.control import EndTransaction, encode_control
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture

@@ -6,15 +6,13 @@ import asyncio
 import socket
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from headrace.clients.producer import gil_yield_io
 from headrace.clients.producer.gil_yield_io import STEPS, GilYield, Turn
 from headrace.runtime.loop_io import new_event_loop, work_descriptor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 NEVER_S = 3600.0
 

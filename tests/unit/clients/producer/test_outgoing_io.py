@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from headrace.clients import serdes
@@ -13,9 +14,6 @@ from headrace.clients.producer.partitioner import murmur2_sticky
 from headrace.clients.producer.per_record_io import plain_sizes, python_plain_sizes
 from headrace.clients.records import ProducerRecord, RecordMetadata
 from headrace.protocol.errors import MessageTooLargeError, SerializationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def outgoing(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from headrace.clients.pipeline.ranges import OffsetRange
@@ -19,9 +20,6 @@ from headrace.clients.ray_data.sharding import (
     spread,
 )
 from headrace.protocol.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 OPTIONS = read_options({"subscribe": "a,b"})
 PLAN = Shards((OffsetRange("a", 0, 10, 47), OffsetRange("a", 1, 0, 3), OffsetRange("b", 0, 5, 65)), OPTIONS)

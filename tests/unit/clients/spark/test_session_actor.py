@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import headrace
 import pytest
 from headrace.clients.spark import session_actor
 from headrace.protocol.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def install(monkeypatch: pytest.MonkeyPatch, **versions: str) -> None:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import importlib
 import sys
 import zipfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from headrace.clients.spark.worker_daemon_io import drop_archives
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from fake_cluster import FakeCluster
+from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol import errors
 from headrace.protocol.model import TopicPartition
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from fake_cluster import FakeCluster
-    from headrace.clients.sync.cluster_io import Cluster
 
 T0 = TopicPartition("t", 0)
 

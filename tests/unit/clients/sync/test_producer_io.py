@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy
 import pytest
@@ -20,9 +21,6 @@ from headrace.protocol.errors import (
     SerializationError,
     UnknownTopicOrPartitionError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def test_many_threads_share_one_producer(fake: FakeCluster, cluster: Cluster) -> None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from fake_cluster import Fault
+from fake_cluster import FakeCluster, Fault
 from headrace import TopicPartition
 from headrace.clients.arrow.sending_io import ArrowSend
 from headrace.clients.group.group_metadata import GroupMetadata
+from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol import errors
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from fake_cluster import FakeCluster
-    from headrace.clients.sync.cluster_io import Cluster
 
 WAIT_S = 60
 

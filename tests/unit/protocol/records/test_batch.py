@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import batch_bytes as by_hand
 import pytest
@@ -13,11 +13,8 @@ from headrace.protocol.errors import (
     InvalidRecordError,
     UnsupportedCompressionTypeError,
 )
-from headrace.protocol.records.codec import pick_codec
+from headrace.protocol.records.codec import RecordCodec, pick_codec
 from headrace.protocol.records.header import Compression, TimestampType, assigned_prefix, read_batch_header
-
-if TYPE_CHECKING:
-    from headrace.protocol.records.codec import RecordCodec
 
 INT64_MAX = 2**63 - 1
 

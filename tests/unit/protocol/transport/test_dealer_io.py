@@ -7,7 +7,7 @@ import contextlib
 import gc
 import select
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 import zmq
@@ -34,9 +34,6 @@ from transport_kit import (
     serving,
     until,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ANSWER = wire.encode(METADATA_BODY)
 

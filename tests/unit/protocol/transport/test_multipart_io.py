@@ -12,7 +12,8 @@ import resource
 import sys
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import zmq
@@ -21,6 +22,7 @@ from headrace.protocol.transport.context_io import shared_context
 from headrace.protocol.transport.multipart_io import (
     DEALER_ENVELOPE,
     ROUTER_ENVELOPE,
+    Multipart,
     PythonMultipart,
     open_multipart,
     pick_multipart,
@@ -28,11 +30,6 @@ from headrace.protocol.transport.multipart_io import (
 )
 from headrace.protocol.transport.pending import PendingBytes
 from headrace.protocol.transport.wire import COPY_BELOW_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from headrace.protocol.transport.multipart_io import Multipart
 
 NUMBERS = itertools.count()
 LARGE = COPY_BELOW_BYTES

@@ -5,15 +5,12 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from fake_cluster import FakeCluster
 from headrace.clients.sync.cluster_io import Cluster
 from headrace.services.bench.watchdog import ClusterWatchdog
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TIMEOUT_S = 60
 watchdog = functools.partial(ClusterWatchdog, check_s=0.01, timeout_s=2.0)

@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from headrace.protocol.errors import (
@@ -27,12 +27,10 @@ from headrace.protocol.messages.data import (
 )
 from headrace.services.kafka_listener import connection_io
 from headrace.services.kafka_listener.connection_io import TURN_CALLS
+from headrace.storage_node.edge.gateway import OwnRequest
 from kafka_listener_rig import TOPIC, TOPIC_ID, WireClient, listening
 from kafka_wire import example_request, framed, request_frame, request_head
 from node_rig import run, until
-
-if TYPE_CHECKING:
-    from headrace.storage_node.edge.gateway import OwnRequest
 
 PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from headrace.protocol.errors import InvalidRequestError
 from headrace.protocol.metadata.image import MetadataImage
+from headrace.services.kafka_listener.calls import Call, KafkaApi
 from headrace.services.kafka_listener.codes import substitutes
 from headrace.services.kafka_listener.entities import Records, layout
 from headrace.services.kafka_listener.framing import read_header
@@ -15,9 +16,6 @@ from headrace.services.kafka_listener.served import SERVED
 from headrace.services.kafka_listener.skimming import no_tags
 from kafka_calls import FakePlane
 from kafka_wire import answer_of, decoded, example_request, request_frame
-
-if TYPE_CHECKING:
-    from headrace.services.kafka_listener.calls import Call, KafkaApi
 
 # kio cannot decode the time -1 (no open transaction, no token), which Kafka clients expect; tests with real
 # clients do.

@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import struct
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.data import FetchPartitionResponse, FetchResponse
 from headrace.services.kafka_listener.memory import ELEMENT_BYTES
+from headrace.storage_node.edge.gateway import OwnRequest
 from kafka_listener_rig import TOPIC, WireClient, listening
 from kafka_wire import example_request, framed, request_frame
 from node_rig import run, until
-
-if TYPE_CHECKING:
-    from headrace.storage_node.edge.gateway import OwnRequest
 
 FETCH, API_VERSIONS = 1, 18
 MIB = 1 << 20

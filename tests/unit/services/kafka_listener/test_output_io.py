@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 from headrace.runtime.files.file_layer import NotCachedError
@@ -14,10 +16,6 @@ from headrace.runtime.files.files_io import OsFiles
 from headrace.services.kafka_listener.output_io import Output
 from headrace.storage_node.log.lending import LentRun
 from node_rig import run, until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 CONTENT = os.urandom(3_000_000)
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from headrace.services.kafka_listener.gone_io import POLL_MS
 from headrace.services.kafka_listener.memory import RequestMemory
 from headrace.services.kafka_listener.reading_io import MUTE_STEP_MS, ReadControl
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 class Connection:

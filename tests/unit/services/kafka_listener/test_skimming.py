@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from headrace.protocol.errors import InvalidRequestError
+from headrace.services.kafka_listener.calls import KafkaApi
 from headrace.services.kafka_listener.entities import layout
 from headrace.services.kafka_listener.framing import read_header
 from headrace.services.kafka_listener.served import SERVED
@@ -13,9 +14,6 @@ from headrace.services.kafka_listener.skimming import MAX_ELEMENTS, MAX_TAGS, no
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka_wire import decoded, example_request, request_frame
-
-if TYPE_CHECKING:
-    from headrace.services.kafka_listener.calls import KafkaApi
 
 VERSIONS = [(api, version) for api in SERVED.values() for version in range(api.low, api.high + 1)]
 

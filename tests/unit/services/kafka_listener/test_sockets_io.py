@@ -6,15 +6,13 @@ import asyncio
 import errno
 import os
 import socket
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.services.kafka_listener.sockets_io import PolledSocket, Sockets
 from kafka_listener_rig import listening
 from node_rig import run, until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 class Recorder:
