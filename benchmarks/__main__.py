@@ -40,10 +40,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="headrace.benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer pairs, shorter cells: under ten minutes")
     parser.add_argument(
-        "--only",
-        default="",
-        metavar="w1,w9-100",
-        help="these groups; prints, writes no page",
+        "--only", default="", metavar="w1,w9-100", help="these groups; prints, writes no page"
     )
     parser.add_argument("--cell", default="", metavar="send,produce", help="only these cells")
     parser.add_argument("--pairs", type=int, default=0, help="how many pairs, instead of the mode's")

@@ -30,9 +30,7 @@ GROUPS: tuple[Group, ...] = (
 )
 # measured without cells, for headrace (and Kafka's partitions)
 APART = ("startup", "partitions")
-LATER = {
-    "W14, W16, W17": "share groups, start-up with large logs and streams wait for those features",
-}
+LATER = {"W14, W16, W17": "share groups, start-up with large logs and streams wait for those features"}
 
 
 def chosen(only: set[str], *, is_quick: bool) -> list[Group]:

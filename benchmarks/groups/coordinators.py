@@ -9,18 +9,7 @@ from ..cells.coordinators import CommitCell, TransactCell
 from ..cells.preload import TransactionPreload
 from ..cells.rebalance import RebalanceCell
 from ..cells.throughput import ConsumeCell
-from ..constants import (
-    ACK_P99,
-    COMMITS,
-    CPU_PER_GB,
-    HEADRACE,
-    JOIN,
-    KAFKA,
-    LEAVE,
-    RATE,
-    REJOIN,
-    TRANSACTIONS,
-)
+from ..constants import ACK_P99, COMMITS, CPU_PER_GB, HEADRACE, JOIN, KAFKA, LEAVE, RATE, REJOIN, TRANSACTIONS
 from ..group import Comparison, Group
 
 GOAL, TIME_GOAL = 1.5, 0.67  # times as many operations; in this share of the time

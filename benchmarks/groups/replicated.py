@@ -11,18 +11,7 @@ from ..cells.cell import both
 from ..cells.failover import FailoverCell
 from ..cells.latency import OpenLoopCell, PingCell
 from ..cells.throughput import ProduceCell
-from ..constants import (
-    ACK_P99,
-    CPU_PER_GB,
-    E2E_P50,
-    E2E_P99,
-    GAP,
-    HEADRACE,
-    KAFKA,
-    NODES,
-    PARTITIONS,
-    RATE,
-)
+from ..constants import ACK_P99, CPU_PER_GB, E2E_P50, E2E_P99, GAP, HEADRACE, KAFKA, NODES, PARTITIONS, RATE
 from ..group import Comparison, Group
 
 ALL = "all"

@@ -52,9 +52,7 @@ class Requests:
         )
         self.produce = (
             ProduceRequest(
-                acks=i16(-1),
-                timeout=wait,
-                topic_data=(TopicProduceData(name=name, partition_data=produced),),
+                acks=i16(-1), timeout=wait, topic_data=(TopicProduceData(name=name, partition_data=produced),)
             ),
             ProduceResponse,
         )

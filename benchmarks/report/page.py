@@ -41,13 +41,7 @@ from ..constants import (
     VISIT_CPU,
     VISIT_P99,
 )
-from ..group import (
-    GOAL_PAIRS_FULL,
-    GOAL_PAIRS_QUICK,
-    MORE_PAIRS_FULL,
-    MORE_PAIRS_QUICK,
-    Group,
-)
+from ..group import GOAL_PAIRS_FULL, GOAL_PAIRS_QUICK, MORE_PAIRS_FULL, MORE_PAIRS_QUICK, Group
 from ..groups.coordinators import HEARTBEAT_MS, MEMBERS, SHARED_PARTITIONS
 from ..groups.kafka_clients import IDLE, METER_MOST, PACE, TIMES, VISITORS
 from ..groups.replicated import LOAD_AFTER_S

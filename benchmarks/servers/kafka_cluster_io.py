@@ -15,15 +15,7 @@ from typing import TYPE_CHECKING
 from headrace.runtime.ports_io import reserve_ports
 
 from . import kafka_io
-from .kafka_io import (
-    SERVER_JVM,
-    STOP_TIMEOUT_S,
-    KafkaNode,
-    classpath,
-    pinned,
-    run_tool,
-    wait_for_port,
-)
+from .kafka_io import SERVER_JVM, STOP_TIMEOUT_S, KafkaNode, classpath, pinned, run_tool, wait_for_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

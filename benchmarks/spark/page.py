@@ -109,10 +109,7 @@ def page(results: dict[str, Any]) -> str:
 
 def table(results: dict[str, Any]) -> list[str]:
     """Every goal with its figure and verdict."""
-    lines = [
-        "| goal | found | 95 % interval | goal | verdict |",
-        "| --- | ---: | --- | --- | --- |",
-    ]
+    lines = ["| goal | found | 95 % interval | goal | verdict |", "| --- | ---: | --- | --- | --- |"]
     for group in GROUPS:
         for limit in group.limits:
             runs = used(results["runs"], group.id, limit.cell).values()

@@ -17,11 +17,7 @@ from pathlib import Path
 
 import batch_bytes as by_hand
 import pytest
-from headrace.protocol.errors import (
-    CorruptMessageError,
-    InvalidRecordError,
-    UnsupportedCompressionTypeError,
-)
+from headrace.protocol.errors import CorruptMessageError, InvalidRecordError, UnsupportedCompressionTypeError
 from headrace.protocol.records.codec import (
     BinaryColumn,
     Columns,
@@ -158,12 +154,7 @@ def cleaned(codec: RecordCodec, data: bytes, start: int, is_due: bool) -> object
     try:
         taken = offsets.add_batch(data, start, max_decompressed_bytes=CAP)
         left = codec.clean_batch(
-            data,
-            offsets,
-            now_ms=50,
-            delete_retention_ms=7,
-            is_horizon_due=is_due,
-            max_decompressed_bytes=CAP,
+            data, offsets, now_ms=50, delete_retention_ms=7, is_horizon_due=is_due, max_decompressed_bytes=CAP
         )
     except ALLOWED as error:
         return type(error).__name__, (len(offsets), offsets.latest_offset) != before, run

@@ -7,11 +7,7 @@ from typing import Any, NamedTuple
 
 import batch_bytes as by_hand
 import pytest
-from headrace.protocol.errors import (
-    CorruptMessageError,
-    InvalidRecordError,
-    UnsupportedCompressionTypeError,
-)
+from headrace.protocol.errors import CorruptMessageError, InvalidRecordError, UnsupportedCompressionTypeError
 from headrace.protocol.records import settings as limits
 from headrace.protocol.records.codec import RecordCodec, pick_codec
 from headrace.protocol.records.header import Compression, TimestampType, restamped_batch

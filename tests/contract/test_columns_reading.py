@@ -13,11 +13,7 @@ import column_bytes
 import pyarrow as arrow
 import pytest
 from column_tables import header_rows, nullable
-from headrace.protocol.errors import (
-    CorruptMessageError,
-    InvalidRecordError,
-    UnsupportedCompressionTypeError,
-)
+from headrace.protocol.errors import CorruptMessageError, InvalidRecordError, UnsupportedCompressionTypeError
 from headrace.protocol.records.codec import ColumnSink, RecordCodec, pick_codec
 from headrace.protocol.records.header import Compression, read_batch_header
 from hypothesis import given

@@ -233,11 +233,7 @@ some_batches = st.lists(st.lists(st.tuples(nullable_keys, st.integers(1, 3)), mi
 
 
 @pytest.mark.parametrize("name", ["python", "compiled"])
-@given(
-    some_batches,
-    st.sampled_from([3, 10, 100]),
-    st.sampled_from([0.5, 0.9]),
-)
+@given(some_batches, st.sampled_from([3, 10, 100]), st.sampled_from([0.5, 0.9]))
 @hypothesis_settings(max_examples=100)
 def test_against_a_dictionary(
     name: str, batches: list[list[tuple[bytes | None, int]]], slots: int, load_factor: float

@@ -78,12 +78,7 @@ class FakeAdminCluster(FakeCluster):
         self.active.setdefault(tp, []).append(active)
 
     def know(
-        self,
-        name: str,
-        producer_id: int,
-        *tps: TopicPartition,
-        state: str = "Ongoing",
-        prepared_ms: int = -1,
+        self, name: str, producer_id: int, *tps: TopicPartition, state: str = "Ongoing", prepared_ms: int = -1
     ) -> None:
         """As a coordinator sees a transaction."""
         topics = tuple(groups.TopicNamePartitions(tp.topic, (tp.partition,)) for tp in tps)

@@ -35,12 +35,7 @@ from headrace.protocol.metadata.replay import image_records, replay
 from headrace.protocol.transport.router_io import Request, Router, RouterLimits, ServerIdentity
 from headrace.runtime.ports_io import reserve_ports
 
-APIS = (
-    registry.BROKER_REGISTRATION,
-    registry.BROKER_HEARTBEAT,
-    registry.FETCH_METADATA,
-    *registry.FORWARDED,
-)
+APIS = (registry.BROKER_REGISTRATION, registry.BROKER_HEARTBEAT, registry.FETCH_METADATA, *registry.FORWARDED)
 CLUSTER_ID = "fake-cluster"
 
 

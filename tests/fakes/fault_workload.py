@@ -50,13 +50,7 @@ class Workload:
     """`start` it, make trouble, `finish` it. Producer N and consumer N are "client-N" of the network."""
 
     def __init__(
-        self,
-        cluster: Cluster,
-        topic: str,
-        *,
-        producers: int = 2,
-        consumers: int = 1,
-        **producer_options: Any,
+        self, cluster: Cluster, topic: str, *, producers: int = 2, consumers: int = 1, **producer_options: Any
     ) -> None:
         self.history = History(lambda: time.monotonic_ns() // 1_000_000)
         self.complaints: list[str] = []

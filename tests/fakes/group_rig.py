@@ -17,12 +17,7 @@ from headrace.protocol.messages import groups as m
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.envelope import Api
 from headrace.protocol.messages.transactions import TxnOffsetCommitRequest
-from headrace.protocol.metadata.image import (
-    MetadataDelta,
-    MetadataImage,
-    PartitionRegistration,
-    TopicImage,
-)
+from headrace.protocol.metadata.image import MetadataDelta, MetadataImage, PartitionRegistration, TopicImage
 from headrace.protocol.records.coordinator_records import decode_record, encode_record
 from headrace.storage_node.configs.coordinator_config import CoordinatorConfig
 from headrace.storage_node.embedded.contract import Now

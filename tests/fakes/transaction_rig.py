@@ -121,9 +121,5 @@ def codes_of(request: FakeRequest) -> list[list[int]]:
 
 def transactional(producer_id: int, sequence: int, count: int = 1, *, epoch: int = 0) -> bytes:
     return batch(
-        count,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        base_sequence=sequence,
-        is_transactional=True,
+        count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, is_transactional=True
     )

@@ -11,10 +11,7 @@ STEP_S = 0.02
 
 
 def wait_for(
-    is_so: Callable[[], object],
-    what: str,
-    patience_s: float = PATIENCE_S,
-    evidence: Callable[[], str] = str,
+    is_so: Callable[[], object], what: str, patience_s: float = PATIENCE_S, evidence: Callable[[], str] = str
 ) -> None:
     """Fails after a long while, with what was waited for and the evidence."""
     ends_at, never = time.monotonic() + patience_s, threading.Event()

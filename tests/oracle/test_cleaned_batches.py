@@ -21,11 +21,7 @@ RECORD = re.compile(
 def batch(base_offset: int, compression: Compression, round_number: int) -> bytes:
     """Twenty records under ten keys; one in seven is a tombstone, one has no key."""
     builder = pick_codec("compiled").builder(
-        max_bytes=1 << 20,
-        compression=compression,
-        producer_id=5,
-        producer_epoch=1,
-        base_sequence=base_offset,
+        max_bytes=1 << 20, compression=compression, producer_id=5, producer_epoch=1, base_sequence=base_offset
     )
     for number in range(20):
         key = None if number == 3 else b"%s-%d" % (compression.name.encode(), (number + round_number) % 10)

@@ -6,12 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from headrace.clients.group.assignors import (
-    MemberSubscription,
-    RangeAssignor,
-    RoundRobinAssignor,
-    Topic,
-)
+from headrace.clients.group.assignors import MemberSubscription, RangeAssignor, RoundRobinAssignor, Topic
 from headrace.clients.group.joining_io import checked_assignors
 from headrace.clients.group.sticky import CooperativeStickyAssignor, StickyAssignor
 from headrace.protocol.consumer_protocol import Assignment, encode_claims

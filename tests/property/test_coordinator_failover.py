@@ -11,10 +11,7 @@ from typing import Any
 from coordinator_rig import CODEC, Counter
 from core_rig import FakePeer, FakeRequest
 from headrace.coordinators.runtime.coordinators import Coordinators
-from headrace.protocol.errors import (
-    CoordinatorNotAvailableError,
-    NotCoordinatorError,
-)
+from headrace.protocol.errors import CoordinatorNotAvailableError, NotCoordinatorError
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.groups import DescribeGroupsRequest, HeartbeatRequest
 from headrace.protocol.model import CONSUMER_OFFSETS

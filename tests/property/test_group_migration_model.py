@@ -9,13 +9,7 @@ from headrace.protocol.errors import KafkaError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fakes.consumer_group_rig import (
-    GROUP,
-    ConsumerGroupRig,
-    SimClassicMember,
-    SimMember,
-    held_by,
-)
+from tests.fakes.consumer_group_rig import GROUP, ConsumerGroupRig, SimClassicMember, SimMember, held_by
 
 Someone = SimMember | SimClassicMember
 PARTITIONS = 5

@@ -203,10 +203,7 @@ def test_time_lookup_equals_linear_scan(times: list[int], asked: int) -> None:
 
 
 @settings(max_examples=30)
-@given(
-    data=st.data(),
-    count=st.integers(1, 6),
-)
+@given(data=st.data(), count=st.integers(1, 6))
 def test_readers_see_whole_batches_below_their_limit(data: st.DataObject, count: int) -> None:
     """Any offset, limit and size: whole batches in order, nothing at or above the limit (KAFKA-9835)."""
     log = open_log(FakeFiles(), **KEYS)

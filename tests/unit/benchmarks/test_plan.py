@@ -162,10 +162,7 @@ def test_kafkas_clients_have_goals_on_one_node_and_three() -> None:
     for nodes in (1, NODES):
         for is_small in (False, True):
             for tool in ("ProducerPerformance", "ConsumerPerformance"):
-                assert {
-                    (nodes, tool, is_small, RATE),
-                    (nodes, tool, is_small, CPU_PER_GB),
-                } <= judged
+                assert {(nodes, tool, is_small, RATE), (nodes, tool, is_small, CPU_PER_GB)} <= judged
             assert (nodes, "confluent-kafka for both", is_small, E2E_P99) in judged
     assert {c.goal for g in KAFKAS for c in g.comparisons} == {1.0, None}
     assert [group.id for group in KAFKAS if group.in_quick] == ["w18-produce-1k"]

@@ -18,16 +18,7 @@ def test_headers_as_mapping_or_pairs() -> None:
 
 @pytest.mark.parametrize(
     "headers",
-    [
-        [("a",)],
-        ["ab1"],
-        ["ab"],
-        [{"key": "a", "value": b"1"}],
-        [(1, b"x")],
-        [("a", 1)],
-        {"a": 1.5},
-        [None],
-    ],
+    [[("a",)], ["ab1"], ["ab"], [{"key": "a", "value": b"1"}], [(1, b"x")], [("a", 1)], {"a": 1.5}, [None]],
 )
 def test_bad_headers_name_the_fault(headers: object) -> None:
     """A wrong shape or type is the caller's mistake."""

@@ -5,16 +5,7 @@ from __future__ import annotations
 import pytest
 from headrace.protocol.errors import ConfigError
 from headrace.protocol.model import TopicPartition
-from headrace.services.group_reset import (
-    Bounds,
-    Move,
-    Rule,
-    csv_of,
-    moved,
-    offsets_of_csv,
-    scope_of,
-    time_of,
-)
+from headrace.services.group_reset import Bounds, Move, Rule, csv_of, moved, offsets_of_csv, scope_of, time_of
 
 TP = TopicPartition("t", 0)
 READ, FRESH = Bounds(10, 100, 40, 60), Bounds(10, 100, None)

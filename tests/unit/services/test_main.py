@@ -9,12 +9,7 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from headrace.protocol.errors import (
-    ConfigError,
-    HeadraceError,
-    NetworkError,
-    UnknownTopicOrPartitionError,
-)
+from headrace.protocol.errors import ConfigError, HeadraceError, NetworkError, UnknownTopicOrPartitionError
 from headrace.services.cli.common import NotFoundError, PartialFailureError, Settings, absorb
 from headrace.services.cli.main import exit_code_of, hint_of, message_of
 from headrace.services.cluster_files_io import UnknownClusterError

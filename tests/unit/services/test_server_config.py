@@ -54,10 +54,7 @@ def test_internal_topics_have_as_many_replicas_as_there_can_be() -> None:
 
 def test_each_node_has_its_own_ports_for_kafkas_clients() -> None:
     """From the named one on; 0 stays any free one."""
-    node = {
-        "listeners": "PLAINTEXT://:9092,OTHER://h:0",
-        "advertised.listeners": ("PLAINTEXT://out:19092",),
-    }
+    node = {"listeners": "PLAINTEXT://:9092,OTHER://h:0", "advertised.listeners": ("PLAINTEXT://out:19092",)}
     found = of_node(node, 3, "/d")
     assert found["listeners"] == ("PLAINTEXT://:9094", "OTHER://h:0")
     assert found["advertised.listeners"] == ("PLAINTEXT://out:19094",)

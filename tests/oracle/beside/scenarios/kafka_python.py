@@ -6,13 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from kafka import (
-    KafkaAdminClient,
-    KafkaConsumer,
-    KafkaProducer,
-    OffsetAndMetadata,
-    TopicPartition,
-)
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
 from kafka.errors import KafkaError
 from kafka.protocol.admin.topics import ElectionType

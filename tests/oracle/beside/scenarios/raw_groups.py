@@ -200,12 +200,7 @@ def new_group(scene: Scene) -> None:
             until_topic_is_known(asking, beat, version)
             joined = asking.ask(f"join v{version}", "consumer_group_heartbeat", version, **beat)
             epoch = joined["member_epoch"]
-            later = {
-                **me,
-                "member_epoch": epoch,
-                "rebalance_timeout": -1,
-                "subscribed_topic_names": None,
-            }
+            later = {**me, "member_epoch": epoch, "rebalance_timeout": -1, "subscribed_topic_names": None}
             held = [{"topic_id": topic_id, "partitions": [0, 1]}]
             asking.ask(
                 f"beat v{version}", "consumer_group_heartbeat", version, **later, topic_partitions=held

@@ -36,10 +36,7 @@ def rows(data: Any, names: Names = NAMES) -> list[Any]:
 )
 def test_every_kind_of_table(data: Any) -> None:
     """The same two rows."""
-    assert rows(data) == [
-        Names(None, b"a", None, None, None),
-        Names(b"k", b"b", None, None, None),
-    ]
+    assert rows(data) == [Names(None, b"a", None, None, None), Names(b"k", b"b", None, None, None)]
 
 
 def test_columns_are_named_by_the_parameters() -> None:
@@ -88,9 +85,7 @@ BAD_NAME = pa.Array.from_buffers(
     children=[pa.StructArray.from_arrays([BAD_TEXT, pa.array([b""])], fields=list(HEADERS_TYPE.value_type))],
 )
 BACKWARDS = pa.Array.from_buffers(
-    pa.binary(),
-    2,
-    [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0\1\0\0\0"), pa.py_buffer(b"abc")],
+    pa.binary(), 2, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0\1\0\0\0"), pa.py_buffer(b"abc")]
 )
 VALUE = {"value": [b"v"]}
 

@@ -255,11 +255,7 @@ def test_rows_of_a_cancelled_task_are_read_again(play: Play) -> None:
             await waiting
         assert sorted(
             [*first.column("value").to_pylist(), *joined(await values(consumer.arrow_batches()))]
-        ) == [
-            b"0",
-            b"1",
-            b"2",
-        ]
+        ) == [b"0", b"1", b"2"]
         fake.put("t", 0, b"3")
         waiting = asyncio.create_task(values(consumer.arrow_batches(10, 60.0)))
         await asyncio.sleep(1)

@@ -11,14 +11,7 @@ from typing import Any
 import pytest
 from headrace.clients.pipeline.ranges import OffsetRange
 from headrace.clients.pipeline.source_options import read_options
-from headrace.clients.ray_data.sharding import (
-    Place,
-    Shards,
-    first_place,
-    own_place,
-    place_from,
-    spread,
-)
+from headrace.clients.ray_data.sharding import Place, Shards, first_place, own_place, place_from, spread
 from headrace.protocol.errors import ConfigError
 
 OPTIONS = read_options({"subscribe": "a,b"})

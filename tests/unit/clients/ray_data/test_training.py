@@ -199,8 +199,7 @@ def test_workers_of_a_data_loader_share_a_shard(torch: FakeTorch) -> None:
 
 
 @pytest.mark.parametrize(
-    "more",
-    [{"batch_size": 0}, {"batch_format": "pandas"}, {"rank": 1, "size": 1}, {"rank": 0, "size": None}],
+    "more", [{"batch_size": 0}, {"batch_format": "pandas"}, {"rank": 1, "size": 1}, {"rank": 0, "size": None}]
 )
 def test_arguments_that_cannot_be_meant(more: dict[str, Any]) -> None:
     """Each is an error."""

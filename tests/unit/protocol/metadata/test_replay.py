@@ -6,12 +6,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from headrace.protocol.metadata.image import (
-    TOPIC_RESOURCE,
-    MetadataImage,
-    PartitionRegistration,
-    configured,
-)
+from headrace.protocol.metadata.image import TOPIC_RESOURCE, MetadataImage, PartitionRegistration, configured
 from headrace.protocol.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,

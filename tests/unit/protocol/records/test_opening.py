@@ -6,11 +6,7 @@ import zlib
 
 import batch_bytes as by_hand
 import pytest
-from headrace.protocol.errors import (
-    CorruptMessageError,
-    InvalidRecordError,
-    UnsupportedCompressionTypeError,
-)
+from headrace.protocol.errors import CorruptMessageError, InvalidRecordError, UnsupportedCompressionTypeError
 from headrace.protocol.records.opening import open_batch
 
 

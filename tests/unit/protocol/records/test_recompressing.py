@@ -33,12 +33,7 @@ def rows(data: bytes) -> list[tuple[object, ...]]:
 def test_recompressed_batch_has_the_same_records(source: Compression, target: Compression) -> None:
     """Every codec to every other one; producer id, epoch, sequence and the transactional bit stay."""
     data = batch(
-        50,
-        compression=source,
-        producer_id=7,
-        producer_epoch=3,
-        base_sequence=11,
-        is_transactional=True,
+        50, compression=source, producer_id=7, producer_epoch=3, base_sequence=11, is_transactional=True
     )
     found = recompress(data, target)
     assert rows(found.batch) == rows(data)

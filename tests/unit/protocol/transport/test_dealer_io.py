@@ -24,16 +24,7 @@ from headrace.protocol.transport import wire
 from headrace.protocol.transport.dealer_io import Connection
 from headrace.protocol.transport.router_io import RouterLimits
 from headrace.runtime.ports_io import reserve_ports
-from transport_kit import (
-    ASK,
-    FETCH_ONE,
-    METADATA_BODY,
-    PATIENCE_S,
-    RawServer,
-    run,
-    serving,
-    until,
-)
+from transport_kit import ASK, FETCH_ONE, METADATA_BODY, PATIENCE_S, RawServer, run, serving, until
 
 ANSWER = wire.encode(METADATA_BODY)
 

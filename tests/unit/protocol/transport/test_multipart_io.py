@@ -75,10 +75,7 @@ def sockets(
 
 def both(pair: tuple[zmq.Socket[bytes], zmq.Socket[bytes]]) -> tuple[Multipart, Multipart]:
     left, right = pair
-    return (
-        open_multipart(left, envelope=DEALER_ENVELOPE),
-        open_multipart(right, envelope=DEALER_ENVELOPE),
-    )
+    return (open_multipart(left, envelope=DEALER_ENVELOPE), open_multipart(right, envelope=DEALER_ENVELOPE))
 
 
 def received(messages: Multipart, socket: zmq.Socket[bytes], max_parts: int = ENOUGH) -> Any:

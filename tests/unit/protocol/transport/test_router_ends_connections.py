@@ -5,22 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from headrace.protocol.errors import (
-    ThrottlingQuotaExceededError,
-)
+from headrace.protocol.errors import ThrottlingQuotaExceededError
 from headrace.protocol.messages.registry import METADATA, PRODUCE
 from headrace.protocol.transport import wire
 from headrace.protocol.transport.router_io import RouterLimits
-from transport_kit import (
-    ASK,
-    METADATA_BODY,
-    PATIENCE_S,
-    PRODUCE_ONE,
-    raw_peer,
-    run,
-    serving,
-    until,
-)
+from transport_kit import ASK, METADATA_BODY, PATIENCE_S, PRODUCE_ONE, raw_peer, run, serving, until
 
 
 def test_a_peer_whose_queue_is_full_sees_its_connection_end() -> None:

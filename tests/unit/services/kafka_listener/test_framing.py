@@ -6,11 +6,7 @@ import struct
 
 import pytest
 from headrace.protocol.errors import InvalidRequestError
-from headrace.services.kafka_listener.framing import (
-    FIRST_BYTES,
-    FrameReader,
-    read_header,
-)
+from headrace.services.kafka_listener.framing import FIRST_BYTES, FrameReader, read_header
 from headrace.storage_node.configs.node_config import NodeConfig
 from hypothesis import given, settings
 from hypothesis import strategies as st

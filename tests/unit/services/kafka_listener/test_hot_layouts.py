@@ -63,11 +63,7 @@ ANSWERS = {
         {"responses": topics("partition_responses", PRODUCED), "node_endpoints": NODES}
     ),
     FETCH: st.fixed_dictionaries(
-        {
-            "error_code": SHORTS,
-            "responses": topics("partitions", FETCHED),
-            "node_endpoints": NODES,
-        },
+        {"error_code": SHORTS, "responses": topics("partitions", FETCHED), "node_endpoints": NODES},
         optional={"session_id": INTS, "throttle_time": st.integers(0, 9_999)},
     ),
 }
