@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import inspect
 import os
 import signal
 import sys
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.nodes import Collector
 
 if TYPE_CHECKING:
-    from _pytest.nodes import Collector
     from command_line import CommandLine
 
 ROOT = Path(__file__).parent.parent
@@ -63,6 +65,32 @@ def command_line(capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.
     from command_line import CommandLine  # tests of Spark have no services
 
     return CommandLine(capfdbinary, monkeypatch)
+
+
+@pytest.fixture
+def run_async() -> Callable[[Coroutine[Any, Any, None]], None]:
+    """Runs an `async def` test on the event loop of servers; folders and modules override it."""
+    from transport_kit import run
+
+    return run
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """An `async def` test runs through `run_async`; async context managers among its fixtures are entered."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+
+    async def test() -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            values = dict(pyfuncitem.funcargs)
+            for name, value in values.items():
+                if isinstance(value, contextlib.AbstractAsyncContextManager):
+                    values[name] = await stack.enter_async_context(value)
+            await pyfuncitem.obj(**{name: values[name] for name in pyfuncitem._fixtureinfo.argnames})
+
+    pyfuncitem._request.getfixturevalue("run_async")(test())
+    return True
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -6,14 +6,11 @@ are as tests make them: nobody joins, and nothing moves by itself.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-import virtual_loop
 from fake_cluster import FakeCluster
-from headrace.clients.aio.cluster_io import AsyncCluster
 from headrace.protocol import errors
 from headrace.protocol.messages import groups, transactions
 from headrace.protocol.model import TopicPartition
@@ -265,17 +262,3 @@ class FakeAdminCluster(FakeCluster):
         return transactions.WriteTxnMarkersResponse(
             (transactions.WrittenMarker(marker.producer_id, (result,)),)
         )
-
-
-def play_admin(
-    scenario: Callable[[FakeAdminCluster, Any], Awaitable[None]], nodes: int = 1, **config: Any
-) -> FakeAdminCluster:
-    """Run `scenario(fake, cluster)` in virtual time; gives the fake."""
-    fake = FakeAdminCluster(nodes)
-
-    async def everything() -> None:
-        async with AsyncCluster("node0:9000", config=config, make_hub=fake.make_hub) as cluster:
-            await scenario(fake, cluster)
-
-    virtual_loop.run(everything())
-    return fake

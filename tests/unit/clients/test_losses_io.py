@@ -125,7 +125,7 @@ def test_a_cluster_closes_all_clients_and_raises_the_first_error(caplog: pytest.
             producer.send("t", b"late")
 
 
-def test_lines_that_the_collector_ends_are_counted_all_the_same() -> None:
+async def test_lines_that_the_collector_ends_are_counted_all_the_same() -> None:
     """A loop is closed with the producer open: its tasks may be collected before the count of what waits."""
     begun: list[Any] = []
 
@@ -138,18 +138,14 @@ def test_lines_that_the_collector_ends_are_counted_all_the_same() -> None:
     loop = SimpleNamespace(is_closed=lambda: True)
     hub: Any = SimpleNamespace(loop=loop, tasks=SimpleNamespace(spawn=begun.append), now_ms=lambda: 0)
     outgoing: Any = None
-
-    async def scenario() -> None:
-        lines = Lines(engine, hub, ProducerConfig(), outgoing)
-        for _ in range(3):
-            lines.add("t", (None, b"x", (), 0), None)
-        (serving,) = begun
-        serving.send(None)
-        serving.close()
-        assert lines.counts() == {"t": 3}
-        lines.over()
-
-    asyncio.run(scenario())
+    lines = Lines(engine, hub, ProducerConfig(), outgoing)
+    for _ in range(3):
+        lines.add("t", (None, b"x", (), 0), None)
+    (serving,) = begun
+    serving.send(None)
+    serving.close()
+    assert lines.counts() == {"t": 3}
+    lines.over()
 
 
 class Interrupted:
@@ -187,62 +183,56 @@ def test_an_interrupt_while_a_cluster_closes_logs_what_it_loses(caplog: pytest.L
     assert "1 records were not acknowledged" in caplog.text
 
 
-def test_a_cancellation_while_a_cluster_closes_logs_what_it_loses(
-    play: Any, caplog: pytest.LogCaptureFixture
+async def test_a_cancellation_while_a_cluster_closes_logs_what_it_loses(
+    fake: Any, cluster: AsyncCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As an interrupt."""
+    fake.create("t")
+    cluster.io.add(interrupted := AsyncInterrupted(asyncio.CancelledError()))
+    producer = cluster.producer()
+    await producer.partitions_for("t")
+    fake.stop_node(0)
+    sent = producer.send("t", b"x")
+    with pytest.raises(asyncio.CancelledError):
+        await cluster.close()
+    await cluster.io.leave(interrupted)
+    assert "1 records were not acknowledged" in caplog.text
+    assert isinstance(sent.exception(), ClosedError)
 
-    async def scenario(fake: Any, cluster: AsyncCluster) -> None:
-        fake.create("t")
-        cluster.io.add(interrupted := AsyncInterrupted(asyncio.CancelledError()))
-        producer = cluster.producer()
+
+async def test_the_asyncio_twins_report_the_same(
+    fake: Any, cluster: AsyncCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was awaited is known; a future that nobody awaited, or that was given up, is not."""
+    fake.create("t")
+    async with cluster.producer(**SHORT) as producer:
         await producer.partitions_for("t")
         fake.stop_node(0)
-        sent = producer.send("t", b"x")
-        with pytest.raises(asyncio.CancelledError):
-            await cluster.close()
-        await cluster.io.leave(interrupted)
-        assert "1 records were not acknowledged" in caplog.text
-        assert isinstance(sent.exception(), ClosedError)
+        with pytest.raises(DeliveryTimeoutError):
+            await producer.send("t", b"awaited")
+    kept: list[Any] = []
 
-    play(scenario)
-
-
-def test_the_asyncio_twins_report_the_same(play: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """What was awaited is known; a future that nobody awaited, or that was given up, is not."""
-
-    async def scenario(fake: Any, cluster: AsyncCluster) -> None:
-        fake.create("t")
+    async def block(end: Any) -> None:
         async with cluster.producer(**SHORT) as producer:
+            fake.start_node(0)
             await producer.partitions_for("t")
             fake.stop_node(0)
-            with pytest.raises(DeliveryTimeoutError):
-                await producer.send("t", b"awaited")
-        kept: list[Any] = []
+            kept.append(producer.send("t", b"1"))
+            end()
 
-        async def block(end: Any) -> None:
-            async with cluster.producer(**SHORT) as producer:
-                fake.start_node(0)
-                await producer.partitions_for("t")
-                fake.stop_node(0)
-                kept.append(producer.send("t", b"1"))
-                end()
-
-        for end in (list, lambda: kept[-1].cancel()):
-            with pytest.raises(DeliveryTimeoutError, match="t-0"):
-                await block(end)
-        with pytest.raises(ZeroDivisionError):
-            await block(lambda: 1 / 0)
-        assert "were not checked: 1" in caplog.text
-        kept.append(producer := cluster.producer())
-        fake.start_node(0)
-        await producer.partitions_for("t")
-        fake.stop_node(0)
-        kept.append(producer.send("t", b"3"))
-        with pytest.raises(FlushTimeoutError):
-            await producer.close(1)
-        for future in kept:
-            if isinstance(future, asyncio.Future) and not future.cancelled():
-                future.exception()
-
-    play(scenario)
+    for end in (list, lambda: kept[-1].cancel()):
+        with pytest.raises(DeliveryTimeoutError, match="t-0"):
+            await block(end)
+    with pytest.raises(ZeroDivisionError):
+        await block(lambda: 1 / 0)
+    assert "were not checked: 1" in caplog.text
+    kept.append(producer := cluster.producer())
+    fake.start_node(0)
+    await producer.partitions_for("t")
+    fake.stop_node(0)
+    kept.append(producer.send("t", b"3"))
+    with pytest.raises(FlushTimeoutError):
+        await producer.close(1)
+    for future in kept:
+        if isinstance(future, asyncio.Future) and not future.cancelled():
+            future.exception()

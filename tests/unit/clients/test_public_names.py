@@ -83,20 +83,16 @@ def test_partitions_are_given_one_by_one_or_as_a_list(fake: FakeCluster, cluster
         consumer.end_offsets("t")  # type: ignore[arg-type]
 
 
-def test_the_asyncio_twin_takes_both_shapes(play: Any) -> None:
+async def test_the_asyncio_twin_takes_both_shapes(fake: Any, cluster: Any) -> None:
     """As above."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.create("t", 2)
-        consumer = cluster.consumer()
-        await consumer.assign([T0])
-        assert list(await consumer.end_offsets([T0])) == list(await consumer.end_offsets(T0)) == [T0]
-        await consumer.pause([])
-        assert consumer.paused() == ()
-        with pytest.raises(InvalidTopicError):
-            await cluster.producer().send("no spaces", b"x")
-
-    play(scenario)
+    fake.create("t", 2)
+    consumer = cluster.consumer()
+    await consumer.assign([T0])
+    assert list(await consumer.end_offsets([T0])) == list(await consumer.end_offsets(T0)) == [T0]
+    await consumer.pause([])
+    assert consumer.paused() == ()
+    with pytest.raises(InvalidTopicError):
+        await cluster.producer().send("no spaces", b"x")
 
 
 def test_a_deserialisation_error_says_where_and_shows_the_record(fake: FakeCluster, cluster: Cluster) -> None:

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fake_admin_cluster import FakeAdminCluster, play_admin
+from fake_admin_cluster import FakeAdminCluster
 from headrace import TopicPartition
 from headrace.clients.admin.admin_types import LATEST, Resource
 from headrace.clients.cluster.metadata_io import NAMES_TIMEOUT_MS
 from headrace.protocol.errors import GroupIdNotFoundError, UnknownTopicOrPartitionError
 
-Play = Callable[..., Any]
+pytestmark = pytest.mark.fake_cluster(kind=FakeAdminCluster)
+
 MEANT = r"^no topic 'ordres'; did you mean 'orders'\?$"
 PLACE = TopicPartition("ordres", 0)
 
@@ -42,84 +43,64 @@ ADMIN: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("work", [consumed, produced, partitions_for])
-def test_unknown_topic_of_producer_and_consumer(play: Play, work: Callable[[Any], Any]) -> None:
+async def test_unknown_topic_of_producer_and_consumer(
+    fake: Any, cluster: Any, work: Callable[[Any], Any]
+) -> None:
     """The nearest topic that the client may see; internal ones do not hide it."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.create("orders")
-        fake.create("payments")
-        with pytest.raises(UnknownTopicOrPartitionError, match=MEANT):
-            await work(cluster)
-
-    play(scenario)
+    fake.create("orders")
+    fake.create("payments")
+    with pytest.raises(UnknownTopicOrPartitionError, match=MEANT):
+        await work(cluster)
 
 
 @pytest.mark.parametrize("name", ADMIN)
-def test_unknown_topic_of_admin(play: Play, name: str) -> None:
+async def test_unknown_topic_of_admin(fake: Any, cluster: Any, name: str) -> None:
     """Of all operations on topics, in their results."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.create("orders")
-        ((_, error),) = (await ADMIN[name](cluster.admin())).errors.items()
-        assert isinstance(error, UnknownTopicOrPartitionError)
-        with pytest.raises(UnknownTopicOrPartitionError, match=MEANT):
-            raise error
-
-    play(scenario)
+    fake.create("orders")
+    ((_, error),) = (await ADMIN[name](cluster.admin())).errors.items()
+    assert isinstance(error, UnknownTopicOrPartitionError)
+    with pytest.raises(UnknownTopicOrPartitionError, match=MEANT):
+        raise error
 
 
-def test_unknown_topic_without_a_near_one_and_without_an_answer(play: Play) -> None:
+async def test_unknown_topic_without_a_near_one_and_without_an_answer(fake: Any, cluster: Any) -> None:
     """Nothing is suggested; a list of names that does not come holds the error up for half a second."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.create("payments")
-        metadata = cluster.io.hub.metadata
-        assert (await metadata.unknown_topic("ordres")).detail == "no topic 'ordres'"
-        metadata._names = (0, frozenset())
-        fake.freeze_node(0)
-        began_s = asyncio.get_running_loop().time()
-        assert (await metadata.unknown_topic("ordres")).detail == "no topic 'ordres'"
-        assert asyncio.get_running_loop().time() - began_s <= NAMES_TIMEOUT_MS / 1000 + 0.01
-
-    play(scenario)
+    fake.create("payments")
+    metadata = cluster.io.hub.metadata
+    assert (await metadata.unknown_topic("ordres")).detail == "no topic 'ordres'"
+    metadata._names = (0, frozenset())
+    fake.freeze_node(0)
+    began_s = asyncio.get_running_loop().time()
+    assert (await metadata.unknown_topic("ordres")).detail == "no topic 'ordres'"
+    assert asyncio.get_running_loop().time() - began_s <= NAMES_TIMEOUT_MS / 1000 + 0.01
 
 
-def test_many_unknown_topics_ask_for_the_names_once(play: Play) -> None:
+async def test_many_unknown_topics_ask_for_the_names_once(fake: Any, cluster: Any) -> None:
     """A program that sends to a wrong topic in a loop."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.create("orders")
-        for _ in range(5):
-            await cluster.io.hub.metadata.unknown_topic("ordres")
-        assert [request.topics for request in fake.requests("Metadata")].count(None) == 1
-
-    play(scenario)
+    fake.create("orders")
+    for _ in range(5):
+        await cluster.io.hub.metadata.unknown_topic("ordres")
+    assert [request.topics for request in fake.requests("Metadata")].count(None) == 1
 
 
-def test_unknown_partition_of_a_known_topic_is_no_unknown_topic(play: Play) -> None:
+async def test_unknown_partition_of_a_known_topic_is_no_unknown_topic(fake: Any, cluster: Any) -> None:
     """The error names the partitions that there are."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.create("orders")
-        found = await cluster.admin().list_offsets({TopicPartition("orders", 7): LATEST}, timeout=3)
-        assert "has partitions 0..0" in str(found.errors[TopicPartition("orders", 7)])
-        assert Resource.topic("orders") in await cluster.admin().describe_configs("orders")
-
-    play(scenario)
+    fake.create("orders")
+    found = await cluster.admin().list_offsets({TopicPartition("orders", 7): LATEST}, timeout=3)
+    assert "has partitions 0..0" in str(found.errors[TopicPartition("orders", 7)])
+    assert Resource.topic("orders") in await cluster.admin().describe_configs("orders")
 
 
-def test_offsets_of_an_unknown_group_are_refused_unless_it_is_to_be_new() -> None:
+async def test_offsets_of_an_unknown_group_are_refused_unless_it_is_to_be_new(
+    fake: FakeAdminCluster, cluster: Any
+) -> None:
     """The error names the group and the nearest one; `create` sets them, as Kafka allows on purpose."""
-
-    async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
-        fake.create("t") if "t" not in fake.topics else None
-        fake.group("billing")
-        admin, place = cluster.admin(), TopicPartition("t", 0)
-        with pytest.raises(GroupIdNotFoundError, match=r"^no group 'biling'; did you mean 'billing'\?$"):
-            await admin.alter_group_offsets("biling", {place: 1})
-        assert (await admin.alter_group_offsets("billing", {place: 1}))[place] is None
-        assert (await admin.alter_group_offsets("biling", {place: 1}, create=True))[place] is None
-        committed = await admin.list_group_offsets("biling")
-        assert committed[place].offset == 1
-
-    play_admin(scenario)
+    fake.create("t")
+    fake.group("billing")
+    admin, place = cluster.admin(), TopicPartition("t", 0)
+    with pytest.raises(GroupIdNotFoundError, match=r"^no group 'biling'; did you mean 'billing'\?$"):
+        await admin.alter_group_offsets("biling", {place: 1})
+    assert (await admin.alter_group_offsets("billing", {place: 1}))[place] is None
+    assert (await admin.alter_group_offsets("biling", {place: 1}, create=True))[place] is None
+    committed = await admin.list_group_offsets("biling")
+    assert committed[place].offset == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fake_admin_cluster import FakeAdminCluster, play_admin
+from fake_admin_cluster import FakeAdminCluster
 from fake_cluster import Fault
 from headrace.clients.admin.group_types import (
     GroupDescription,
@@ -21,6 +21,8 @@ from headrace.protocol import errors
 from headrace.protocol.consumer_protocol import Assignment, encode_assignment
 from headrace.protocol.messages import groups
 from headrace.protocol.model import TopicPartition
+
+pytestmark = pytest.mark.fake_cluster(kind=FakeAdminCluster)
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 UNKNOWN = TopicPartition("typo", 0)
@@ -39,76 +41,67 @@ def consumer_group(name: str = "new") -> groups.DescribedConsumerGroup:
     return groups.DescribedConsumerGroup(0, name, "Reconciling", 8, 7, "uniform", (member,))
 
 
-def test_groups_of_all_nodes_are_listed() -> None:
+@pytest.mark.fake_cluster(nodes=3)
+async def test_groups_of_all_nodes_are_listed(fake: FakeAdminCluster, cluster: Any) -> None:
     """By id, on any node; filtered by states and types."""
-
-    async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
-        stable_group(fake)
-        fake.group("empty")
-        fake.consumer_groups["new"] = consumer_group()
-        fake.homes = {"empty": 1, "new": 2}
-        admin = cluster.admin()
-        listed = await admin.list_groups()
-        assert listed == [
-            GroupListing("empty", GroupType.CLASSIC, GroupState.EMPTY, "consumer"),
-            GroupListing("g", GroupType.CLASSIC, GroupState.STABLE, "consumer"),
-            GroupListing("new", GroupType.CONSUMER, GroupState.RECONCILING, "consumer"),
-        ]
-        assert [each.group_id for each in await admin.list_groups(states=["stable", "Empty"])] == [
-            *("empty", "g")
-        ]
-        assert [each.group_id for each in await admin.list_groups(types=["consumer"])] == ["new"]
-        with pytest.raises(errors.ConfigError, match="'Stabel' is none of Empty, Prep"):
-            await admin.list_groups(states=["Stabel"])
-
-    play_admin(scenario, nodes=3)
+    stable_group(fake)
+    fake.group("empty")
+    fake.consumer_groups["new"] = consumer_group()
+    fake.homes = {"empty": 1, "new": 2}
+    admin = cluster.admin()
+    listed = await admin.list_groups()
+    assert listed == [
+        GroupListing("empty", GroupType.CLASSIC, GroupState.EMPTY, "consumer"),
+        GroupListing("g", GroupType.CLASSIC, GroupState.STABLE, "consumer"),
+        GroupListing("new", GroupType.CONSUMER, GroupState.RECONCILING, "consumer"),
+    ]
+    assert [each.group_id for each in await admin.list_groups(states=["stable", "Empty"])] == [
+        *("empty", "g")
+    ]
+    assert [each.group_id for each in await admin.list_groups(types=["consumer"])] == ["new"]
+    with pytest.raises(errors.ConfigError, match="'Stabel' is none of Empty, Prep"):
+        await admin.list_groups(states=["Stabel"])
 
 
-def test_listing_retries_until_every_node_has_responded() -> None:
+@pytest.mark.fake_cluster(nodes=2)
+async def test_listing_retries_until_every_node_has_responded(fake: FakeAdminCluster, cluster: Any) -> None:
     """While it loads, or after a lost response; a node that stays silent is an error."""
-
-    async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
-        fake.group("g")
-        fake.homes = {"g": 1}
-        loading = Fault(error=errors.CoordinatorLoadInProgressError("reading"))
-        admin = cluster.admin()
-        for fault in (loading, Fault(lost_reply=True)):
-            fake.fail_next("ListGroups", fault)
-            assert [each.group_id for each in await admin.list_groups()] == ["g"]
-        fake.freeze_node(1)
-        with pytest.raises(errors.ApiTimeoutError):
-            await admin.list_groups(timeout=3)
-
-    play_admin(scenario, nodes=2)
+    fake.group("g")
+    fake.homes = {"g": 1}
+    loading = Fault(error=errors.CoordinatorLoadInProgressError("reading"))
+    admin = cluster.admin()
+    for fault in (loading, Fault(lost_reply=True)):
+        fake.fail_next("ListGroups", fault)
+        assert [each.group_id for each in await admin.list_groups()] == ["g"]
+    fake.freeze_node(1)
+    with pytest.raises(errors.ApiTimeoutError):
+        await admin.list_groups(timeout=3)
 
 
-def test_groups_of_both_protocols_are_described_alike() -> None:
+@pytest.mark.fake_cluster(nodes=2)
+async def test_groups_of_both_protocols_are_described_alike(fake: FakeAdminCluster, cluster: Any) -> None:
     """Assignments and target assignments; member data that cannot be decoded is empty; an unknown group is an
     error."""
-
-    async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
-        stable_group(fake)
-        stable_group(fake, "odd", data=b"\x00\x00\xff")
-        fake.consumer_groups["new"] = consumer_group()
-        fake.homes = {"new": 1}
-        found = await cluster.admin().describe_groups("g", "new", "odd", "nowhere")
-        has = (FIRST, SECOND)
-        assert found["g"] == GroupDescription(
-            *("g", GroupType.CLASSIC, GroupState.STABLE, "consumer", "range", 0),
-            (GroupMemberDescription("m-1", "one", "client", "host", has, has),),
-        )
-        assert found["new"] == GroupDescription(
-            *("new", GroupType.CONSUMER, GroupState.RECONCILING, "consumer", "uniform", 1),
-            (GroupMemberDescription("m-2", None, "c", "h", (FIRST,), has, 7, "rack"),),
-            group_epoch=8,
-            assignment_epoch=7,
-        )
-        assert found["odd"].members[0].assignment == ()
-        assert list(found.errors) == ["nowhere"]
-        assert isinstance(found.errors["nowhere"], errors.GroupIdNotFoundError)
-        assert "no group 'nowhere'" in str(found.errors["nowhere"])
-
-    play_admin(scenario, nodes=2)
+    stable_group(fake)
+    stable_group(fake, "odd", data=b"\x00\x00\xff")
+    fake.consumer_groups["new"] = consumer_group()
+    fake.homes = {"new": 1}
+    found = await cluster.admin().describe_groups("g", "new", "odd", "nowhere")
+    has = (FIRST, SECOND)
+    assert found["g"] == GroupDescription(
+        *("g", GroupType.CLASSIC, GroupState.STABLE, "consumer", "range", 0),
+        (GroupMemberDescription("m-1", "one", "client", "host", has, has),),
+    )
+    assert found["new"] == GroupDescription(
+        *("new", GroupType.CONSUMER, GroupState.RECONCILING, "consumer", "uniform", 1),
+        (GroupMemberDescription("m-2", None, "c", "h", (FIRST,), has, 7, "rack"),),
+        group_epoch=8,
+        assignment_epoch=7,
+    )
+    assert found["odd"].members[0].assignment == ()
+    assert list(found.errors) == ["nowhere"]
+    assert isinstance(found.errors["nowhere"], errors.GroupIdNotFoundError)
+    assert "no group 'nowhere'" in str(found.errors["nowhere"])
 
 
 def test_a_state_of_a_later_version_is_unknown() -> None:
@@ -121,95 +114,80 @@ def test_a_state_of_a_later_version_is_unknown() -> None:
 @pytest.mark.parametrize(
     "error", [errors.NotCoordinatorError, errors.CoordinatorNotAvailableError, errors.NetworkError]
 )
-def test_a_coordinator_that_moves_is_found_again(error: type[errors.KafkaError]) -> None:
+@pytest.mark.fake_cluster(nodes=2)
+async def test_a_coordinator_that_moves_is_found_again(
+    fake: FakeAdminCluster, cluster: Any, error: type[errors.KafkaError]
+) -> None:
     """The group moved to another node after FindCoordinator."""
-
-    async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
-        fake.create("t", 2)
-        fake.fail_next("OffsetCommit", Fault(error=error("gone")))
-        assert (await cluster.admin().alter_group_offsets("g", {FIRST: 3}, create=True))[FIRST] is None
-        assert len(fake.requests("FindCoordinator")) == 2
-        fake.homes["g"] = 1
-        assert await cluster.admin().list_group_offsets("g") == {FIRST: OffsetAndMetadata(3)}
-
-    play_admin(scenario, nodes=2)
+    fake.create("t", 2)
+    fake.fail_next("OffsetCommit", Fault(error=error("gone")))
+    assert (await cluster.admin().alter_group_offsets("g", {FIRST: 3}, create=True))[FIRST] is None
+    assert len(fake.requests("FindCoordinator")) == 2
+    fake.homes["g"] = 1
+    assert await cluster.admin().list_group_offsets("g") == {FIRST: OffsetAndMetadata(3)}
 
 
-def test_offsets_are_committed_for_groups_without_members_only() -> None:
+async def test_offsets_are_committed_for_groups_without_members_only(
+    fake: FakeAdminCluster, cluster: Any
+) -> None:
     """With `create` the group may be new; each partition has its own outcome; members commit for
     themselves."""
-
-    async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
-        fake.create("t", 2)
-        admin = cluster.admin()
-        noted = OffsetAndMetadata(5, "note", 2)
-        results = await admin.alter_group_offsets("g", {FIRST: 4, SECOND: noted, UNKNOWN: 1}, create=True)
-        assert (results[FIRST], results[SECOND]) == (None, None)
-        assert isinstance(results.errors[UNKNOWN], errors.UnknownTopicOrPartitionError)
-        found = await admin.list_group_offsets("g", [FIRST, TopicPartition("t", 7)])
-        assert found == {FIRST: OffsetAndMetadata(4), TopicPartition("t", 7): None}
-        assert (await admin.list_group_offsets("g"))[SECOND] == noted
-        with pytest.raises(ValueError, match="negative"):
-            await admin.alter_group_offsets("g", {FIRST: -2})
-        stable_group(fake)
-        with pytest.raises(errors.UnknownMemberIdError):
-            await admin.alter_group_offsets("g", {FIRST: 0})
-
-    play_admin(scenario)
+    fake.create("t", 2)
+    admin = cluster.admin()
+    noted = OffsetAndMetadata(5, "note", 2)
+    results = await admin.alter_group_offsets("g", {FIRST: 4, SECOND: noted, UNKNOWN: 1}, create=True)
+    assert (results[FIRST], results[SECOND]) == (None, None)
+    assert isinstance(results.errors[UNKNOWN], errors.UnknownTopicOrPartitionError)
+    found = await admin.list_group_offsets("g", [FIRST, TopicPartition("t", 7)])
+    assert found == {FIRST: OffsetAndMetadata(4), TopicPartition("t", 7): None}
+    assert (await admin.list_group_offsets("g"))[SECOND] == noted
+    with pytest.raises(ValueError, match="negative"):
+        await admin.alter_group_offsets("g", {FIRST: -2})
+    stable_group(fake)
+    with pytest.raises(errors.UnknownMemberIdError):
+        await admin.alter_group_offsets("g", {FIRST: 0})
 
 
-def test_many_offsets_take_several_requests() -> None:
+async def test_many_offsets_take_several_requests(fake: FakeAdminCluster, cluster: Any) -> None:
     """All of one request become one batch, which has its bounds."""
-
-    async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
-        fake.create("t", 1)
-        wanted = {TopicPartition("t", number): number for number in range(2_500)}
-        results = await cluster.admin().alter_group_offsets("g", wanted, create=True)
-        assert (len(results), results.errors) == (2_500, {})
-        assert [len(each.offsets) for each in fake.requests("OffsetCommit")] == [1_000, 1_000, 500]
-
-    play_admin(scenario)
+    fake.create("t", 1)
+    wanted = {TopicPartition("t", number): number for number in range(2_500)}
+    results = await cluster.admin().alter_group_offsets("g", wanted, create=True)
+    assert (len(results), results.errors) == (2_500, {})
+    assert [len(each.offsets) for each in fake.requests("OffsetCommit")] == [1_000, 1_000, 500]
 
 
-def test_require_stable_waits_for_transactions() -> None:
+async def test_require_stable_waits_for_transactions(fake: FakeAdminCluster, cluster: Any) -> None:
     """Until the transaction that changes the offsets has ended."""
-
-    async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
-        fake.commit("g", "t", 0, 3)
-        fake.unstable = {("t", 0)}
-        admin = cluster.admin()
-        assert await admin.list_group_offsets("g") == {FIRST: OffsetAndMetadata(3)}
-        with pytest.raises(errors.ApiTimeoutError):
-            await admin.list_group_offsets("g", require_stable=True, timeout=1)
-        fake.unstable = set()
-        assert await admin.list_group_offsets("g", require_stable=True) == {FIRST: OffsetAndMetadata(3)}
-
-    play_admin(scenario)
+    fake.commit("g", "t", 0, 3)
+    fake.unstable = {("t", 0)}
+    admin = cluster.admin()
+    assert await admin.list_group_offsets("g") == {FIRST: OffsetAndMetadata(3)}
+    with pytest.raises(errors.ApiTimeoutError):
+        await admin.list_group_offsets("g", require_stable=True, timeout=1)
+    fake.unstable = set()
+    assert await admin.list_group_offsets("g", require_stable=True) == {FIRST: OffsetAndMetadata(3)}
 
 
-def test_lag() -> None:
+async def test_lag(fake: FakeAdminCluster, cluster: Any) -> None:
     """The records between committed offset and end; None for missing partitions and without a commit."""
-
-    async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
-        fake.create("t", 2)
-        fake.put("t", 0, b"a", b"b", b"c")
-        fake.commit("g", "t", 0, 1)
-        fake.commit("g", "typo", 0, 1)
-        admin = cluster.admin()
-        found = await admin.group_lag("g")
-        assert found == {
-            FIRST: PartitionLag(OffsetAndMetadata(1), 3),
-            UNKNOWN: PartitionLag(OffsetAndMetadata(1), None),
-        }
-        assert [each.lag for each in found.values()] == [2, None]
-        assert await admin.group_lag("g", [SECOND]) == {SECOND: PartitionLag(None, 0)}
-        await admin.group_lag("g", [FIRST], read_committed=True)
-        assert [each.isolation for each in fake.requests("ListOffsets")][-1] == 1
-
-    play_admin(scenario)
+    fake.create("t", 2)
+    fake.put("t", 0, b"a", b"b", b"c")
+    fake.commit("g", "t", 0, 1)
+    fake.commit("g", "typo", 0, 1)
+    admin = cluster.admin()
+    found = await admin.group_lag("g")
+    assert found == {
+        FIRST: PartitionLag(OffsetAndMetadata(1), 3),
+        UNKNOWN: PartitionLag(OffsetAndMetadata(1), None),
+    }
+    assert [each.lag for each in found.values()] == [2, None]
+    assert await admin.group_lag("g", [SECOND]) == {SECOND: PartitionLag(None, 0)}
+    await admin.group_lag("g", [FIRST], read_committed=True)
+    assert [each.isolation for each in fake.requests("ListOffsets")][-1] == 1
 
 
-def test_offsets_and_groups_are_deleted() -> None:
+async def test_offsets_and_groups_are_deleted(fake: FakeAdminCluster, cluster: Any) -> None:
     """Not while members read them; after a lost response the retry succeeds."""
     lost: list[Any] = []
 
@@ -219,36 +197,29 @@ def test_offsets_and_groups_are_deleted() -> None:
             return Fault(lost_reply=True)
         return None
 
-    async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
-        stable_group(fake)
-        admin = cluster.admin()
-        fake.commit("g", "t", 0, 3)
-        results = await admin.delete_group_offsets("g", [FIRST])
-        assert isinstance(results.errors[FIRST], errors.GroupSubscribedToTopicError)
-        assert isinstance((await admin.delete_groups("g")).errors["g"], errors.NonEmptyGroupError)
-        assert (await admin.remove_members("g", ["one", "two"])).errors.keys() == {"two"}
-        assert (await admin.delete_group_offsets("g", [FIRST, SECOND])).errors == {}
-        assert await admin.list_group_offsets("g") == {}
-        fake.rules.append(lose_first_delete_of_g)
-        assert (await admin.delete_groups("g", "nowhere")).errors.keys() == {"nowhere"}
-        assert (len(fake.requests("DeleteGroups")), fake.classic_groups) == (4, {})
-        with pytest.raises(errors.GroupIdNotFoundError):
-            await admin.delete_group_offsets("g", [FIRST])
-
-    play_admin(scenario)
+    stable_group(fake)
+    admin = cluster.admin()
+    fake.commit("g", "t", 0, 3)
+    results = await admin.delete_group_offsets("g", [FIRST])
+    assert isinstance(results.errors[FIRST], errors.GroupSubscribedToTopicError)
+    assert isinstance((await admin.delete_groups("g")).errors["g"], errors.NonEmptyGroupError)
+    assert (await admin.remove_members("g", ["one", "two"])).errors.keys() == {"two"}
+    assert (await admin.delete_group_offsets("g", [FIRST, SECOND])).errors == {}
+    assert await admin.list_group_offsets("g") == {}
+    fake.rules.append(lose_first_delete_of_g)
+    assert (await admin.delete_groups("g", "nowhere")).errors.keys() == {"nowhere"}
+    assert (len(fake.requests("DeleteGroups")), fake.classic_groups) == (4, {})
+    with pytest.raises(errors.GroupIdNotFoundError):
+        await admin.delete_group_offsets("g", [FIRST])
 
 
-def test_all_members_are_removed() -> None:
+async def test_all_members_are_removed(fake: FakeAdminCluster, cluster: Any) -> None:
     """By member id, also those without an instance id; an empty group has none."""
-
-    async def scenario(fake: FakeAdminCluster, cluster: Any) -> None:
-        stable_group(fake)
-        admin = cluster.admin()
-        assert dict(await admin.remove_members("g", reason="spring")) == {"m-1": None}
-        (asked,) = fake.requests("LeaveGroup")
-        assert asked.members == (groups.LeavingMember("m-1", "one", "spring"),)
-        assert dict(await admin.remove_members("g")) == {}
-        with pytest.raises(errors.GroupIdNotFoundError):
-            await admin.remove_members("nowhere")
-
-    play_admin(scenario)
+    stable_group(fake)
+    admin = cluster.admin()
+    assert dict(await admin.remove_members("g", reason="spring")) == {"m-1": None}
+    (asked,) = fake.requests("LeaveGroup")
+    assert asked.members == (groups.LeavingMember("m-1", "one", "spring"),)
+    assert dict(await admin.remove_members("g")) == {}
+    with pytest.raises(errors.GroupIdNotFoundError):
+        await admin.remove_members("nowhere")

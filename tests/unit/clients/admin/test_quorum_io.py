@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from fake_cluster import Fault
 from headrace.protocol import errors
 from headrace.protocol.messages import quorum
 
-Play = Callable[..., Any]
 DISK = b"d" * 16
 
 
@@ -50,57 +48,41 @@ class FakeQuorum:
         )
 
 
-def test_change_waits_for_the_previous_one(play: Play) -> None:
+async def test_change_waits_for_the_previous_one(fake: Any, cluster: Any) -> None:
     """Then the voter has been added, or removed."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        found, admin = FakeQuorum(fake), cluster.admin()
-        found.busy = 3
-        await admin.add_raft_voter(2, DISK, ("h", 7))
-        assert (2, DISK) in found.voters
-        found.busy = 3
-        await admin.remove_raft_voter(2, DISK)
-        assert found.voters == {(1, b"1" * 16)}
-
-    play(scenario)
+    found, admin = FakeQuorum(fake), cluster.admin()
+    found.busy = 3
+    await admin.add_raft_voter(2, DISK, ("h", 7))
+    assert (2, DISK) in found.voters
+    found.busy = 3
+    await admin.remove_raft_voter(2, DISK)
+    assert found.voters == {(1, b"1" * 16)}
 
 
-def test_timeout_names_the_change_in_progress(play: Play) -> None:
+async def test_timeout_names_the_change_in_progress(fake: Any, cluster: Any) -> None:
     """With the error of the quorum."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        FakeQuorum(fake).busy = 10**6
-        with pytest.raises(errors.ApiTimeoutError, match="another change is under way"):
-            await cluster.admin().add_raft_voter(2, DISK, ("h", 7), timeout=3)
-
-    play(scenario)
+    FakeQuorum(fake).busy = 10**6
+    with pytest.raises(errors.ApiTimeoutError, match="another change is under way"):
+        await cluster.admin().add_raft_voter(2, DISK, ("h", 7), timeout=3)
 
 
-def test_retry_after_a_lost_response_succeeds(play: Play) -> None:
+async def test_retry_after_a_lost_response_succeeds(fake: Any, cluster: Any) -> None:
     """The retry finds the target state."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        found, admin = FakeQuorum(fake), cluster.admin()
-        fake.fail_next("AddRaftVoter", Fault(lost_reply=True))
-        await admin.add_raft_voter(2, DISK, ("h", 7))
-        fake.fail_next("RemoveRaftVoter", Fault(lost_reply=True))
-        await admin.remove_raft_voter(2, DISK)
-        assert found.voters == {(1, b"1" * 16)}
-        fake.fail_next("AddRaftVoter", Fault(lost_request=True))
-        with pytest.raises(errors.DuplicateVoterError):
-            await admin.add_raft_voter(1, DISK, ("h", 7))
-
-    play(scenario)
+    found, admin = FakeQuorum(fake), cluster.admin()
+    fake.fail_next("AddRaftVoter", Fault(lost_reply=True))
+    await admin.add_raft_voter(2, DISK, ("h", 7))
+    fake.fail_next("RemoveRaftVoter", Fault(lost_reply=True))
+    await admin.remove_raft_voter(2, DISK)
+    assert found.voters == {(1, b"1" * 16)}
+    fake.fail_next("AddRaftVoter", Fault(lost_request=True))
+    with pytest.raises(errors.DuplicateVoterError):
+        await admin.add_raft_voter(1, DISK, ("h", 7))
 
 
-def test_errors_of_the_quorum_are_raised(play: Play) -> None:
+async def test_errors_of_the_quorum_are_raised(fake: Any, cluster: Any) -> None:
     """Unchanged."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        FakeQuorum(fake)
-        with pytest.raises(errors.DuplicateVoterError, match="exists"):
-            await cluster.admin().add_raft_voter(1, DISK, ("h", 7))
-        with pytest.raises(errors.VoterNotFoundError, match="no such voter"):
-            await cluster.admin().remove_raft_voter(1, DISK)
-
-    play(scenario)
+    FakeQuorum(fake)
+    with pytest.raises(errors.DuplicateVoterError, match="exists"):
+        await cluster.admin().add_raft_voter(1, DISK, ("h", 7))
+    with pytest.raises(errors.VoterNotFoundError, match="no such voter"):
+        await cluster.admin().remove_raft_voter(1, DISK)

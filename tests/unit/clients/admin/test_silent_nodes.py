@@ -16,7 +16,6 @@ from headrace.clients.aio.admin_io import AsyncAdmin
 from headrace.protocol.errors import HeadraceError, TopicAlreadyExistsError
 from headrace.protocol.model import TopicPartition
 
-Play = Callable[..., Any]
 TIMEOUT_S = 600.0
 NODES = 3
 
@@ -39,78 +38,68 @@ OPERATIONS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("silent", [(0,), (1,), (2,), (0, 1), (1, 2)], ids=str)
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_silent_nodes_do_not_take_the_deadline(play: Play, name: str, silent: tuple[int, ...]) -> None:
+@pytest.mark.fake_cluster(nodes=NODES)
+async def test_silent_nodes_do_not_take_the_deadline(
+    fake: Any, cluster: Any, name: str, silent: tuple[int, ...]
+) -> None:
     """One or two of three nodes are silent and not fenced yet."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.create("t", 3)
-        fake.create("old")
-        admin = cluster.admin()
-        await admin.describe_cluster()
-        await asyncio.sleep(1)
-        for node_id in silent:
-            fake.freeze_node(node_id)
-        began_s = now_s()
-        results = await OPERATIONS[name](admin)
-        assert not getattr(results, "errors", None)
-        assert now_s() - began_s < 10
-
-    play(scenario, nodes=NODES)
+    fake.create("t", 3)
+    fake.create("old")
+    admin = cluster.admin()
+    await admin.describe_cluster()
+    await asyncio.sleep(1)
+    for node_id in silent:
+        fake.freeze_node(node_id)
+    began_s = now_s()
+    results = await OPERATIONS[name](admin)
+    assert not getattr(results, "errors", None)
+    assert now_s() - began_s < 10
 
 
-def test_creation_executed_by_a_silent_node_is_a_success(play: Play) -> None:
+@pytest.mark.fake_cluster(nodes=NODES)
+async def test_creation_executed_by_a_silent_node_is_a_success(fake: Any, cluster: Any) -> None:
     """The first node creates the topic and does not answer: the next one answers TOPIC_ALREADY_EXISTS, and
     the topic is what was asked for."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        admin = cluster.admin()
-        await admin.describe_cluster()
-        await asyncio.sleep(1)
-        fake.fail_next("CreateTopics", Fault(silent=True))
-        made = await admin.create_topics(NewTopic("new", partitions=2), timeout=TIMEOUT_S)
-        assert made["new"].partitions == 2
-        assert len(fake.requests("CreateTopics")) == 2
-
-    play(scenario, nodes=NODES)
+    admin = cluster.admin()
+    await admin.describe_cluster()
+    await asyncio.sleep(1)
+    fake.fail_next("CreateTopics", Fault(silent=True))
+    made = await admin.create_topics(NewTopic("new", partitions=2), timeout=TIMEOUT_S)
+    assert made["new"].partitions == 2
+    assert len(fake.requests("CreateTopics")) == 2
 
 
-def test_existing_topic_with_another_partition_count_is_an_error(play: Play) -> None:
+@pytest.mark.fake_cluster(nodes=NODES)
+async def test_existing_topic_with_another_partition_count_is_an_error(fake: Any, cluster: Any) -> None:
     """A response is lost, and the retry gets TOPIC_ALREADY_EXISTS."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        admin = cluster.admin()
-        fake.create("new", 5)
-        await admin.describe_cluster()
-        await asyncio.sleep(1)
-        fake.fail_next("CreateTopics", Fault(delay_ms=10**9))
-        results = await admin.create_topics(NewTopic("new", partitions=2), timeout=TIMEOUT_S)
-        assert isinstance(results.errors["new"], TopicAlreadyExistsError)
-
-    play(scenario, nodes=NODES)
+    admin = cluster.admin()
+    fake.create("new", 5)
+    await admin.describe_cluster()
+    await asyncio.sleep(1)
+    fake.fail_next("CreateTopics", Fault(delay_ms=10**9))
+    results = await admin.create_topics(NewTopic("new", partitions=2), timeout=TIMEOUT_S)
+    assert isinstance(results.errors["new"], TopicAlreadyExistsError)
 
 
-def test_request_to_a_silent_leader_moves_to_the_new_one(play: Play) -> None:
+@pytest.mark.fake_cluster(nodes=NODES)
+async def test_request_to_a_silent_leader_moves_to_the_new_one(fake: Any, cluster: Any) -> None:
     """Offsets are listed and records deleted by the new leader as soon as the metadata has it."""
+    fake.create("t")
+    fake.put("t", 0, b"1", b"2")
+    admin, place = cluster.admin(request_timeout_ms=300_000), TopicPartition("t", 0)
+    assert (await admin.list_offsets({place: EARLIEST}))[place].offset == 0
+    fake.freeze_node(0)
 
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.create("t")
-        fake.put("t", 0, b"1", b"2")
-        admin, place = cluster.admin(request_timeout_ms=300_000), TopicPartition("t", 0)
-        assert (await admin.list_offsets({place: EARLIEST}))[place].offset == 0
-        fake.freeze_node(0)
+    def fail_over() -> None:
+        fake.fenced.add(0)
+        fake.move_leader("t", 0, 1)
 
-        def fail_over() -> None:
-            fake.fenced.add(0)
-            fake.move_leader("t", 0, 1)
-
-        asyncio.get_running_loop().call_later(1.5, fail_over)
-        began_s = now_s()
-        deleting = asyncio.create_task(admin.delete_records({place: 1}, timeout=TIMEOUT_S))
-        assert (await admin.list_offsets({place: LATEST}, timeout=TIMEOUT_S))[place].offset == 2
-        assert (await deleting)[place].low_watermark == 1
-        assert now_s() - began_s < 10
-
-    play(scenario, nodes=NODES)
+    asyncio.get_running_loop().call_later(1.5, fail_over)
+    began_s = now_s()
+    deleting = asyncio.create_task(admin.delete_records({place: 1}, timeout=TIMEOUT_S))
+    assert (await admin.list_offsets({place: LATEST}, timeout=TIMEOUT_S))[place].offset == 2
+    assert (await deleting)[place].low_watermark == 1
+    assert now_s() - began_s < 10
 
 
 PLACE, SHORT_S, SMALL_S = TopicPartition("t", 0), 3.0, 0.1
@@ -173,20 +162,19 @@ def test_table_has_every_call_with_a_timeout() -> None:
 
 @pytest.mark.parametrize("is_down", [False, True], ids=["silent", "refusing"])
 @pytest.mark.parametrize("name", SHORT_CALLS)
-def test_calls_time_out_while_the_cluster_is_away(play: Play, name: str, is_down: bool) -> None:
+@pytest.mark.fake_cluster(nodes=NODES)
+async def test_calls_time_out_while_the_cluster_is_away(
+    fake: Any, cluster: Any, name: str, is_down: bool
+) -> None:
     """No node responds; request.timeout.ms is ten minutes."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.create("t", 3)
-        admin = cluster.admin(request_timeout_ms=600_000, default_api_timeout_ms=600_000)
-        await admin.describe_cluster()
-        await asyncio.sleep(1)
-        for node_id in range(NODES):
-            fake.stop_node(node_id) if is_down else fake.freeze_node(node_id)
-        began_s = now_s()
-        with suppress(HeadraceError):
-            results = await SHORT_CALLS[name](admin, timeout=SHORT_S)
-            assert results.errors
-        assert now_s() - began_s <= SHORT_S + SMALL_S
-
-    play(scenario, nodes=NODES)
+    fake.create("t", 3)
+    admin = cluster.admin(request_timeout_ms=600_000, default_api_timeout_ms=600_000)
+    await admin.describe_cluster()
+    await asyncio.sleep(1)
+    for node_id in range(NODES):
+        fake.stop_node(node_id) if is_down else fake.freeze_node(node_id)
+    began_s = now_s()
+    with suppress(HeadraceError):
+        results = await SHORT_CALLS[name](admin, timeout=SHORT_S)
+        assert results.errors
+    assert now_s() - began_s <= SHORT_S + SMALL_S

@@ -246,29 +246,26 @@ def test_empty_tables_and_closed_producers(cluster: Cluster) -> None:
         producer.send_arrow("t", {"value": [b"x"]})
 
 
-def test_the_asyncio_twin_waits_in_line_and_for_all(play: Any) -> None:
+@pytest.mark.fake_cluster(max_block_ms=500)
+async def test_the_asyncio_twin_waits_in_line_and_for_all(fake: Any, cluster: Any) -> None:
     """What was sent before comes first; the result is complete when it is there."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.create("t")
-        producer = cluster.producer(buffer_memory=32_768, batch_size=4096)
-        first = producer.send("t", b"first")
-        result = await producer.send_arrow("t", {"value": [b"%d" % number * 100 for number in range(500)]})
-        assert result.done()
-        assert first.done()
-        assert result.errors() == {}
-        assert fake.values("t") == [b"first"] + [b"%d" % number * 100 for number in range(500)]
-        failed = await producer.send_arrow("u", {"value": [b"x"]})
-        assert isinstance(failed[0].exception(), UnknownTopicOrPartitionError)
-        fake.stop_node(0)
-        waiting = asyncio.create_task(producer.send_arrow("t", {"value": [b"x" * 30_000] * 5}))
-        await asyncio.sleep(1)
-        with pytest.raises(FlushTimeoutError, match="1 for 't'"):
-            await producer.close(timeout=0)
-        errors = (await waiting).errors()
-        assert len(errors) == 5
-        assert isinstance(errors[0], ClosedError)
-        with pytest.raises(ClosedError):
-            await producer.send_arrow("t", {"value": [b"x"]})
-
-    play(scenario, max_block_ms=500)
+    fake.create("t")
+    producer = cluster.producer(buffer_memory=32_768, batch_size=4096)
+    first = producer.send("t", b"first")
+    result = await producer.send_arrow("t", {"value": [b"%d" % number * 100 for number in range(500)]})
+    assert result.done()
+    assert first.done()
+    assert result.errors() == {}
+    assert fake.values("t") == [b"first"] + [b"%d" % number * 100 for number in range(500)]
+    failed = await producer.send_arrow("u", {"value": [b"x"]})
+    assert isinstance(failed[0].exception(), UnknownTopicOrPartitionError)
+    fake.stop_node(0)
+    waiting = asyncio.create_task(producer.send_arrow("t", {"value": [b"x" * 30_000] * 5}))
+    await asyncio.sleep(1)
+    with pytest.raises(FlushTimeoutError, match="1 for 't'"):
+        await producer.close(timeout=0)
+    errors = (await waiting).errors()
+    assert len(errors) == 5
+    assert isinstance(errors[0], ClosedError)
+    with pytest.raises(ClosedError):
+        await producer.send_arrow("t", {"value": [b"x"]})

@@ -118,16 +118,13 @@ def test_failed_search_is_ignored_when_a_known_node_responds() -> None:
     assert outcome == NODES[1]
 
 
-def test_raised_error_ends_the_call() -> None:
+async def test_raised_error_ends_the_call() -> None:
     """An error that every node would give."""
 
     async def refuse(_address: Address) -> KafkaError:
         raise InvalidRequestError("no")
 
-    async def scenario() -> None:
-        nodes = Nodes({}, [])
-        hedged = Hedged(NODES, refuse, hedge_ms=HEDGE_MS, more=nodes.more, hedged=lambda late: None)
-        with pytest.raises(InvalidRequestError):
-            await hedged.first()
-
-    virtual_loop.run(scenario())
+    nodes = Nodes({}, [])
+    hedged = Hedged(NODES, refuse, hedge_ms=HEDGE_MS, more=nodes.more, hedged=lambda late: None)
+    with pytest.raises(InvalidRequestError):
+        await hedged.first()

@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-import virtual_loop
 from fake_cluster import FakeCluster
 from headrace.clients.config import ConnectionConfig
 from headrace.protocol.errors import ClosedError, HeadraceError, NetworkError
@@ -24,81 +23,65 @@ class Engine:
         self.reasons.append(reason)
 
 
-def test_failed_task_fails_every_engine() -> None:
+async def test_failed_task_fails_every_engine() -> None:
     """`fail` is called once, later engines are rejected, closing is still possible."""
     fake = FakeCluster()
+    hub = fake.make_hub("node0:9000", ConnectionConfig())
+    first, left = Engine(), Engine()
+    hub.join(first)
+    hub.join(left)
+    hub.leave(left)
 
-    async def scenario() -> None:
-        hub = fake.make_hub("node0:9000", ConnectionConfig())
-        first, left = Engine(), Engine()
-        hub.join(first)
-        hub.join(left)
-        hub.leave(left)
+    async def bug() -> None:
+        raise ValueError("bug")
 
-        async def bug() -> None:
-            raise ValueError("bug")
-
-        hub.tasks.spawn(bug())
-        await asyncio.sleep(0.1)
-        assert len(first.reasons) == 1
-        assert isinstance(first.reasons[0].__cause__, ValueError)
-        with pytest.raises(ClosedError, match="bug"):
-            hub.join(Engine())
-        await hub.close()
-        assert len(first.reasons) == 1
-        assert left.reasons == []
-
-    virtual_loop.run(scenario())
+    hub.tasks.spawn(bug())
+    await asyncio.sleep(0.1)
+    assert len(first.reasons) == 1
+    assert isinstance(first.reasons[0].__cause__, ValueError)
+    with pytest.raises(ClosedError, match="bug"):
+        hub.join(Engine())
+    await hub.close()
+    assert len(first.reasons) == 1
+    assert left.reasons == []
 
 
-def test_submit_to_an_unknown_node_and_a_failing_callback() -> None:
+async def test_submit_to_an_unknown_node_and_a_failing_callback() -> None:
     """The error comes by the callback, not from inside `submit`; a bug in the callback ends every client."""
     fake = FakeCluster()
-
-    async def scenario() -> None:
-        hub = fake.make_hub("node0:9000", ConnectionConfig())
-        engine, heard = Engine(), []
-        hub.join(engine)
-        hub.submit(
-            99, METADATA, MetadataRequest(()), timeout_ms=1000, on_done=lambda *told: heard.append(told)
-        )
-        assert heard == []
-        await asyncio.sleep(0.1)
-        [(reply, error)] = heard
-        assert reply is None
-        assert isinstance(error, NetworkError)
-        assert "node 99 left" in str(error)
-        hub.submit(99, METADATA, MetadataRequest(()), timeout_ms=1000, on_done=lambda *_: 1 / 0)
-        await asyncio.sleep(0.1)
-        assert isinstance(engine.reasons[0].__cause__, ZeroDivisionError)
-        await hub.close()
-
-    virtual_loop.run(scenario())
+    hub = fake.make_hub("node0:9000", ConnectionConfig())
+    engine, heard = Engine(), []
+    hub.join(engine)
+    hub.submit(99, METADATA, MetadataRequest(()), timeout_ms=1000, on_done=lambda *told: heard.append(told))
+    assert heard == []
+    await asyncio.sleep(0.1)
+    [(reply, error)] = heard
+    assert reply is None
+    assert isinstance(error, NetworkError)
+    assert "node 99 left" in str(error)
+    hub.submit(99, METADATA, MetadataRequest(()), timeout_ms=1000, on_done=lambda *_: 1 / 0)
+    await asyncio.sleep(0.1)
+    assert isinstance(engine.reasons[0].__cause__, ZeroDivisionError)
+    await hub.close()
 
 
-def test_callbacks_are_not_called_after_the_end() -> None:
+async def test_callbacks_are_not_called_after_the_end() -> None:
     """The connection breaks because the hub closes: its engines have failed already."""
     fake = FakeCluster()
+    hub = fake.make_hub("node0:9000", ConnectionConfig())
+    await hub.metadata.refresh(hub.now_ms() + 1000)
+    held: list[Any] = []
+    heard: list[object] = []
 
-    async def scenario() -> None:
-        hub = fake.make_hub("node0:9000", ConnectionConfig())
-        await hub.metadata.refresh(hub.now_ms() + 1000)
-        held: list[Any] = []
-        heard: list[object] = []
+    def hold(*_args: Any, on_done: Any, **_facts: Any) -> Any:
+        held.append(on_done)
+        return lambda: None
 
-        def hold(*_args: Any, on_done: Any, **_facts: Any) -> Any:
-            held.append(on_done)
-            return lambda: None
-
-        hub.network.submit = hold  # type: ignore[method-assign]
-        for _ in range(2):
-            hub.submit(
-                0, METADATA, MetadataRequest(()), timeout_ms=1, on_done=lambda *told: heard.append(told)
-            )
-        held[0](None, NetworkError("gone"))
-        assert len(heard) == 1
-        await hub.close()
-        held[1](None, NetworkError("gone"))
-        assert len(heard) == 1
-
-    virtual_loop.run(scenario())
+    hub.network.submit = hold  # type: ignore[method-assign]
+    for _ in range(2):
+        hub.submit(0, METADATA, MetadataRequest(()), timeout_ms=1, on_done=lambda *told: heard.append(told))
+    held[0](None, NetworkError("gone"))
+    assert len(heard) == 1
+    await hub.close()
+    held[1](None, NetworkError("gone"))
+    assert len(heard) == 1

@@ -8,7 +8,6 @@ import threading
 from random import Random
 from typing import Any
 
-import virtual_loop
 from headrace.clients.cluster.cluster_io import ClusterIo
 from headrace.clients.cluster.metadata_io import MetadataService
 from headrace.clients.cluster.tasks_io import Tasks
@@ -47,28 +46,24 @@ class AwayNetwork:
         raise NetworkError("no")
 
 
-def test_timed_out_refreshes_leave_nothing_behind() -> None:
+async def test_timed_out_refreshes_leave_nothing_behind() -> None:
     """200 refreshes time out while all attempts fail."""
+    tasks = Tasks(lambda _error: None)
+    loop = asyncio.get_running_loop()
 
-    async def scenario() -> None:
-        tasks = Tasks(lambda _error: None)
-        loop = asyncio.get_running_loop()
+    def now_ms() -> int:
+        return int(loop.time() * 1000)
 
-        def now_ms() -> int:
-            return int(loop.time() * 1000)
-
-        network: Any = AwayNetwork()
-        service: Any = MetadataService(
-            network, "127.0.0.1:1", max_age_ms=10_000, now_ms=now_ms, random=Random(1), tasks=tasks
-        )
-        service.start()
-        for _ in range(200):
-            with contextlib.suppress(ApiTimeoutError):
-                await service.refresh(now_ms() + 5)
-        await asyncio.sleep(0.1)
-        count = len(service._waiters)
-        service.close(ClosedError("end"))
-        await tasks.close()
-        assert count <= 1
-
-    virtual_loop.run(scenario())
+    network: Any = AwayNetwork()
+    service: Any = MetadataService(
+        network, "127.0.0.1:1", max_age_ms=10_000, now_ms=now_ms, random=Random(1), tasks=tasks
+    )
+    service.start()
+    for _ in range(200):
+        with contextlib.suppress(ApiTimeoutError):
+            await service.refresh(now_ms() + 5)
+    await asyncio.sleep(0.1)
+    count = len(service._waiters)
+    service.close(ClosedError("end"))
+    await tasks.close()
+    assert count <= 1

@@ -24,6 +24,12 @@ from headrace.runtime.ports_io import reserve_ports
 from transport_kit import ASK, METADATA, PRODUCE, PRODUCE_ONE, Served, run, until
 
 
+@pytest.fixture
+def run_async() -> Any:
+    """On real sockets: not in virtual time."""
+    return run
+
+
 def network(now_ms: Any = monotonic_ms, **config: Any) -> ZmqNetwork:
     return ZmqNetwork(ConnectionConfig.of({"client.id": "me", **config}), now_ms, Random(1))
 
@@ -32,159 +38,125 @@ async def serve(served: Served) -> Address:
     return Address("127.0.0.1", served.router.start())
 
 
-def test_one_connection_serves_many_requests() -> None:
+async def test_one_connection_serves_many_requests() -> None:
     """Ten concurrent requests before a connection is open: one peer."""
-
-    async def scenario() -> None:
-        served, net = Served(), network()
-        address = await serve(served)
-        replies = await asyncio.gather(
-            *(net.request(address, METADATA, ASK, timeout_ms=5000) for _ in range(10))
-        )
-        assert {reply.body.cluster_id for reply in replies} == {"cluster"}
-        assert {request.peer.session for request in served.requests} == {served.requests[0].peer.session}
-        assert served.requests[0].peer.client_id == "me"
-        await net.close()
-        served.router.close()
-
-    run(scenario())
+    served, net = Served(), network()
+    address = await serve(served)
+    replies = await asyncio.gather(*(net.request(address, METADATA, ASK, timeout_ms=5000) for _ in range(10)))
+    assert {reply.body.cluster_id for reply in replies} == {"cluster"}
+    assert {request.peer.session for request in served.requests} == {served.requests[0].peer.session}
+    assert served.requests[0].peer.client_id == "me"
+    await net.close()
+    served.router.close()
 
 
-def test_a_timeout_closes_the_connection() -> None:
+async def test_a_timeout_closes_the_connection() -> None:
     """Before a retry is possible; the next request opens a new connection."""
-
-    async def scenario() -> None:
-        served, net = Served(), network()
-        address = await opened(net, served)  # however long that takes here
-        served.is_holding = True
-        with pytest.raises(RequestTimedOutError, match="did not respond to Metadata within 50 ms"):
-            await net.request(address, METADATA, ASK, timeout_ms=50)
-        await until(lambda: served.gone == ["me"])
-        served.is_holding = False
-        await net.request(address, METADATA, ASK, timeout_ms=5000)
-        assert len({request.peer.session for request in served.requests}) == 2
-        await net.close()
-        served.router.close()
-
-    run(scenario())
+    served, net = Served(), network()
+    address = await opened(net, served)  # however long that takes here
+    served.is_holding = True
+    with pytest.raises(RequestTimedOutError, match="did not respond to Metadata within 50 ms"):
+        await net.request(address, METADATA, ASK, timeout_ms=50)
+    await until(lambda: served.gone == ["me"])
+    served.is_holding = False
+    await net.request(address, METADATA, ASK, timeout_ms=5000)
+    assert len({request.peer.session for request in served.requests}) == 2
+    await net.close()
+    served.router.close()
 
 
-def test_lost_connection_fails_requests_and_is_replaced() -> None:
+async def test_lost_connection_fails_requests_and_is_replaced() -> None:
     """The server stops during a request and starts again on the same port."""
-
-    async def scenario() -> None:
-        served, net = Served(), network(**{"reconnect.backoff.ms": 0})
-        (served.router.port,) = reserve_ports(1)  # for the next one, too
-        address = await serve(served)
-        served.is_holding = True
-        waiting = asyncio.create_task(net.request(address, METADATA, ASK, timeout_ms=5000))
-        await until(lambda: served.held)
-        served.router.close()
-        with pytest.raises(NetworkError, match=str(address)):
-            await waiting
-        again = Served()
-        again.router.port = address.port
-        again.router.start()
-        reply = await net.request(address, METADATA, ASK, timeout_ms=5000)
-        assert reply.body.cluster_id == "cluster"
-        await net.close()
-        again.router.close()
-
-    run(scenario())
+    served, net = Served(), network(**{"reconnect.backoff.ms": 0})
+    (served.router.port,) = reserve_ports(1)  # for the next one, too
+    address = await serve(served)
+    served.is_holding = True
+    waiting = asyncio.create_task(net.request(address, METADATA, ASK, timeout_ms=5000))
+    await until(lambda: served.held)
+    served.router.close()
+    with pytest.raises(NetworkError, match=str(address)):
+        await waiting
+    again = Served()
+    again.router.port = address.port
+    again.router.start()
+    reply = await net.request(address, METADATA, ASK, timeout_ms=5000)
+    assert reply.body.cluster_id == "cluster"
+    await net.close()
+    again.router.close()
 
 
-def test_requests_to_an_unreachable_node_fail_at_once_during_the_backoff() -> None:
+async def test_requests_to_an_unreachable_node_fail_at_once_during_the_backoff() -> None:
     """With the cause of the first failure."""
-
-    async def scenario() -> None:
-        now = [1000]
-        net = network(lambda: now[0], **{"reconnect.backoff.ms": 100, "reconnect.backoff.max.ms": 100})
-        served = Served()
-        address = await serve(served)
-        served.router.close()
-        with pytest.raises(NetworkError, match="cannot connect"):
-            await net.request(address, METADATA, ASK, timeout_ms=5000)
-        with pytest.raises(NetworkError, match=r"is in backoff.*cannot connect"):
-            await net.request(address, METADATA, ASK, timeout_ms=5000)
-        now[0] += 200
-        with pytest.raises(NetworkError, match="cannot connect") as caught:
-            await net.request(address, METADATA, ASK, timeout_ms=5000)
-        assert "not tried" not in str(caught.value)
-        await net.close()
-
-    run(scenario())
+    now = [1000]
+    net = network(lambda: now[0], **{"reconnect.backoff.ms": 100, "reconnect.backoff.max.ms": 100})
+    served = Served()
+    address = await serve(served)
+    served.router.close()
+    with pytest.raises(NetworkError, match="cannot connect"):
+        await net.request(address, METADATA, ASK, timeout_ms=5000)
+    with pytest.raises(NetworkError, match=r"is in backoff.*cannot connect"):
+        await net.request(address, METADATA, ASK, timeout_ms=5000)
+    now[0] += 200
+    with pytest.raises(NetworkError, match="cannot connect") as caught:
+        await net.request(address, METADATA, ASK, timeout_ms=5000)
+    assert "not tried" not in str(caught.value)
+    await net.close()
 
 
-def test_request_without_reply_returns_when_sent() -> None:
+async def test_request_without_reply_returns_when_sent() -> None:
     """There is no response; the server gets the request."""
-
-    async def scenario() -> None:
-        served, net = Served(), network()
-        address = await serve(served)
-        request = ProduceRequest(0, 1000, ())
-        reply = await net.request(address, PRODUCE, request, timeout_ms=5000, expect_reply=False)
-        assert reply.body is None
-        await until(lambda: served.requests)
-        await net.close()
-        served.router.close()
-
-    run(scenario())
+    served, net = Served(), network()
+    address = await serve(served)
+    request = ProduceRequest(0, 1000, ())
+    reply = await net.request(address, PRODUCE, request, timeout_ms=5000, expect_reply=False)
+    assert reply.body is None
+    await until(lambda: served.requests)
+    await net.close()
+    served.router.close()
 
 
-def test_close_fails_requests_and_attempts() -> None:
+async def test_close_fails_requests_and_attempts() -> None:
     """A request in flight, one that still connects, and later ones."""
-
-    async def scenario() -> None:
-        served, net = Served(), network()
-        address = await serve(served)
-        served.is_holding = True
-        under_way = asyncio.create_task(net.request(address, PRODUCE, PRODUCE_ONE, timeout_ms=60_000))
-        await until(lambda: served.held)
-        await net.close()
-        with pytest.raises(NetworkError):
-            await under_way
-        with pytest.raises(NetworkError):
-            await net.request(address, METADATA, ASK, timeout_ms=1000)
-        served.router.close()
-
-    run(scenario())
+    served, net = Served(), network()
+    address = await serve(served)
+    served.is_holding = True
+    under_way = asyncio.create_task(net.request(address, PRODUCE, PRODUCE_ONE, timeout_ms=60_000))
+    await until(lambda: served.held)
+    await net.close()
+    with pytest.raises(NetworkError):
+        await under_way
+    with pytest.raises(NetworkError):
+        await net.request(address, METADATA, ASK, timeout_ms=1000)
+    served.router.close()
 
 
-def test_idle_addresses_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_addresses_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table does not grow with nodes that come and go."""
-
-    async def scenario() -> None:
-        now = [1000]
-        net = network(lambda: now[0], **{"reconnect.backoff.ms": 0})
-        monkeypatch.setattr("headrace.clients.cluster.network_io.MAX_IDLE_SLOTS", 3)
-        for port in range(1, 8):
-            with pytest.raises(NetworkError):
-                await net.request(Address("127.0.0.1", port), METADATA, ASK, timeout_ms=2000)
-            now[0] += 5000
-        assert len(net._slots) <= 3
-        await net.close()
-
-    run(scenario())
+    now = [1000]
+    net = network(lambda: now[0], **{"reconnect.backoff.ms": 0})
+    monkeypatch.setattr("headrace.clients.cluster.network_io.MAX_IDLE_SLOTS", 3)
+    for port in range(1, 8):
+        with pytest.raises(NetworkError):
+            await net.request(Address("127.0.0.1", port), METADATA, ASK, timeout_ms=2000)
+        now[0] += 5000
+    assert len(net._slots) <= 3
+    await net.close()
 
 
-def test_late_connection_failure_is_not_logged_by_asyncio() -> None:
+async def test_late_connection_failure_is_not_logged_by_asyncio() -> None:
     """The request waits 20 ms, the attempt 400."""
-
-    async def scenario() -> None:
-        complaints: list[Any] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-        net = network(**{"socket.connection.setup.timeout.ms": 400})
-        with socket.create_server(("127.0.0.1", 0)) as silent:
-            address = Address("127.0.0.1", silent.getsockname()[1])
-            with pytest.raises(NetworkError, match="within 20 ms"):
-                await net.request(address, METADATA, ASK, timeout_ms=20)
-            await until(lambda: net._slots[address].opening is None)
-        await asyncio.sleep(0)
-        gc.collect()
-        assert complaints == []
-        await net.close()
-
-    run(scenario())
+    complaints: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    net = network(**{"socket.connection.setup.timeout.ms": 400})
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = Address("127.0.0.1", silent.getsockname()[1])
+        with pytest.raises(NetworkError, match="within 20 ms"):
+            await net.request(address, METADATA, ASK, timeout_ms=20)
+        await until(lambda: net._slots[address].opening is None)
+    await asyncio.sleep(0)
+    gc.collect()
+    assert complaints == []
+    await net.close()
 
 
 class Heard(list[Any]):
@@ -200,131 +172,111 @@ async def opened(net: ZmqNetwork, served: Served) -> Address:
     return address
 
 
-def test_submit_calls_back_once() -> None:
+async def test_submit_calls_back_once() -> None:
     """Without an open connection nothing is sent; then each request has one callback, after `submit`."""
-
-    async def scenario() -> None:
-        served, net, heard = Served(), network(), Heard()
-        address = await serve(served)
-        assert not net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=heard)
-        await net.request(address, METADATA, ASK, timeout_ms=5000)
-        for _ in range(10):
-            assert net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=heard)
-        assert heard == []
-        await until(lambda: len(heard) == 10)
-        assert {reply.body.cluster_id for reply in heard} == {"cluster"}
-        assert len(served.requests) == 11, "what was refused was not sent"
-        await net.close()
-        served.router.close()
-        assert len(heard) == 10
-
-    run(scenario())
+    served, net, heard = Served(), network(), Heard()
+    address = await serve(served)
+    assert not net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=heard)
+    await net.request(address, METADATA, ASK, timeout_ms=5000)
+    for _ in range(10):
+        assert net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=heard)
+    assert heard == []
+    await until(lambda: len(heard) == 10)
+    assert {reply.body.cluster_id for reply in heard} == {"cluster"}
+    assert len(served.requests) == 11, "what was refused was not sent"
+    await net.close()
+    served.router.close()
+    assert len(heard) == 10
 
 
-def test_timeout_of_one_request_fails_the_others_of_the_connection() -> None:
+async def test_timeout_of_one_request_fails_the_others_of_the_connection() -> None:
     """After 50 ms the connection is closed."""
+    served, net, heard, other = Served(), network(), Heard(), Heard()
+    address = await opened(net, served)
+    served.is_holding = True
+    is_closed: list[bool] = []
 
-    async def scenario() -> None:
-        served, net, heard, other = Served(), network(), Heard(), Heard()
-        address = await opened(net, served)
-        served.is_holding = True
-        is_closed: list[bool] = []
+    def look(_reply: Any, error: Any) -> None:
+        heard.append(error)
+        is_closed.append(net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=other) is None)
 
-        def look(_reply: Any, error: Any) -> None:
-            heard.append(error)
-            is_closed.append(net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=other) is None)
-
-        assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=other)
-        assert net.submit(address, METADATA, ASK, timeout_ms=50, on_done=look)
-        await until(lambda: heard)
-        assert isinstance(heard[0], RequestTimedOutError)
-        assert "did not respond to Metadata within 50 ms" in str(heard[0])
-        assert is_closed == [True], "a retry would overtake it on the old connection"
-        assert [type(error) for error in other] == [NetworkError]
-        await until(lambda: served.gone == ["me"])
-        await net.close()
-        served.router.close()
-
-    run(scenario())
+    assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=other)
+    assert net.submit(address, METADATA, ASK, timeout_ms=50, on_done=look)
+    await until(lambda: heard)
+    assert isinstance(heard[0], RequestTimedOutError)
+    assert "did not respond to Metadata within 50 ms" in str(heard[0])
+    assert is_closed == [True], "a retry would overtake it on the old connection"
+    assert [type(error) for error in other] == [NetworkError]
+    await until(lambda: served.gone == ["me"])
+    await net.close()
+    served.router.close()
 
 
-def test_cancelled_request_keeps_the_connection() -> None:
+async def test_cancelled_request_keeps_the_connection() -> None:
     """Its late response is dropped, the next request succeeds; `drop` ends the connection."""
-
-    async def scenario() -> None:
-        served, net, heard, other = Served(), network(), Heard(), Heard()
-        address = await opened(net, served)
-        served.is_holding = True
-        give_up = net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=heard)
-        await until(lambda: served.held)
-        assert give_up is not None
-        give_up()
-        served.is_holding = False
-        served.answer(served.held.pop())
-        assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=other)
-        await until(lambda: other)
-        assert other[0].body.cluster_id == "cluster"
-        assert heard == []
-        served.is_holding = True
-        assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=other)
-        net.drop(Address("nobody", 1))
-        net.drop(address)
-        assert isinstance(other[1], NetworkError)
-        assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=other) is None
-        await until(lambda: served.gone == ["me"])
-        assert heard == []
-        await net.close()
-        served.router.close()
-
-    run(scenario())
+    served, net, heard, other = Served(), network(), Heard(), Heard()
+    address = await opened(net, served)
+    served.is_holding = True
+    give_up = net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=heard)
+    await until(lambda: served.held)
+    assert give_up is not None
+    give_up()
+    served.is_holding = False
+    served.answer(served.held.pop())
+    assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=other)
+    await until(lambda: other)
+    assert other[0].body.cluster_id == "cluster"
+    assert heard == []
+    served.is_holding = True
+    assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=other)
+    net.drop(Address("nobody", 1))
+    net.drop(address)
+    assert isinstance(other[1], NetworkError)
+    assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=other) is None
+    await until(lambda: served.gone == ["me"])
+    assert heard == []
+    await net.close()
+    served.router.close()
 
 
-def test_callbacks_get_lost_connections_and_close() -> None:
+async def test_callbacks_get_lost_connections_and_close() -> None:
     """The server stops during one request, the client closes during another."""
-
-    async def scenario() -> None:
-        served, net, heard = Served(), network(), Heard()
-        address = await opened(net, served)
-        served.is_holding = True
-        assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=heard)
-        await until(lambda: served.held)
-        served.router.close()
-        await until(lambda: heard)
-        assert isinstance(heard[0], NetworkError)
-        assert str(address) in str(heard[0])
-        again = Served()
-        address = await opened(net, again)
-        again.is_holding = True
-        assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=heard)
-        await net.close()
-        assert [type(error) for error in heard] == [NetworkError, NetworkError]
-        assert not net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=heard)
-        again.router.close()
-
-    run(scenario())
+    served, net, heard = Served(), network(), Heard()
+    address = await opened(net, served)
+    served.is_holding = True
+    assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=heard)
+    await until(lambda: served.held)
+    served.router.close()
+    await until(lambda: heard)
+    assert isinstance(heard[0], NetworkError)
+    assert str(address) in str(heard[0])
+    again = Served()
+    address = await opened(net, again)
+    again.is_holding = True
+    assert net.submit(address, METADATA, ASK, timeout_ms=60_000, on_done=heard)
+    await net.close()
+    assert [type(error) for error in heard] == [NetworkError, NetworkError]
+    assert not net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=heard)
+    again.router.close()
 
 
-def test_unsupported_api_and_header_errors() -> None:
+async def test_unsupported_api_and_header_errors() -> None:
     """The callback gets the error, and the connection stays."""
-
-    async def scenario() -> None:
-        served, net, heard = Served(apis=(METADATA,)), network(), Heard()
-        address = await opened(net, served)
-        assert net.submit(address, PRODUCE, PRODUCE_ONE, timeout_ms=5000, on_done=heard)
-        assert heard == []
-        await until(lambda: heard)
-        assert isinstance(heard[0], UnsupportedVersionError)
-        served.is_holding = True
-        assert net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=heard)
-        await until(lambda: served.held)
-        served.router.reply_error(served.held.pop(), MessageTooLargeError("no"))
-        await until(lambda: len(heard) == 2)
-        assert isinstance(heard[1], MessageTooLargeError)
-        served.is_holding = False
-        assert net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=heard)
-        await until(lambda: len(heard) == 3)
-        assert heard[2].body.cluster_id == "cluster"
-        await net.close()
-        served.router.close()
-
-    run(scenario())
+    served, net, heard = Served(apis=(METADATA,)), network(), Heard()
+    address = await opened(net, served)
+    assert net.submit(address, PRODUCE, PRODUCE_ONE, timeout_ms=5000, on_done=heard)
+    assert heard == []
+    await until(lambda: heard)
+    assert isinstance(heard[0], UnsupportedVersionError)
+    served.is_holding = True
+    assert net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=heard)
+    await until(lambda: served.held)
+    served.router.reply_error(served.held.pop(), MessageTooLargeError("no"))
+    await until(lambda: len(heard) == 2)
+    assert isinstance(heard[1], MessageTooLargeError)
+    served.is_holding = False
+    assert net.submit(address, METADATA, ASK, timeout_ms=5000, on_done=heard)
+    await until(lambda: len(heard) == 3)
+    assert heard[2].body.cluster_id == "cluster"
+    await net.close()
+    served.router.close()

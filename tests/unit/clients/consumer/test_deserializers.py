@@ -11,7 +11,6 @@ from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol.errors import ClosedError, HeadraceError
 from headrace.protocol.model import TopicPartition
 
-Play = Callable[..., Any]
 T0 = TopicPartition("t", 0)
 
 
@@ -128,21 +127,18 @@ def test_close_by_a_deserializer_returns_the_records_before() -> None:
     assert reading(lambda consumer: consumer.close(), closed)[0] == [b"0", b"1"]
 
 
-def test_deserializer_of_the_asyncio_consumer(play: Play) -> None:
+async def test_deserializer_of_the_asyncio_consumer(fake: Any, cluster: Any) -> None:
     """It may call the methods that need no await."""
 
     def ask(consumer: Any) -> Any:
         consumer.wakeup()
         return consumer.lag(), consumer.paused(), consumer.metrics()["assigned-partitions"]
 
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.create("t")
-        fake.put("t", 0, b"1", b"2")
-        deserializer = CallingDeserializer(ask)
-        deserializer.consumer = cluster.consumer(
-            "t", auto_offset_reset="earliest", value=deserializer, iter_timeout=1
-        )
-        assert [record.value async for record in deserializer.consumer] == [b"1", b"2"]
-        assert deserializer.found == [({T0: 2}, (), 1)]
-
-    play(scenario)
+    fake.create("t")
+    fake.put("t", 0, b"1", b"2")
+    deserializer = CallingDeserializer(ask)
+    deserializer.consumer = cluster.consumer(
+        "t", auto_offset_reset="earliest", value=deserializer, iter_timeout=1
+    )
+    assert [record.value async for record in deserializer.consumer] == [b"1", b"2"]
+    assert deserializer.found == [({T0: 2}, (), 1)]

@@ -14,7 +14,6 @@ from headrace.clients.sync.cluster_io import Cluster
 from headrace.protocol.errors import ConfigError, SerializationError
 from headrace.protocol.model import TopicPartition
 
-Play = Callable[..., Any]
 T0 = TopicPartition("t", 0)
 
 
@@ -174,7 +173,7 @@ def test_arrow_batches_exclude_on_consume(fake: FakeCluster) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_interceptors_see_commits(play: Play, protocol: str) -> None:
+async def test_interceptors_see_commits(fake: Any, cluster: Any, protocol: str) -> None:
     """Of the application, of auto-commit and of close, no failed ones; an exception is logged."""
     told: list[dict[TopicPartition, OffsetAndMetadata]] = []
 
@@ -183,34 +182,31 @@ def test_interceptors_see_commits(play: Play, protocol: str) -> None:
             told.append(offsets)
             raise RuntimeError("on_commit")
 
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.create("t")
-        fake.put("t", 0, b"0", b"1", b"2")
-        consumer = cluster.consumer(
-            *("t",),
-            group="g",
-            group_protocol=protocol,
-            auto_offset_reset="earliest",
-            auto_commit_interval_ms=1_000,
-            interceptors=[Telling(), only(b"0", b"2")],
-        )
-        (first,) = await consumer.poll(30, 1)
-        await consumer.commit(first)
-        assert [{tp: each.offset for tp, each in offsets.items()} for offsets in told] == [{T0: 1}]
-        await consumer.commit([])
-        with pytest.raises(Exception, match="assigned"):
-            await consumer.commit({TopicPartition("t", 5): 1})
-        assert len(told) == 1
-        assert [record.value for record in await consumer.poll(30, 1)] == [b"2"]
-        await consumer.poll(3)
-        assert told[-1][T0].offset == 3
-        fake.put("t", 0, b"2")
-        assert len(await consumer.poll(30)) == 1
-        assert await consumer.poll(0) == []
-        await consumer.close()
-        assert told[-1][T0].offset == 4
-
-    play(scenario)
+    fake.create("t")
+    fake.put("t", 0, b"0", b"1", b"2")
+    consumer = cluster.consumer(
+        *("t",),
+        group="g",
+        group_protocol=protocol,
+        auto_offset_reset="earliest",
+        auto_commit_interval_ms=1_000,
+        interceptors=[Telling(), only(b"0", b"2")],
+    )
+    (first,) = await consumer.poll(30, 1)
+    await consumer.commit(first)
+    assert [{tp: each.offset for tp, each in offsets.items()} for offsets in told] == [{T0: 1}]
+    await consumer.commit([])
+    with pytest.raises(Exception, match="assigned"):
+        await consumer.commit({TopicPartition("t", 5): 1})
+    assert len(told) == 1
+    assert [record.value for record in await consumer.poll(30, 1)] == [b"2"]
+    await consumer.poll(3)
+    assert told[-1][T0].offset == 3
+    fake.put("t", 0, b"2")
+    assert len(await consumer.poll(30)) == 1
+    assert await consumer.poll(0) == []
+    await consumer.close()
+    assert told[-1][T0].offset == 4
 
 
 def test_log_names_the_interceptor(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,7 +15,6 @@ from headrace.clients.sync.consumer_io import Consumer
 from headrace.protocol.model import TopicPartition
 from interrupts import InterruptAt
 
-Play = Callable[..., Any]
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 BATCHES = (1, 3, 2)
 COUNT = sum(BATCHES)
@@ -110,19 +109,15 @@ def test_interrupt_while_a_list_fills_up_loses_no_record(kind: str, monkeypatch:
 
 
 @pytest.mark.parametrize("kind", ["batches", "arrow_batches"])
-def test_cancelled_task_loses_no_record(play: Play, kind: str) -> None:
+async def test_cancelled_task_loses_no_record(fake: Any, cluster: Any, kind: str) -> None:
     """It waits for more records; those that it took are returned again, those that it returned are not."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.create("t")
-        fake.put("t", 0, b"1", b"2", b"3")
-        consumer = cluster.consumer("t", auto_offset_reset="earliest")
-        reading = getattr(consumer, kind)(2, 60)
-        assert len(await anext(reading)) == 2
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1):
-                await anext(reading)
-        assert await consumer.position(T0) == 2
-        assert [record.value for record in await consumer.poll(10)] == [b"3"]
-
-    play(scenario)
+    fake.create("t")
+    fake.put("t", 0, b"1", b"2", b"3")
+    consumer = cluster.consumer("t", auto_offset_reset="earliest")
+    reading = getattr(consumer, kind)(2, 60)
+    assert len(await anext(reading)) == 2
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await anext(reading)
+    assert await consumer.position(T0) == 2
+    assert [record.value for record in await consumer.poll(10)] == [b"3"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -12,8 +11,6 @@ from headrace.clients.cluster.backoff import Backoff
 from headrace.clients.consumer.offsets_io import list_offsets
 from headrace.protocol import errors
 from headrace.protocol.model import TopicPartition
-
-Play = Callable[..., Any]
 
 
 async def look_up(cluster: Any, wanted: dict[TopicPartition, int], timeout_ms: int = 5000) -> Any:
@@ -36,50 +33,35 @@ async def look_up(cluster: Any, wanted: dict[TopicPartition, int], timeout_ms: i
         Fault(error=errors.ThrottlingQuotaExceededError()),
     ],
 )
-def test_faults_are_retried(play: Play, fault: Fault) -> None:
+@pytest.mark.fake_cluster(nodes=2)
+async def test_faults_are_retried(fake: Any, cluster: Any, fault: Fault) -> None:
     """Each kind once, over two leaders."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.create("t", 2)
-        fake.put("t", 1, b"1", b"2")
-        fake.fail_next("ListOffsets", fault)
-        wanted = {TopicPartition("t", 0): -1, TopicPartition("t", 1): -1}
-        found = await look_up(cluster, wanted)
-        assert {tp.partition: value.offset for tp, value in found.items()} == {0: 0, 1: 2}
-
-    play(scenario, nodes=2)
+    fake.create("t", 2)
+    fake.put("t", 1, b"1", b"2")
+    fake.fail_next("ListOffsets", fault)
+    wanted = {TopicPartition("t", 0): -1, TopicPartition("t", 1): -1}
+    found = await look_up(cluster, wanted)
+    assert {tp.partition: value.offset for tp, value in found.items()} == {0: 0, 1: 2}
 
 
-def test_each_partition_has_its_own_result(play: Play) -> None:
+async def test_each_partition_has_its_own_result(fake: Any, cluster: Any) -> None:
     """An offset, an unknown partition, an unknown topic, a negative number; in the order of the call."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.create("t")
-        wanted = [
-            TopicPartition("u", 0),
-            TopicPartition("t", 5),
-            TopicPartition("t", 0),
-            TopicPartition("t", -1),
-        ]
-        found = await look_up(cluster, dict.fromkeys(wanted, -2))
-        assert list(found) == wanted
-        kinds = [type(value).__name__ for value in found.values()]
-        unknown = "UnknownTopicOrPartitionError"
-        assert kinds == [unknown, unknown, "OffsetAndTimestamp", unknown]
-
-    play(scenario)
+    fake.create("t")
+    wanted = [TopicPartition("u", 0), TopicPartition("t", 5), TopicPartition("t", 0), TopicPartition("t", -1)]
+    found = await look_up(cluster, dict.fromkeys(wanted, -2))
+    assert list(found) == wanted
+    kinds = [type(value).__name__ for value in found.values()]
+    unknown = "UnknownTopicOrPartitionError"
+    assert kinds == [unknown, unknown, "OffsetAndTimestamp", unknown]
 
 
-def test_unreachable_partition_times_out_alone(play: Play) -> None:
+@pytest.mark.fake_cluster(nodes=2)
+async def test_unreachable_partition_times_out_alone(fake: Any, cluster: Any) -> None:
     """Node 1 is stopped: its partition gets ApiTimeoutError with the cause, the other its offset."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.create("t", 2)
-        await cluster.producer().send("t", b"x", partition=0)
-        fake.stop_node(1)
-        found = await look_up(cluster, {TopicPartition("t", 0): -1, TopicPartition("t", 1): -1}, 2000)
-        assert found[TopicPartition("t", 0)].offset == 1
-        assert isinstance(found[TopicPartition("t", 1)], errors.ApiTimeoutError)
-        assert found[TopicPartition("t", 1)].__cause__ is not None
-
-    play(scenario, nodes=2)
+    fake.create("t", 2)
+    await cluster.producer().send("t", b"x", partition=0)
+    fake.stop_node(1)
+    found = await look_up(cluster, {TopicPartition("t", 0): -1, TopicPartition("t", 1): -1}, 2000)
+    assert found[TopicPartition("t", 0)].offset == 1
+    assert isinstance(found[TopicPartition("t", 1)], errors.ApiTimeoutError)
+    assert found[TopicPartition("t", 1)].__cause__ is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.control import EndTransaction, encode_control
 from headrace.protocol.records.header import CRC_POSITION, assigned_prefix, read_batch_header
 
-Play = Callable[..., Any]
 T0 = TopicPartition("t", 0)
 
 
@@ -59,44 +57,36 @@ GOOD = [b"plain", b"committed 1", b"committed 2"]
 
 
 @pytest.mark.parametrize("way", ["poll", "iterate", "arrow"])
-def test_only_committed_records_are_returned(play: Play, way: str) -> None:
+async def test_only_committed_records_are_returned(fake: Any, cluster: Any, way: str) -> None:
     """The position moves past the last marker; read_uncommitted returns all records."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        mixed(fake)
-        options = {"auto_offset_reset": "earliest", "iter_timeout": 1.0}
-        consumer = cluster.consumer("t", isolation_level="read_committed", **options)
-        found: list[Any] = []
-        if way == "poll":
-            while records := await consumer.poll(1):
-                found += [record.value for record in records]
-        elif way == "iterate":
-            found = [record.value async for record in consumer]
-        else:
-            async for table in consumer.arrow_batches(100, 0.1):
-                found += table.column("value").to_pylist()
-        assert found == GOOD
-        end = fake.topics["t"].partitions[0].last_stable_offset
-        assert await consumer.position(T0) == end
-        assert consumer.lag() == {T0: 0}
-        assert await consumer.end_offsets() == {T0: end}
-        every = cluster.consumer("t", **options)
-        assert len([record async for record in every]) == 7
-        assert await every.end_offsets() == {T0: end + 1}
-
-    play(scenario)
+    mixed(fake)
+    options = {"auto_offset_reset": "earliest", "iter_timeout": 1.0}
+    consumer = cluster.consumer("t", isolation_level="read_committed", **options)
+    found: list[Any] = []
+    if way == "poll":
+        while records := await consumer.poll(1):
+            found += [record.value for record in records]
+    elif way == "iterate":
+        found = [record.value async for record in consumer]
+    else:
+        async for table in consumer.arrow_batches(100, 0.1):
+            found += table.column("value").to_pylist()
+    assert found == GOOD
+    end = fake.topics["t"].partitions[0].last_stable_offset
+    assert await consumer.position(T0) == end
+    assert consumer.lag() == {T0: 0}
+    assert await consumer.end_offsets() == {T0: end}
+    every = cluster.consumer("t", **options)
+    assert len([record async for record in every]) == 7
+    assert await every.end_offsets() == {T0: end + 1}
 
 
-def test_fetch_from_the_middle_of_an_aborted_transaction(play: Play) -> None:
+async def test_fetch_from_the_middle_of_an_aborted_transaction(fake: Any, cluster: Any) -> None:
     """The response names the transaction although its first record is before the fetch offset."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        mixed(fake)
-        consumer = cluster.consumer("t", isolation_level="read_committed", iter_timeout=1.0)
-        await consumer.seek(T0, 4)
-        assert [record.value async for record in consumer] == [b"committed 2"]
-
-    play(scenario)
+    mixed(fake)
+    consumer = cluster.consumer("t", isolation_level="read_committed", iter_timeout=1.0)
+    await consumer.seek(T0, 4)
+    assert [record.value async for record in consumer] == [b"committed 2"]
 
 
 def test_marker_ends_the_transaction_of_its_producer() -> None:
@@ -135,11 +125,7 @@ def test_marker_ends_the_transaction_of_its_producer() -> None:
     assert hidden == [1, 3, 4, 6]
 
 
-def test_unknown_isolation_level_is_rejected(play: Play) -> None:
+async def test_unknown_isolation_level_is_rejected(cluster: Any) -> None:
     """By name."""
-
-    async def scenario(_fake: Any, cluster: Any) -> None:
-        with pytest.raises(ConfigError, match=r"isolation\.level"):
-            cluster.consumer("t", isolation_level="read_half")
-
-    play(scenario)
+    with pytest.raises(ConfigError, match=r"isolation\.level"):
+        cluster.consumer("t", isolation_level="read_half")

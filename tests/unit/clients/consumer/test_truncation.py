@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from fake_cluster import Fault
 from headrace.protocol import errors
 from headrace.protocol.model import TopicPartition
 
-Play = Callable[..., Any]
 T0 = TopicPartition("t", 0)
 
 
@@ -37,124 +35,103 @@ def five(fake: Any) -> None:
 
 
 @pytest.mark.parametrize("policy", ["earliest", "latest"])
-def test_reset_policy_rewinds_to_the_divergence(play: Play, policy: str) -> None:
+@pytest.mark.fake_cluster(nodes=2)
+async def test_reset_policy_rewinds_to_the_divergence(fake: Any, cluster: Any, policy: str) -> None:
     """Not to the log's start or end: the records from there on are read once."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        five(fake)
-        consumer = cluster.consumer("t", auto_offset_reset=policy)
-        if policy == "latest":
-            await consumer.seek(T0, 0)
-        assert await drain(consumer) == [b"0", b"1", b"2", b"3", b"4"]
-        lose_the_tail(fake)
-        assert await drain(consumer) == [b"x", b"y", b"z", b"w"]
-
-    play(scenario, nodes=2)
-
-
-def test_truncation_without_a_policy_is_raised(play: Play) -> None:
-    """At every poll until a seek."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        five(fake)
-        consumer = cluster.consumer("t", auto_offset_reset="none")
+    five(fake)
+    consumer = cluster.consumer("t", auto_offset_reset=policy)
+    if policy == "latest":
         await consumer.seek(T0, 0)
-        assert len(await drain(consumer)) == 5
-        lose_the_tail(fake)
-        for _ in range(2):
-            with pytest.raises(errors.LogTruncationError) as caught:
-                await drain(consumer)
-            error = caught.value
-            assert (error.topic, error.partition, error.position, error.divergent_offset) == ("t", 0, 5, 3)
-        await consumer.seek(T0, error.divergent_offset)
-        assert await drain(consumer) == [b"x", b"y", b"z", b"w"]
-
-    play(scenario, nodes=2)
+    assert await drain(consumer) == [b"0", b"1", b"2", b"3", b"4"]
+    lose_the_tail(fake)
+    assert await drain(consumer) == [b"x", b"y", b"z", b"w"]
 
 
-def test_fetch_has_leader_epoch_and_last_epoch(play: Play) -> None:
+@pytest.mark.fake_cluster(nodes=2)
+async def test_truncation_without_a_policy_is_raised(fake: Any, cluster: Any) -> None:
+    """At every poll until a seek."""
+    five(fake)
+    consumer = cluster.consumer("t", auto_offset_reset="none")
+    await consumer.seek(T0, 0)
+    assert len(await drain(consumer)) == 5
+    lose_the_tail(fake)
+    for _ in range(2):
+        with pytest.raises(errors.LogTruncationError) as caught:
+            await drain(consumer)
+        error = caught.value
+        assert (error.topic, error.partition, error.position, error.divergent_offset) == ("t", 0, 5, 3)
+    await consumer.seek(T0, error.divergent_offset)
+    assert await drain(consumer) == [b"x", b"y", b"z", b"w"]
+
+
+@pytest.mark.fake_cluster(nodes=2)
+async def test_fetch_has_leader_epoch_and_last_epoch(fake: Any, cluster: Any) -> None:
     """After a leader change without truncation the position is validated once."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        five(fake)
-        consumer = cluster.consumer("t", auto_offset_reset="earliest")
-        await drain(consumer)
-        fake.move_leader("t", 0, 1)
-        fake.put("t", 0, b"5")
-        assert await drain(consumer) == [b"5"]
-        assert len(fake.requests("OffsetForLeaderEpoch")) == 1
-        last = fake.requests("Fetch")[-1].partitions[0]
-        assert (last.current_leader_epoch, last.last_fetched_epoch) == (1, 1)
-
-    play(scenario, nodes=2)
+    five(fake)
+    consumer = cluster.consumer("t", auto_offset_reset="earliest")
+    await drain(consumer)
+    fake.move_leader("t", 0, 1)
+    fake.put("t", 0, b"5")
+    assert await drain(consumer) == [b"5"]
+    assert len(fake.requests("OffsetForLeaderEpoch")) == 1
+    last = fake.requests("Fetch")[-1].partitions[0]
+    assert (last.current_leader_epoch, last.last_fetched_epoch) == (1, 1)
 
 
-def test_position_at_the_end_is_validated(play: Play) -> None:
+@pytest.mark.fake_cluster(nodes=2)
+async def test_position_at_the_end_is_validated(fake: Any, cluster: Any) -> None:
     """No record was read, and none that is appended after the truncation is missed."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        five(fake)
-        consumer = cluster.consumer("t")
-        assert await consumer.position(T0) == 5
-        lose_the_tail(fake)
-        assert await drain(consumer) == [b"x", b"y", b"z", b"w"]
-
-    play(scenario, nodes=2)
+    five(fake)
+    consumer = cluster.consumer("t")
+    assert await consumer.position(T0) == 5
+    lose_the_tail(fake)
+    assert await drain(consumer) == [b"x", b"y", b"z", b"w"]
 
 
-def test_preferred_replica_is_read_and_left_after_an_error(play: Play) -> None:
+@pytest.mark.fake_cluster(nodes=2)
+async def test_preferred_replica_is_read_and_left_after_an_error(fake: Any, cluster: Any) -> None:
     """The leader names it; after an error the leader is read from the same position."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.racks[1] = "east"
-        five(fake)
-        part = fake.topics["t"].partitions[0]
-        part.followers[1] = 3
-        consumer = cluster.consumer("t", auto_offset_reset="earliest", client_rack="east")
-        assert await drain(consumer) == [b"0", b"1", b"2"], "it lags, and shows what it has"
-        assert [node for api, node, _ in fake.asked if api == "Fetch"][-1] == 1
-        fake.fail_next("Fetch", Fault(partition_error=errors.OffsetNotAvailableError.code))
-        before = asyncio.get_running_loop().time()
-        assert [record.value for record in await consumer.poll(10)] == [b"3", b"4"]
-        assert asyncio.get_running_loop().time() - before < 1.0
-        assert [node for api, node, _ in fake.asked if api == "Fetch"][-1] == 0
-        part.followers[1] = 6
-        await asyncio.sleep(6)
-        fake.put("t", 0, b"5")
-        assert await drain(consumer) == [b"5"]
-        assert [node for api, node, _ in fake.asked if api == "Fetch"][-1] == 1, "it was asked again"
-        fake.stop_node(1)
-        fake.put("t", 0, b"6")
-        assert await drain(consumer) == [b"6"]
-
-    play(scenario, nodes=2)
+    fake.racks[1] = "east"
+    five(fake)
+    part = fake.topics["t"].partitions[0]
+    part.followers[1] = 3
+    consumer = cluster.consumer("t", auto_offset_reset="earliest", client_rack="east")
+    assert await drain(consumer) == [b"0", b"1", b"2"], "it lags, and shows what it has"
+    assert [node for api, node, _ in fake.asked if api == "Fetch"][-1] == 1
+    fake.fail_next("Fetch", Fault(partition_error=errors.OffsetNotAvailableError.code))
+    before = asyncio.get_running_loop().time()
+    assert [record.value for record in await consumer.poll(10)] == [b"3", b"4"]
+    assert asyncio.get_running_loop().time() - before < 1.0
+    assert [node for api, node, _ in fake.asked if api == "Fetch"][-1] == 0
+    part.followers[1] = 6
+    await asyncio.sleep(6)
+    fake.put("t", 0, b"5")
+    assert await drain(consumer) == [b"5"]
+    assert [node for api, node, _ in fake.asked if api == "Fetch"][-1] == 1, "it was asked again"
+    fake.stop_node(1)
+    fake.put("t", 0, b"6")
+    assert await drain(consumer) == [b"6"]
 
 
-def test_preferred_replica_expires(play: Play) -> None:
+@pytest.mark.fake_cluster(nodes=2, metadata_max_age_ms=5000)
+async def test_preferred_replica_expires(fake: Any, cluster: Any) -> None:
     """After metadata.max.age.ms the leader is asked again."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.racks[1] = "east"
-        five(fake)
-        fake.topics["t"].partitions[0].followers[1] = 5
-        consumer = cluster.consumer("t", auto_offset_reset="earliest", client_rack="east")
-        await drain(consumer, 20)
-        nodes = [node for api, node, _ in fake.asked if api == "Fetch"]
-        assert 2 <= nodes.count(0) <= 5
-
-    play(scenario, nodes=2, metadata_max_age_ms=5000)
+    fake.racks[1] = "east"
+    five(fake)
+    fake.topics["t"].partitions[0].followers[1] = 5
+    consumer = cluster.consumer("t", auto_offset_reset="earliest", client_rack="east")
+    await drain(consumer, 20)
+    nodes = [node for api, node, _ in fake.asked if api == "Fetch"]
+    assert 2 <= nodes.count(0) <= 5
 
 
-def test_leader_change_after_reading_from_the_start_is_no_truncation(play: Play) -> None:
+@pytest.mark.fake_cluster(nodes=2)
+async def test_leader_change_after_reading_from_the_start_is_no_truncation(fake: Any, cluster: Any) -> None:
     """The lookup of the start gives the leader's epoch, which is above that of the records."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        five(fake)
-        fake.move_leader("t", 0, 1)
-        consumer = cluster.consumer("t", auto_offset_reset="earliest")
-        assert len(await drain(consumer)) == 5
-        fake.move_leader("t", 0, 0)
-        assert await drain(consumer) == []
-        assert await consumer.position(T0) == 5
-
-    play(scenario, nodes=2)
+    five(fake)
+    fake.move_leader("t", 0, 1)
+    consumer = cluster.consumer("t", auto_offset_reset="earliest")
+    assert len(await drain(consumer)) == 5
+    fake.move_leader("t", 0, 0)
+    assert await drain(consumer) == []
+    assert await consumer.position(T0) == 5

@@ -4,10 +4,11 @@ partitions."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-import virtual_loop
 from headrace.clients.cluster.backoff import Backoff
 from headrace.clients.group.commits_io import CommitContext, Committer
 from headrace.clients.group.group_metadata import GroupMetadata, OffsetAndMetadata
@@ -87,30 +88,25 @@ class _Middle:
         return 1.0
 
 
-def play(scenario: Any) -> None:
-    async def everything() -> None:
-        rig = Rig()
-        await scenario(rig)
-        await asyncio.gather(*rig.tasks.running)
+@pytest.fixture
+@asynccontextmanager
+async def rig() -> AsyncIterator[Rig]:
+    rig = Rig()
+    yield rig
+    await asyncio.gather(*rig.tasks.running)
 
-    virtual_loop.run(everything())
 
-
-def test_commits_during_a_request_are_merged() -> None:
+async def test_commits_during_a_request_are_merged(rig: Rig) -> None:
     """The later offset counts; each caller gets its own offsets."""
-
-    async def scenario(rig: Rig) -> None:
-        gate = rig.loop.create_future()
-        rig.answers = [gate]
-        first = rig.commit((T0, 1))
-        await asyncio.sleep(0.001)
-        rest = [rig.commit((T0, 2)), rig.commit((T0, 3), (T1, 5)), rig.commit((T0, 4))]
-        gate.set_result(0)
-        assert await first == {T0: OffsetAndMetadata(1)}
-        assert [each[T0].offset for each in await asyncio.gather(*rest)] == [2, 3, 4]
-        assert rig.sent() == [[(0, 1)], [(0, 4), (1, 5)]]
-
-    play(scenario)
+    gate = rig.loop.create_future()
+    rig.answers = [gate]
+    first = rig.commit((T0, 1))
+    await asyncio.sleep(0.001)
+    rest = [rig.commit((T0, 2)), rig.commit((T0, 3), (T1, 5)), rig.commit((T0, 4))]
+    gate.set_result(0)
+    assert await first == {T0: OffsetAndMetadata(1)}
+    assert [each[T0].offset for each in await asyncio.gather(*rest)] == [2, 3, 4]
+    assert rig.sent() == [[(0, 1)], [(0, 4), (1, 5)]]
 
 
 @pytest.mark.parametrize(
@@ -123,130 +119,94 @@ def test_commits_during_a_request_are_merged() -> None:
         errors.StaleMemberEpochError.code,
     ],
 )
-def test_retries_come_before_newer_commits(failure: Any) -> None:
+async def test_retries_come_before_newer_commits(rig: Rig, failure: Any) -> None:
     """An older offset never follows a newer one."""
-
-    async def scenario(rig: Rig) -> None:
-        rig.answers = [failure, failure]
-        futures = [rig.commit((T0, 1))]
-        await asyncio.sleep(0.001)
-        futures.append(rig.commit((T0, 2)))
-        await asyncio.gather(*futures)
-        assert rig.sent() == [[(0, 1)]] * 3 + [[(0, 2)]]
-        is_lost = isinstance(failure, Exception) or failure == errors.NotCoordinatorError.code
-        assert rig.forgotten == 2 * is_lost
-
-    play(scenario)
+    rig.answers = [failure, failure]
+    futures = [rig.commit((T0, 1))]
+    await asyncio.sleep(0.001)
+    futures.append(rig.commit((T0, 2)))
+    await asyncio.gather(*futures)
+    assert rig.sent() == [[(0, 1)]] * 3 + [[(0, 2)]]
+    is_lost = isinstance(failure, Exception) or failure == errors.NotCoordinatorError.code
+    assert rig.forgotten == 2 * is_lost
 
 
-def test_timeout_names_the_last_error() -> None:
+async def test_timeout_names_the_last_error(rig: Rig) -> None:
     """The coordinator keeps returning retriable errors."""
-
-    async def scenario(rig: Rig) -> None:
-        rig.answers = [errors.CoordinatorLoadInProgressError.code] * 1000
-        with pytest.raises(errors.ApiTimeoutError, match="not committed in time") as found:
-            await rig.commit((T0, 1), timeout_ms=100)
-        assert isinstance(found.value.__cause__, errors.CoordinatorLoadInProgressError)
-
-    play(scenario)
+    rig.answers = [errors.CoordinatorLoadInProgressError.code] * 1000
+    with pytest.raises(errors.ApiTimeoutError, match="not committed in time") as found:
+        await rig.commit((T0, 1), timeout_ms=100)
+    assert isinstance(found.value.__cause__, errors.CoordinatorLoadInProgressError)
 
 
 @pytest.mark.parametrize(
     "error", [errors.UnknownMemberIdError, errors.IllegalGenerationError, errors.FencedMemberEpochError]
 )
-def test_unknown_member_fails_the_commit_and_loses_its_partitions(error: Any) -> None:
+async def test_unknown_member_fails_the_commit_and_loses_its_partitions(rig: Rig, error: Any) -> None:
     """The commit is the first request that the coordinator rejects."""
-
-    async def scenario(rig: Rig) -> None:
-        rig.answers = [error.code]
-        with pytest.raises(errors.CommitFailedError, match="t-0"):
-            await rig.commit((T0, 1))
-        assert [type(each) for each in rig.refusals] == [error]
-        assert len(rig.requests) == 1
-
-    play(scenario)
+    rig.answers = [error.code]
+    with pytest.raises(errors.CommitFailedError, match="t-0"):
+        await rig.commit((T0, 1))
+    assert [type(each) for each in rig.refusals] == [error]
+    assert len(rig.requests) == 1
 
 
-def test_commit_is_retried_under_the_new_generation() -> None:
+async def test_commit_is_retried_under_the_new_generation(rig: Rig) -> None:
     """The member joined the next generation during the request, and kept the partition."""
-
-    async def scenario(rig: Rig) -> None:
-        gate = rig.loop.create_future()
-        rig.answers = [gate]
-        future = rig.commit((T0, 1))
-        await asyncio.sleep(0.001)
-        rig.move(metadata=GroupMetadata("g", 2, "me"))
-        gate.set_result(errors.IllegalGenerationError.code)
-        await future
-        assert [each.generation_id_or_member_epoch for each in rig.requests] == [1, 2]
-        assert rig.refusals == []
-
-    play(scenario)
+    gate = rig.loop.create_future()
+    rig.answers = [gate]
+    future = rig.commit((T0, 1))
+    await asyncio.sleep(0.001)
+    rig.move(metadata=GroupMetadata("g", 2, "me"))
+    gate.set_result(errors.IllegalGenerationError.code)
+    await future
+    assert [each.generation_id_or_member_epoch for each in rig.requests] == [1, 2]
+    assert rig.refusals == []
 
 
-def test_commits_wait_while_the_member_joins() -> None:
+async def test_commits_wait_while_the_member_joins(rig: Rig) -> None:
     """They fail when the partition was assigned to another member, even if it came back."""
-
-    async def scenario(rig: Rig) -> None:
-        rig.move(may_commit=False)
-        kept, lost, again = rig.commit((T0, 1)), rig.commit((T1, 1)), rig.commit((T1, 2))
-        await asyncio.sleep(1)
-        assert rig.requests == []
-        rig.move(may_commit=True, owned={T0: 1, T1: 2}, metadata=GroupMetadata("g", 2, "me"))
-        await kept
-        for future in (lost, again):
-            with pytest.raises(errors.CommitFailedError):
-                await future
-        assert rig.sent() == [[(0, 1)]]
-
-    play(scenario)
+    rig.move(may_commit=False)
+    kept, lost, again = rig.commit((T0, 1)), rig.commit((T1, 1)), rig.commit((T1, 2))
+    await asyncio.sleep(1)
+    assert rig.requests == []
+    rig.move(may_commit=True, owned={T0: 1, T1: 2}, metadata=GroupMetadata("g", 2, "me"))
+    await kept
+    for future in (lost, again):
+        with pytest.raises(errors.CommitFailedError):
+            await future
+    assert rig.sent() == [[(0, 1)]]
 
 
-def test_fencing_fails_waiting_and_later_commits() -> None:
+async def test_fencing_fails_waiting_and_later_commits(rig: Rig) -> None:
     """With FencedInstanceIdError."""
-
-    async def scenario(rig: Rig) -> None:
-        rig.move(error=errors.FencedInstanceIdError("taken"))
-        with pytest.raises(errors.FencedInstanceIdError):
-            await rig.commit((T0, 1))
-
-    play(scenario)
+    rig.move(error=errors.FencedInstanceIdError("taken"))
+    with pytest.raises(errors.FencedInstanceIdError):
+        await rig.commit((T0, 1))
 
 
-def test_nonretriable_error_of_any_partition_counts() -> None:
+async def test_nonretriable_error_of_any_partition_counts(rig: Rig) -> None:
     """Also when other partitions have retriable errors."""
-
-    async def scenario(rig: Rig) -> None:
-        rig.answers = [errors.OffsetMetadataTooLargeError.code]
-        with pytest.raises(errors.OffsetMetadataTooLargeError, match="t-0"):
-            await rig.commit((T0, 1))
-
-    play(scenario)
+    rig.answers = [errors.OffsetMetadataTooLargeError.code]
+    with pytest.raises(errors.OffsetMetadataTooLargeError, match="t-0"):
+        await rig.commit((T0, 1))
 
 
-def test_commit_without_membership_raises_errors_of_the_coordinator() -> None:
+async def test_commit_without_membership_raises_errors_of_the_coordinator(rig: Rig) -> None:
     """Partitions by `assign`: the coordinator rejects the commit when the group has members."""
-
-    async def scenario(rig: Rig) -> None:
-        rig.move(owned=None, metadata=GroupMetadata("g"))
-        await rig.commit((TopicPartition("any", 7), 1))
-        rig.answers = [errors.UnknownMemberIdError.code]
-        with pytest.raises(errors.UnknownMemberIdError):
-            await rig.commit((T0, 1))
-
-    play(scenario)
+    rig.move(owned=None, metadata=GroupMetadata("g"))
+    await rig.commit((TopicPartition("any", 7), 1))
+    rig.answers = [errors.UnknownMemberIdError.code]
+    with pytest.raises(errors.UnknownMemberIdError):
+        await rig.commit((T0, 1))
 
 
-def test_close_fails_waiting_and_later_commits() -> None:
+async def test_close_fails_waiting_and_later_commits(rig: Rig) -> None:
     """With ClosedError."""
-
-    async def scenario(rig: Rig) -> None:
-        rig.move(may_commit=False)
-        waiting = rig.commit((T0, 1))
-        await asyncio.sleep(0.001)
-        rig.committer.close()
-        for future in (waiting, rig.commit((T0, 1))):
-            with pytest.raises(errors.ClosedError):
-                await future
-
-    play(scenario)
+    rig.move(may_commit=False)
+    waiting = rig.commit((T0, 1))
+    await asyncio.sleep(0.001)
+    rig.committer.close()
+    for future in (waiting, rig.commit((T0, 1))):
+        with pytest.raises(errors.ClosedError):
+            await future

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from headrace.protocol import errors
 from headrace.protocol.messages.groups import DescribeGroupsRequest
 from headrace.protocol.messages.registry import DESCRIBE_GROUPS
 
-Play = Callable[..., Any]
 REQUEST = DescribeGroupsRequest(("g",))
 
 
@@ -27,50 +25,39 @@ async def ask(link: CoordinatorLink, cluster: Any, timeout_ms: int = 5_000) -> A
     return await link.ask(DESCRIBE_GROUPS, REQUEST, deadline_ms=cluster.io.hub.now_ms() + timeout_ms)
 
 
-def test_concurrent_requests_find_the_coordinator_once(play: Play) -> None:
+async def test_concurrent_requests_find_the_coordinator_once(fake: Any, cluster: Any) -> None:
     """Ten at the same time, and a later one; again after `forget`."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        link = link_of(cluster)
-        await asyncio.gather(*(ask(link, cluster) for _ in range(10)))
-        await ask(link, cluster)
-        assert len(fake.requests("FindCoordinator")) == 1
-        link.forget()
-        await ask(link, cluster)
-        assert len(fake.requests("FindCoordinator")) == 2
-
-    play(scenario)
+    link = link_of(cluster)
+    await asyncio.gather(*(ask(link, cluster) for _ in range(10)))
+    await ask(link, cluster)
+    assert len(fake.requests("FindCoordinator")) == 1
+    link.forget()
+    await ask(link, cluster)
+    assert len(fake.requests("FindCoordinator")) == 2
 
 
-def test_failed_node_is_found_again_by_the_next_request(play: Play) -> None:
+@pytest.mark.fake_cluster(nodes=2)
+async def test_failed_node_is_found_again_by_the_next_request(fake: Any, cluster: Any) -> None:
     """The caller gets the error; its next request goes to the new coordinator."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        link = link_of(cluster)
+    link = link_of(cluster)
+    await ask(link, cluster)
+    fake.stop_node(0)
+    fake.move_coordinator(1)
+    with pytest.raises(errors.NetworkError):
         await ask(link, cluster)
-        fake.stop_node(0)
-        fake.move_coordinator(1)
-        with pytest.raises(errors.NetworkError):
-            await ask(link, cluster)
-        assert (await ask(link, cluster)).groups[0].group_id == "g"
-
-    play(scenario, nodes=2)
+    assert (await ask(link, cluster)).groups[0].group_id == "g"
 
 
-def test_search_goes_on_until_the_deadline(play: Play) -> None:
+async def test_search_goes_on_until_the_deadline(fake: Any, cluster: Any) -> None:
     """The internal topic may not exist yet; an error that is not retriable is raised at once."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        link = link_of(cluster)
-        fake.fail_next("FindCoordinator", Fault(error=errors.CoordinatorNotAvailableError()), 3)
+    link = link_of(cluster)
+    fake.fail_next("FindCoordinator", Fault(error=errors.CoordinatorNotAvailableError()), 3)
+    await ask(link, cluster)
+    link.forget()
+    fake.fail_next("FindCoordinator", Fault(error=errors.CoordinatorNotAvailableError()), 1000)
+    with pytest.raises(errors.ApiTimeoutError):
+        await ask(link, cluster, 500)
+    fake.rules.clear()
+    fake.fail_next("FindCoordinator", Fault(error=errors.InvalidGroupIdError()), 1)
+    with pytest.raises(errors.InvalidGroupIdError):
         await ask(link, cluster)
-        link.forget()
-        fake.fail_next("FindCoordinator", Fault(error=errors.CoordinatorNotAvailableError()), 1000)
-        with pytest.raises(errors.ApiTimeoutError):
-            await ask(link, cluster, 500)
-        fake.rules.clear()
-        fake.fail_next("FindCoordinator", Fault(error=errors.InvalidGroupIdError()), 1)
-        with pytest.raises(errors.InvalidGroupIdError):
-            await ask(link, cluster)
-
-    play(scenario)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from headrace.protocol.model import TopicPartition
 
-Play = Callable[..., Any]
 Values = list[bytes]
 T0 = TopicPartition("t", 0)
 KINDS: dict[str, dict[str, Any]] = {
@@ -75,107 +74,99 @@ async def rest(consumer: Any) -> Values:
 @each_kind
 @each_way
 @pytest.mark.parametrize("end", ["close", "unsubscribe"])
-def test_close_does_not_commit_unfinished_records(play: Play, kind: str, way: Way, end: str) -> None:
+async def test_close_does_not_commit_unfinished_records(
+    fake: Any, cluster: Any, kind: str, way: Way, end: str
+) -> None:
     """The next consumer begins with them."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        filled(fake)
-        consumer = member(cluster, kind)
-        finished: Values = []
-        async with aclosing(way(consumer)) as reading:  # type: ignore[type-var]
-            async for values in reading:
-                await asyncio.sleep(1)
-                assert committed(fake) == len(finished)
-                if len(finished) >= 4:
-                    break
-                finished += values
-        await getattr(consumer, end)()
-        assert committed(fake) == len(finished)
-        assert await rest(member(cluster, kind)) == EVERYTHING[len(finished) :]
-
-    play(scenario)
+    filled(fake)
+    consumer = member(cluster, kind)
+    finished: Values = []
+    async with aclosing(way(consumer)) as reading:  # type: ignore[type-var]
+        async for values in reading:
+            await asyncio.sleep(1)
+            assert committed(fake) == len(finished)
+            if len(finished) >= 4:
+                break
+            finished += values
+    await getattr(consumer, end)()
+    assert committed(fake) == len(finished)
+    assert await rest(member(cluster, kind)) == EVERYTHING[len(finished) :]
 
 
 @each_kind
 @each_way
-def test_rebalance_waits_for_unfinished_records(play: Play, kind: str, way: Way) -> None:
+async def test_rebalance_waits_for_unfinished_records(fake: Any, cluster: Any, kind: str, way: Way) -> None:
     """The user works while another member joins. When the user comes back the work is finished: it is
     committed, and only then partitions go. Nothing is read twice."""
+    fake.create("t", 2)
+    values = {number: [b"%d %d" % (number, offset) for offset in range(6)] for number in (0, 1)}
+    for number, each in values.items():
+        for start in (0, 2, 4):
+            fake.put("t", number, *each[start : start + 2])
+    mine: Values = []
+    revoked: list[int] = []
 
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.create("t", 2)
-        values = {number: [b"%d %d" % (number, offset) for offset in range(6)] for number in (0, 1)}
-        for number, each in values.items():
-            for start in (0, 2, 4):
-                fake.put("t", number, *each[start : start + 2])
-        mine: Values = []
-        revoked: list[int] = []
+    def on_revoked(_consumer: Any, tps: Any) -> None:
+        for _, number in tps:
+            handed = len({*values[number]} & {*mine})
+            assert fake.committed("g").get(("t", number), 0) == handed, "what was in hand is finished"
+            revoked.append(handed)
 
-        def on_revoked(_consumer: Any, tps: Any) -> None:
-            for _, number in tps:
-                handed = len({*values[number]} & {*mine})
-                assert fake.committed("g").get(("t", number), 0) == handed, "what was in hand is finished"
-                revoked.append(handed)
+    first = cluster.consumer(
+        group="g", auto_offset_reset="earliest", auto_commit_interval_ms=3_600_000, **KINDS[kind]
+    )
+    await first.subscribe("t", on_revoked=on_revoked)
+    while len(await first.assignment()) < 2:
+        await first._serve(first._engine, None)
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(1)  # records of both partitions are there
+    reading = way(first)
+    while len(mine) < 4:
+        mine += await anext(reading)
+    second = member(cluster, kind)
+    await second.poll(0)
+    await asyncio.sleep(10)  # the user is at work, and the group waits for it
+    assert first._engine.buffer.has_group_work
+    assert (fake.committed("g"), second._engine.assignment()) == ({}, ())
 
-        first = cluster.consumer(
-            group="g", auto_offset_reset="earliest", auto_commit_interval_ms=3_600_000, **KINDS[kind]
-        )
-        await first.subscribe("t", on_revoked=on_revoked)
-        while len(await first.assignment()) < 2:
-            await first._serve(first._engine, None)
-            await asyncio.sleep(0.1)
-        await asyncio.sleep(1)  # records of both partitions are there
-        reading = way(first)
-        while len(mine) < 4:
-            mine += await anext(reading)
-        second = member(cluster, kind)
-        await second.poll(0)
-        await asyncio.sleep(10)  # the user is at work, and the group waits for it
-        assert first._engine.buffer.has_group_work
-        assert (fake.committed("g"), second._engine.assignment()) == ({}, ())
+    async def read_on() -> None:
+        async for each in reading:
+            mine.extend(each)
 
-        async def read_on() -> None:
-            async for each in reading:
-                mine.extend(each)
-
-        going_on = asyncio.ensure_future(read_on())
-        theirs = await rest(second)
-        going_on.cancel()
-        with suppress(asyncio.CancelledError):
-            await going_on
-        assert revoked
-        assert sorted(mine + theirs) == sorted(values[0] + values[1])
-
-    play(scenario)
+    going_on = asyncio.ensure_future(read_on())
+    theirs = await rest(second)
+    going_on.cancel()
+    with suppress(asyncio.CancelledError):
+        await going_on
+    assert revoked
+    assert sorted(mine + theirs) == sorted(values[0] + values[1])
 
 
 @each_kind
 @each_way
-def test_records_of_an_overdue_member_are_not_committed(play: Play, kind: str, way: Way) -> None:
+async def test_records_of_an_overdue_member_are_not_committed(
+    fake: Any, cluster: Any, kind: str, way: Way
+) -> None:
     """Their partition is assigned to another member, which reads them again."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        filled(fake)
-        slow = member(cluster, kind, max_poll_interval_ms=10_000, session_timeout_ms=8_000)
-        reading = way(slow)
-        done = await anext(reading)
-        in_hand = await anext(reading)
-        await asyncio.sleep(1)
-        assert committed(fake) == len(done)
-        other = member(cluster, kind)
+    filled(fake)
+    slow = member(cluster, kind, max_poll_interval_ms=10_000, session_timeout_ms=8_000)
+    reading = way(slow)
+    done = await anext(reading)
+    in_hand = await anext(reading)
+    await asyncio.sleep(1)
+    assert committed(fake) == len(done)
+    other = member(cluster, kind)
+    theirs = await rest(other)
+    while not theirs:
         theirs = await rest(other)
-        while not theirs:
-            theirs = await rest(other)
-        assert theirs == EVERYTHING[len(done) :]
-        assert theirs[: len(in_hand)] == in_hand
-        behind = committed(fake)
-        assert behind == len(EVERYTHING)
-        going_on = asyncio.ensure_future(anext(reading))
-        await asyncio.sleep(3)
-        assert committed(fake) == behind, "and cannot commit it afterwards"
-        going_on.cancel()
-        await asyncio.wait([going_on])
-        await slow.close()
-        assert committed(fake) == behind
-
-    play(scenario)
+    assert theirs == EVERYTHING[len(done) :]
+    assert theirs[: len(in_hand)] == in_hand
+    behind = committed(fake)
+    assert behind == len(EVERYTHING)
+    going_on = asyncio.ensure_future(anext(reading))
+    await asyncio.sleep(3)
+    assert committed(fake) == behind, "and cannot commit it afterwards"
+    going_on.cancel()
+    await asyncio.wait([going_on])
+    await slow.close()
+    assert committed(fake) == behind

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from headrace.clients.group.metrics import GroupMetrics
 from headrace.clients.group.states import MemberState
 from headrace.protocol.messages import registry
 
-Play = Callable[..., Any]
 S = MemberState
 KINDS: dict[str, dict[str, Any]] = {
     "eager": {"assignors": ["range"]},
@@ -86,40 +84,32 @@ def test_requests_and_callbacks_are_timed() -> None:
 
 
 @each_kind
-def test_consumer_metrics_include_those_of_the_group(play: Play, kind: str) -> None:
+async def test_consumer_metrics_include_those_of_the_group(fake: Any, cluster: Any, kind: str) -> None:
     """Beside its fetch metrics."""
+    fake.create("t", 2)
+    fake.put("t", 0, b"1", b"2", b"3")
 
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.create("t", 2)
-        fake.put("t", 0, b"1", b"2", b"3")
+    async def take_time(_consumer: Any, _tps: Any) -> None:
+        await asyncio.sleep(2)
 
-        async def take_time(_consumer: Any, _tps: Any) -> None:
-            await asyncio.sleep(2)
-
-        options = {"group": "g", "auto_offset_reset": "earliest", **KINDS[kind]}
-        consumer = cluster.consumer(enable_auto_commit=False, **options)
-        assert consumer.metrics()["last-rebalance-seconds-ago"] == -1
-        await consumer.subscribe("t", on_assigned=take_time)
-        assert len(await consumer.poll(30, 1)) == 1
-        await consumer.commit()
-        for _ in range(20):
-            await consumer.poll(0.5)
-        metrics = consumer.metrics()
-        assert (metrics["rebalance-total"], metrics["failed-rebalance-total"]) == (1, 0)
-        assert metrics["rebalance-latency-max"] >= metrics["partition-assigned-latency-max"] >= 2_000
-        assert 9 <= metrics["last-rebalance-seconds-ago"] <= 11
-        assert (metrics["join-total"] > 0) == (metrics["sync-total"] > 0) == (kind != "new")
-        assert (metrics["commit-total"], metrics["assigned-partitions"]) == (1, 2)
-        assert metrics["commit-latency-avg"] > 0
-        assert metrics["heartbeat-total"] > 2
-        assert metrics["last-heartbeat-seconds-ago"] <= 5
-        assert (metrics["t-0.records-lag"], metrics["t-0.records-lead"], metrics["records-lag-max"]) == (
-            0,
-            3,
-            0,
-        )
-        assert metrics["records-lead-min"] == 0
-        assert set(metrics) > set(GroupMetrics().values(0))
-        assert not set(cluster.consumer("t").metrics()) & set(GroupMetrics().values(0))
-
-    play(scenario)
+    options = {"group": "g", "auto_offset_reset": "earliest", **KINDS[kind]}
+    consumer = cluster.consumer(enable_auto_commit=False, **options)
+    assert consumer.metrics()["last-rebalance-seconds-ago"] == -1
+    await consumer.subscribe("t", on_assigned=take_time)
+    assert len(await consumer.poll(30, 1)) == 1
+    await consumer.commit()
+    for _ in range(20):
+        await consumer.poll(0.5)
+    metrics = consumer.metrics()
+    assert (metrics["rebalance-total"], metrics["failed-rebalance-total"]) == (1, 0)
+    assert metrics["rebalance-latency-max"] >= metrics["partition-assigned-latency-max"] >= 2_000
+    assert 9 <= metrics["last-rebalance-seconds-ago"] <= 11
+    assert (metrics["join-total"] > 0) == (metrics["sync-total"] > 0) == (kind != "new")
+    assert (metrics["commit-total"], metrics["assigned-partitions"]) == (1, 2)
+    assert metrics["commit-latency-avg"] > 0
+    assert metrics["heartbeat-total"] > 2
+    assert metrics["last-heartbeat-seconds-ago"] <= 5
+    assert (metrics["t-0.records-lag"], metrics["t-0.records-lead"], metrics["records-lag-max"]) == (0, 3, 0)
+    assert metrics["records-lead-min"] == 0
+    assert set(metrics) > set(GroupMetrics().values(0))
+    assert not set(cluster.consumer("t").metrics()) & set(GroupMetrics().values(0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,8 +14,6 @@ from headrace.protocol.errors import (
     InvalidTxnStateError,
     UnreleasedInstanceIdError,
 )
-
-Play = Callable[..., Any]
 
 
 class Misspelt:
@@ -74,34 +71,28 @@ def test_consumer_without_topics_names_the_missing_call(fake: FakeCluster, clust
                 call()
 
 
-def test_coroutine_callbacks_need_an_asyncio_consumer(play: Play) -> None:
+async def test_coroutine_callbacks_need_an_asyncio_consumer(fake: Any, cluster: Any) -> None:
     """An asyncio consumer awaits them."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.create("t")
-        consumer = cluster.consumer("t", group="g", listener=Awaited())
-        with pytest.raises(ConfigError, match="methods on_assigned"):
-            await consumer.subscribe("t", listener=Misspelt())
-
-    play(scenario)
+    fake.create("t")
+    consumer = cluster.consumer("t", group="g", listener=Awaited())
+    with pytest.raises(ConfigError, match="methods on_assigned"):
+        await consumer.subscribe("t", listener=Misspelt())
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_missing_topic_is_logged_once(play: Play, protocol: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_missing_topic_is_logged_once(
+    fake: Any, cluster: Any, protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """It may be created later."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.create("t")
-        consumer = cluster.consumer("t", "tt", group="g", group_protocol=protocol)
-        for _ in range(5):
-            await consumer.poll(1)
-            consumer._engine._hub.metadata.refresh_soon()
-        assert [record.getMessage() for record in caplog.records] == [
-            "group 'g' waits for topic 'tt', which does not exist"
-        ]
-        await consumer.close()
-
-    play(scenario)
+    fake.create("t")
+    consumer = cluster.consumer("t", "tt", group="g", group_protocol=protocol)
+    for _ in range(5):
+        await consumer.poll(1)
+        consumer._engine._hub.metadata.refresh_soon()
+    assert [record.getMessage() for record in caplog.records] == [
+        "group 'g' waits for topic 'tt', which does not exist"
+    ]
+    await consumer.close()
 
 
 @pytest.mark.parametrize(
@@ -111,25 +102,21 @@ def test_missing_topic_is_logged_once(play: Play, protocol: str, caplog: pytest.
         ("consumer", UnreleasedInstanceIdError, "close that member"),
     ],
 )
-def test_duplicate_instance_id_is_an_error(
-    play: Play, protocol: str, error: type[Exception], why: str
+async def test_duplicate_instance_id_is_an_error(
+    fake: Any, cluster: Any, protocol: str, error: type[Exception], why: str
 ) -> None:
     """The protocol decides which of the two is fenced; both errors name the key."""
+    fake.create("t")
+    options = {"group": "g", "group_instance_id": "a", "group_protocol": protocol}
+    first, second = cluster.consumer("t", **options), cluster.consumer("t", **options)
 
-    async def scenario(fake: Any, cluster: Any) -> None:
-        fake.create("t")
-        options = {"group": "g", "group_instance_id": "a", "group_protocol": protocol}
-        first, second = cluster.consumer("t", **options), cluster.consumer("t", **options)
+    async def both() -> None:
+        for _ in range(20):
+            await first.poll(5)
+            await second.poll(5)
 
-        async def both() -> None:
-            for _ in range(20):
-                await first.poll(5)
-                await second.poll(5)
-
-        with pytest.raises(error, match=why):
-            await both()
-
-    play(scenario)
+    with pytest.raises(error, match=why):
+        await both()
 
 
 @pytest.mark.parametrize(

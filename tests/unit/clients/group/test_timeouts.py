@@ -13,7 +13,6 @@ from fake_cluster import Fault
 from headrace import TopicPartition
 from headrace.protocol.errors import ApiTimeoutError, HeadraceError, NetworkError
 
-Play = Callable[..., Any]
 TIMEOUT_S = 3.0
 SMALL_S = 0.6  # the least that a poll waits for a commit, and round trips
 T0 = TopicPartition("t", 0)
@@ -50,73 +49,65 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("is_down", [False, True], ids=["silent", "refusing"])
 @pytest.mark.parametrize("name", CALLS)
-def test_calls_time_out_while_the_cluster_is_away(play: Play, name: str, is_down: bool) -> None:
+async def test_calls_time_out_while_the_cluster_is_away(
+    fake: Any, cluster: Any, name: str, is_down: bool
+) -> None:
     """An auto-commit with a timeout of ten minutes is in flight."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        consumer = await reading(fake, cluster)
-        await consumer.poll(0)  # what was handed out before is finished now
-        if is_down:
-            fake.stop_node(0)
-        else:
-            fake.freeze_node(0)
-        await asyncio.sleep(2)
-        began_s = now_s()
-        with suppress(HeadraceError):
-            await CALLS[name](consumer)
-        assert now_s() - began_s <= TIMEOUT_S + SMALL_S
-        began_s = now_s()
-        await consumer.close(TIMEOUT_S)
-        assert now_s() - began_s <= TIMEOUT_S + SMALL_S
-
-    play(scenario)
+    consumer = await reading(fake, cluster)
+    await consumer.poll(0)  # what was handed out before is finished now
+    if is_down:
+        fake.stop_node(0)
+    else:
+        fake.freeze_node(0)
+    await asyncio.sleep(2)
+    began_s = now_s()
+    with suppress(HeadraceError):
+        await CALLS[name](consumer)
+    assert now_s() - began_s <= TIMEOUT_S + SMALL_S
+    began_s = now_s()
+    await consumer.close(TIMEOUT_S)
+    assert now_s() - began_s <= TIMEOUT_S + SMALL_S
 
 
-@pytest.mark.parametrize("timeout", [0, TIMEOUT_S])
-def test_poll_times_out_during_the_commit_before_a_revocation(play: Play, timeout: float) -> None:
+@pytest.mark.parametrize("timeout_s", [0, TIMEOUT_S])
+async def test_poll_times_out_during_the_commit_before_a_revocation(
+    fake: Any, cluster: Any, timeout_s: float
+) -> None:
     """Another member joins, and the commit of finished work before the revocation does not succeed: polls end
     in time and give nothing; once it does, the rebalance goes on, and nothing is read twice."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        options = {"assignors": ["range"], "auto_commit_interval_ms": 3_600_000}
-        consumer = await reading(fake, cluster, **options)
-        lost = Fault(error=NetworkError("away"))
-        fake.rules.append(lambda ask: lost if ask.api == "OffsetCommit" else None)
-        other = cluster.consumer("t", group="g", auto_offset_reset="earliest", **{**PATIENT, **options})
-        revoking = False
-        for _ in range(100):
-            began_s = now_s()
-            records = await consumer.poll(timeout)
-            assert now_s() - began_s <= timeout + SMALL_S
-            revoking = revoking or consumer._group.is_committing
-            assert not (revoking and records)
-            await other.poll(0.1)
-        assert revoking
-        fake.rules.clear()
-        again = []
-        while not other.handed_out() and len(again) < 100:
-            again.append(await consumer.poll(0.1) + await other.poll(0.1))
-        for number in range(2):
-            fake.put("t", number, b"z")
-        for _ in range(10):
-            again.append(await consumer.poll(0.1) + await other.poll(0.1))
-        assert [record.value for records in again for record in records] == [b"z", b"z"]
-
-    play(scenario)
+    options = {"assignors": ["range"], "auto_commit_interval_ms": 3_600_000}
+    consumer = await reading(fake, cluster, **options)
+    lost = Fault(error=NetworkError("away"))
+    fake.rules.append(lambda ask: lost if ask.api == "OffsetCommit" else None)
+    other = cluster.consumer("t", group="g", auto_offset_reset="earliest", **{**PATIENT, **options})
+    revoking = False
+    for _ in range(100):
+        began_s = now_s()
+        records = await consumer.poll(timeout_s)
+        assert now_s() - began_s <= timeout_s + SMALL_S
+        revoking = revoking or consumer._group.is_committing
+        assert not (revoking and records)
+        await other.poll(0.1)
+    assert revoking
+    fake.rules.clear()
+    again = []
+    while not other.handed_out() and len(again) < 100:
+        again.append(await consumer.poll(0.1) + await other.poll(0.1))
+    for number in range(2):
+        fake.put("t", number, b"z")
+    for _ in range(10):
+        again.append(await consumer.poll(0.1) + await other.poll(0.1))
+    assert [record.value for records in again for record in records] == [b"z", b"z"]
 
 
-def test_commit_survives_the_timeout_of_a_later_one(play: Play) -> None:
+async def test_commit_survives_the_timeout_of_a_later_one(fake: Any, cluster: Any) -> None:
     """A commit that ran out of time ends alone: one with more time, submitted before, is done once the
     cluster is back."""
-
-    async def scenario(fake: Any, cluster: Any) -> None:
-        consumer = await reading(fake, cluster, enable_auto_commit=False)
-        fake.stop_node(0)
-        patient = asyncio.ensure_future(consumer.commit({T0: 2}, timeout=60))
-        with pytest.raises(ApiTimeoutError, match="not committed in time"):
-            await consumer.commit({T0: 1}, timeout=1)
-        fake.start_node(0)
-        await patient
-        assert fake.committed("g")[T0] == 2
-
-    play(scenario)
+    consumer = await reading(fake, cluster, enable_auto_commit=False)
+    fake.stop_node(0)
+    patient = asyncio.ensure_future(consumer.commit({T0: 2}, timeout=60))
+    with pytest.raises(ApiTimeoutError, match="not committed in time"):
+        await consumer.commit({T0: 1}, timeout=1)
+    fake.start_node(0)
+    await patient
+    assert fake.committed("g")[T0] == 2

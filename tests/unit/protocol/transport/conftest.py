@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 from multipart_twins import TWINS, sockets_use
+from transport_kit import Served, serving
 
 
 @pytest.fixture(params=TWINS, autouse=True)
@@ -13,3 +15,9 @@ def twin(request: pytest.FixtureRequest) -> Iterator[str]:
     """The twin that sockets made in this test use."""
     with sockets_use(request.param):
         yield request.param
+
+
+@pytest.fixture
+def served() -> AbstractAsyncContextManager[Served]:
+    """A started server with the usual limits."""
+    return serving()

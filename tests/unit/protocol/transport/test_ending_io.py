@@ -23,7 +23,6 @@ from transport_kit import (
     RawPeer,
     Served,
     raw_peer,
-    run,
     serving,
     until,
 )
@@ -68,225 +67,185 @@ async def is_over(peer: RawPeer) -> None:
 
 @pytest.mark.parametrize("frames", [(b"s" * 100,), (b"m" * 8000,) * 50, (b"l" * 400_000,)])
 @pytest.mark.parametrize("is_asking", [False, True])
-def test_every_answer_taken_before_the_stop_reaches_a_peer_that_reads(
+async def test_every_answer_taken_before_the_stop_reaches_a_peer_that_reads(
     twin: str, frames: tuple[bytes, ...], is_asking: bool
 ) -> None:
     """Forty answers, small, of many parts and large, to a slow reader, which may go on asking meanwhile: all
     of them are there before the router is gone, and what was asked since was not heard."""
-
-    async def main() -> None:
-        async with serving(LIMITS) as served:
-            served.is_holding = True
-            with raw_peer(served.router.port, **BLIND) as peer:
-                await ask_all(served, peer)
-                for request in served.held:
-                    served.router.reply(request, b"", frames)
-                stopping = asyncio.create_task(served.router.stop(LONG_MS))
-                reading = asyncio.create_task(read_and_leave(peer))
-                number = COUNT
-                while not reading.done():
-                    await asyncio.sleep(0)
-                    if is_asking and not peer.socket.closed and peer.socket.poll(0, zmq.POLLOUT):
-                        peer.ask(FETCH.key, wire.encode(FETCH_ONE), b"x" * 10_000, number=number)
-                        number += 1
-                assert await reading == list(range(COUNT))
-                await stopping
-            assert len(served.requests) == COUNT
-            served.held.clear()
-
-    run(main())
+    async with serving(LIMITS) as served:
+        served.is_holding = True
+        with raw_peer(served.router.port, **BLIND) as peer:
+            await ask_all(served, peer)
+            for request in served.held:
+                served.router.reply(request, b"", frames)
+            stopping = asyncio.create_task(served.router.stop(LONG_MS))
+            reading = asyncio.create_task(read_and_leave(peer))
+            number = COUNT
+            while not reading.done():
+                await asyncio.sleep(0)
+                if is_asking and not peer.socket.closed and peer.socket.poll(0, zmq.POLLOUT):
+                    peer.ask(FETCH.key, wire.encode(FETCH_ONE), b"x" * 10_000, number=number)
+                    number += 1
+            assert await reading == list(range(COUNT))
+            await stopping
+        assert len(served.requests) == COUNT
+        served.held.clear()
 
 
-def test_our_client_takes_its_answers_and_leaves(twin: str) -> None:
+async def test_our_client_takes_its_answers_and_leaves(twin: str) -> None:
     """Forty large answers and one request that gets none, from a loop that is kept busy by its own answers:
     each answer is heard; what has none fails with the reason; the stop needs no linger for it."""
-
-    async def main() -> None:
-        async with serving(LIMITS) as served:
-            served.is_holding = True
-            served.frame = bytes(400_000)
-            client = await served.connect()
-            asked = [client.send(FETCH, FETCH_ONE) for _ in range(COUNT)]
-            unanswered = client.send(METADATA, ASK)
-            await until(lambda: len(served.held) == COUNT + 1)
-            left_over = served.held.pop()
-            served.answer_held()
-            await served.router.stop(LONG_MS)
-            for future in asked:
-                assert len((await future).frames[0]) == 400_000
-            with pytest.raises(NetworkError, match="the server is stopping"):
-                await unanswered
-            assert client.is_closed
-            served.router.reply(left_over, b"")
-
-    run(main())
+    async with serving(LIMITS) as served:
+        served.is_holding = True
+        served.frame = bytes(400_000)
+        client = await served.connect()
+        asked = [client.send(FETCH, FETCH_ONE) for _ in range(COUNT)]
+        unanswered = client.send(METADATA, ASK)
+        await until(lambda: len(served.held) == COUNT + 1)
+        left_over = served.held.pop()
+        served.answer_held()
+        await served.router.stop(LONG_MS)
+        for future in asked:
+            assert len((await future).frames[0]) == 400_000
+        with pytest.raises(NetworkError, match="the server is stopping"):
+            await unanswered
+        assert client.is_closed
+        served.router.reply(left_over, b"")
 
 
-def test_a_peer_that_reads_nothing_does_not_hold_the_stop(twin: str) -> None:
+async def test_a_peer_that_reads_nothing_does_not_hold_the_stop(twin: str) -> None:
     """One reads, one does not: the stop ends with the linger, the reader has everything, the other one
     sees its connection end."""
-
-    async def main() -> None:
-        async with serving(LIMITS) as served:
-            served.is_holding = True
-            with raw_peer(served.router.port, **BLIND) as blind, raw_peer(served.router.port) as reader:
-                await ask_all(served, blind)
-                await ask_all(served, reader)
-                for request in served.held:
-                    served.router.reply(request, b"", (bytes(100_000),))
-                stopping = asyncio.create_task(served.router.stop(500))
-                assert await read_and_leave(reader) == list(range(COUNT))
-                await stopping
-                await is_over(blind)
-            served.held.clear()
-
-    run(main())
+    async with serving(LIMITS) as served:
+        served.is_holding = True
+        with raw_peer(served.router.port, **BLIND) as blind, raw_peer(served.router.port) as reader:
+            await ask_all(served, blind)
+            await ask_all(served, reader)
+            for request in served.held:
+                served.router.reply(request, b"", (bytes(100_000),))
+            stopping = asyncio.create_task(served.router.stop(500))
+            assert await read_and_leave(reader) == list(range(COUNT))
+            await stopping
+            await is_over(blind)
+        served.held.clear()
 
 
-def test_a_full_queue_gets_its_farewell_later(twin: str) -> None:
+async def test_a_full_queue_gets_its_farewell_later(twin: str) -> None:
     """The answers fill a peer's queue to the mark: the farewell follows when it has read some of them."""
-
-    async def main() -> None:
-        async with serving(RouterLimits(max_in_flight=COUNT)) as served:
-            served.is_holding = True
-            with raw_peer(served.router.port, **BLIND) as peer:
-                await ask_all(served, peer)
-                mark = served.router._socket.getsockopt(zmq.SNDHWM)
-                for request in served.held:
-                    served.router.reply(request, b"", (bytes(400_000),))
-                numbers = list(range(COUNT))
-                while len(numbers) < mark and served.router._socket.poll(0, zmq.POLLOUT):
-                    header = wire.encode_response_header(len(numbers))
-                    try:
-                        served.router._messages.send((request.peer.key, header, b"", bytes(400_000)))
-                    except zmq.Again:
-                        break
-                    numbers.append(len(numbers))
-                stopping = asyncio.create_task(served.router.stop(LONG_MS))
-                await asyncio.sleep(0)
-                assert await read_and_leave(peer) == numbers
-                await stopping
-            served.held.clear()
-
-    run(main())
+    async with serving(RouterLimits(max_in_flight=COUNT)) as served:
+        served.is_holding = True
+        with raw_peer(served.router.port, **BLIND) as peer:
+            await ask_all(served, peer)
+            mark = served.router._socket.getsockopt(zmq.SNDHWM)
+            for request in served.held:
+                served.router.reply(request, b"", (bytes(400_000),))
+            numbers = list(range(COUNT))
+            while len(numbers) < mark and served.router._socket.poll(0, zmq.POLLOUT):
+                header = wire.encode_response_header(len(numbers))
+                try:
+                    served.router._messages.send((request.peer.key, header, b"", bytes(400_000)))
+                except zmq.Again:
+                    break
+                numbers.append(len(numbers))
+            stopping = asyncio.create_task(served.router.stop(LONG_MS))
+            await asyncio.sleep(0)
+            assert await read_and_leave(peer) == numbers
+            await stopping
+        served.held.clear()
 
 
-def test_who_connects_to_a_server_that_stops_is_told(twin: str) -> None:
+async def test_who_connects_to_a_server_that_stops_is_told(served: Served, twin: str) -> None:
     """Its handshake fails at once with the reason, instead of at its timeout."""
-
-    async def main() -> None:
-        async with serving() as served:
-            with raw_peer(served.router.port) as staying:
-                await staying.shake_hands()
-                stopping = asyncio.create_task(served.router.stop(LONG_MS))
-                await asyncio.sleep(0)
-                with pytest.raises(NetworkError, match="the server is stopping"):
-                    await served.connect()
-                staying.close()
-                await stopping
-
-    run(main())
+    with raw_peer(served.router.port) as staying:
+        await staying.shake_hands()
+        stopping = asyncio.create_task(served.router.stop(LONG_MS))
+        await asyncio.sleep(0)
+        with pytest.raises(NetworkError, match="the server is stopping"):
+            await served.connect()
+        staying.close()
+        await stopping
 
 
 @pytest.mark.parametrize("way", ["close", "stop"])
-def test_the_port_can_be_bound_at_once(twin: str, way: str) -> None:
+async def test_the_port_can_be_bound_at_once(twin: str, way: str) -> None:
     """With connections that stand, answers under way and strangers: the next line binds the port again."""
-
-    async def main() -> None:
-        async with serving(LIMITS) as served:
-            served.is_holding = True
-            port = served.router.port
-            _, stranger = await asyncio.open_connection("127.0.0.1", port)
-            with raw_peer(port, **BLIND) as peer:
-                await ask_all(served, peer)
-                for request in served.held:
-                    served.router.reply(request, b"", (bytes(100_000),))
-                if way == "close":
-                    served.router.close()
-                else:
-                    await served.router.stop(20)
-                again = Router("127.0.0.1", port, lambda request: None, [METADATA], ServerIdentity())
-                assert again.start() == port
-                again.close()
-                await is_over(peer)
-            stranger.close()
-            served.held.clear()
-
-    run(main())
+    async with serving(LIMITS) as served:
+        served.is_holding = True
+        port = served.router.port
+        _, stranger = await asyncio.open_connection("127.0.0.1", port)
+        with raw_peer(port, **BLIND) as peer:
+            await ask_all(served, peer)
+            for request in served.held:
+                served.router.reply(request, b"", (bytes(100_000),))
+            if way == "close":
+                served.router.close()
+            else:
+                await served.router.stop(20)
+            again = Router("127.0.0.1", port, lambda request: None, [METADATA], ServerIdentity())
+            assert again.start() == port
+            again.close()
+            await is_over(peer)
+        stranger.close()
+        served.held.clear()
 
 
-def test_connections_whose_input_has_stopped_end_too(twin: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_connections_whose_input_has_stopped_end_too(
+    twin: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """A peer sends more than the queue takes while the loop is busy; ZeroMQ does not look at its connection
     any more, and would be shut over it."""
-
-    async def main() -> None:
-        async with serving(RouterLimits(max_in_flight=1)) as served:
-            with raw_peer(served.router.port, SNDHWM=1) as peer:
-                await peer.shake_hands()
-                for number in range(100):
-                    peer.ask(METADATA.key, wire.encode(ASK), number=number)  # blocks: this loop is busy
-                served.router.close()
-                await is_over(peer)
-            assert not served.requests
-            assert not caplog.records
-
-    run(main())
+    async with serving(RouterLimits(max_in_flight=1)) as served:
+        with raw_peer(served.router.port, SNDHWM=1) as peer:
+            await peer.shake_hands()
+            for number in range(100):
+                peer.ask(METADATA.key, wire.encode(ASK), number=number)  # blocks: this loop is busy
+            served.router.close()
+            await is_over(peer)
+        assert not served.requests
+        assert not caplog.records
 
 
-def test_who_else_stops_or_closes_waits_for_the_same_end(twin: str) -> None:
+async def test_who_else_stops_or_closes_waits_for_the_same_end(twin: str) -> None:
     """A second stop returns with the first one; a close ends both at once; later ones do nothing."""
-
-    async def main() -> None:
-        async with serving(LIMITS) as served:
-            served.is_holding = True
-            with raw_peer(served.router.port, **BLIND) as peer:
-                await ask_all(served, peer)
-                for request in served.held:
-                    served.router.reply(request, b"", (bytes(100_000),))
-                stops = [asyncio.create_task(served.router.stop(LONG_MS)) for _ in range(2)]
-                await asyncio.sleep(0)
-                assert not any(stop.done() for stop in stops)
-                served.router.close()
-                await asyncio.gather(*stops)
-                await served.router.run()
-                await served.router.stop()
-            served.held.clear()
-
-    run(main())
+    async with serving(LIMITS) as served:
+        served.is_holding = True
+        with raw_peer(served.router.port, **BLIND) as peer:
+            await ask_all(served, peer)
+            for request in served.held:
+                served.router.reply(request, b"", (bytes(100_000),))
+            stops = [asyncio.create_task(served.router.stop(LONG_MS)) for _ in range(2)]
+            await asyncio.sleep(0)
+            assert not any(stop.done() for stop in stops)
+            served.router.close()
+            await asyncio.gather(*stops)
+            await served.router.run()
+            await served.router.stop()
+        served.held.clear()
 
 
-def test_a_stop_that_is_cancelled_closes(twin: str) -> None:
+async def test_a_stop_that_is_cancelled_closes(twin: str) -> None:
     """The caller may have no more time: the port is free nevertheless."""
-
-    async def main() -> None:
-        async with serving(LIMITS) as served:
-            served.is_holding = True
-            with raw_peer(served.router.port, **BLIND) as peer:
-                await ask_all(served, peer)
-                for request in served.held:
-                    served.router.reply(request, b"", (bytes(100_000),))
-                stop = asyncio.create_task(served.router.stop(LONG_MS))
-                await asyncio.sleep(0)
-                stop.cancel()
-                await asyncio.wait([stop])
-                assert stop.cancelled()
-                await served.router.run()
-            served.held.clear()
-
-    run(main())
+    async with serving(LIMITS) as served:
+        served.is_holding = True
+        with raw_peer(served.router.port, **BLIND) as peer:
+            await ask_all(served, peer)
+            for request in served.held:
+                served.router.reply(request, b"", (bytes(100_000),))
+            stop = asyncio.create_task(served.router.stop(LONG_MS))
+            await asyncio.sleep(0)
+            stop.cancel()
+            await asyncio.wait([stop])
+            assert stop.cancelled()
+            await served.router.run()
+        served.held.clear()
 
 
-def test_an_idle_client_hears_of_the_stop(twin: str) -> None:
+async def test_an_idle_client_hears_of_the_stop(served: Served, twin: str) -> None:
     """Our own client, without a request under way."""
-
-    async def main() -> None:
-        async with serving() as served:
-            client = await served.connect()
-            assert (await client.request(METADATA, ASK, timeout_s=PATIENCE_S)).body
-            await served.router.stop(LONG_MS)
-            await until(lambda: client.is_closed)
-
-    run(main())
+    client = await served.connect()
+    assert (await client.request(METADATA, ASK, timeout_s=PATIENCE_S)).body
+    await served.router.stop(LONG_MS)
+    await until(lambda: client.is_closed)
 
 
 @pytest.mark.parametrize(("way", "rounds"), [("close", 10), ("stop", 5), ("client", 10)])

@@ -7,33 +7,28 @@ import weakref
 
 import pytest
 from headrace.protocol.messages.data import FetchPartitionResponse, FetchResponse
-from kafka_listener_rig import TOPIC, listening
+from kafka_listener_rig import TOPIC, ListenerRig, listening
 from node_rig import run, until
 
 FETCH = 1
 
 
 @pytest.mark.parametrize("is_reset", [True, False])
-def test_a_disconnect_behind_a_waiting_fetch_is_detected(is_reset: bool) -> None:
+async def test_a_disconnect_behind_a_waiting_fetch_is_detected(rig: ListenerRig, is_reset: bool) -> None:
     """Nothing is read while requests wait, so that the end of the stream is not seen; the Fetch may wait for
     weeks."""
-
-    async def scenario() -> None:
-        async with listening() as rig:
-            client = await rig.client()
-            for number in range(5):
-                client.send(FETCH, 11, number, topic=TOPIC, partition=0, session_epoch=-1, isolation_level=0)
-            request = await rig.host.request(0)
-            if is_reset:
-                client.close()
-            else:
-                client.writer.write_eof()
-            await until(lambda: bool(rig.host.gone))
-            assert rig.host.gone == [request.peer.session]
-            assert rig.listener.status()["connections"] == 0
-            assert rig.listener.status()["held_request_bytes"] == 0
-
-    run(scenario)
+    client = await rig.client()
+    for number in range(5):
+        client.send(FETCH, 11, number, topic=TOPIC, partition=0, session_epoch=-1, isolation_level=0)
+    request = await rig.host.request(0)
+    if is_reset:
+        client.close()
+    else:
+        client.writer.write_eof()
+    await until(lambda: bool(rig.host.gone))
+    assert rig.host.gone == [request.peer.session]
+    assert rig.listener.status()["connections"] == 0
+    assert rig.listener.status()["held_request_bytes"] == 0
 
 
 def test_a_closed_connection_is_freed_without_the_garbage_collector() -> None:

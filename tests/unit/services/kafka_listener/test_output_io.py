@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,7 +15,7 @@ from headrace.runtime.files.file_layer import NotCachedError
 from headrace.runtime.files.files_io import OsFiles
 from headrace.services.kafka_listener.output_io import Output
 from headrace.storage_node.log.lending import LentRun
-from node_rig import run, until
+from node_rig import until
 
 CONTENT = os.urandom(3_000_000)
 
@@ -98,9 +98,10 @@ def file(tmp_path: Path) -> Iterator[BinaryIO]:
         yield opened
 
 
-@contextmanager
-def connected() -> Iterator[Rig]:
-    """Both ends, until the end of the block."""
+@pytest.fixture
+@asynccontextmanager
+async def rig() -> AsyncIterator[Rig]:
+    """Both ends, until the end of the test."""
     rig = Rig()
     try:
         yield rig
@@ -108,138 +109,104 @@ def connected() -> Iterator[Rig]:
         rig.close()
 
 
-def test_bytes_and_runs_are_sent_in_order(file: BinaryIO) -> None:
+async def test_bytes_and_runs_are_sent_in_order(rig: Rig, file: BinaryIO) -> None:
     """To a slow reader, while more is written."""
-
-    async def scenario() -> None:
-        with connected() as rig:
-            expected = b""
-            for number in range(12):
-                run_of = LentRun(FileLent(file, 700_000 + number), 1)
-                head, tail = bytes([number]) * (number * 10_000), b"tail"
-                rig.output.write([head, memoryview(head), run_of, b"", tail, bytearray(tail)])
-                expected += head + head + CONTENT[: len(run_of)] + tail + tail
-            assert 0 < rig.output.held_bytes < rig.output.unsent_bytes < len(expected)
-            got = await rig.read(1_000_000)
-            rig.output.write([b"last"])
-            got += await rig.read(len(expected) - len(got))
-            assert got == expected
-            assert await rig.read(4) == b"last"
-            assert rig.output.unsent_bytes == rig.output.held_bytes == 0
-            assert rig.progress[-1] == 0
-            assert rig.progress == sorted(rig.progress, reverse=True)
-            assert rig.failures == 0
-
-    run(scenario)
+    expected = b""
+    for number in range(12):
+        run_of = LentRun(FileLent(file, 700_000 + number), 1)
+        head, tail = bytes([number]) * (number * 10_000), b"tail"
+        rig.output.write([head, memoryview(head), run_of, b"", tail, bytearray(tail)])
+        expected += head + head + CONTENT[: len(run_of)] + tail + tail
+    assert 0 < rig.output.held_bytes < rig.output.unsent_bytes < len(expected)
+    got = await rig.read(1_000_000)
+    rig.output.write([b"last"])
+    got += await rig.read(len(expected) - len(got))
+    assert got == expected
+    assert await rig.read(4) == b"last"
+    assert rig.output.unsent_bytes == rig.output.held_bytes == 0
+    assert rig.progress[-1] == 0
+    assert rig.progress == sorted(rig.progress, reverse=True)
+    assert rig.failures == 0
 
 
-def test_the_socket_is_uncorked_once_all_is_sent(file: BinaryIO) -> None:
+async def test_the_socket_is_uncorked_once_all_is_sent(rig: Rig, file: BinaryIO) -> None:
     """Bytes around runs share their packets; bytes behind the last run are not held back."""
 
     def is_corked(rig: Rig) -> bool:
         return bool(rig.near.getsockopt(socket.IPPROTO_TCP, socket.TCP_CORK))
 
-    async def scenario() -> None:
-        with connected() as rig:
-            rig.output.write([b"head", LentRun(FileLent(file, 10_000), 1), b"tail"])
-            assert not is_corked(rig)
-            await rig.read(10_008)
-            rig.output.write([b"head", LentRun(FileLent(file, 3_000_000), 1), b"tail"])
-            assert is_corked(rig)
-            await rig.read(3_000_008)
-            assert not is_corked(rig)
-            rig.output.write([b"bytes"])
-            assert not is_corked(rig)
-
-    run(scenario)
+    rig.output.write([b"head", LentRun(FileLent(file, 10_000), 1), b"tail"])
+    assert not is_corked(rig)
+    await rig.read(10_008)
+    rig.output.write([b"head", LentRun(FileLent(file, 3_000_000), 1), b"tail"])
+    assert is_corked(rig)
+    await rig.read(3_000_008)
+    assert not is_corked(rig)
+    rig.output.write([b"bytes"])
+    assert not is_corked(rig)
 
 
-def test_more_buffers_than_one_system_call_takes() -> None:
+async def test_more_buffers_than_one_system_call_takes(rig: Rig) -> None:
     """They are written by several calls."""
-
-    async def scenario() -> None:
-        with connected() as rig:
-            rig.output.write([bytes([number % 251]) for number in range(5000)])
-            assert await rig.read(5000) == bytes(number % 251 for number in range(5000))
-            assert rig.output.unsent_bytes == 0
-
-    run(scenario)
+    rig.output.write([bytes([number % 251]) for number in range(5000)])
+    assert await rig.read(5000) == bytes(number % 251 for number in range(5000))
+    assert rig.output.unsent_bytes == 0
 
 
 @pytest.mark.parametrize("is_sent", [False, True])
-def test_a_revoked_run_resets_the_connection(file: BinaryIO, is_sent: bool) -> None:
+async def test_a_revoked_run_resets_the_connection(rig: Rig, file: BinaryIO, is_sent: bool) -> None:
     """Also when the kernel has it: no byte of the rest arrives."""
-
-    async def scenario() -> None:
-        with connected() as rig:
-            lent = LentRun(FileLent(file, 2_000_000 if not is_sent else 60_000), 1)
-            rig.output.write([lent])
-            assert (rig.output.unsent_bytes == 0) is is_sent
-            lent.revoke()
-            await until(lambda: rig.failures == 1)
-            loop = asyncio.get_running_loop()
-            got = 0
-            with pytest.raises(ConnectionResetError):  # noqa: PT012 -- it comes behind what was read already
-                while data := await loop.sock_recv(rig.far, 1 << 20):
-                    got += len(data)
-            rig.output.write([b"more"])
-            assert rig.output.unsent_bytes == 0
-            assert rig.failures == 1
-
-    run(scenario)
+    lent = LentRun(FileLent(file, 2_000_000 if not is_sent else 60_000), 1)
+    rig.output.write([lent])
+    assert (rig.output.unsent_bytes == 0) is is_sent
+    lent.revoke()
+    await until(lambda: rig.failures == 1)
+    loop = asyncio.get_running_loop()
+    got = 0
+    with pytest.raises(ConnectionResetError):  # noqa: PT012 -- it comes behind what was read already
+        while data := await loop.sock_recv(rig.far, 1 << 20):
+            got += len(data)
+    rig.output.write([b"more"])
+    assert rig.output.unsent_bytes == 0
+    assert rig.failures == 1
 
 
-def test_the_next_request_acknowledges_the_runs(file: BinaryIO) -> None:
+async def test_the_next_request_acknowledges_the_runs(rig: Rig, file: BinaryIO) -> None:
     """Afterwards a truncation of the log does not reset the connection; while bytes are unacknowledged it
     does."""
-
-    async def scenario() -> None:
-        with connected() as rig:
-            first, second = (LentRun(FileLent(file, size), 1) for size in (50_000, 2_900_000))
-            rig.output.write([first])
-            await rig.read(50_000)
-            await rig.ask()
-            rig.output.write([second])
-            await rig.ask()
-            first.revoke()
-            await asyncio.sleep(0)
-            assert rig.failures == 0
-            second.revoke()
-            await until(lambda: rig.failures == 1)
-
-    run(scenario)
+    first, second = (LentRun(FileLent(file, size), 1) for size in (50_000, 2_900_000))
+    rig.output.write([first])
+    await rig.read(50_000)
+    await rig.ask()
+    rig.output.write([second])
+    await rig.ask()
+    first.revoke()
+    await asyncio.sleep(0)
+    assert rig.failures == 0
+    second.revoke()
+    await until(lambda: rig.failures == 1)
 
 
-def test_runs_in_flight_are_bounded(file: BinaryIO) -> None:
+async def test_runs_in_flight_are_bounded(rig: Rig, file: BinaryIO) -> None:
     """A client that pipelines without reading gets bytes instead."""
-
-    async def scenario() -> None:
-        with connected() as rig:
-            given = 0
-            while rig.output.may_lend:
-                rig.output.write([LentRun(FileLent(file, 100), 1)])
-                given += 1
-            assert given <= 1000
-            await rig.read(given * 100)
-            await rig.ask()
-            assert rig.output.may_lend
-
-    run(scenario)
+    given = 0
+    while rig.output.may_lend:
+        rig.output.write([LentRun(FileLent(file, 100), 1)])
+        given += 1
+    assert given <= 1000
+    await rig.read(given * 100)
+    await rig.ask()
+    assert rig.output.may_lend
 
 
-def test_a_file_shorter_than_its_run_closes_the_connection(file: BinaryIO) -> None:
+async def test_a_file_shorter_than_its_run_closes_the_connection(rig: Rig, file: BinaryIO) -> None:
     """The rest of the response can never be sent."""
-
-    async def scenario() -> None:
-        with connected() as rig:
-            rig.output.write([b"head", LentRun(FileLent(file, 1000, promised=2000), 1), b"tail"])
-            await until(lambda: rig.failures == 1)
-            assert rig.output.unsent_bytes == 0
-
-    run(scenario)
+    rig.output.write([b"head", LentRun(FileLent(file, 1000, promised=2000), 1), b"tail"])
+    await until(lambda: rig.failures == 1)
+    assert rig.output.unsent_bytes == 0
 
 
-def test_a_run_waits_for_pages_that_left_the_page_cache(file: BinaryIO) -> None:
+async def test_a_run_waits_for_pages_that_left_the_page_cache(rig: Rig, file: BinaryIO) -> None:
     """The order of the parts around it stays."""
 
     class Away(FileLent):
@@ -251,59 +218,40 @@ def test_a_run_waits_for_pages_that_left_the_page_cache(file: BinaryIO) -> None:
                 raise NotCachedError
             return super().send(descriptor, start)
 
-    async def scenario() -> None:
-        with connected() as rig:
-            rig.output.write([b"head", LentRun(Away(file, 2_000_000), 1)])
-            got = await rig.read(1000)
-            rig.output.write([b"tail"])
-            got += await rig.read(2_000_008 - 1000)
-            assert got == b"head" + CONTENT[:2_000_000] + b"tail"
-            assert rig.failures == 0
-
-    run(scenario)
+    rig.output.write([b"head", LentRun(Away(file, 2_000_000), 1)])
+    got = await rig.read(1000)
+    rig.output.write([b"tail"])
+    got += await rig.read(2_000_008 - 1000)
+    assert got == b"head" + CONTENT[:2_000_000] + b"tail"
+    assert rig.failures == 0
 
 
-def test_a_client_disconnects_in_the_middle_of_a_run(file: BinaryIO) -> None:
+async def test_a_client_disconnects_in_the_middle_of_a_run(rig: Rig, file: BinaryIO) -> None:
     """The output fails once and holds nothing any more."""
-
-    async def scenario() -> None:
-        with connected() as rig:
-            rig.output.write([LentRun(FileLent(file, 3_000_000), 1) for _ in range(5)])
-            assert rig.output.unsent_bytes
-            rig.far.close()
-            await until(lambda: rig.failures == 1)
-            assert rig.output.unsent_bytes == 0
-            assert rig.failures == 1
-
-    run(scenario)
+    rig.output.write([LentRun(FileLent(file, 3_000_000), 1) for _ in range(5)])
+    assert rig.output.unsent_bytes
+    rig.far.close()
+    await until(lambda: rig.failures == 1)
+    assert rig.output.unsent_bytes == 0
+    assert rig.failures == 1
 
 
-def test_a_closed_output_calls_nothing() -> None:
+async def test_a_closed_output_calls_nothing(rig: Rig) -> None:
     """Also while it waits for its reader."""
-
-    async def scenario() -> None:
-        with connected() as rig:
-            rig.output.write([CONTENT, CONTENT, CONTENT])
-            assert rig.is_watched
-            rig.output.close()
-            assert not rig.is_watched
-            await asyncio.sleep(0)
-            assert rig.failures == 0
-
-    run(scenario)
+    rig.output.write([CONTENT, CONTENT, CONTENT])
+    assert rig.is_watched
+    rig.output.close()
+    assert not rig.is_watched
+    await asyncio.sleep(0)
+    assert rig.failures == 0
 
 
-def test_runs_of_real_log_files_are_sent(file: BinaryIO) -> None:
+async def test_runs_of_real_log_files_are_sent(rig: Rig, file: BinaryIO) -> None:
     """With the file layer of a log."""
-
-    async def scenario() -> None:
-        with connected() as rig:
-            log = OsFiles().open(str(file.name))
-            lent = log.lend(1000, 1_500_000)
-            if lent is None:
-                pytest.skip("this kernel cannot say what is cached")
-            rig.output.write([LentRun(lent, 1)])
-            log.close()
-            assert await rig.read(1_500_000) == CONTENT[1000:1_501_000]
-
-    run(scenario)
+    log = OsFiles().open(str(file.name))
+    lent = log.lend(1000, 1_500_000)
+    if lent is None:
+        pytest.skip("this kernel cannot say what is cached")
+    rig.output.write([LentRun(lent, 1)])
+    log.close()
+    assert await rig.read(1_500_000) == CONTENT[1000:1_501_000]

@@ -16,7 +16,7 @@ from headrace.protocol.messages.data import (
 from headrace.services.kafka_listener.ready import MAX_ANSWERS, MAX_REQUEST_BYTES
 from kafka_listener_rig import TOPIC, TOPIC_ID, ListenerRig, WireClient, listening
 from kafka_wire import example_request, framed, request_frame
-from node_rig import run, until
+from node_rig import until
 
 PRODUCE, METADATA, API_VERSIONS = 0, 3, 18
 
@@ -40,72 +40,52 @@ async def ask_metadata(rig: ListenerRig, number: int, *, asks_node: bool, **answ
     return body
 
 
-def test_a_ready_response_serves_many_clients() -> None:
+async def test_a_ready_response_serves_many_clients(rig: ListenerRig) -> None:
     """Until the metadata changes; each has its own correlation id."""
-
-    async def scenario() -> None:
-        async with listening() as rig:
-            first = await ask_metadata(rig, 1, asks_node=True)
-            assert await ask_metadata(rig, -2, asks_node=False) == first
-            rig.host.image = replace(rig.host.image, offset=6)
-            await ask_metadata(rig, 3, asks_node=True, offset=6)
-            await ask_metadata(rig, 4, asks_node=False)
-
-    run(scenario)
+    first = await ask_metadata(rig, 1, asks_node=True)
+    assert await ask_metadata(rig, -2, asks_node=False) == first
+    rig.host.image = replace(rig.host.image, offset=6)
+    await ask_metadata(rig, 3, asks_node=True, offset=6)
+    await ask_metadata(rig, 4, asks_node=False)
 
 
-def test_responses_that_may_change_are_not_kept() -> None:
+async def test_responses_that_may_change_are_not_kept(rig: ListenerRig) -> None:
     """Of unknown topics, which may be created, and of older metadata."""
-
-    async def scenario() -> None:
-        async with listening() as rig:
-            for number in range(2):
-                await ask_metadata(rig, number, asks_node=True, code=UnknownTopicOrPartitionError.code)
-            for number in range(2):
-                await ask_metadata(rig, number, asks_node=True, offset=4)
-
-    run(scenario)
+    for number in range(2):
+        await ask_metadata(rig, number, asks_node=True, code=UnknownTopicOrPartitionError.code)
+    for number in range(2):
+        await ask_metadata(rig, number, asks_node=True, offset=4)
 
 
-def test_a_client_without_a_software_name_gets_none() -> None:
+async def test_a_client_without_a_software_name_gets_none(rig: ListenerRig) -> None:
     """ApiVersions of an old version, before or after one with a name."""
-
-    async def scenario() -> None:
-        async with listening() as rig:
-            first, second = await rig.client(), await rig.client()
-            first.send(API_VERSIONS, 3, client_software_name="x")
-            await first.answer(API_VERSIONS, 3)
-            for client in (first, second):
-                client.send(API_VERSIONS, 0)
-                await client.answer(API_VERSIONS, 0)
-            names = [connection.peer.software[0] for connection in rig.listener._connections]
-            assert sorted(names) == ["unknown", "x"]
-
-    run(scenario)
+    first, second = await rig.client(), await rig.client()
+    first.send(API_VERSIONS, 3, client_software_name="x")
+    await first.answer(API_VERSIONS, 3)
+    for client in (first, second):
+        client.send(API_VERSIONS, 0)
+        await client.answer(API_VERSIONS, 0)
+    names = [connection.peer.software[0] for connection in rig.listener._connections]
+    assert sorted(names) == ["unknown", "x"]
 
 
-def test_each_connection_has_its_own_software_name() -> None:
+async def test_each_connection_has_its_own_software_name(rig: ListenerRig) -> None:
     """That of its ApiVersions request."""
-
-    async def scenario() -> None:
-        async with listening() as rig:
-            clients = [await rig.client() for _ in range(3)]
-            for number, client in enumerate(clients):
-                client.send(API_VERSIONS, 3, number, client_software_name=f"x{min(number, 1)}")
-                await client.answer(API_VERSIONS, 3)
-                client.send(METADATA, 9, number, name=TOPIC)
-                if not number:
-                    (await rig.host.request(0)).answered(described(), ())
-                await client.answer(METADATA, 9)
-            assert len(rig.host.requests) == 1
-            peers = sorted((each.peer for each in rig.listener._connections), key=lambda peer: peer.session)
-            assert sorted(peer.software[0] for peer in peers) == ["x0", "x1", "x1"]
-            assert [peer.client_id for peer in peers] == ["c"] * 3
-
-    run(scenario)
+    clients = [await rig.client() for _ in range(3)]
+    for number, client in enumerate(clients):
+        client.send(API_VERSIONS, 3, number, client_software_name=f"x{min(number, 1)}")
+        await client.answer(API_VERSIONS, 3)
+        client.send(METADATA, 9, number, name=TOPIC)
+        if not number:
+            (await rig.host.request(0)).answered(described(), ())
+        await client.answer(METADATA, 9)
+    assert len(rig.host.requests) == 1
+    peers = sorted((each.peer for each in rig.listener._connections), key=lambda peer: peer.session)
+    assert sorted(peer.software[0] for peer in peers) == ["x0", "x1", "x1"]
+    assert [peer.client_id for peer in peers] == ["c"] * 3
 
 
-def test_ready_responses_are_authorized() -> None:
+async def test_ready_responses_are_authorized() -> None:
     """Also after another client got the same response."""
     asked: list[tuple[int, int]] = []
     denied: set[int] = set()
@@ -114,88 +94,66 @@ def test_ready_responses_are_authorized() -> None:
         asked.append((peer.session, api.key))
         return PolicyViolationError("no") if peer.session in denied else None
 
-    async def scenario() -> None:
-        async with listening(authorize) as rig:
-            await ask_metadata(rig, 1, asks_node=True)
-            await ask_metadata(rig, 2, asks_node=False)
-            assert len({session for session, _ in asked}) == len(asked) == 2
-            client = await rig.client()
-            client.send(API_VERSIONS, 3, client_software_name="x")
-            await client.answer(API_VERSIONS, 3)
-            denied.add(asked[-1][0])
-            client.send(METADATA, 9, name=TOPIC, allow_auto_topic_creation=False)
-            _, body = await client.answer(METADATA, 9)
-            assert [int(topic.error_code) for topic in body.topics] == [PolicyViolationError.code]
-            assert len(rig.host.requests) == 1
-
-    run(scenario)
+    async with listening(authorize) as rig:
+        await ask_metadata(rig, 1, asks_node=True)
+        await ask_metadata(rig, 2, asks_node=False)
+        assert len({session for session, _ in asked}) == len(asked) == 2
+        client = await rig.client()
+        client.send(API_VERSIONS, 3, client_software_name="x")
+        await client.answer(API_VERSIONS, 3)
+        denied.add(asked[-1][0])
+        client.send(METADATA, 9, name=TOPIC, allow_auto_topic_creation=False)
+        _, body = await client.answer(METADATA, 9)
+        assert [int(topic.error_code) for topic in body.topics] == [PolicyViolationError.code]
+        assert len(rig.host.requests) == 1
 
 
-def test_clients_with_quotas_get_no_ready_response() -> None:
+async def test_clients_with_quotas_get_no_ready_response(rig: ListenerRig) -> None:
     """Their request time is measured."""
-
-    async def scenario() -> None:
-        async with listening() as rig:
-            await ask_metadata(rig, 1, asks_node=True)
-            quotas = {(("client-id", None),): {"request_percentage": 1e9}}
-            rig.host.image = replace(rig.host.image, client_quotas=quotas)
-            for number in range(2):
-                await ask_metadata(rig, number, asks_node=True)
-            assert rig.listener.throttle.status()["meters"] == 1
-
-    run(scenario)
+    await ask_metadata(rig, 1, asks_node=True)
+    quotas = {(("client-id", None),): {"request_percentage": 1e9}}
+    rig.host.image = replace(rig.host.image, client_quotas=quotas)
+    for number in range(2):
+        await ask_metadata(rig, number, asks_node=True)
+    assert rig.listener.throttle.status()["meters"] == 1
 
 
-def test_a_ready_response_waits_for_earlier_requests() -> None:
+async def test_a_ready_response_waits_for_earlier_requests(rig: ListenerRig) -> None:
     """A Produce before it is answered first."""
-
-    async def scenario() -> None:
-        async with listening() as rig:
-            await ask_metadata(rig, 1, asks_node=True)
-            client = await rig.client()
-            client.send(PRODUCE, 9, 5, name=TOPIC, index=0, acks=1, transactional_id=None)
-            produce = await rig.host.request(1)
-            client.send(METADATA, 9, 6, name=TOPIC, allow_auto_topic_creation=False)
-            await until(lambda: any(each._waiting for each in rig.listener._connections))
-            produce.answered(ProduceResponse((ProducePartitionResponse(0, 1),)), ())
-            assert (await client.answer(PRODUCE, 9))[0] == 5
-            (await rig.host.request(2)).answered(described(), ())
-            assert (await client.answer(METADATA, 9))[0] == 6
-
-    run(scenario)
+    await ask_metadata(rig, 1, asks_node=True)
+    client = await rig.client()
+    client.send(PRODUCE, 9, 5, name=TOPIC, index=0, acks=1, transactional_id=None)
+    produce = await rig.host.request(1)
+    client.send(METADATA, 9, 6, name=TOPIC, allow_auto_topic_creation=False)
+    await until(lambda: any(each._waiting for each in rig.listener._connections))
+    produce.answered(ProduceResponse((ProducePartitionResponse(0, 1),)), ())
+    assert (await client.answer(PRODUCE, 9))[0] == 5
+    (await rig.host.request(2)).answered(described(), ())
+    assert (await client.answer(METADATA, 9))[0] == 6
 
 
-def test_ready_responses_are_bounded() -> None:
+async def test_ready_responses_are_bounded(rig: ListenerRig) -> None:
     """By their number and by the size of one."""
 
     async def versions(client: WireClient, name: str) -> None:
         client.send(API_VERSIONS, 3, client_software_name=name)
         await client.answer(API_VERSIONS, 3)
 
-    async def scenario() -> None:
-        async with listening() as rig:
-            client = await rig.client()
-            await versions(client, "x" * MAX_REQUEST_BYTES)
-            assert len(rig.listener.ready) == 0
-            for number in range(MAX_ANSWERS + 5):
-                await versions(client, f"x{number}")
-            assert len(rig.listener.ready) == MAX_ANSWERS
-
-    run(scenario)
+    client = await rig.client()
+    await versions(client, "x" * MAX_REQUEST_BYTES)
+    assert len(rig.listener.ready) == 0
+    for number in range(MAX_ANSWERS + 5):
+        await versions(client, f"x{number}")
+    assert len(rig.listener.ready) == MAX_ANSWERS
 
 
-def test_a_request_in_pieces_gets_no_ready_response_early() -> None:
+async def test_a_request_in_pieces_gets_no_ready_response_early(rig: ListenerRig) -> None:
     """It may end in the middle of a read."""
-
-    async def scenario() -> None:
-        async with listening() as rig:
-            client = await rig.client()
-            body = example_request(API_VERSIONS, 3, client_software_name="x")
-            data = b"".join(framed(request_frame(API_VERSIONS, 3, body, number)) for number in range(4))
-            for start in range(0, len(data), 7):
-                client.write(data[start : start + 7])
-                await client.writer.drain()
-            for number in range(4):
-                assert (await client.answer(API_VERSIONS, 3))[0] == number
-
-    run(scenario)
+    client = await rig.client()
+    body = example_request(API_VERSIONS, 3, client_software_name="x")
+    data = b"".join(framed(request_frame(API_VERSIONS, 3, body, number)) for number in range(4))
+    for start in range(0, len(data), 7):
+        client.write(data[start : start + 7])
+        await client.writer.drain()
+    for number in range(4):
+        assert (await client.answer(API_VERSIONS, 3))[0] == number

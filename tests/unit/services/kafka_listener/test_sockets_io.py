@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from headrace.services.kafka_listener.sockets_io import PolledSocket, Sockets
-from kafka_listener_rig import listening
-from node_rig import run, until
+from kafka_listener_rig import ListenerRig
+from node_rig import until
 
 
 class Recorder:
@@ -79,79 +79,62 @@ def connected(count: int) -> Iterator[Rig]:
         rig.close()
 
 
-def test_readiness_is_level_triggered() -> None:
+async def test_readiness_is_level_triggered() -> None:
     """Without polled events nothing is reported, also not the end of the stream."""
-
-    async def scenario() -> None:
-        with connected(2) as rig:
-            one, other = rig.recorders
-            rig.far[0].send(b"a" * 250)
-            await until(lambda: len(one.got) == 250)
-            one.socket.set_reading(False)
-            rig.far[0].send(b"b")
-            rig.far[0].close()
-            reads = one.reads
-            rig.far[1].send(b"c")
-            await until(lambda: other.got == b"c")
-            assert one.reads == reads
-            one.socket.set_reading(True)
-            await until(lambda: one.got.endswith(b"b") and not one.socket.events)
-            assert other.writes == one.writes == 0
-
-    run(scenario)
+    with connected(2) as rig:
+        one, other = rig.recorders
+        rig.far[0].send(b"a" * 250)
+        await until(lambda: len(one.got) == 250)
+        one.socket.set_reading(False)
+        rig.far[0].send(b"b")
+        rig.far[0].close()
+        reads = one.reads
+        rig.far[1].send(b"c")
+        await until(lambda: other.got == b"c")
+        assert one.reads == reads
+        one.socket.set_reading(True)
+        await until(lambda: one.got.endswith(b"b") and not one.socket.events)
+        assert other.writes == one.writes == 0
 
 
-def test_writability_alone_is_reported() -> None:
+async def test_writability_alone_is_reported() -> None:
     """Reading is switched separately."""
-
-    async def scenario() -> None:
-        with connected(1) as rig:
-            (one,) = rig.recorders
-            one.socket.set_reading(False)
-            rig.far[0].send(b"x")
-            one.socket.set_writing(True)
-            await until(lambda: one.writes == 1)
-            assert one.reads == 0
-            one.socket.set_reading(True)
-            await until(lambda: one.got == b"x")
-            assert one.writes == 1
-
-    run(scenario)
+    with connected(1) as rig:
+        (one,) = rig.recorders
+        one.socket.set_reading(False)
+        rig.far[0].send(b"x")
+        one.socket.set_writing(True)
+        await until(lambda: one.writes == 1)
+        assert one.reads == 0
+        one.socket.set_reading(True)
+        await until(lambda: one.got == b"x")
+        assert one.writes == 1
 
 
-def test_a_socket_closed_by_an_earlier_event_is_not_notified() -> None:
+async def test_a_socket_closed_by_an_earlier_event_is_not_notified() -> None:
     """Two are readable, and the first one closes the second one."""
-
-    async def scenario() -> None:
-        with connected(2) as rig:
-            for one, other in (rig.recorders, rig.recorders[::-1]):
-                one.on_read = other.socket.close
-            for far in rig.far:
-                far.send(b"x")
-            await until(lambda: any(each.socket.is_closed for each in rig.recorders))
-            assert sum(each.reads > 0 for each in rig.recorders) == 1
-            assert sum(each.socket.is_closed for each in rig.recorders) == 1
-
-    run(scenario)
+    with connected(2) as rig:
+        for one, other in (rig.recorders, rig.recorders[::-1]):
+            one.on_read = other.socket.close
+        for far in rig.far:
+            far.send(b"x")
+        await until(lambda: any(each.socket.is_closed for each in rig.recorders))
+        assert sum(each.reads > 0 for each in rig.recorders) == 1
+        assert sum(each.socket.is_closed for each in rig.recorders) == 1
 
 
-def test_all_waiting_connections_are_accepted() -> None:
+async def test_all_waiting_connections_are_accepted(rig: ListenerRig) -> None:
     """200 connect at once."""
-
-    async def scenario() -> None:
-        async with listening() as rig:
-            clients = [socket.create_connection(("127.0.0.1", rig.port)) for _ in range(200)]
-            try:
-                await until(lambda: rig.listener.status()["connections"] == 200)
-            finally:
-                for client in clients:
-                    client.close()
-            await until(lambda: rig.listener.status()["connections"] == 0)
-
-    run(scenario)
+    clients = [socket.create_connection(("127.0.0.1", rig.port)) for _ in range(200)]
+    try:
+        await until(lambda: rig.listener.status()["connections"] == 200)
+    finally:
+        for client in clients:
+            client.close()
+    await until(lambda: rig.listener.status()["connections"] == 0)
 
 
-def test_accepting_pauses_without_free_descriptors() -> None:
+async def test_accepting_pauses_without_free_descriptors() -> None:
     """It resumes later, and the loop does not spin meanwhile."""
 
     class Exhausted:
@@ -174,16 +157,13 @@ def test_accepting_pauses_without_free_descriptors() -> None:
                 raise OSError(errno.EMFILE, "too many open files")
             return self.real._accept()  # type: ignore[attr-defined]
 
-    async def scenario() -> None:
-        with connected(0) as rig, socket.create_server(("127.0.0.1", 0)) as real:
-            real.setblocking(False)
-            server: Any = Exhausted(real)
-            taken: list[int] = []
-            rig.sockets.listen(server, lambda descriptor, _far: taken.append(descriptor))
-            with socket.create_connection(real.getsockname()):
-                await until(lambda: bool(taken))
-            assert server.asked == 4  # the last one finds nobody
-            assert not os.get_blocking(taken[0])
-            os.close(taken[0])
-
-    run(scenario)
+    with connected(0) as rig, socket.create_server(("127.0.0.1", 0)) as real:
+        real.setblocking(False)
+        server: Any = Exhausted(real)
+        taken: list[int] = []
+        rig.sockets.listen(server, lambda descriptor, _far: taken.append(descriptor))
+        with socket.create_connection(real.getsockname()):
+            await until(lambda: bool(taken))
+        assert server.asked == 4  # the last one finds nobody
+        assert not os.get_blocking(taken[0])
+        os.close(taken[0])

@@ -26,7 +26,7 @@ from headrace.protocol.messages.data import (
 from headrace.services.kafka_listener.entities import MS
 from kafka_calls import FakePlane
 from kafka_listener_rig import TOPIC, listening, small_image
-from node_rig import run, until
+from node_rig import until
 
 PRODUCE, FETCH, METADATA, VERSIONS = 0, 1, 3, 18
 CREATE, DELETE, GROW = 19, 20, 37
@@ -174,44 +174,36 @@ def test_the_controller_throttles_changes_of_metadata(
         assert made.throttle.status()["throttled"] == {"controller_mutation_rate": 1}
 
 
-def test_a_throttled_connection_is_muted() -> None:
+async def test_a_throttled_connection_is_muted() -> None:
     """The response is sent at once; the next request waits, requests in flight do not."""
-
-    async def main() -> None:
-        async with listening(quota_window_num=1) as rig:
-            rig.host.image = replace(rig.host.image, client_quotas={ALL: {"producer_byte_rate": 10_000.0}})
-            client = await rig.client()
-            client.send(PRODUCE, 9, 1, name=TOPIC, index=0, records=bytes(12_000), acks=1)
-            (await rig.host.request(0)).answered(ProduceResponse((ProducePartitionResponse(0, 5),)), ())
-            _, answer = await client.answer(PRODUCE, 9)
-            assert 150 * MS < answer.throttle_time < 1_000 * MS
-            (connection,) = rig.listener._connections
-            assert connection._reading.is_paused
-            client.send(VERSIONS, 3, 2, client_software_name="a")
-            assert (await client.answer(VERSIONS, 3))[0] == 2
-            assert not connection._reading.is_paused
-
-    run(main)
+    async with listening(quota_window_num=1) as rig:
+        rig.host.image = replace(rig.host.image, client_quotas={ALL: {"producer_byte_rate": 10_000.0}})
+        client = await rig.client()
+        client.send(PRODUCE, 9, 1, name=TOPIC, index=0, records=bytes(12_000), acks=1)
+        (await rig.host.request(0)).answered(ProduceResponse((ProducePartitionResponse(0, 5),)), ())
+        _, answer = await client.answer(PRODUCE, 9)
+        assert 150 * MS < answer.throttle_time < 1_000 * MS
+        (connection,) = rig.listener._connections
+        assert connection._reading.is_paused
+        client.send(VERSIONS, 3, 2, client_software_name="a")
+        assert (await client.answer(VERSIONS, 3))[0] == 2
+        assert not connection._reading.is_paused
 
 
-def test_connections_above_the_rate_are_closed_after_a_wait() -> None:
+async def test_connections_above_the_rate_are_closed_after_a_wait() -> None:
     """They are not read; other connections go on."""
-
-    async def main() -> None:
-        async with listening(quota_window_num=1) as rig:
-            rate = {(("ip", "127.0.0.1"),): {"connection_creation_rate": 10.0}}
-            rig.host.image = replace(rig.host.image, client_quotas=rate)
-            clients = [await rig.client() for _ in range(12)]
-            await until(lambda: rig.listener.accepted == 12)
-            for client in clients:
-                client.send(VERSIONS, 3, 2, client_software_name="a")
-            ends = await asyncio.gather(*(client.ended() for client in clients[-2:]))
-            assert ends == [b"", b""]
-            for client in clients[:10]:
-                assert (await client.answer(VERSIONS, 3))[0] == 2
-            assert rig.listener.throttle.status()["throttled"] == {"connection_creation_rate": 2}
-
-    run(main)
+    async with listening(quota_window_num=1) as rig:
+        rate = {(("ip", "127.0.0.1"),): {"connection_creation_rate": 10.0}}
+        rig.host.image = replace(rig.host.image, client_quotas=rate)
+        clients = [await rig.client() for _ in range(12)]
+        await until(lambda: rig.listener.accepted == 12)
+        for client in clients:
+            client.send(VERSIONS, 3, 2, client_software_name="a")
+        ends = await asyncio.gather(*(client.ended() for client in clients[-2:]))
+        assert ends == [b"", b""]
+        for client in clients[:10]:
+            assert (await client.answer(VERSIONS, 3))[0] == 2
+        assert rig.listener.throttle.status()["throttled"] == {"connection_creation_rate": 2}
 
 
 def test_automatic_topic_creation_is_throttled() -> None:
