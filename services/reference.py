@@ -34,6 +34,7 @@ from ..storage_node.configs.node_config import NodeConfig
 from ..storage_node.links import membership
 from ..storage_node.log.config import LogConfig
 from ..storage_node.replica import followed
+from ..stream.config import StreamsConfig
 
 if typing.TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,6 +67,12 @@ SECTIONS: tuple[tuple[str, str, type[Config]], ...] = (
     ("Producer", "Keyword arguments with underscores, or `config={...}`.", ProducerConfig),
     ("Consumer", "Keyword arguments with underscores, or `config={...}`.", ConsumerConfig),
     ("Admin", "Keyword arguments with underscores, or `config={...}`.", AdminConfig),
+    (
+        "Streams application",
+        "Keyword arguments of `App` with underscores, or `config={...}`; keys of its clients with a prefix, such"
+        " as `consumer.` or `producer.`.",
+        StreamsConfig,
+    ),
 )
 
 

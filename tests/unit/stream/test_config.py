@@ -1,0 +1,46 @@
+"""Tests of stream/config.py."""
+
+from __future__ import annotations
+
+import pytest
+from headrace.protocol.errors import ConfigError
+from headrace.stream.config import OPTIMISATIONS, StreamsConfig, split_config
+
+
+def test_the_commit_interval_follows_the_guarantee() -> None:
+    assert StreamsConfig.of(application_id="a").commit_every_ms == 30_000
+    assert StreamsConfig.of(application_id="a", guarantee="exactly_once_v2").commit_every_ms == 100
+    assert StreamsConfig.of(application_id="a", commit_interval_ms=0).commit_every_ms == 0
+
+
+@pytest.mark.parametrize("application_id", ["", "a b", "ä", "x" * 250])
+def test_an_application_id_that_is_no_part_of_a_topic_name_is_refused(application_id: str) -> None:
+    with pytest.raises(ConfigError, match=r"application\.id"):
+        StreamsConfig.of(application_id=application_id)
+
+
+def test_optimisations_are_all_none_or_a_list() -> None:
+    assert StreamsConfig.of(application_id="a").optimisations == frozenset()
+    assert StreamsConfig.of(application_id="a", optimisation="all").optimisations == set(OPTIMISATIONS)
+    two = StreamsConfig.of(
+        application_id="a", optimisation="merge.repartition.topics, single.store.self.join"
+    )
+    assert two.optimisations == {"merge.repartition.topics", "single.store.self.join"}
+    with pytest.raises(ConfigError, match="stand alone"):
+        StreamsConfig.of(application_id="a", optimisation="all,merge.repartition.topics")
+
+
+def test_client_keys_are_split_by_their_longest_prefix() -> None:
+    own, clients = split_config(
+        {
+            "application.id": "a",
+            "consumer.max.poll.records": 5,
+            "main.consumer.max.poll.records": 6,
+            "topic.segment.bytes": 7,
+        }
+    )
+    assert own == {"application.id": "a"}
+    assert clients["consumer"] == {"max.poll.records": 5}
+    assert clients["main.consumer"] == {"max.poll.records": 6}
+    assert clients["topic"] == {"segment.bytes": 7}
+    assert clients["producer"] == {}
