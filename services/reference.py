@@ -69,8 +69,8 @@ SECTIONS: tuple[tuple[str, str, type[Config]], ...] = (
     ("Admin", "Keyword arguments with underscores, or `config={...}`.", AdminConfig),
     (
         "Streams application",
-        "Keyword arguments of `App` with underscores, or `config={...}`; keys of its clients with a prefix, such"
-        " as `consumer.` or `producer.`.",
+        "Keyword arguments of `App` with underscores, or `config={...}`; keys of its clients have a prefix:"
+        " `consumer.`, `producer.`, ...",
         StreamsConfig,
     ),
 )
