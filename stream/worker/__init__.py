@@ -1,0 +1,1 @@
+"""Runs the tasks of an application: threads, clients, transactions, the state directory."""

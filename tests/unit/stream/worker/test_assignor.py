@@ -1,0 +1,83 @@
+"""Tests of stream/worker/assignor.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.clients.group.assignors import MemberSubscription, Topic
+from headrace.protocol.model import TopicPartition
+from headrace.stream.processing import TaskId
+from headrace.stream.worker.assignor import TaskAssignor, tasks_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def assignor(
+    sources: dict[int, Any], process_id: str = "p", stored: tuple[TaskId, ...] = (), *, stateful: Any = ()
+) -> TaskAssignor:
+    return TaskAssignor(sources, frozenset(stateful), process_id, lambda: stored)
+
+
+def member(owned: Any = (), user_data: bytes | None = None, generation: int = 1) -> MemberSubscription:
+    return MemberSubscription(("t",), tuple(owned), generation, user_data=user_data)
+
+
+def topics(**partitions: int) -> dict[str, Topic]:
+    return {name: Topic(count) for name, count in partitions.items()}
+
+
+def test_a_task_has_the_partitions_of_all_source_topics() -> None:
+    tasks = tasks_of({0: ["b", "a"], 1: ["r"]}, {"a": 2, "b": 1, "r": 1})
+    assert tasks == {
+        TaskId(0, 0): [TopicPartition("a", 0), TopicPartition("b", 0)],
+        TaskId(0, 1): [TopicPartition("a", 1)],
+        TaskId(1, 0): [TopicPartition("r", 0)],
+    }
+
+
+def test_a_source_topic_that_does_not_exist_has_no_tasks() -> None:
+    assert tasks_of({0: ["absent"]}, {}) == {}
+
+
+def test_a_process_with_the_state_on_disk_gets_the_task_back() -> None:
+    mine = TaskId(0, 1)
+    cold, warm = assignor({0: ["t"]}, "cold"), assignor({0: ["t"]}, "warm", (mine,), stateful=[0])
+    members = {
+        "a": member(user_data=cold.user_data(["t"])),
+        "b": member(user_data=warm.user_data(["t"])),
+    }
+    assert warm.assign(topics(t=2), members)["b"] == [TopicPartition("t", 1)]
+
+
+def test_unreadable_user_data_counts_as_no_state() -> None:
+    members = {"a": member(user_data=b"\xc1"), "b": member(user_data=None)}
+    assigned = assignor({0: ["t"]}, stateful=[0]).assign(topics(t=2), members)
+    assert sorted(len(partitions) for partitions in assigned.values()) == [1, 1]
+
+
+def test_the_newest_generation_owns_a_partition_that_two_members_claim() -> None:
+    claimed = [TopicPartition("t", 0)]
+    members = {"a": member(claimed, generation=4), "b": member(claimed, generation=5), "c": member()}
+    assert assignor({0: ["t"]}).assign(topics(t=1), members)["b"] == claimed
+
+
+shapes = st.dictionaries(st.integers(0, 3), st.integers(1, 7), min_size=1, max_size=4)
+
+
+@given(shapes, st.integers(1, 5), st.integers(1, 5), st.sets(st.integers(0, 3)))
+def test_tasks_are_balanced_and_move_no_more_than_the_balance_asks(
+    shape: dict[int, int], before: int, after: int, stateful: set[int]
+) -> None:
+    subject = assignor({number: [f"t{number}"] for number in shape}, stateful=stateful)
+    names = topics(**{f"t{number}": count for number, count in shape.items()})
+    first = subject.assign(names, {f"m{i}": member() for i in range(before)})
+    second = subject.assign(names, {f"m{i}": member(first.get(f"m{i}", ())) for i in range(after)})
+    for assigned in (first, second):
+        everything = sorted(partition for partitions in assigned.values() for partition in partitions)
+        assert everything == sorted(
+            TopicPartition(f"t{number}", index) for number, count in shape.items() for index in range(count)
+        )
+        sizes = [len(partitions) for partitions in assigned.values()]
+        assert max(sizes) - min(sizes) <= 1
+    if before == after:
+        assert first == second
