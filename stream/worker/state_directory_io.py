@@ -1,0 +1,131 @@
+"""The folder with the persistent stores of one process: an flock on it, a folder per task.
+
+Layout: `<state.dir>/<application.id>/process.json` (the id of the process, locked while it runs) and
+`<state.dir>/<application.id>/<task>/`. Source for the aims: Kafka StateDirectory.java.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import tempfile
+import threading
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import StateDirectoryError
+from ..processing import TaskId
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+_PROCESS_FILE = "process.json"
+_TASK_FOLDER = re.compile(r"(\d+)_(\d+)")
+
+
+def default_state_dir() -> Path:
+    """headrace-streams in the temporary folder."""
+    return Path(tempfile.gettempdir(), "headrace-streams")
+
+
+class StateDirectory:
+    """The folder of one application, locked against other processes until `close`. Thread-safe.
+
+    Errors: StateDirectoryError if another process uses the folder, or it cannot be written.
+    """
+
+    def __init__(self, state_dir: str, application_id: str) -> None:
+        self.path = Path(state_dir or default_state_dir(), application_id)
+        self._lock = threading.Lock()
+        self._owners: dict[TaskId, str] = {}
+        try:
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._descriptor = os.open(
+                self.path / _PROCESS_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
+        except OSError as error:
+            raise StateDirectoryError(f"state.dir {self.path} cannot be used: {error.strerror}") from error
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise StateDirectoryError(
+                f"state.dir {self.path} is in use by another process; instances of one application on one"
+                " machine need a state.dir each"
+            ) from error
+        self.process_id = self._process_id()
+
+    def acquire(self, task: TaskId, owner: str) -> Path:
+        """The folder of a task, for the thread `owner` alone.
+
+        Errors: StateDirectoryError if another thread of this process has it.
+        """
+        with self._lock:
+            holder = self._owners.setdefault(task, owner)
+            if holder != owner:
+                raise StateDirectoryError(f"the stores of task {task} are open in thread {holder}")
+        folder = self.path / str(task)
+        folder.mkdir(exist_ok=True, mode=0o700)
+        os.utime(folder)  # `clean` counts from here
+        return folder
+
+    def release(self, task: TaskId) -> None:
+        """The stores of the task are closed."""
+        with self._lock:
+            self._owners.pop(task, None)
+            folder = self.path / str(task)
+            if folder.exists():
+                os.utime(folder)
+
+    def stored_tasks(self) -> list[TaskId]:
+        """The tasks with a folder that is not empty."""
+        return [task for task, folder in self._folders() if any(folder.iterdir())]
+
+    def clean(self, now_ms: int, delay_ms: int) -> list[TaskId]:
+        """Delete the folders of tasks that no thread has had for `delay_ms`, and return them."""
+        removed: list[TaskId] = []
+        for task, folder in self._folders():
+            with self._lock:
+                if task in self._owners or now_ms - folder.stat().st_mtime_ns // 1_000_000 < delay_ms:
+                    continue
+                shutil.rmtree(folder, ignore_errors=True)
+            removed.append(task)
+        return removed
+
+    def wipe(self, task: TaskId) -> None:
+        """Delete the stores of a task, which its caller has closed."""
+        shutil.rmtree(self.path / str(task), ignore_errors=True)
+
+    def close(self) -> None:
+        """Release the lock."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _folders(self) -> list[tuple[TaskId, Path]]:
+        found = [(_TASK_FOLDER.fullmatch(entry.name), entry) for entry in self.path.iterdir()]
+        return sorted((TaskId(int(name[1]), int(name[2])), entry) for name, entry in found if name)
+
+    def _process_id(self) -> str:
+        """The id in the file, which stays over restarts; a new one if it has none."""
+        try:
+            known = json.loads(os.pread(self._descriptor, 4096, 0))["process_id"]
+            return str(uuid.UUID(known))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            made = str(uuid.uuid4())
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, json.dumps({"process_id": made}).encode() + b"\n", 0)
+            return made

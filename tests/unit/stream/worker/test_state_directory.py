@@ -1,0 +1,68 @@
+"""Tests of stream/worker/state_directory_io.py."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from headrace.stream.errors import StateDirectoryError
+from headrace.stream.processing import TaskId
+from headrace.stream.worker.state_directory_io import StateDirectory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TASK = TaskId(0, 1)
+
+
+def test_the_process_id_stays_over_a_restart(tmp_path: Path) -> None:
+    with StateDirectory(str(tmp_path), "app") as first:
+        known = first.process_id
+    with StateDirectory(str(tmp_path), "app") as second:
+        assert second.process_id == known
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"process_id": 5}', b'{"process_id": "x"}'])
+def test_a_damaged_process_file_gets_a_new_id(tmp_path: Path, damage: bytes) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "process.json").write_bytes(damage)
+    with StateDirectory(str(tmp_path), "app") as directory:
+        known = directory.process_id
+    with StateDirectory(str(tmp_path), "app") as again:
+        assert again.process_id == known
+
+
+def test_the_folder_belongs_to_one_process(tmp_path: Path) -> None:
+    with StateDirectory(str(tmp_path), "app"):
+        with pytest.raises(StateDirectoryError, match="in use by another process"):
+            StateDirectory(str(tmp_path), "app")
+        StateDirectory(str(tmp_path), "other").close()
+    StateDirectory(str(tmp_path), "app").close()
+
+
+def test_the_stores_of_a_task_belong_to_one_thread(tmp_path: Path) -> None:
+    with StateDirectory(str(tmp_path), "app") as directory:
+        folder = directory.acquire(TASK, "thread-1")
+        assert directory.acquire(TASK, "thread-1") == folder
+        with pytest.raises(StateDirectoryError, match="0_1 are open in thread thread-1"):
+            directory.acquire(TASK, "thread-2")
+        directory.release(TASK)
+        assert directory.acquire(TASK, "thread-2") == folder
+
+
+def test_folders_of_tasks_that_moved_away_are_deleted_after_the_delay(tmp_path: Path) -> None:
+    with StateDirectory(str(tmp_path), "app") as directory:
+        for task in (TASK, TaskId(0, 2)):
+            (directory.acquire(task, "thread-1") / "store").touch()
+        assert directory.stored_tasks() == [TASK, TaskId(0, 2)]
+        directory.release(TASK)
+        now_ms = (tmp_path / "app" / "0_1").stat().st_mtime_ns // 1_000_000
+        assert directory.clean(now_ms + 99, 100) == []
+        assert directory.clean(now_ms + 100, 100) == [TASK]
+        assert directory.stored_tasks() == [TaskId(0, 2)]
+
+
+def test_a_file_in_place_of_the_folder_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "app").touch()
+    with pytest.raises(StateDirectoryError, match="cannot be used"):
+        StateDirectory(str(tmp_path), "app")
