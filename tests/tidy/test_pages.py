@@ -24,6 +24,7 @@ CODE = (
     "protocol",
     "runtime",
     "storage_node",
+    "stream",
     "controller",
     "coordinators",
     "clients",

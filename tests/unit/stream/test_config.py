@@ -8,6 +8,7 @@ from headrace.stream.config import OPTIMISATIONS, StreamsConfig, split_config
 
 
 def test_the_commit_interval_follows_the_guarantee() -> None:
+    """-1 stands for 30 s, and for 100 ms with exactly-once."""
     assert StreamsConfig.of(application_id="a").commit_every_ms == 30_000
     assert StreamsConfig.of(application_id="a", guarantee="exactly_once_v2").commit_every_ms == 100
     assert StreamsConfig.of(application_id="a", commit_interval_ms=0).commit_every_ms == 0
@@ -15,11 +16,13 @@ def test_the_commit_interval_follows_the_guarantee() -> None:
 
 @pytest.mark.parametrize("application_id", ["", "a b", "ä", "x" * 250])
 def test_an_application_id_that_is_no_part_of_a_topic_name_is_refused(application_id: str) -> None:
+    """Names of internal topics begin with the application id."""
     with pytest.raises(ConfigError, match=r"application\.id"):
         StreamsConfig.of(application_id=application_id)
 
 
 def test_optimisations_are_all_none_or_a_list() -> None:
+    """A list may not hold `all` or an unknown name."""
     assert StreamsConfig.of(application_id="a").optimisations == frozenset()
     assert StreamsConfig.of(application_id="a", optimisation="all").optimisations == set(OPTIMISATIONS)
     two = StreamsConfig.of(
@@ -31,6 +34,7 @@ def test_optimisations_are_all_none_or_a_list() -> None:
 
 
 def test_client_keys_are_split_by_their_longest_prefix() -> None:
+    """`main.consumer.` is no key of `consumer.`."""
     own, clients = split_config(
         {
             "application.id": "a",

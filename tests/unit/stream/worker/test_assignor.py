@@ -27,6 +27,7 @@ def topics(**partitions: int) -> dict[str, Topic]:
 
 
 def test_a_task_has_the_partitions_of_all_source_topics() -> None:
+    """As many tasks as the widest source topic has partitions."""
     tasks = tasks_of({0: ["b", "a"], 1: ["r"]}, {"a": 2, "b": 1, "r": 1})
     assert tasks == {
         TaskId(0, 0): [TopicPartition("a", 0), TopicPartition("b", 0)],
@@ -36,10 +37,12 @@ def test_a_task_has_the_partitions_of_all_source_topics() -> None:
 
 
 def test_a_source_topic_that_does_not_exist_has_no_tasks() -> None:
+    """The group waits for the topic."""
     assert tasks_of({0: ["absent"]}, {}) == {}
 
 
 def test_a_process_with_the_state_on_disk_gets_the_task_back() -> None:
+    """User data name the stored tasks of a process."""
     mine = TaskId(0, 1)
     cold, warm = assignor({0: ["t"]}, "cold"), assignor({0: ["t"]}, "warm", (mine,), stateful=[0])
     members = {
@@ -50,12 +53,14 @@ def test_a_process_with_the_state_on_disk_gets_the_task_back() -> None:
 
 
 def test_unreadable_user_data_counts_as_no_state() -> None:
+    """The assignment goes on."""
     members = {"a": member(user_data=b"\xc1"), "b": member(user_data=None)}
     assigned = assignor({0: ["t"]}, stateful=[0]).assign(topics(t=2), members)
     assert sorted(len(partitions) for partitions in assigned.values()) == [1, 1]
 
 
 def test_the_newest_generation_owns_a_partition_that_two_members_claim() -> None:
+    """A member that missed a rebalance claims what it had before."""
     claimed = [TopicPartition("t", 0)]
     members = {"a": member(claimed, generation=4), "b": member(claimed, generation=5), "c": member()}
     assert assignor({0: ["t"]}).assign(topics(t=1), members)["b"] == claimed
@@ -68,6 +73,7 @@ shapes = st.dictionaries(st.integers(0, 3), st.integers(1, 7), min_size=1, max_s
 def test_tasks_are_balanced_and_move_no_more_than_the_balance_asks(
     shape: dict[int, int], before: int, after: int, stateful: set[int]
 ) -> None:
+    """Equal shares up to one; the same members get the same tasks again."""
     subject = assignor({number: [f"t{number}"] for number in shape}, stateful=stateful)
     names = topics(**{f"t{number}": count for number, count in shape.items()})
     first = subject.assign(names, {f"m{i}": member() for i in range(before)})

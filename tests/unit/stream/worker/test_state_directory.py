@@ -16,6 +16,7 @@ TASK = TaskId(0, 1)
 
 
 def test_the_process_id_stays_over_a_restart(tmp_path: Path) -> None:
+    """The assignor finds the stores of a process by its id."""
     with StateDirectory(str(tmp_path), "app") as first:
         known = first.process_id
     with StateDirectory(str(tmp_path), "app") as second:
@@ -24,6 +25,7 @@ def test_the_process_id_stays_over_a_restart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"process_id": 5}', b'{"process_id": "x"}'])
 def test_a_damaged_process_file_gets_a_new_id(tmp_path: Path, damage: bytes) -> None:
+    """The stores stay."""
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "process.json").write_bytes(damage)
     with StateDirectory(str(tmp_path), "app") as directory:
@@ -33,6 +35,7 @@ def test_a_damaged_process_file_gets_a_new_id(tmp_path: Path, damage: bytes) -> 
 
 
 def test_the_folder_belongs_to_one_process(tmp_path: Path) -> None:
+    """A second process with the same state.dir fails at its start."""
     with StateDirectory(str(tmp_path), "app"):
         with pytest.raises(StateDirectoryError, match="in use by another process"):
             StateDirectory(str(tmp_path), "app")
@@ -41,6 +44,7 @@ def test_the_folder_belongs_to_one_process(tmp_path: Path) -> None:
 
 
 def test_the_stores_of_a_task_belong_to_one_thread(tmp_path: Path) -> None:
+    """A task that moves to another thread waits for its release."""
     with StateDirectory(str(tmp_path), "app") as directory:
         folder = directory.acquire(TASK, "thread-1")
         assert directory.acquire(TASK, "thread-1") == folder
@@ -51,6 +55,7 @@ def test_the_stores_of_a_task_belong_to_one_thread(tmp_path: Path) -> None:
 
 
 def test_folders_of_tasks_that_moved_away_are_deleted_after_the_delay(tmp_path: Path) -> None:
+    """Folders of running tasks stay."""
     with StateDirectory(str(tmp_path), "app") as directory:
         for task in (TASK, TaskId(0, 2)):
             (directory.acquire(task, "thread-1") / "store").touch()
@@ -63,6 +68,7 @@ def test_folders_of_tasks_that_moved_away_are_deleted_after_the_delay(tmp_path: 
 
 
 def test_a_file_in_place_of_the_folder_is_a_clear_error(tmp_path: Path) -> None:
+    """The error names the folder."""
     (tmp_path / "app").touch()
     with pytest.raises(StateDirectoryError, match="cannot be used"):
         StateDirectory(str(tmp_path), "app")
