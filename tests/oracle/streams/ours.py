@@ -1,0 +1,13 @@
+"""A case in headrace.stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .cases import Case, Result
+
+
+def result(case: Case) -> Result:
+    """What headrace.stream gives for a case."""
+    raise NotImplementedError
