@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .cases import Node
 from .generator import GRACES, WINDOW_SIZES, Generator, Handle, is_known
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .cases import Node
-
 
 AGGREGATORS = (("sum", "long"), ("concat", "string"), ("labelled", "string"), ("vanish", "string"))
 

@@ -22,7 +22,7 @@
 | process, process_values | input, processor (see behaviours.py), uses, provides, punctuate |
 | group_by_key, group_by (table too) | input, key_f, key, value; of a table: value_f |
 | cogroup | input: a grouped or cogrouped stream, f (aggregator); of a cogrouped one: other |
-| window | input: grouped or cogrouped, kind (tumbling, sliding, session, unlimited), size, advance, grace, start |
+| window | input: (co)grouped, kind (tumbling, sliding, session, unlimited), size, advance, grace, start |
 | count, reduce, aggregate | input: grouped or windowed, f, initial, subtract_f, merge_f, on_close, store |
 | transform_values | input: a table, value_f or uses, store |
 | to_stream | input: a table, key_f |

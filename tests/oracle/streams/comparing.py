@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from beside.comparing import Difference, differences, unexplained
+from beside.comparing import Difference, Known, differences, unexplained
 
-if TYPE_CHECKING:
-    from beside.comparing import Known
-
-    from .cases import Case, Result
+from .cases import Case, Result
 
 UNREADABLE = [["unreadable"]]
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from headrace.stream.records import Windowed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LONGEST = 40
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
 
+from .cases import Case
 from .generator import Generator
 from .inputs import events
 from .operators import OPERATORS, PAIRS
-
-if TYPE_CHECKING:
-    from .cases import Case
 
 # spreads neighbouring seeds over all pairs; coprime to their number
 STRIDE = 7_919

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import random
-
-    from .cases import Node
+from .cases import Node
 
 TYPES = ("string", "long")
 WINDOW_SIZES = (50, 100, 150)

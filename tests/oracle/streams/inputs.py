@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import struct
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    import random
+from typing import Any
 
 STRING_KEYS = ("a", "b", "c", "d")
 LONG_KEYS = (0, 1, 2, 3)

@@ -8,16 +8,14 @@ import shutil
 import subprocess
 import tempfile
 import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.benchmarks.servers import kafka_io
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from .cases import Case, Result
+from .cases import Case, Result
 
 JAVA = Path(__file__).parent / "java"
 JVM = ("-Xms128m", "-Xmx768m", "-XX:+UseSerialGC", "-Djava.awt.headless=true")

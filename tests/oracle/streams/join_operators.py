@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .generator import GRACES, JOINERS, Generator, Handle
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def stream_join(op: str, *, alone: bool = False) -> Callable[[Generator, Handle], Handle]:

@@ -9,22 +9,16 @@ import time
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from beside.comparing import read_known, shown
+from beside.comparing import Difference, Known, read_known, shown
 
 from . import ours
-from .cases import printed
+from .cases import Case, Result, printed
 from .comparing import compare, has_output
 from .generating import generate
 from .java_io import JavaStreams
 from .operators import OPERATORS, PAIRS
 from .shrinking import shrink
-
-if TYPE_CHECKING:
-    from beside.comparing import Difference, Known
-
-    from .cases import Case, Result
 
 KNOWN = Path(__file__).with_name("differences.toml")
 # of each differing case

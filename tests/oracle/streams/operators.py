@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from .aggregate_operators import aggregate, cogroup, windowed
+from .generator import Generator, Handle
 from .join_operators import foreign_join, global_join, stream_join, stream_table, table_join
 from .stream_operators import (
     filter_,
@@ -28,11 +29,6 @@ from .table_operators import (
     table_values,
     to_stream,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .generator import Generator, Handle
 
 OPERATORS: dict[str, Callable[[Generator, Handle], Handle]] = {
     "filter": filter_("filter"),

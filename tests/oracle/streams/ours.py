@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .cases import Case, Result
+from .cases import Case, Result
 
 
 def result(case: Case) -> Result:

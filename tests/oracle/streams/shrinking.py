@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from .cases import SOURCES, inputs, topics
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from .cases import Case, Node
+from .cases import SOURCES, Case, Node, inputs, topics
 
 NEEDED = {"id", "op", "input", "other", "topic", "topics", "branches", "kind", "size", "processor"}
 # what an aggregate, a join or a mapping cannot be without

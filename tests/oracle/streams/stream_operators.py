@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from .cases import Node
 from .generator import PREDICATES, Generator, Handle
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .cases import Node
 
 
 def filter_(op: str) -> Callable[[Generator, Handle], Handle]:

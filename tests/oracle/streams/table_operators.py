@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
-
-from .generator import PREDICATES, Generator, Handle, is_known
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
+from typing import Any
 
 from .aggregate_operators import windowed
+from .generator import PREDICATES, Generator, Handle, is_known
 from .stream_operators import processor_store
 
 
