@@ -15,3 +15,28 @@ class StateDirectoryError(StreamsError):
 
 class InternalTopicError(StreamsError):
     """A source topic is missing, topics are not co-partitioned, or an internal topic does not fit."""
+
+
+class ProcessingError(StreamsError):
+    """A processor failed on a record. The cause is the exception of the processor."""
+
+    def __init__(self, task_id: str, processor: str, topic: str, partition: int, offset: int) -> None:
+        self.task_id = task_id
+        self.processor = processor
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        super().__init__(
+            f"processor {processor} of task {task_id} failed on offset {offset} of {topic}-{partition}"
+        )
+
+    def __reduce__(self) -> tuple[type[ProcessingError], tuple[str, str, str, int, int]]:
+        return type(self), (self.task_id, self.processor, self.topic, self.partition, self.offset)
+
+
+class ProcessorFailedError(StreamsError):
+    """Inside a task: the processing handler decided to fail. The cause is the exception of the processor."""
+
+    def __init__(self, processor: str) -> None:
+        self.processor = processor
+        super().__init__(f"processor {processor} failed")

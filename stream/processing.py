@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 if TYPE_CHECKING:
     from ..clients.records import Headers
     from .records import RecordContext, RecordMetadata, ValueAndTimestamp, Window
+    from .task.settings import TaskSettings
 
 Forward = Callable[[Any, Any, int, "Headers"], None]
 """Key, value, timestamp in ms, headers."""
@@ -56,12 +57,33 @@ class Cancellable(Protocol):
 class ProcessorContext(Protocol):
     """What a task offers to one of its processors."""
 
-    application_id: str
-    task_id: TaskId
-    forward: Forward
-    """To all children in order. With one child it is the `process` of the child: bind it once, in `init`."""
+    @property
+    def application_id(self) -> str: ...
+
+    @property
+    def task_id(self) -> TaskId: ...
+
+    @property
+    def config(self) -> TaskSettings: ...
+
+    @property
+    def key_serde(self) -> Any:
+        """The default serde of the application; None without one."""
+
+    @property
+    def value_serde(self) -> Any: ...
+
+    @property
+    def forward(self) -> Forward:
+        """To all children in order. With one child it is the `process` of the child: bind it once, in
+        `init`."""
+
+    @property
+    def forward_changed(self) -> Forward:
+        """As `forward`, for records whose timestamp or headers may differ from those that came in."""
+
     record_context: RecordContext | None
-    """The input record that is being processed. A cache sets that of each entry while it is flushed."""
+    """The record that is being processed. A cache sets that of each entry while it is flushed."""
 
     @property
     def record_metadata(self) -> RecordMetadata | None: ...
@@ -75,10 +97,15 @@ class ProcessorContext(Protocol):
 
     def current_system_time_ms(self) -> int: ...
 
-    def state_store(self, name: str) -> Any: ...
+    def state_store(self, name: str) -> Any:
+        """A connected or global store. Errors: LookupError for a store that is not connected."""
 
     def schedule(
-        self, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None]
+        self,
+        interval_ms: int,
+        kind: PunctuationType,
+        callback: Callable[[int], None],
+        start_ms: int | None = None,
     ) -> Cancellable: ...
 
     def commit(self) -> None:
@@ -86,6 +113,12 @@ class ProcessorContext(Protocol):
 
     def dropped(self, reason: str) -> None:
         """Count a record that is skipped, as Kafka's dropped-records metric does."""
+
+    def keep(self, name: str, number: int) -> None:
+        """Keep a number with the committed offsets."""
+
+    def kept(self, name: str) -> int | None:
+        """A number that `keep` kept, also before the task moved here."""
 
 
 class Processor(Protocol):

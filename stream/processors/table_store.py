@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from ...clients.records import Headers
     from ..processing import ProcessorContext, ValueGetter
 
+NOT_PUT = -(1 << 63)
+VALID_TO_UNDEFINED = -1
+
 ForwardChange = Callable[[Any, Any, Any, int, "Headers", bool], None]
 """Key, new value, old value, timestamp, headers, is_latest."""
 
@@ -30,7 +33,7 @@ class TableStore:
     def __init__(self, context: ProcessorContext, name: str) -> None:
         self.name = name
         self.store = context.state_store(name)
-        self.is_versioned = bool(getattr(self.store, "is_versioned", False))
+        self.is_versioned = hasattr(self.store, "get_as_of")
         self.get = self._get_version if self.is_versioned else self.store.get
 
     def _get_version(self, key: Any) -> ValueAndTimestamp[Any] | None:
@@ -48,22 +51,16 @@ class TableStore:
         written."""
         if self.is_versioned:
             valid_to = self.store.put(key, value, timestamp)
-            if valid_to is NOT_PUT:
-                return None
-            return valid_to is None
+            return None if valid_to == NOT_PUT else bool(valid_to == VALID_TO_UNDEFINED)
         self.store.put(key, None if value is None else ValueAndTimestamp(value, timestamp))
         return True
-
-
-NOT_PUT = -(1 << 63)
-"""What a versioned store returns for a version older than its history retention."""
 
 
 def change_forwarder(
     context: ProcessorContext, store: Any, send_old_values: bool, caches: bool = True
 ) -> ForwardChange:
     """Forwards changes of `store`, once: at once, or by its cache. `caches` False ignores the cache."""
-    forward = context.forward
+    forward = context.forward_changed
 
     def on_flush(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
         if new is not None:
@@ -77,7 +74,7 @@ def change_forwarder(
 
 def session_forwarder(context: ProcessorContext, store: Any, send_old_values: bool) -> ForwardChange:
     """As `change_forwarder`, for a session store: the timestamp of a change is the end of its session."""
-    forward = context.forward
+    forward = context.forward_changed
 
     def on_flush(key: Windowed[Any], new: Any, old: Any, _timestamp: int, headers: Headers) -> None:
         forward(key, Change(new, old), key.window.end, headers)

@@ -1,0 +1,145 @@
+"""Serializes the records of sinks and changelogs and hands them to the producer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ProcessorFailedError, StreamsError
+from .handlers import Decision, ErrorContext, ProducedRecord
+
+if TYPE_CHECKING:
+    from ...clients.records import Headers
+    from ..processing import TaskId
+    from .current_record import CurrentRecord
+    from .handlers import ProductionHandler, Response
+
+Produce = Callable[[str, "int | None", "bytes | None", "bytes | None", "int | None", "Headers"], None]
+"""Topic, partition (None: the producer's partitioner), key, value, timestamp in ms (None: now), headers."""
+
+Serialize = Callable[[str, Any, "Headers"], "bytes | None"]
+"""Topic, key or value, headers."""
+
+
+class RecordCollector:
+    """Errors of the producer are reported with `on_send_error` and raised by the next call."""
+
+    def __init__(
+        self,
+        task_id: TaskId,
+        current: CurrentRecord,
+        produce: Produce,
+        partitions_of: Callable[[str], int],
+        handler: ProductionHandler,
+        dropped: Callable[[str], None],
+    ) -> None:
+        self._task_id = task_id
+        self._current = current
+        self._partitions_of = partitions_of
+        self._handler = handler
+        self._dropped = dropped
+        self._error: Exception | None = None
+        self.produce = produce
+
+    def send(
+        self,
+        node: str,
+        topic: str,
+        key: Any,
+        value: Any,
+        timestamp: int,
+        headers: Headers,
+        serialize_key: Serialize,
+        serialize_value: Serialize,
+        partitioner: Callable[[str, Any, Any, int], int | Collection[int] | None] | None = None,
+    ) -> None:
+        """Send a record of a sink. A partitioner that returns several partitions sends a copy to each."""
+        if self._error is not None:
+            self.check()
+        if partitioner is None:
+            partitions: Collection[int | None] = (None,)
+        else:
+            partitions = self._partitions(partitioner, topic, key, value)
+            if not partitions:
+                self._dropped("no partition")
+        for partition in partitions:
+            field = "key"
+            try:
+                key_bytes = serialize_key(topic, key, headers)
+                field = "value"
+                value_bytes = serialize_value(topic, value, headers)
+            except Exception as error:  # noqa: BLE001  # of the user's serde; the handler decides
+                self._not_serialized(
+                    node, ProducedRecord(topic, key, value, timestamp, headers, partition), error, field
+                )
+                continue
+            self._current.free_raw()
+            self.produce(topic, partition, key_bytes, value_bytes, timestamp, headers)
+
+    def _partitions(
+        self, partitioner: Callable[[str, Any, Any, int], Any], topic: str, key: Any, value: Any
+    ) -> Collection[int | None]:
+        count = self._partitions_of(topic)
+        if count < 1:
+            raise StreamsError(f"task {self._task_id} has no metadata of output topic {topic}")
+        chosen = partitioner(topic, key, value, count)
+        if chosen is None or isinstance(chosen, int):
+            return (chosen,)
+        return chosen  # type: ignore[no-any-return]
+
+    def _not_serialized(self, node: str, record: ProducedRecord, error: Exception, field: str) -> None:
+        context = self.error_context(node)
+        response = self.answer(
+            node, lambda: self._handler.handle_serialization(context, record, error, field), error
+        )
+        self.send_dead_letters(response)
+        if response.decision is not Decision.CONTINUE:
+            raise StreamsError(
+                f"task {self._task_id} cannot serialize the {field} of a record for topic {record.topic}"
+            ) from error
+        self._dropped("not serialized")
+
+    def on_send_error(self, node: str, record: ProducedRecord, error: Exception) -> None:
+        """The producer could not send a record. What the handler decides takes effect with the next call."""
+        context = self.error_context(node)
+        response = self.answer(node, lambda: self._handler.handle(context, record, error), error)
+        self.send_dead_letters(response)
+        if response.decision is Decision.CONTINUE:
+            self._dropped("not sent")
+            return
+        failure = StreamsError(f"task {self._task_id} cannot send a record to topic {record.topic}: {error}")
+        failure.__cause__ = error
+        self._error = failure
+
+    def check(self) -> None:
+        """Raise the error of an earlier send, once."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def send_dead_letters(self, response: Response) -> None:
+        for record in response.dead_letters:
+            self.produce(
+                record.topic, record.partition, record.key, record.value, record.timestamp, record.headers
+            )
+
+    def error_context(self, node: str) -> ErrorContext:
+        """The position of the input record that is being processed."""
+        current = self._current
+        context = current.context
+        if context is None or context.partition < 0:
+            timestamp = -1 if context is None else context.timestamp
+            return ErrorContext(None, -1, -1, (), node, self._task_id, timestamp, None, None)
+        return ErrorContext(
+            context.topic, context.partition, context.offset, context.headers, node, self._task_id,
+            context.timestamp, current.raw_key, current.raw_value,
+        )  # fmt: skip
+
+    @staticmethod
+    def answer(node: str, ask: Callable[[], Response], error: Exception) -> Response:
+        """The response of a handler. Errors: ProcessorFailedError if the handler raises."""
+        try:
+            return ask()
+        except Exception as failure:
+            failure.add_note(f"raised by the error handler for {type(error).__name__}: {error}")
+            raise ProcessorFailedError(node) from failure

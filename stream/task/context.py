@@ -1,0 +1,196 @@
+"""What a task offers to its stores (`TaskContext`) and to each of its processors (`NodeContext`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..processing import PunctuationType
+from .current_record import CurrentRecord
+from .punctuation import PunctuationQueue, Schedule, next_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ...clients.records import Headers
+    from ..processing import Cancellable, Forward, TaskId
+    from ..records import RecordContext, RecordMetadata
+    from .collector import RecordCollector
+    from .settings import TaskSettings
+
+
+class TaskContext:
+    """The part of the context that all nodes and stores of a task share."""
+
+    def __init__(
+        self,
+        application_id: str,
+        task_id: TaskId,
+        config: TaskSettings,
+        changelogs: Mapping[str, str],
+        cache: Any,
+        open_engine: Callable[[str], Any],
+    ) -> None:
+        """`open_engine` opens the files of a persistent store; `changelogs`: topic by store name."""
+        self.application_id = application_id
+        self.task_id = task_id
+        self.config = config
+        self.key_serde = config.key_serde
+        self.value_serde = config.value_serde
+        self.cache = cache
+        self.open_engine = open_engine
+        self.current = CurrentRecord()
+        self.stores: dict[str, Any] = {}
+        self.global_stores: Mapping[str, Any] = {}
+        self.wall_ms = 0
+        self.stream_time: Callable[[], int] = lambda: -1
+        self.commit_requested = False
+        self.dropped_records: dict[str, int] = {}
+        self.metadata: dict[str, int] = {}
+        """Numbers that processors keep with the committed offsets."""
+        self.metadata_changed = False
+        self.stream_punctuators = PunctuationQueue()
+        self.wall_punctuators = PunctuationQueue()
+        self.collector: RecordCollector | None = None
+        self._changelogs = changelogs
+
+    @property
+    def record_context(self) -> RecordContext | None:
+        return self.current.context
+
+    @record_context.setter
+    def record_context(self, context: RecordContext | None) -> None:
+        self.current.context = context
+
+    def changelog_for(self, store_name: str) -> str | None:
+        return self._changelogs.get(store_name)
+
+    def log_change(
+        self, store_name: str, key: bytes, value: bytes | None, timestamp: int | None, headers: Headers
+    ) -> None:
+        assert self.collector is not None
+        partition = self.task_id.partition
+        self.collector.produce(self._changelogs[store_name], partition, key, value, timestamp, headers)
+
+    def dropped(self, reason: str) -> None:
+        self.dropped_records[reason] = self.dropped_records.get(reason, 0) + 1
+
+    def keep(self, name: str, number: int) -> None:
+        """Keep a number with the offsets of the next commit."""
+        self.metadata[name] = number
+        self.metadata_changed = True
+
+    def schedule(
+        self, node: str, interval_ms: int, kind: PunctuationType, callback: Callable[[int], None],
+        start_ms: int | None,
+    ) -> Cancellable:  # fmt: skip
+        if interval_ms < 1:
+            raise ValueError(f"the interval of a punctuator must be at least 1 ms, not {interval_ms}")
+        on_wall = kind is PunctuationType.WALL_CLOCK_TIME
+        now = self.wall_ms if on_wall else self.stream_time()
+        first = start_ms
+        if first is None:
+            first = now + interval_ms if on_wall else 0
+        elif first < now:
+            first = next_time(first, interval_ms, now)
+        schedule = Schedule(node, interval_ms, callback)
+        (self.wall_punctuators if on_wall else self.stream_punctuators).add(first, schedule)
+        return schedule
+
+
+class NodeContext:
+    """The context of one node. `forward` is bound once: with one child it is the `process` of the child."""
+
+    def __init__(
+        self, task: TaskContext, name: str, stores: Sequence[str], children: Mapping[str, Forward]
+    ) -> None:
+        self.task = task
+        self.name = name
+        self.application_id = task.application_id
+        self.task_id = task.task_id
+        self.config = task.config
+        self.key_serde = task.key_serde
+        self.value_serde = task.value_serde
+        self.cache = task.cache
+        self.dropped = task.dropped
+        self.changelog_for = task.changelog_for
+        self.log_change = task.log_change
+        self.open_engine = task.open_engine
+        self.keep = task.keep
+        self._stores = frozenset(stores)
+        self._children = children
+        self.forward = to_all(tuple(children.values()))
+        self.forward_changed = task.current.changing(self.forward)
+
+    @property
+    def record_context(self) -> RecordContext | None:
+        return self.task.current.context
+
+    @record_context.setter
+    def record_context(self, context: RecordContext | None) -> None:
+        self.task.current.context = context
+
+    @property
+    def record_metadata(self) -> RecordMetadata | None:
+        return self.task.current.metadata
+
+    def forward_of(self, child: str) -> Forward:
+        if child not in self._children:
+            known = ", ".join(self._children) or "no children"
+            raise ValueError(f"processor {self.name} has no child {child}, but {known}")
+        return self._children[child]
+
+    def forward_to(self, child: str, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        self.task.current.changing(self.forward_of(child))(key, value, timestamp, headers)
+
+    def kept(self, name: str) -> int | None:
+        """A number that `keep` kept, also before the task moved here."""
+        return self.task.metadata.get(name)
+
+    def current_stream_time_ms(self) -> int:
+        return self.task.stream_time()
+
+    def current_system_time_ms(self) -> int:
+        return self.task.wall_ms
+
+    def state_store(self, name: str) -> Any:
+        """A connected or global store. Errors: LookupError for a store that is not connected."""
+        found = self.task.global_stores.get(name)
+        if found is not None:
+            return found
+        if name not in self._stores:
+            raise LookupError(
+                f"processor {self.name} is not connected to store {name}: name the store where it is added"
+            )
+        return self.task.stores[name]
+
+    def schedule(
+        self,
+        interval_ms: int,
+        kind: PunctuationType,
+        callback: Callable[[int], None],
+        start_ms: int | None = None,
+    ) -> Cancellable:
+        return self.task.schedule(self.name, interval_ms, kind, callback, start_ms)
+
+    def commit(self) -> None:
+        self.task.commit_requested = True
+
+
+def to_all(children: tuple[Forward, ...]) -> Forward:
+    """Calls all children in order."""
+    if len(children) == 1:
+        return children[0]
+    if len(children) == 2:
+        first, second = children
+
+        def to_two(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            first(key, value, timestamp, headers)
+            second(key, value, timestamp, headers)
+
+        return to_two
+
+    def forward(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        for child in children:
+            child(key, value, timestamp, headers)
+
+    return forward

@@ -1,0 +1,203 @@
+"""Makes the processors of a sub-topology and binds each to those that follow it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...clients.serdes import Serde, serializer
+from ..errors import ProcessorFailedError, StreamsError
+from ..records import Record, RecordContext
+from ..topology.serdes import resolve
+from ..topology.specs import ProcessorSpec, SinkSpec
+from .context import NodeContext, to_all
+from .handlers import Decision, LogAndFail
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType, TracebackType
+
+    from ...clients.records import Headers
+    from ..processing import Forward, Processor
+    from ..topology.sub_topology import SubTopology
+    from .collector import RecordCollector, Serialize
+    from .context import TaskContext
+    from .handlers import ProcessingHandler
+
+
+class Node(NamedTuple):
+    """A node of a running task. `processor` is None for sources and sinks."""
+
+    name: str
+    process: Forward
+    processor: Processor | None
+
+
+class Nodes:
+    """The nodes of a task, by name."""
+
+    def __init__(
+        self,
+        topology: SubTopology,
+        context: TaskContext,
+        collector: RecordCollector | None,
+        handler: ProcessingHandler | None,
+    ) -> None:
+        """`handler` None: exceptions of processors leave the task without an error handler."""
+        self._context = context
+        self._collector = collector
+        self._handler = None if _only_fails(handler) else handler
+        self.by_name: dict[str, Node] = {}
+        later: list[tuple[Any, NodeContext]] = []
+        # Children before their parents, so that each is bound to their `process`. Processors of users get
+        # their `init` afterwards, in the order of the topology, as in Java.
+        for spec in reversed(topology.nodes):
+            children = {name: self.by_name[name].process for name in topology.children[spec.name]}
+            if isinstance(spec, SinkSpec):
+                self.by_name[spec.name] = Node(spec.name, self._sink(spec), None)
+            elif isinstance(spec, ProcessorSpec):
+                processor = spec.supplier.create()
+                node_context = NodeContext(context, spec.name, spec.stores, children)
+                if getattr(processor, "is_of_user", False):
+                    later.append((processor, node_context))
+                else:
+                    self._init(processor, node_context)
+                process: Forward = processor.process
+                if self._handler is not None:
+                    process = self._guarded(spec.name, process, self._handler)
+                self.by_name[spec.name] = Node(spec.name, process, processor)
+            else:
+                self.by_name[spec.name] = Node(spec.name, to_all(tuple(children.values())), None)
+        for processor, node_context in reversed(later):
+            self._init(processor, node_context)
+
+    def _init(self, processor: Processor, context: NodeContext) -> None:
+        current = self._context.current
+        current.start_without_record(self._context.wall_ms)
+        try:
+            processor.init(context)
+        except Exception as error:
+            raise StreamsError(f"processor {context.name} failed to initialize") from error
+        finally:
+            current.finish()
+
+    def close(self) -> None:
+        """Close all processors; the last error is raised when all have been closed."""
+        failed: Exception | None = None
+        for node in reversed(self.by_name.values()):
+            if node.processor is None:
+                continue
+            try:
+                node.processor.close()
+            except Exception as error:  # noqa: BLE001  # the others are to be closed first
+                failed = error
+                failed.add_note(f"raised while processor {node.name} was closed")
+        if failed is not None:
+            raise failed
+
+    # sinks
+
+    def _sink(self, spec: SinkSpec) -> Forward:
+        context, collector = self._context, self._collector
+        name, partitioner = spec.name, spec.partitioner
+        if collector is None:
+            raise StreamsError(f"sink {name} cannot be part of the topology of a global store")
+        serialize_key = self._serializer(spec.key, "key", name)
+        serialize_value = self._serializer(spec.value, "value", name)
+        send = collector.send
+        if isinstance(spec.topic, str):
+            topic = spec.topic
+
+            def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+                send(name, topic, key, value, timestamp, headers, serialize_key, serialize_value, partitioner)
+
+            return process
+        extract = spec.topic
+
+        def process_dynamic(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            now = context.record_context
+            if now is None:
+                now = RecordContext(timestamp, -1, "", -1, headers)
+            topic = extract(key, value, now._replace(timestamp=timestamp, headers=headers))
+            send(name, topic, key, value, timestamp, headers, serialize_key, serialize_value, partitioner)
+
+        return process_dynamic
+
+    def _serializer(self, serde: Any, field: str, node: str) -> Serialize:
+        found = resolve(serde, field, key=self._context.key_serde, value=self._context.value_serde)
+        if found is None:
+            raise StreamsError(f"node {node} has no {field} serde, and the application has no default")
+        if isinstance(found, Serde):
+            dumps = found.dumps
+            return lambda _topic, value, _headers: None if value is None else dumps(value)
+        return serializer(found, field)
+
+    # failures
+
+    def _guarded(self, name: str, process: Forward, handler: ProcessingHandler) -> Forward:
+        """`process` with a handler that may drop the record."""
+
+        def guarded(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            try:
+                process(key, value, timestamp, headers)
+            except ProcessorFailedError:
+                raise
+            except Exception as error:  # noqa: BLE001  # of the user's function; the handler decides
+                self.failed(name, Record(key, value, timestamp, headers), error, handler)
+
+        return guarded
+
+    def failed(
+        self,
+        name: str,
+        record: Record[Any, Any] | None,
+        error: Exception,
+        handler: ProcessingHandler | None = None,
+    ) -> None:
+        """Ask the handler about an exception; raise unless it decides to continue."""
+        asked = handler or self._handler
+        if asked is None or self._collector is None:
+            raise ProcessorFailedError(name) from error
+        collector, asked_handler = self._collector, asked
+        where = collector.error_context(name)
+        response = collector.answer(name, lambda: asked_handler.handle(where, record, error), error)
+        collector.send_dead_letters(response)
+        if response.decision is not Decision.CONTINUE:
+            raise ProcessorFailedError(name) from error
+        self._context.dropped("processing failed")
+
+    def name_of_failed(self, error: BaseException, source: str) -> str:
+        """The innermost processor that was running; without one, the source.
+
+        No processor announces itself: the frames of the traceback are compared with their functions, so that
+        a record that does not fail costs nothing.
+        """
+        if isinstance(error, ProcessorFailedError):
+            return error.processor
+        by_code: dict[CodeType, list[Node]] = {}
+        for node in self.by_name.values():
+            function = getattr(node.process, "__func__", node.process)
+            if node.processor is not None:
+                by_code.setdefault(function.__code__, []).append(node)
+        name = source
+        trace: TracebackType | None = error.__traceback__
+        while trace is not None:
+            frame = trace.tb_frame
+            for node in by_code.get(frame.f_code, ()):
+                if _is_call_of(node.process, frame.f_locals):
+                    name = node.name
+                    break
+            trace = trace.tb_next
+        return name
+
+
+def _only_fails(handler: ProcessingHandler | None) -> bool:
+    return handler is None or (type(handler) is LogAndFail and handler.dead_letter_topic is None)
+
+
+def _is_call_of(process: Callable[..., None], values: dict[str, Any]) -> bool:
+    owner = getattr(process, "__self__", None)
+    if owner is not None:
+        return values.get("self") is owner
+    cells = getattr(process, "__closure__", None) or ()
+    names = process.__code__.co_freevars
+    return all(values.get(name) is cell.cell_contents for name, cell in zip(names, cells, strict=True))

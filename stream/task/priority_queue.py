@@ -1,0 +1,71 @@
+"""A binary heap whose order among equal elements is that of java.util.PriorityQueue.
+
+Records and punctuators with equal timestamps are processed in this order.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, Protocol, TypeVar
+
+
+class Timed(Protocol):
+    """An element of the queue."""
+
+    @property
+    def timestamp(self) -> int: ...
+
+
+T = TypeVar("T", bound=Timed)
+
+
+class PriorityQueue(Generic[T]):
+    """Elements by ascending timestamp, which must not change while they are in the queue."""
+
+    __slots__ = ("_heap",)
+
+    def __init__(self) -> None:
+        self._heap: list[T] = []
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def peek(self) -> T | None:
+        return self._heap[0] if self._heap else None
+
+    def offer(self, element: T) -> None:
+        heap = self._heap
+        heap.append(element)
+        at = len(heap) - 1
+        while at:
+            above = (at - 1) // 2
+            if element.timestamp >= heap[above].timestamp:
+                break
+            heap[at] = heap[above]
+            at = above
+        heap[at] = element
+
+    def poll(self) -> T | None:
+        """Remove the first element; None if the queue is empty."""
+        heap = self._heap
+        if not heap:
+            return None
+        first, last = heap[0], heap.pop()
+        if heap:
+            self._sift_down(0, last)
+        return first
+
+    def _sift_down(self, at: int, element: T) -> None:
+        heap = self._heap
+        size = len(heap)
+        while at < size // 2:
+            below = 2 * at + 1
+            if below + 1 < size and heap[below].timestamp > heap[below + 1].timestamp:
+                below += 1
+            if element.timestamp <= heap[below].timestamp:
+                break
+            heap[at] = heap[below]
+            at = below
+        heap[at] = element
+
+    def clear(self) -> None:
+        self._heap.clear()

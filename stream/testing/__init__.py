@@ -1,0 +1,1 @@
+"""Tests of stream applications without a cluster."""

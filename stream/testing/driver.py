@@ -1,0 +1,323 @@
+"""Runs a topology in memory, record by record, on a clock of its own. Source: TopologyTestDriver.
+
+All sub-topologies run as one task on partition 0. A record that is sent to an input topic of the topology is
+processed as well. After each record, punctuators on stream time are called and everything is committed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from ...clients.serdes import deserializer, serializer
+from ...protocol.model import TopicPartition
+from ..records import Record, RecordContext
+from ..state.thread_cache import ThreadCache
+from ..task.global_task import GlobalTask
+from ..task.handlers import LogAndContinue, ProducedRecord
+from ..task.settings import TaskSettings
+from ..task.task import Task, TaskIo
+from ..topology.serdes import resolve
+from ..topology.specs import SinkSpec, SourceSpec
+from .topics import InputTopic, OutputTopic, StoredRecord, to_ms, to_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime, timedelta
+    from types import TracebackType
+
+    from ...clients.records import Headers
+    from ..state.engines import Engine
+    from ..topology.built import BuiltTopology
+
+DEFAULT_CACHE_BYTES = 10 * 1024 * 1024
+
+
+class Buildable(Protocol):
+    """A `Topology`, or an application of the DSL."""
+
+    def build(self, application_id: str, *, caching: bool) -> BuiltTopology: ...
+
+
+class Serdes(NamedTuple):
+    """The serdes of a topic."""
+
+    key: Any
+    value: Any
+
+
+class TestDriver:
+    """Use it in a `with` statement, or close it: an iterator of a store that was left open is then found.
+
+    `settings`: serdes and handlers of the application. `now`: where the wall clock starts; it stands still
+    until `advance_wall_clock_time`. `cache_bytes` 0: stores have no caches.
+    """
+
+    __test__ = False  # not a test of pytest
+
+    def __init__(
+        self,
+        topology: Buildable,
+        *,
+        application_id: str = "test-driver",
+        settings: TaskSettings | None = None,
+        now: int | datetime = 0,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+    ) -> None:
+        self.application_id = application_id
+        self.settings = replace(
+            settings or TaskSettings(), window_emit_interval_ms=0, outer_join_emit_interval_ms=0
+        )
+        self._wall_ms = to_time(now)
+        self._built = topology.build(application_id, caching=cache_bytes > 0)
+        self._topology = self._built.all_tasks()
+        self._sent: list[ProducedRecord] = []
+        self._offsets: dict[str, int] = {}
+        self._outputs: dict[str, deque[ProducedRecord]] = {}
+        self._history: dict[str, list[ProducedRecord]] = {}
+        cache = ThreadCache(cache_bytes)
+        self._global_task = self._new_global_task(cache)
+        self._task: Task | None = None
+        patterns = [
+            node.pattern.pattern
+            for node in self._topology.nodes
+            if isinstance(node, SourceSpec) and node.pattern is not None
+        ]
+        topics = (*self._topology.sources, *patterns)
+        if topics:
+            io = TaskIo(self._produce, lambda _topic: 1, self._open_engine, cache)
+            self._task = Task(
+                application_id,
+                0,
+                self._topology,
+                self.settings,
+                io,
+                topics=topics,
+                wall_ms=self._wall_ms,
+                global_stores=None if self._global_task is None else self._global_task.stores,
+            )
+            self._task.initialize()
+            self._task.complete_restoration()
+            self._task.group.use_lags(dict.fromkeys(self._task.partitions, 0))
+
+    def _new_global_task(self, cache: ThreadCache) -> GlobalTask | None:
+        topology = self._built.global_topology()
+        if topology is None:
+            return None
+        task = GlobalTask(
+            self.application_id,
+            topology,
+            replace(self.settings, deserialization_handler=LogAndContinue()),
+            cache=cache,
+            open_engine=self._open_engine,
+            wall_ms=self._wall_ms,
+        )
+        task.initialize()
+        return task
+
+    @staticmethod
+    def _open_engine(store_name: str) -> Engine:
+        raise NotImplementedError(store_name)
+
+    # topics
+
+    def input_topic(
+        self,
+        topic: str,
+        *,
+        key: Any = None,
+        value: Any = None,
+        start: int | datetime | None = None,
+        auto_advance: int | timedelta = 0,
+    ) -> InputTopic[Any, Any]:
+        """An input topic. Serdes that are None: those of the source. `start` None: the wall clock."""
+        start_ms = self._wall_ms if start is None else to_time(start)
+        source = self._topology.source_of(topic)
+        if source is None and self._global_task is not None:
+            source = self._global_task.topology.source_of(topic)
+        if source is None:
+            raise ValueError(f"topic {topic} is not an input of the topology")
+        serdes = self._serdes(key or source.key, value or source.value)
+        return InputTopic(self, topic, serdes, start_ms, to_ms(auto_advance))
+
+    def output_topic(self, topic: str, *, key: Any = None, value: Any = None) -> OutputTopic[Any, Any]:
+        """An output topic. Serdes that are None: those of the sink."""
+        for node in self._topology.nodes:
+            if isinstance(node, SinkSpec) and node.topic == topic:
+                key, value = key or node.key, value or node.value
+                break
+        return OutputTopic(self, topic, self._serdes(key, value))
+
+    def _serdes(self, key: Any, value: Any) -> Serdes:
+        defaults = {"key": self.settings.key_serde, "value": self.settings.value_serde}
+        return Serdes(resolve(key, "key", **defaults), resolve(value, "value", **defaults))
+
+    @property
+    def produced_topic_names(self) -> frozenset[str]:
+        """Topics with output, changelogs and repartition topics included."""
+        return frozenset(self._history)
+
+    def producer_records(self, topic: str) -> list[ProducedRecord]:
+        """All records that were sent to a topic, in bytes, whether they have been read or not."""
+        return list(self._history.get(topic, ()))
+
+    def pipe(
+        self, topic: str, key: Any, value: Any, timestamp: int, headers: Headers, serdes: Serdes
+    ) -> None:
+        """Serialize and process one record, and all that follow from it."""
+        key_bytes = None if key is None else serializer(serdes.key, "key")(topic, key, headers)
+        value_bytes = None if value is None else serializer(serdes.value, "value")(topic, value, headers)
+        self.pipe_bytes(topic, key_bytes, value_bytes, timestamp, headers)
+
+    def pipe_bytes(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()
+    ) -> None:
+        """Process one serialized record, and all that follow from it."""
+        is_input, is_global = self._reads(topic)
+        if not is_input and not is_global:
+            raise ValueError(f"topic {topic} is not an input of the topology")
+        if is_input:
+            self._enqueue(topic, timestamp, key, value, headers)
+            self._process_all()
+        if is_global:
+            self._update_global(topic, timestamp, key, value, headers)
+
+    def next_output(self, topic: str, serdes: Serdes) -> Record[Any, Any] | None:
+        queue = self._outputs.get(topic)
+        if not queue:
+            return None
+        record = queue.popleft()
+        key, value = record.key, record.value
+        assert record.timestamp is not None
+        if key is not None:
+            key = deserializer(serdes.key, "key")(topic, key, record.headers)
+        if value is not None:
+            value = deserializer(serdes.value, "value")(topic, value, record.headers)
+        return Record(key, value, record.timestamp, record.headers)
+
+    def outputs_left(self, topic: str) -> int:
+        return len(self._outputs.get(topic, ()))
+
+    # clock and stores
+
+    def advance_wall_clock_time(self, by: int | timedelta) -> None:
+        """Advance the clock (int: ms), call the punctuators that are due, and process what was waited
+        with."""
+        self._wall_ms += to_ms(by)
+        if self._task is not None:
+            self._task.punctuate_wall_time(self._wall_ms)
+            self._commit(self._task)
+        self._process_all()
+
+    def store(self, name: str) -> Any:
+        """A store of the topology, also a global one. Errors: LookupError."""
+        if self._task is not None and name in self._task.stores:
+            self._task.context.record_context = RecordContext(0, -1, "", -1)
+            return self._task.stores[name]
+        if self._global_task is not None and name in self._global_task.stores:
+            return self._global_task.stores[name]
+        raise LookupError(f"the topology has no store {name}")
+
+    @property
+    def stores(self) -> Mapping[str, Any]:
+        """All stores by name."""
+        found = {} if self._task is None else dict(self._task.stores)
+        return found if self._global_task is None else found | dict(self._global_task.stores)
+
+    @property
+    def dropped_records(self) -> dict[str, int]:
+        """The number of skipped records by reason."""
+        return {} if self._task is None else dict(self._task.context.dropped_records)
+
+    # internals
+
+    def _reads(self, topic: str) -> tuple[bool, bool]:
+        is_global = self._global_task is not None and topic in self._global_task.topology.sources
+        return self._task is not None and self._partition(topic) is not None, is_global
+
+    def _partition(self, topic: str) -> TopicPartition | None:
+        if topic in self._topology.sources:
+            return TopicPartition(topic, 0)
+        source = self._topology.source_of(topic)
+        return None if source is None or source.pattern is None else TopicPartition(source.pattern.pattern, 0)
+
+    def _next_offset(self, topic: str) -> int:
+        offset = self._offsets.get(topic, 0)
+        self._offsets[topic] = offset + 1
+        return offset
+
+    def _enqueue(
+        self, topic: str, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> None:
+        assert self._task is not None
+        partition = self._partition(topic)
+        assert partition is not None
+        offset = self._next_offset(partition.topic)
+        self._task.add_records(partition, (StoredRecord(topic, 0, offset, timestamp, key, value, headers),))
+
+    def _update_global(
+        self, topic: str, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> None:
+        assert self._global_task is not None
+        record = StoredRecord(topic, 0, self._next_offset(topic), timestamp, key, value, headers)
+        self._global_task.update(TopicPartition(topic, 0), record, self._wall_ms)
+        self._global_task.flush()
+
+    def _produce(
+        self,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int | None,
+        headers: Headers,
+    ) -> None:
+        time = self._wall_ms if timestamp is None else timestamp
+        self._sent.append(ProducedRecord(topic, key, value, time, headers, partition))
+
+    def _process_all(self) -> None:
+        self._capture()
+        task = self._task
+        while task is not None and task.process(self._wall_ms):
+            task.punctuate_stream_time()
+            self._commit(task)
+            self._capture()
+
+    @staticmethod
+    def _commit(task: Task) -> None:
+        task.prepare_commit()
+        task.post_commit()
+
+    def _capture(self) -> None:
+        """Move what was sent to the outputs; what is input as well is processed later, what is global at
+        once."""
+        sent, self._sent = self._sent, []
+        for record in sent:
+            topic, key, value, timestamp, headers, _ = record
+            assert timestamp is not None
+            self._outputs.setdefault(topic, deque()).append(record)
+            self._history.setdefault(topic, []).append(record)
+            is_input, is_global = self._reads(topic)
+            if is_input:
+                self._enqueue(topic, timestamp, key, value, headers)
+            if is_global:
+                self._update_global(topic, timestamp, key, value, headers)
+
+    def close(self) -> None:
+        """Close processors and stores."""
+        if self._task is not None:
+            self._task.suspend()
+            self._commit(self._task)
+            self._task.close()
+        if self._global_task is not None:
+            self._global_task.close()
+        self._capture()
+
+    def __enter__(self) -> TestDriver:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,1 +1,0 @@
-"""`make oracle-streams`: the same topology and input in Kafka Streams and in headrace, compared."""
