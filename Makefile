@@ -8,10 +8,10 @@ export RAY_AUTH_MODE ?= disabled
 export QUICKSTART_INPUT := $(value INPUT)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test spark bench bench-spark pipelines oracle sim traces faults fuzz fmt lint types imports check codec docs changelog clean
+.PHONY: help setup quickstart test spark bench bench-spark pipelines oracle oracle-streams sim traces faults fuzz fmt lint types imports check codec docs changelog clean
 
 help: ## show the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml setup.py $(wildcard protocol/records/*.pyx protocol/records/*.pxi protocol/transport/*.pyx)
 	@$(PYTHON) -c 'import sys; sys.exit("headrace needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
@@ -82,6 +82,9 @@ SEED ?= 1
 COUNT ?= 1
 sim: $(STAMP) ## simulate with virtual time (SEED=n replays one run; COUNT=m; JOBS=n; SIM=quorum|cluster; TRACE=file)
 	@$(BIN)/python tests/sim/run.py $(SEED) $(COUNT) $(if $(SIM),--sim $(SIM)) $(if $(JOBS),--jobs $(JOBS)) $(if $(TRACE),--trace $(TRACE))
+
+oracle-streams: $(STAMP) ## random topologies in Kafka Streams and in headrace.stream (SEED=n; COUNT=m; ARGS=--show; needs a JDK and Maven)
+	@$(BIN)/python tests/oracle/streams/run.py $(SEED) $(COUNT) $(ARGS)
 
 traces: $(STAMP) ## compare tests/traces with the code (REWRITE=1 records them again; review the difference)
 	@$(BIN)/python tests/traces/record.py $(if $(REWRITE),--rewrite)

@@ -1,0 +1,1 @@
+"""`make oracle-streams`: the same topology and input in Kafka Streams and in headrace, compared."""

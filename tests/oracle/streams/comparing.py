@@ -1,0 +1,59 @@
+"""What is compared of two results, and what it is called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from beside.comparing import Difference, Known, differences, unexplained
+
+from .cases import Case, Result
+
+UNREADABLE = [["unreadable"]]
+
+
+def _by_event(rows: list[list[Any]], end: int) -> dict[str, Any]:
+    """Records before event `end`: event -> topic -> rows."""
+    made: dict[str, Any] = {}
+    for event, topic, *rest in rows:
+        if event < end:
+            made.setdefault(f"event {event}", {}).setdefault(topic, []).append(rest)
+    return made
+
+
+def comparable(case: Case, result: Result) -> dict[str, Any]:
+    """A result as nested values. After an error: what came before it."""
+    place = result.get("error", {}).get("place", "")
+    end = len(case["events"]) + 1
+    if place.startswith("event"):
+        end = int(place.split()[1])
+    made: dict[str, Any] = {"error": place, "describe": result.get("describe", "").splitlines()}
+    if place in {"build", "start"}:
+        return made if place == "start" else {"error": place}
+    made["records"] = _by_event(result.get("records", []), end)
+    if not place:
+        made["stores"] = result.get("stores", {})
+        made["dropped"] = int(result.get("dropped", 0))
+        made["effects"] = result.get("effects", [])
+    return made
+
+
+def compare(case: Case, java: Result, ours: Result, known: list[Known]) -> list[Difference]:
+    """The differences that no entry of differences.toml explains."""
+    one, other = comparable(case, java), comparable(case, ours)
+    if one["error"] != other["error"]:
+        return unexplained([Difference("error", _shown(java), _shown(ours))], known)
+    for name, rows in list(one.get("stores", {}).items()):
+        if UNREADABLE in (rows, other["stores"].get(name)):
+            del one["stores"][name]
+            other["stores"].pop(name, None)
+    return unexplained(list(differences("", one, other)), known)
+
+
+def _shown(result: Result) -> str:
+    error = result.get("error")
+    return "(none)" if error is None else f"{error['place']}: {' <- '.join(error['chain'])}"
+
+
+def has_output(result: Result) -> bool:
+    """Whether a sink got a record."""
+    return any(topic.startswith("out") for _, topic, *_ in result.get("records", ()))
