@@ -40,3 +40,11 @@ class ProcessorFailedError(StreamsError):
     def __init__(self, processor: str) -> None:
         self.processor = processor
         super().__init__(f"processor {processor} failed")
+
+
+class TaskMigratedError(StreamsError):
+    """Another member of the group has tasks of this thread: the thread drops them and joins again."""
+
+
+class TaskCorruptedError(StreamsError):
+    """The stores of a task do not fit their changelogs: they are deleted and restored from the start."""

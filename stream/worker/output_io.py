@@ -1,0 +1,200 @@
+"""The producer of a stream thread: records of its tasks, and with exactly-once their transaction."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from ...clients.group.group_metadata import OffsetAndMetadata
+from ...clients.sync.producer_io import Producer
+from ...protocol.errors import (
+    HeadraceError,
+    InvalidProducerEpochError,
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+)
+from ...protocol.model import TopicPartition
+from ..errors import TaskMigratedError
+from ..task.handlers import ProducedRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...clients.group.group_metadata import GroupMetadata
+    from ...clients.producer.delivery_io import RecordFuture
+    from ...clients.records import Headers
+    from ..task.collector import RecordCollector
+    from ..task.task import CommitOffset
+
+_FENCED = (
+    ProducerFencedError,
+    InvalidProducerEpochError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+)
+
+
+class Output:
+    """One producer for all tasks of a thread. With a transactional id, what is sent between two commits is one
+    transaction, with the offsets of the commit. Not thread-safe.
+
+    Errors of all: TaskMigratedError if another member has the tasks now, so that the transaction was lost.
+    """
+
+    def __init__(
+        self, bootstrap: Any, config: Mapping[str, Any], transactional_id: str | None, changelogs: frozenset[str]
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._config = dict(config)
+        self.transactional_id = transactional_id
+        self._changelogs = changelogs
+        self._ends: dict[TopicPartition, int] = {}
+        self._open()
+
+    def _open(self) -> None:
+        extra = {"transactional.id": self.transactional_id} if self.transactional_id else {}
+        self._producer: Producer[bytes, bytes] = Producer(
+            self._bootstrap, config={**self._config, **extra}
+        )
+        self._send = self._producer.send
+        self._in_transaction = False
+        self._unacknowledged: deque[tuple[RecordFuture, RecordCollector | None, ProducedRecord]] = deque()
+        self._last: dict[tuple[str, int], RecordFuture] = {}
+
+    def partitions_of(self, topic: str) -> int:
+        """The number of partitions of an output topic; fetches metadata the first time."""
+        return len(self._producer.partitions_for(topic))
+
+    def for_task(self) -> TaskOutput:
+        """The output of one task."""
+        return TaskOutput(self)
+
+    def send(
+        self,
+        collector: RecordCollector | None,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int | None,
+        headers: Headers,
+    ) -> None:
+        """Send one record; an error of the producer reaches `collector` at latest at the next commit."""
+        try:
+            if self.transactional_id is not None and not self._in_transaction:
+                self._producer.begin_transaction()
+                self._in_transaction = True
+            future = self._send(
+                topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers
+            )
+        except _FENCED as error:
+            raise TaskMigratedError(f"the transaction was lost: {error}") from error
+        except HeadraceError as error:
+            self._failed(collector, ProducedRecord(topic, key, value, timestamp, headers, partition), error)
+            return
+        if topic in self._changelogs:
+            assert partition is not None, "a changelog record has the partition of its task"
+            self._last[topic, partition] = future
+        record = ProducedRecord(topic, key, value, timestamp, headers, partition)
+        self._unacknowledged.append((future, collector, record))
+
+    def poll(self) -> None:
+        """Report the errors of records whose outcome is known."""
+        waiting = self._unacknowledged
+        while waiting and waiting[0][0].done():
+            future, collector, record = waiting.popleft()
+            error = future.delivery.error or (future.exception() if future.delivery.record_errors else None)
+            if error is not None:
+                self._failed(collector, record, error)
+
+    def flush(self) -> None:
+        """Wait until every record has its outcome."""
+        self._producer.flush()
+        self.poll()
+        for (topic, partition), future in self._last.items():
+            metadata, error = future.outcome()
+            if error is None:
+                self._ends[TopicPartition(topic, partition)] = metadata.offset + 1
+        self._last.clear()
+
+    def changelog_ends(self) -> Mapping[TopicPartition, int]:
+        """The offsets behind the last acknowledged record of each changelog, as of the last `flush`."""
+        return self._ends
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._in_transaction
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, CommitOffset], group_metadata: GroupMetadata
+    ) -> None:
+        """Commit the transaction with these offsets."""
+        try:
+            if not self._in_transaction:
+                if not offsets:
+                    return
+                self._producer.begin_transaction()
+                self._in_transaction = True
+            self.flush()
+            committed = {tp: OffsetAndMetadata(*offset) for tp, offset in offsets.items()}
+            if committed:
+                self._producer.send_offsets_to_transaction(committed, group_metadata)
+            self._producer.commit_transaction()
+        except _FENCED as error:
+            raise TaskMigratedError(f"the transaction was lost: {error}") from error
+        self._in_transaction = False
+
+    def abort(self) -> None:
+        """Drop what was sent since the last commit: readers of committed records never see it."""
+        self._unacknowledged.clear()
+        self._last.clear()
+        if not self._in_transaction:
+            return
+        self._in_transaction = False
+        try:
+            self._producer.abort_transaction()
+        except HeadraceError:  # the producer is fenced: another one has aborted it
+            self.reopen()
+
+    def reopen(self) -> None:
+        """Replace a producer that cannot go on."""
+        try:
+            self._producer.close(0)
+        except HeadraceError:  # its records are reported lost: they were of the transaction that is lost
+            pass
+        self._open()
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Close the producer. Errors: those of records that were not acknowledged."""
+        if self._in_transaction:
+            self.abort()
+        self._producer.close(timeout_s)
+
+    @staticmethod
+    def _failed(collector: RecordCollector | None, record: ProducedRecord, error: BaseException) -> None:
+        if isinstance(error, _FENCED):
+            raise TaskMigratedError(f"the transaction was lost: {error}") from error
+        if collector is None or not isinstance(error, Exception):
+            raise error
+        collector.on_send_error(record.topic, record, error)
+
+
+class TaskOutput:
+    """`produce` of a task; `collector` gets the errors of its records."""
+
+    def __init__(self, output: Output) -> None:
+        self._send = output.send
+        self.collector: RecordCollector | None = None
+
+    def produce(
+        self,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int | None,
+        headers: Headers,
+    ) -> None:
+        """Send one record of the task."""
+        self._send(self.collector, topic, partition, key, value, timestamp, headers)

@@ -1,0 +1,128 @@
+"""Restores the stores of the tasks of one thread from their changelogs, with one consumer."""
+
+from __future__ import annotations
+
+import logging
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from ...clients.sync.consumer_io import Consumer
+from ...protocol.model import TopicPartition
+from ..errors import TaskCorruptedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..processing import TaskId
+    from ..task.restoration import ChangelogRestore, Restoration
+
+log = logging.getLogger("headrace.stream")
+
+_SUMMARY_MS = 10_000
+_partition_of = attrgetter("topic", "partition")
+
+
+class Restorer:
+    """Reads changelogs from the offset of each store to the end that they had when the task was added.
+
+    `committed` gives the committed offsets of input topics that serve as changelogs.
+    """
+
+    def __init__(
+        self,
+        bootstrap: Any,
+        config: Mapping[str, Any],
+        committed: Callable[[list[TopicPartition]], Mapping[TopicPartition, int | None]],
+    ) -> None:
+        settings = {**config, "auto.offset.reset": "earliest"}  # retention may delete the start meanwhile
+        self._consumer: Consumer[bytes, bytes] = Consumer(bootstrap=bootstrap, config=settings)
+        self._committed = committed
+        self._restorations: dict[TaskId, Restoration] = {}
+        self._changelogs: dict[TopicPartition, tuple[TaskId, ChangelogRestore]] = {}
+        self._summary_at_ms = 0
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._restorations)
+
+    def add(self, task_id: TaskId, restoration: Restoration) -> None:
+        """Begin. Errors: TaskCorruptedError if a store is ahead of its changelog, or the records behind its
+        offset were deleted: the store is to be deleted and restored from the start."""
+        partitions = list(restoration.changelogs)
+        if not partitions:
+            self._restorations[task_id] = restoration
+            return
+        ends = self._consumer.end_offsets(*partitions)
+        starts = self._consumer.beginning_offsets(*partitions)
+        sources = [tp for tp, changelog in restoration.changelogs.items() if changelog.is_source]
+        restoration.use_ends(ends, self._committed(sources) if sources else {})
+        for partition, changelog in restoration.changelogs.items():
+            begin, end = starts[partition], ends[partition]
+            if changelog.position > end or 0 < changelog.position < begin:
+                raise TaskCorruptedError(
+                    f"task {task_id}: store {changelog.store_name} has offset {changelog.position}, its changelog"
+                    f" {partition} has {begin} to {end}"
+                )
+            restoration.use_start(partition, begin)
+        self._restorations[task_id] = restoration
+        for partition, changelog in restoration.changelogs.items():
+            if not changelog.is_done:
+                self._changelogs[partition] = (task_id, changelog)
+        self._assign()
+
+    def remove(self, task_id: TaskId) -> None:
+        """Forget a task that is closed."""
+        if self._restorations.pop(task_id, None) is not None:
+            self._drop([tp for tp, (owner, _) in self._changelogs.items() if owner == task_id])
+
+    def step(self, timeout_s: float, now_ms: int) -> list[TaskId]:
+        """Restore some records; the tasks that are complete. Errors: TaskCorruptedError, StateStoreError."""
+        if self._changelogs:
+            records = self._consumer.poll(timeout_s)
+            for name, run in groupby(records, _partition_of):
+                partition = TopicPartition(*name)
+                if partition in self._changelogs:
+                    self._restorations[self._changelogs[partition][0]].apply(partition, list(run), 0)
+            self._advance()
+        finished = [task_id for task_id, restoration in self._restorations.items() if restoration.is_done]
+        for task_id in finished:
+            del self._restorations[task_id]
+        if self._restorations and now_ms >= self._summary_at_ms:
+            self._summary_at_ms = now_ms + _SUMMARY_MS
+            self._log_progress(now_ms)
+        return finished
+
+    def _advance(self) -> None:
+        """Positions move over markers, gaps and a deleted start without a record; what is restored becomes
+        durable."""
+        done = []
+        for partition, (task_id, changelog) in self._changelogs.items():
+            position = self._consumer.position(partition)
+            self._restorations[task_id].apply(partition, [], position)
+            changelog.store.commit(changelog.position)
+            if changelog.is_done:
+                done.append(partition)
+        if done:
+            self._drop(done)
+
+    def _assign(self) -> None:
+        """Positions are those of the changelogs: an assignment forgets the others."""
+        self._consumer.assign(list(self._changelogs))
+        for partition, (_, changelog) in self._changelogs.items():
+            self._consumer.seek(partition, changelog.position)
+
+    def _drop(self, partitions: list[TopicPartition]) -> None:
+        for partition in partitions:
+            del self._changelogs[partition]
+        self._assign()
+
+    def _log_progress(self, now_ms: int) -> None:
+        for task_id, restoration in self._restorations.items():
+            eta_ms = restoration.eta_ms(now_ms)
+            left = "" if eta_ms is None else f", about {eta_ms / 1000:.0f} s"
+            log.info("task %s restores its stores: %d offsets left%s", task_id, restoration.remaining, left)
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._consumer.close()

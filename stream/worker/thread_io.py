@@ -1,0 +1,279 @@
+"""A stream thread: polls records, restores, processes, punctuates and commits its tasks."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from ...clients.sync.consumer_io import Consumer
+from ...protocol.errors import CommitFailedError, HeadraceError, WakeupError
+from ...protocol.model import TopicPartition
+from ..errors import TaskMigratedError
+from .assignor import TaskAssignor
+from .output_io import Output
+from .restorer_io import Restorer
+from .task_manager_io import TaskManager
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..task.task import Task
+    from .plan import AppPlan
+    from .state_directory_io import StateDirectory
+
+log = logging.getLogger("headrace.stream")
+
+_RUN = 100  # records of one task before the next task has its turn
+_RESTORE_SHARE_S = 0.1
+_partition_of = attrgetter("topic", "partition")
+
+
+def wall_ms() -> int:
+    """The wall clock in ms."""
+    return time.time_ns() // 1_000_000
+
+
+class StreamThread:
+    """Runs tasks until `close`, or until an error that `on_error` receives.
+
+    `on_change` is called when tasks were assigned, restored or closed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        plan: AppPlan,
+        bootstrap: Any,
+        directory: StateDirectory,
+        global_stores: Mapping[str, Any],
+        cache_bytes: int,
+        *,
+        on_change: Callable[[], None],
+        on_error: Callable[[StreamThread, BaseException], None],
+    ) -> None:
+        self.name = name
+        self._plan = plan
+        self._bootstrap = bootstrap
+        self._directory = directory
+        self._global_stores = global_stores
+        self._cache_bytes = cache_bytes
+        self._on_change = on_change
+        self._on_error = on_error
+        self._closing = threading.Event()
+        self._is_stopped = False
+        self._last_commit_ms = 0
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._consumer: Consumer[bytes, bytes] | None = None
+        self.manager: TaskManager | None = None
+
+    # --- control, from other threads --------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to run."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ask the thread to commit, close its tasks and end; `join` waits for it."""
+        self._closing.set()
+        consumer = self._consumer
+        if consumer is not None:
+            consumer.wakeup()
+
+    def join(self, timeout_s: float | None) -> bool:
+        """Wait for the end of the thread. False if it has not ended in time."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def stop(self, *, is_stopped: bool) -> None:
+        """Pause processing, or end that; the thread stays in its group."""
+        self._is_stopped = is_stopped
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether all tasks that the thread has are running."""
+        manager = self.manager
+        return manager is not None and all(task in manager.running for task in list(manager.tasks.values()))
+
+    # --- the thread -------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        error: BaseException | None = None
+        try:
+            self._open()
+            while not self._closing.is_set():
+                try:
+                    self._step()
+                except (TaskMigratedError, CommitFailedError) as lost:
+                    log.warning("%s drops its tasks and reads them again: %s", self.name, lost)
+                    self._tasks.reset()
+        except BaseException as found:  # noqa: BLE001 -- the application decides
+            error = found
+        self._end(clean=error is None)
+        if error is not None:
+            self._on_error(self, error)
+
+    def _open(self) -> None:
+        plan, configs = self._plan, self._plan.client_configs
+        transactional_id = None
+        if plan.config.is_exactly_once:
+            transactional_id = f"{plan.config.application_id}-{self._directory.process_id}-{self.name[-1:]}"
+        assignor = TaskAssignor(
+            plan.sources, plan.stateful(), self._directory.process_id, self._directory.stored_tasks
+        )
+        self._output = Output(self._bootstrap, configs["producer"], transactional_id, plan.changelogs())
+        self._consumer = consumer = Consumer(
+            bootstrap=self._bootstrap, assignors=[assignor], config=configs["main.consumer"]
+        )
+        self._restorer = Restorer(self._bootstrap, configs["restore.consumer"], self._committed)
+        self.manager = TaskManager(
+            *(plan, self.name, consumer, self._output, self._restorer, self._directory),
+            *(self._global_stores, self._cache_bytes, wall_ms),
+        )
+        self._last_commit_ms = wall_ms()
+        consumer.subscribe(sorted(plan.partitions), listener=self)
+
+    def _committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
+        assert self._consumer is not None
+        found = self._consumer.committed(*partitions)
+        return {tp: None if offset is None else offset.offset for tp, offset in found.items()}
+
+    @property
+    def _tasks(self) -> TaskManager:
+        assert self.manager is not None
+        return self.manager
+
+    # called inside `poll`
+
+    def on_assigned(self, _consumer: Any, partitions: tuple[TopicPartition, ...]) -> None:
+        """Open the tasks of these partitions."""
+        self._tasks.assign(partitions)
+        self._on_change()
+
+    def on_revoked(self, _consumer: Any, partitions: tuple[TopicPartition, ...]) -> None:
+        """Commit and close the tasks of these partitions."""
+        try:
+            self._tasks.revoke(partitions)
+        except (TaskMigratedError, CommitFailedError) as error:
+            log.warning("%s cannot commit revoked tasks: %s", self.name, error)
+            self._tasks.lose(partitions)
+        self._on_change()
+
+    def on_lost(self, _consumer: Any, partitions: tuple[TopicPartition, ...]) -> None:
+        """Close the tasks of these partitions without a commit."""
+        self._tasks.lose(partitions)
+        self._on_change()
+
+    # one turn
+
+    def _step(self) -> None:
+        tasks = self._tasks
+        if tasks.is_stopped != self._is_stopped:
+            tasks.stop(is_stopped=self._is_stopped)
+        self._read(0 if self._has_work() else self._idle_s())
+        self._restore()
+        now = wall_ms()
+        running = [] if self._is_stopped else tasks.running
+        if running:
+            self._process(running, now)
+        self._output.poll()
+        tasks.resume_drained()
+        self._commit_if_due(wall_ms(), running)
+
+    def _has_work(self) -> bool:
+        return self._restorer.is_busy or (
+            not self._is_stopped and any(task.group.is_ready(wall_ms()) for task in self._tasks.running)
+        )
+
+    def _idle_s(self) -> float:
+        """How long a poll may wait: poll.ms, the next commit, the next punctuator."""
+        now, config = wall_ms(), self._plan.config
+        wait_ms = min(config.poll_ms, max(self._last_commit_ms + config.commit_every_ms - now, 1))
+        for task in self._tasks.running:
+            due = task.context.wall_punctuators.next_due()
+            if due is not None:
+                wait_ms = min(wait_ms, max(due - now, 0))
+        return wait_ms / 1000
+
+    def _read(self, timeout_s: float) -> None:
+        assert self._consumer is not None
+        try:
+            records = self._consumer.poll(timeout_s)
+        except WakeupError:
+            return
+        for name, run in groupby(records, _partition_of):
+            self._tasks.add_records(TopicPartition(*name), list(run))
+        tasks = self._tasks.running
+        if any(len(task.partitions) > 1 for task in tasks):
+            lags = {tp: lag for tp, lag in self._consumer.lag().items() if lag is not None}
+            for task in tasks:
+                task.group.use_lags(lags)
+
+    def _restore(self) -> None:
+        if not self._restorer.is_busy:
+            if len(self._tasks.by_partition) < len(self._tasks.owned):
+                self._tasks.open_tasks()
+            return
+        waits = not self._tasks.running
+        finished = self._restorer.step(_RESTORE_SHARE_S if waits else 0, wall_ms())
+        if finished:
+            self._tasks.restored(finished)
+            self._on_change()
+
+    def _process(self, running: list[Task], now: int) -> None:
+        """Records of all tasks by turns, up to a commit that is due or a poll that is."""
+        end_ms = now + self._plan.config.poll_ms
+        busy = running
+        while busy:
+            busy = [task for task in busy if self._process_run(task, now)]
+            now = wall_ms()
+            if now >= end_ms or self._closing.is_set() or self._commit_is_due(now, running):
+                break
+        for task in running:
+            task.punctuate_wall_time(now)
+
+    @staticmethod
+    def _process_run(task: Task, now: int) -> bool:
+        """False when the task has no more records."""
+        for _ in range(_RUN):
+            if not task.process(now):
+                return False
+            task.punctuate_stream_time()
+        return True
+
+    def _commit_is_due(self, now: int, running: list[Task]) -> bool:
+        if now - self._last_commit_ms >= self._plan.config.commit_every_ms:
+            return True
+        return any(task.commit_requested for task in running)
+
+    def _commit_if_due(self, now: int, running: list[Task]) -> None:
+        if now - self._last_commit_ms >= self._plan.config.commit_every_ms:
+            self._tasks.commit()
+            self._last_commit_ms = wall_ms()
+        else:
+            requested = [task for task in running if task.commit_requested]
+            if requested:
+                self._tasks.commit(requested)
+
+    def _end(self, *, clean: bool) -> None:
+        """Close everything; an error at the end is logged, not raised: what was committed stays."""
+        manager, consumer = self.manager, self._consumer
+        steps: list[Callable[[], object]] = []
+        if manager is not None:
+            steps += [lambda: manager.close(clean=clean), self._restorer.close]
+        if consumer is not None:
+            steps += [consumer.close, self._output.close]
+        for step in steps:
+            try:
+                step()
+            except HeadraceError as error:
+                log.warning("%s, while it closes: %s", self.name, error)
+        self._on_change()
