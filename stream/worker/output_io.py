@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ...clients.group.group_metadata import OffsetAndMetadata
@@ -36,14 +37,18 @@ _FENCED = (
 
 
 class Output:
-    """One producer for all tasks of a thread. With a transactional id, what is sent between two commits is one
-    transaction, with the offsets of the commit. Not thread-safe.
+    """One producer for all tasks of a thread. With a transactional id, what is sent between two commits is
+    one transaction, with the offsets of the commit. Not thread-safe.
 
     Errors of all: TaskMigratedError if another member has the tasks now, so that the transaction was lost.
     """
 
     def __init__(
-        self, bootstrap: Any, config: Mapping[str, Any], transactional_id: str | None, changelogs: frozenset[str]
+        self,
+        bootstrap: Any,
+        config: Mapping[str, Any],
+        transactional_id: str | None,
+        changelogs: frozenset[str],
     ) -> None:
         self._bootstrap = bootstrap
         self._config = dict(config)
@@ -54,9 +59,7 @@ class Output:
 
     def _open(self) -> None:
         extra = {"transactional.id": self.transactional_id} if self.transactional_id else {}
-        self._producer: Producer[bytes, bytes] = Producer(
-            self._bootstrap, config={**self._config, **extra}
-        )
+        self._producer: Producer[bytes, bytes] = Producer(self._bootstrap, config={**self._config, **extra})
         self._send = self._producer.send
         self._in_transaction = False
         self._unacknowledged: deque[tuple[RecordFuture, RecordCollector | None, ProducedRecord]] = deque()
@@ -126,9 +129,7 @@ class Output:
     def in_transaction(self) -> bool:
         return self._in_transaction
 
-    def commit(
-        self, offsets: Mapping[TopicPartition, CommitOffset], group_metadata: GroupMetadata
-    ) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, CommitOffset], group_metadata: GroupMetadata) -> None:
         """Commit the transaction with these offsets."""
         try:
             if not self._in_transaction:
@@ -159,10 +160,8 @@ class Output:
 
     def reopen(self) -> None:
         """Replace a producer that cannot go on."""
-        try:
+        with suppress(HeadraceError):  # its records are reported lost: so is their transaction
             self._producer.close(0)
-        except HeadraceError:  # its records are reported lost: they were of the transaction that is lost
-            pass
         self._open()
 
     def close(self, timeout_s: float | None = None) -> None:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AppPlan:
-    """`client_configs` by prefix ("main.consumer", "producer", ...). `partitions` is the number of partitions of
-    each source topic. `open_engine` opens the files of a store in the folder of its task."""
+    """`client_configs` by prefix ("main.consumer", "producer", ...). `partitions` is the number of partitions
+    of each source topic. `open_engine` opens the files of a store in the folder of its task."""
 
     config: StreamsConfig
     settings: TaskSettings

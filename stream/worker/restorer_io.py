@@ -61,8 +61,8 @@ class Restorer:
             begin, end = starts[partition], ends[partition]
             if changelog.position > end or 0 < changelog.position < begin:
                 raise TaskCorruptedError(
-                    f"task {task_id}: store {changelog.store_name} has offset {changelog.position}, its changelog"
-                    f" {partition} has {begin} to {end}"
+                    f"task {task_id}: store {changelog.store_name} has offset {changelog.position}, its"
+                    f" changelog {partition} has {begin} to {end}"
                 )
             restoration.use_start(partition, begin)
         self._restorations[task_id] = restoration

@@ -79,8 +79,8 @@ class TaskManager:
         self.open_tasks()
 
     def open_tasks(self) -> None:
-        """Make the tasks whose partitions are all here. One whose stores another thread still has waits for the
-        next call."""
+        """Make the tasks whose partitions are all here. One whose stores another thread still has waits for
+        the next call."""
         for task_id, partitions in tasks_of(self._plan.sources, self._plan.partitions).items():
             if task_id in self.tasks or not self.owned.issuperset(partitions):
                 continue
@@ -94,7 +94,9 @@ class TaskManager:
         try:
             self._open_restored(task_id, partitions)
         except (TaskCorruptedError, DamagedStoreError) as error:
-            log.warning("%s: the stores of task %s are deleted and restored from their changelogs", error, task_id)
+            log.warning(
+                "%s: the stores of task %s are deleted and restored from their changelogs", error, task_id
+            )
             self._forget(task_id)
             self._directory.wipe(task_id)
             self._directory.acquire(task_id, self._thread)
@@ -174,9 +176,7 @@ class TaskManager:
         self.open_tasks()
 
     def _seek_to_start(self, partition: TopicPartition) -> None:
-        seek_to_start(
-            self._consumer, partition, self._plan.offset_reset(partition.topic), self._wall_ms()
-        )
+        seek_to_start(self._consumer, partition, self._plan.offset_reset(partition.topic), self._wall_ms())
 
     def _leaving(self, partitions: Iterable[TopicPartition]) -> list[Task]:
         found = {task.id: task for tp in partitions if (task := self.by_partition.get(tp)) is not None}
@@ -276,5 +276,3 @@ class TaskManager:
                 self.lose()
             except HeadraceError as error:
                 log.warning("%s: %s", self._thread, error)
-
-

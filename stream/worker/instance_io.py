@@ -1,0 +1,299 @@
+"""An instance of an application: its topics, threads, stores and state in one process."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...clients.sync.admin_io import Admin
+from ...protocol.errors import HeadraceError
+from ..errors import StreamsError
+from .global_thread_io import GlobalThread
+from .plan import AppPlan
+from .state_directory_io import StateDirectory
+from .states import INSTANCE_TRANSITIONS, InstanceState
+from .thread_io import StreamThread, wall_ms
+from .topics_io import create_internal_topics, existing_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+    from ..config import StreamsConfig
+    from ..state.engines import Engine
+    from ..task.settings import TaskSettings
+    from ..topology.topology import Topology
+
+log = logging.getLogger("headrace.stream")
+
+REPLACE_THREAD = "replace_thread"
+SHUTDOWN_CLIENT = "shutdown_client"
+UncaughtHandler = Callable[[BaseException], str]
+"""The error that ended a thread, to REPLACE_THREAD or SHUTDOWN_CLIENT."""
+
+
+def shut_down(_error: BaseException) -> str:
+    """The default handler: the instance ends."""
+    return SHUTDOWN_CLIENT
+
+
+class AppInstance:
+    """Runs a topology until `close`, or until an error ends it. Use it in a `with` statement.
+
+    `bootstrap` as for `Producer`. `client_configs` by prefix, as `split_config` returns them.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        config: StreamsConfig,
+        settings: TaskSettings,
+        *,
+        bootstrap: Any = None,
+        client_configs: Mapping[str, Mapping[str, Any]] | None = None,
+        open_engine: Callable[[Path, str], Engine],
+        on_uncaught: UncaughtHandler = shut_down,
+    ) -> None:
+        self.config = config
+        self._topology = topology
+        self._settings = settings
+        self._bootstrap = bootstrap
+        self._client_configs = client_configs or {}
+        self._open_engine = open_engine
+        self._on_uncaught = on_uncaught
+        self._state = InstanceState.CREATED
+        self._changed = threading.Condition()
+        self._error: BaseException | None = None
+        self._threads: list[StreamThread] = []
+        self._made = 0
+        self._global: GlobalThread | None = None
+        self._directory: StateDirectory | None = None
+        self._plan: AppPlan | None = None
+        self._is_stopped = False
+
+    # --- state ------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> InstanceState:
+        return self._state
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error that ended the instance."""
+        return self._error
+
+    def _move(self, state: InstanceState) -> bool:
+        """Change the state where the table allows it. False if not."""
+        with self._changed:
+            if state not in INSTANCE_TRANSITIONS[self._state]:
+                return False
+            log.info("%s: %s to %s", self.config.application_id, self._state.value, state.value)
+            self._state = state
+            self._changed.notify_all()
+            return True
+
+    def wait_for(self, *states: InstanceState, timeout_s: float | None = None) -> bool:
+        """Wait for one of these states. False after `timeout_s`."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._state in states, timeout_s)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until the instance has ended. False after `timeout_s`. Errors: the one that ended it."""
+        ended = self.wait_for(InstanceState.NOT_RUNNING, InstanceState.ERROR, timeout_s=timeout_s)
+        if self._error is not None:
+            raise self._error
+        return ended
+
+    # --- start and end ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Check the topics, create the internal ones, restore global stores, start the threads.
+
+        Errors: InternalTopicError, StateDirectoryError, StreamsError if it was started before.
+        """
+        if not self._move(InstanceState.REBALANCING):
+            raise StreamsError(f"an instance starts once, this one is {self._state.value}")
+        try:
+            self._plan = plan = self._prepare()
+            for _ in range(self.config.threads):
+                self._threads.append(self._new_thread(plan))
+            for thread in self._threads:
+                thread.start()
+        except BaseException as error:
+            self._error = error
+            self._move(InstanceState.PENDING_ERROR)
+            self._end(InstanceState.ERROR, None)
+            raise
+
+    def _prepare(self) -> AppPlan:
+        with Admin(self._bootstrap, config=dict(self._client_configs.get("admin", {}))) as admin:
+            existing = existing_topics(admin)
+            built = self._topology.build(
+                self.config.application_id, caching=self.config.cache_bytes > 0, matched=list(existing)
+            )
+            defaults = {name: str(value) for name, value in self._client_configs.get("topic", {}).items()}
+            partitions = create_internal_topics(admin, built, self.config, defaults)
+        sub_topologies = {number: built.sub_topology(number) for number in built.sub_topology_ids}
+        plan = AppPlan(
+            config=self.config,
+            settings=self._settings,
+            built=built,
+            sub_topologies=sub_topologies,
+            sources={number: frozenset(each.sources) for number, each in sub_topologies.items()},
+            partitions=partitions,
+            client_configs=_client_configs(self.config, self._client_configs),
+            open_engine=self._open_engine,
+        )
+        self._directory = StateDirectory(self.config.state_dir, self.config.application_id)
+        global_topology = built.global_topology()
+        if global_topology is not None:
+            name = f"{self.config.application_id}-global"
+            self._global = GlobalThread(
+                name, plan, global_topology, existing, self._bootstrap, self._directory, self._global_failed
+            )
+            self._global.open()
+        return plan
+
+    def _new_thread(self, plan: AppPlan) -> StreamThread:
+        assert self._directory is not None
+        self._made += 1
+        return StreamThread(
+            f"{self.config.application_id}-thread-{self._made}",
+            plan,
+            self._bootstrap,
+            self._directory,
+            {} if self._global is None else self._global.stores,
+            self.config.cache_bytes // self.config.threads,
+            on_change=self._refresh,
+            on_error=self._thread_failed,
+        )
+
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Commit and close everything. False if a thread has not ended in time."""
+        if self._move(InstanceState.PENDING_SHUTDOWN):
+            return self._end(InstanceState.NOT_RUNNING, timeout_s)
+        return self.wait_for(InstanceState.NOT_RUNNING, InstanceState.ERROR, timeout_s=timeout_s)
+
+    def _end(self, state: InstanceState, timeout_s: float | None) -> bool:
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.close()
+        ended = True
+        for thread in self._threads:
+            left = None if deadline is None else max(deadline - time.monotonic(), 0)
+            ended = thread.join(left) and ended
+        if self._global is not None:
+            try:
+                self._global.close()
+            except HeadraceError as error:
+                log.warning("the global thread, while it closes: %s", error)
+        if self._directory is not None and ended:
+            self._directory.clean(wall_ms(), self.config.state_cleanup_delay_ms)
+            self._directory.close()
+        self._move(state)
+        return ended
+
+    def __enter__(self) -> Self:
+        if self._state is InstanceState.CREATED:
+            self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- while it runs ----------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Stop processing; the instance stays in its group."""
+        self._stop(is_stopped=True)
+
+    def resume(self) -> None:
+        """Process again."""
+        self._stop(is_stopped=False)
+
+    @property
+    def is_paused(self) -> bool:
+        return self._is_stopped
+
+    def _stop(self, *, is_stopped: bool) -> None:
+        self._is_stopped = is_stopped
+        for thread in self._threads:
+            thread.stop(is_stopped=is_stopped)
+
+    def add_thread(self) -> str:
+        """Start one more thread; its name. Errors: StreamsError if the instance does not run."""
+        if self._plan is None or self._state not in (InstanceState.RUNNING, InstanceState.REBALANCING):
+            raise StreamsError(f"the instance is {self._state.value}")
+        thread = self._new_thread(self._plan)
+        thread.stop(is_stopped=self._is_stopped)
+        self._threads.append(thread)
+        thread.start()
+        return thread.name
+
+    def remove_thread(self, timeout_s: float | None = None) -> str | None:
+        """Close the newest thread; its name, None without threads."""
+        if not self._threads:
+            return None
+        thread = self._threads.pop()
+        thread.close()
+        thread.join(timeout_s)
+        return thread.name
+
+    def _refresh(self) -> None:
+        """Called by threads when their tasks change."""
+        alive = [thread for thread in self._threads if thread.is_alive]
+        all_run = bool(alive) and all(thread.is_restored for thread in alive)
+        self._move(InstanceState.RUNNING if all_run else InstanceState.REBALANCING)
+
+    def _global_failed(self, error: BaseException) -> None:
+        self._fail(error)
+
+    def _thread_failed(self, thread: StreamThread, error: BaseException) -> None:
+        log.error("%s ended", thread.name, exc_info=error)
+        if self._state in (InstanceState.PENDING_SHUTDOWN, InstanceState.NOT_RUNNING):
+            return
+        if self._on_uncaught(error) == REPLACE_THREAD and self._plan is not None:
+            self._threads.remove(thread)
+            self.add_thread()
+            return
+        self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """End the instance from another thread: the one that failed cannot wait for itself."""
+        if self._move(InstanceState.PENDING_ERROR):
+            self._error = error
+            name = f"{self.config.application_id}-shutdown"
+            threading.Thread(
+                target=self._end, args=(InstanceState.ERROR, None), name=name, daemon=True
+            ).start()
+
+
+def _client_configs(
+    config: StreamsConfig, given: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """The configs of each client: defaults of Kafka Streams, what the user gives, what must be."""
+    shared = given.get("consumer", {})
+    isolation = "read_committed" if config.is_exactly_once else "read_uncommitted"
+    forced = {"enable.auto.commit": False, "isolation.level": isolation}
+    defaults = {"auto.offset.reset": "earliest", "max.poll.records": 1000}
+    main = {
+        **defaults,
+        **shared,
+        **given.get("main.consumer", {}),
+        **forced,
+        "group.id": config.application_id,
+    }
+    side = {**defaults, **shared, "isolation.level": isolation}
+    return {
+        "main.consumer": main,
+        "restore.consumer": {**side, **given.get("restore.consumer", {})},
+        "global.consumer": {**side, **given.get("global.consumer", {})},
+        "producer": {"linger.ms": 100, **given.get("producer", {})},
+    }
