@@ -15,15 +15,13 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import copier_process
 import process_log
+from fault_cluster import FaultCluster
 from headrace import TopicPartition
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from fault_cluster import FaultCluster
 
 SOURCE, TARGET = "source", "target"
 IN_PARTITIONS, OUT_PARTITIONS = 2, 3

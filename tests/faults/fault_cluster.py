@@ -14,7 +14,10 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
 
 import controller_process
 import headrace
@@ -24,22 +27,14 @@ from headrace.protocol.errors import HeadraceError, NetworkError, NotControllerE
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import FetchMetadataRequest
 from headrace.protocol.messages.data import MetadataRequest
-from headrace.protocol.messages.quorum import DescribeQuorumRequest
-from headrace.protocol.metadata.image import MetadataImage
+from headrace.protocol.messages.quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from headrace.protocol.metadata.image import MetadataImage, PartitionRegistration
 from headrace.protocol.metadata.replay import image_of, replay
 from headrace.protocol.transport.dealer_io import Connection
 from headrace.runtime.ports_io import reserve_ports
 from node_rig import Client, batch
 from proxy import HOST, ChaosNetwork, between
 from waiting import PATIENCE_S, wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from concurrent.futures import Future
-    from pathlib import Path
-
-    from headrace.protocol.messages.quorum import DescribeQuorumResponse
-    from headrace.protocol.metadata.image import PartitionRegistration
 
 ASK_TIMEOUT_S = 2.0
 SESSION_S = 1.5  # broker.session.timeout.ms, the default

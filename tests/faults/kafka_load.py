@@ -15,20 +15,17 @@ import logging
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from fault_cluster import FaultCluster
 from kafka import KafkaProducer
 from waiting import PATIENCE_S, wait_for
 from worker_thread import WorkerThread
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from fault_cluster import FaultCluster
 
 PARTITIONS = 3
 ABORTED_EACH = 3

@@ -16,14 +16,12 @@ import enum
 import re
 import socket
 import struct
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.runtime.loop_thread_io import LoopThread
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 HOST = "127.0.0.1"
 READ_BYTES = 64 * 1024

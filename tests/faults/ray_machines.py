@@ -11,8 +11,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import headrace
 from fault_cluster import ASK_TIMEOUT_S, HOST
@@ -23,9 +24,6 @@ from headrace.protocol.transport.dealer_io import Connection
 from headrace.runtime.ports_io import reserve_ports
 from headrace_command import Headrace
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 SCRIPT = Path(__file__).with_name("ray_machines_process.py")
 DISK = "headrace-disk"

@@ -9,18 +9,15 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import headrace
 import pytest
+from fault_cluster import FaultCluster, Server
 from fault_workload import Workload
 from kafka_load import KafkaLoad, Librdkafka, LibrdkafkaTransactions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from fault_cluster import FaultCluster, Server
 
 pytestmark = pytest.mark.faults
 

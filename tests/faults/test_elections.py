@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from fault_cluster import FaultCluster, Server
 from fault_workload import Workload
 from headrace.protocol.errors import (
     NotEnoughReplicasAfterAppendError,
@@ -23,9 +24,6 @@ from headrace.protocol.messages.control import (
 )
 from proxy import between
 from waiting import PATIENCE_S
-
-if TYPE_CHECKING:
-    from fault_cluster import FaultCluster, Server
 
 pytestmark = pytest.mark.faults
 

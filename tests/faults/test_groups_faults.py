@@ -7,20 +7,17 @@ import contextlib
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import headrace
 import pytest
+from fault_cluster import FaultCluster, Server
 from headrace import TopicPartition, errors
 from headrace.protocol.coordinator_ids import partition_of_id
 from headrace.protocol.errors import CoordinatorNotAvailableError, NotCoordinatorError
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.groups import OffsetFetchGroup, OffsetFetchRequest, TopicNamePartitions
 from waiting import PATIENCE_S
-
-if TYPE_CHECKING:
-    from fault_cluster import FaultCluster, Server
-
 
 OFFSETS = "__consumer_offsets"
 CLASSIC = {"session_timeout_ms": 3_000, "heartbeat_interval_ms": 200}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from fault_cluster import FaultCluster
 from kafka_load import (
     END_S,
     IDEMPOTENT,
@@ -17,11 +18,6 @@ from kafka_load import (
     new_reader,
     silent,
 )
-
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer
-    from fault_cluster import FaultCluster
-
 
 ALL = (*IDEMPOTENT, *TRANSACTIONAL)
 

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pytest
+from fault_cluster import FaultCluster, Server
 from headrace.protocol.coordinator_ids import partition_of_id
 from kafka_load import PARTITIONS, KafkaLoad, Librdkafka
-from kafka_members import KINDS, LibrdkafkaMember, NewLibrdkafkaMember, committed_of
+from kafka_members import KINDS, LibrdkafkaMember, Member, NewLibrdkafkaMember, committed_of
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from fault_cluster import FaultCluster, Server
-    from kafka_members import Member
-
 
 NODE = {
     "group.initial.rebalance.delay.ms": 0,

@@ -8,19 +8,16 @@ import json
 import subprocess
 import threading
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
+from fault_cluster import FaultCluster
 from headrace.benchmarks.servers import kafka_io
 from kafka_load import END_S, PARTITIONS, Librdkafka, new_reader, read_all, silent
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fault_cluster import FaultCluster
 
 pytestmark = [
     pytest.mark.faults,

@@ -4,15 +4,12 @@ them down or break."""
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from fault_cluster import SESSION_S, hold
+from fault_cluster import SESSION_S, FaultCluster, hold
 from fault_workload import Workload
 from proxy import Way, between, toward
-
-if TYPE_CHECKING:
-    from fault_cluster import FaultCluster
 
 pytestmark = pytest.mark.faults
 

@@ -5,16 +5,14 @@ a quiet machine."""
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from detection import PARTITIONS, TOPIC, Load, Writes, end_offset, failover_s, since
 from disturbance import Disturbance
 from fault_cluster import SESSION_S, hold
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 OVERLOAD_S = 120
 # Of every fsync of the controllers: what made nodes wait for the answer to a heartbeat longer than a session.

@@ -6,13 +6,10 @@ import contextlib
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import pytest
 from proxy import HOST, ChaosNetwork, Way, between, toward
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 PATIENCE_S = 60.0
 ONE = [("client-1", "node-1")]

@@ -6,16 +6,14 @@ The session timeout is ten minutes in the short ones: only Ray's notice can have
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from fault_cluster import hold
 from fault_workload import Workload
 from headrace_command import Headrace
 from ray_machines import RayMachines, kill_process
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.ray
 

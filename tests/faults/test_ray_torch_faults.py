@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from headrace import LocalCluster
 from torch_rig import ROWS, cluster_of_rows, run_torch, torch_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from headrace import LocalCluster
 
 pytestmark = [pytest.mark.ray, pytest.mark.faults]
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import headrace
 import pytest
-from fault_cluster import SESSION_S, hold
+from fault_cluster import SESSION_S, FaultCluster, hold
 from fault_workload import Workload
 from headrace import TopicPartition, errors
 from proxy import Way
 from waiting import PATIENCE_S
-
-if TYPE_CHECKING:
-    from fault_cluster import FaultCluster
-
 
 SOME_OR_ALL = [2, pytest.param(5, marks=pytest.mark.faults)]
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import headrace
 import pytest
+from fault_cluster import FaultCluster, Server
 from headrace.clients.cluster import metadata_io
 from headrace.protocol.transport import dealer_io
 from proxy import between
 from waiting import PATIENCE_S, wait_for
-
-if TYPE_CHECKING:
-    from fault_cluster import FaultCluster, Server
-
 
 HOUR_MS = 3_600_000
 SLOW = {"request_timeout_ms": HOUR_MS}

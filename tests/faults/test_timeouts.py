@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import headrace
 import pytest
 from headrace import TopicPartition
 from headrace.protocol.errors import HeadraceError
 from waiting import PATIENCE_S, wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 HOUR_MS = 3_600_000
 SLOW = {"request_timeout_ms": HOUR_MS, "default_api_timeout_ms": HOUR_MS}

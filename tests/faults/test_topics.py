@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import headrace
 import pytest
-from fault_cluster import hold
+from fault_cluster import FaultCluster, hold
 from fault_workload import Workload
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import (
@@ -19,9 +19,6 @@ from headrace.protocol.messages.control import (
     TopicPartitions,
 )
 from proxy import between
-
-if TYPE_CHECKING:
-    from fault_cluster import FaultCluster
 
 pytestmark = pytest.mark.faults
 

@@ -5,23 +5,19 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import headrace
 import pytest
+from fault_cluster import FaultCluster, Server
 from fault_workload import note
 from headrace import TopicPartition, errors
 from headrace.protocol.coordinator_ids import partition_of_id
 from history import History, Op, outcome_of_abort
 from proxy import Way
 from waiting import PATIENCE_S, wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from fault_cluster import FaultCluster, Server
-
 
 FIGURES = "faults"  # as in conftest
 STATE, OFFSETS = "__transaction_state", "__consumer_offsets"

@@ -10,9 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import wild
+from headrace import LocalCluster
 from headrace.protocol import errors
 from headrace.protocol.messages import control, data, quotas, registry
 from headrace.protocol.transport.dealer_io import Connection
@@ -21,12 +24,6 @@ from hostile_rig import MIB, TIMEOUT_S, Probe, attacked_cluster
 from kafka_listener_rig import WireClient
 from kafka_wire import answer_of, example_request, framed, request_frame, request_head
 from node_rig import until, values_of
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-    from contextlib import AbstractContextManager
-
-    from headrace import LocalCluster
 
 API_VERSIONS, LAST = 18, -8
 LOT = 160  # cases between two looks whether all is well

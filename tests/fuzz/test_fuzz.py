@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 import wild
 from fuzzing import LOT, Fuzzer, fuzzed_cluster
+from headrace import LocalCluster
 from hostile_rig import Probe, attack
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from headrace import LocalCluster
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,10 @@ Everything is a function of a random.Random: the same seed makes the same bytes.
 from __future__ import annotations
 
 import dataclasses
+import random
 import struct
 import uuid
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import batch_bytes as by_hand
 import msgspec
@@ -22,9 +23,6 @@ from headrace.services.kafka_listener.skimming import kind_of
 from hostile import HOSTILE_VALUES, packed
 from kafka_wire import request_head, written
 from kio.index import load_request_schema
-
-if TYPE_CHECKING:
-    import random
 
 TOPIC = "fuzz"
 # Both planes have these; the others are of servers among themselves.

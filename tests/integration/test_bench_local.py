@@ -8,21 +8,18 @@ import re
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from command_line import CommandLine
 from headrace import TopicPartition
 from headrace.clients.admin.admin_types import NewTopic
 from headrace.services.bench.topics import DEFAULT_PARTITIONS, TEMPORARY_PREFIX
 from headrace.services.local_io import LocalCluster, local
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from command_line import CommandLine
 
 
 @pytest.fixture(scope="module")

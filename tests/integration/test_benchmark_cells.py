@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from headrace.benchmarks.cells.cleaner import CleanCell
@@ -25,9 +25,6 @@ from headrace.benchmarks.constants import (
 from headrace.benchmarks.group import Group
 from headrace.benchmarks.harness import LostDataError
 from headrace.benchmarks.session_io import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 COUNT, WARM = 20_000, 2_000  # WARM: records that a producer sends before its clock starts
 

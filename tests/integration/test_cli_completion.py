@@ -7,19 +7,15 @@ import shlex
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import headrace
 import pytest
+from command_line import CommandLine
 from headrace.services.cli.completion import SHELLS
 from headrace.services.cluster_files_io import ClusterFile, write_cluster_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from command_line import CommandLine
-    from headrace.services.local_io import LocalCluster
+from headrace.services.local_io import LocalCluster
 
 # What bash does when the tab key is pressed: the function of `complete -p headrace` fills COMPREPLY.
 TAB = """

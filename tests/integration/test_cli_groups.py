@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import headrace
 import pytest
+from command_line import CommandLine
 from group_client import CoordinatorClient
 from headrace import TopicPartition
 from headrace.protocol.messages import registry
@@ -16,12 +19,6 @@ from headrace.protocol.messages.data import ProducePartition, ProduceRequest
 from headrace.protocol.records.codec import active_codec
 from headrace.services.local_io import LocalCluster, local
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from command_line import CommandLine
 
 LONG_AGO_MS = 1_700_000_000_000
 FAST: dict[str, Any] = {

@@ -8,16 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from command_line import CommandLine
 from headrace.services.local_io import LocalCluster, local
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from command_line import CommandLine
 
 
 @pytest.fixture(scope="module")

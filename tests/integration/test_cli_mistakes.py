@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import headrace
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from command_line import CommandLine
-    from headrace.services.local_io import LocalCluster
+from command_line import CommandLine
+from headrace.services.local_io import LocalCluster
 
 
 @pytest.fixture(scope="module")

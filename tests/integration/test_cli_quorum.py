@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
+from command_line import CommandLine
 from headrace.services.local_io import local
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from command_line import CommandLine
-
 
 QUORUM = {
     "controller_quorum_auto_join_enable": False,  # or who is taken out would join again

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from command_line import CommandLine
 from headrace.services.local_io import LocalCluster, local
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from command_line import CommandLine
 
 
 def partitions(shell: CommandLine, topic: str) -> Any:

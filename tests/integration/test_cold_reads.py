@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from headrace.protocol.errors import CorruptMessageError, HeadraceError
 from headrace.runtime.files.files_io import OsFile, OsFiles
 from headrace.runtime.files.page_cache_io import PageCache
 from headrace.storage_node.replica.cold_reads import ColdRead
-from node_rig import batch, node_rig, run, until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from node_rig import Rig
+from node_rig import Rig, batch, node_rig, run, until
 
 CONFIG = {"log.tail.cache.bytes": 0, "fetch.read.ahead.bytes": 0}
 BATCHES, SIZE = 30, 50_000

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from headrace import NewTopic, TopicPartition, errors
 from headrace.protocol.records.codec import active_codec
-from headrace.services.local_io import local
-from node_rig import WALL_MS, Client, node_rig, run, until
+from headrace.services.local_io import LocalCluster, local
+from headrace.storage_node.log.log import Log
+from node_rig import WALL_MS, Client, Rig, node_rig, run, until
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from headrace.services.local_io import LocalCluster
-    from headrace.storage_node.log.log import Log
-    from node_rig import Rig
 
 KEYS = 20
 PLACE = TopicPartition("t", 0)

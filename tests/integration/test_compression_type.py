@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import headrace
 import kafka
 import pytest
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import Compression, read_batch_header
+from headrace.services.local_io import LocalCluster
 from kafka_clients import WAIT_S, consume, new_topic, produce
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from headrace.services.local_io import LocalCluster
 
 CODECS = {
     "uncompressed": Compression.NONE,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from group_client import CoordinatorClient, GroupMember, Transactional, committed
@@ -18,10 +20,6 @@ from headrace.protocol.messages import registry
 from headrace.protocol.messages.groups import TRANSACTION_KEY, HeartbeatRequest, ListGroupsRequest
 from headrace.protocol.model import CONSUMER_OFFSETS
 from headrace.services.local_io import LocalCluster, local
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from pathlib import Path
 
 TIMEOUT_S = 60.0
 FAST: dict[str, Any] = {

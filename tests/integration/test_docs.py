@@ -7,19 +7,15 @@ import re
 import shlex
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import headrace
 import pytest
+from command_line import CommandLine
 from headrace import TopicPartition
 from pages import PAGES, SHELL, blocks, programs, text_of
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from command_line import CommandLine
 
 CALL_MAIN = """
 import asyncio, headrace

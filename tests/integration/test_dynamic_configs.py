@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from headrace.clients.admin.admin_types import EARLIEST, LATEST, ConfigSource, NewTopic, Resource
@@ -15,9 +16,6 @@ from headrace.protocol.errors import (
 )
 from headrace.protocol.model import TopicPartition
 from headrace.services.local_io import LocalCluster, local
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CLUSTER, NODE_1, NODE_2, NODE_3 = Resource.broker(), *(Resource.broker(n) for n in (1, 2, 3))
 MIB = 1024 * 1024

@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import headrace
 import pytest
 from headrace import NewTopic, TopicPartition
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 OLD: dict[str, dict[str, Any]] = {
     "eager": {"assignors": ["range"]},

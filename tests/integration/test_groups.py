@@ -7,15 +7,13 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import headrace
 import pytest
 from headrace import NewTopic, TopicPartition, errors
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 KINDS: dict[str, dict[str, Any]] = {
     "eager": {"assignors": ["range"]},

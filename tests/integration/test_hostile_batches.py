@@ -6,10 +6,12 @@ RELIABILITY 3.3, rows 23 to 30.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any, Self
 
 import batch_bytes as by_hand
 import pytest
+from headrace import LocalCluster
 from headrace.protocol import errors
 from headrace.protocol.messages import control, registry
 from headrace.protocol.messages import data as data_messages
@@ -20,12 +22,6 @@ from hostile_rig import MIB, TIMEOUT_S, Probe, attack, attacked_cluster
 from kafka_listener_rig import WireClient
 from kafka_wire import example_request, framed, request_frame
 from node_rig import batch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Self
-
-    from headrace import LocalCluster
 
 PLANES = ["zeromq", "kafka"]
 

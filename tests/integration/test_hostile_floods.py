@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
 import zmq
+from headrace import LocalCluster
 from headrace.protocol.messages import control, data, registry
 from headrace.protocol.messages.envelope import ApiVersionsRequest, ApiVersionsResponse, RequestHeader
 from headrace.protocol.transport.context_io import shared_context
@@ -15,11 +17,6 @@ from headrace.protocol.transport.dealer_io import Connection
 from headrace.protocol.transport.wire import encode
 from hostile_rig import MIB, TIMEOUT_S, Probe, attack, attacked_cluster, rss_bytes
 from node_rig import until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from headrace import LocalCluster
 
 FORGED_ID = 77
 # Bound: above what a server lets unread answers take (see attacked_cluster), with room for the allocator.

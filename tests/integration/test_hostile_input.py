@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Iterator
+from typing import Any
 
 import pytest
+from headrace import LocalCluster
 from headrace.protocol import errors
 from headrace.protocol.messages import control, data, registry
 from headrace.protocol.transport.dealer_io import Connection
 from hostile import BAD_CONFIGS, LARGE_CONFIGS, mutations
 from hostile_rig import MIB, TIMEOUT_S, Probe, attack, attacked_cluster, send_all
 from node_rig import batch
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator
-
-    from headrace import LocalCluster
 
 
 @pytest.fixture(scope="module")

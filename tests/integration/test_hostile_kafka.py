@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from headrace import LocalCluster
 from headrace.protocol import errors
 from headrace.services.kafka_listener.entities import MS
 from hostile_rig import MIB, TIMEOUT_S, Probe, attack, attacked_cluster, rss_bytes
@@ -18,11 +20,6 @@ from kafka_wire import example_request as example
 from kafka_wire import framed, request_frame, request_head, written
 from kio.index import load_request_schema
 from node_rig import batch, until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from headrace import LocalCluster
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, JOIN_GROUP = 0, 1, 2, 3, 8, 11
 FIND_COORDINATOR = 10

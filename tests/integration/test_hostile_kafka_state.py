@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from headrace import LocalCluster
 from headrace.protocol import errors
 from headrace.protocol.messages import control, registry
 from headrace.services.kafka_listener.entities import MS
@@ -17,11 +19,6 @@ from kafka_listener_rig import WireClient
 from kafka_wire import example_request, framed, request_frame
 from log_rig import batch
 from node_rig import until, values_of
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-
-    from headrace import LocalCluster
 
 PRODUCE, FETCH, OFFSET_COMMIT, FIND_COORDINATOR, JOIN_GROUP, SYNC_GROUP = 0, 1, 8, 10, 11, 14
 LIST_GROUPS, INIT_PRODUCER_ID, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 16, 22, 32, 44

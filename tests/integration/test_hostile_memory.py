@@ -5,21 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
+from headrace import LocalCluster
 from headrace.protocol.messages import control, registry
 from headrace.services.kafka_listener.entities import MS
 from hostile_rig import MIB, Probe, attack, attacked_cluster, rss_bytes
 from kafka_listener_rig import WireClient
 from kafka_wire import example_request, framed, request_frame
 from node_rig import until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from headrace import LocalCluster
 
 FETCH, DESCRIBE_GROUPS = 1, 15
 LIMIT_BYTES = 8 * MIB

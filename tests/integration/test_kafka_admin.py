@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import headrace
 import kafka
@@ -18,13 +18,9 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
+from headrace.services.local_io import LocalCluster
 from kafka.admin import KafkaAdminClient
 from kafka_clients import WAIT_S, confluent_consumer, confluent_producer, new_topic, produce, values_from
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from headrace.services.local_io import LocalCluster
 
 
 @pytest.fixture(scope="module")

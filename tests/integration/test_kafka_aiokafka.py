@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import aiokafka
 import pytest
-from headrace.services.local_io import local
+from headrace.services.local_io import LocalCluster, local
 from kafka_clients import new_topic
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from headrace.services.local_io import LocalCluster
 
 WAIT_S = 100.0
 

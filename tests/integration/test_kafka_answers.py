@@ -4,16 +4,14 @@ asked the same (tests/oracle)."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import headrace
 import pytest
 from beside.wire import Wire
 from headrace.runtime.waiting_io import until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TOPIC = "answers"
 

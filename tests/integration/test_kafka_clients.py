@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import headrace
 import kafka
 import pytest
 from headrace.protocol.errors import ApiTimeoutError
+from headrace.services.local_io import LocalCluster
 from kafka_clients import WAIT_S, confluent_producer, consume, new_topic, produce
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from headrace.services.local_io import LocalCluster
 
 
 @pytest.fixture(scope="module")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import headrace
 import pytest
-from headrace.services.local_io import local
+from headrace.services.local_io import LocalCluster, local
 from kafka_clients import WAIT_S, confluent_consumer, confluent_producer, values_from
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from headrace.services.local_io import LocalCluster
 
 
 @pytest.fixture

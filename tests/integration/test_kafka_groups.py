@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import headrace
 import kafka
 import pytest
 from confluent_kafka import TopicPartition
+from headrace.services.local_io import LocalCluster
 from kafka_clients import (
     WAIT_S,
     confluent_consumer,
@@ -17,11 +19,6 @@ from kafka_clients import (
     produce,
     values_from,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from headrace.services.local_io import LocalCluster
 
 
 @pytest.fixture(scope="module")

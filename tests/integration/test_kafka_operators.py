@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import headrace
 import pytest
+from command_line import CommandLine
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import NewTopic as KafkaTopic
 from headrace import ANY_NAME, Resource, errors, quota_entity
 from headrace.runtime.waiting_io import until
+from headrace.services.local_io import LocalCluster
 from kafka.admin import KafkaAdminClient
 from kafka_clients import WAIT_S, confluent_consumer, confluent_producer, new_topic
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from command_line import CommandLine
-    from headrace.services.local_io import LocalCluster
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import headrace
 import pytest
@@ -11,10 +13,6 @@ from beside.wire import Wire, frame
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import read_batch_header
 from headrace.runtime.files.files_io import OsFiles
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 TOPIC = "runs"
 BATCHES, VALUE_BYTES = 300, 10_000

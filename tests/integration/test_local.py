@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import shutil
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from headrace import NewTopic, TopicPartition, connect
@@ -15,9 +15,6 @@ from headrace.runtime.files import files_io
 from headrace.runtime.ports_io import reserve_ports
 from headrace.services import local_io
 from headrace.services.local_io import LocalCluster, local
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_cluster_lives_and_goes_without_a_trace() -> None:

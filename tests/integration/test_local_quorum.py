@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import headrace
 import pytest
@@ -15,10 +16,6 @@ from headrace.protocol.messages import registry
 from headrace.protocol.messages.control import CreateTopicsRequest, NewTopicSpec
 from headrace.protocol.transport.dealer_io import Connection
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 FAST = {
     "controller_quorum_election_timeout_ms": 200,

@@ -5,8 +5,9 @@ drivers that die at any step or are replaced. What is visible is each batch, onc
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,15 +22,11 @@ from headrace.clients.pipeline import (
     read_options,
     write_options,
 )
+from headrace.clients.pipeline.commits import Decision, Gate
+from headrace.clients.pipeline.sink_io import Progress
 from headrace.protocol.errors import ApiTimeoutError, InvalidTxnStateError, ProducerFencedError
 from markers import until_markers_are_written
 from pipeline_rig import Killed, pipeline_cluster
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from headrace.clients.pipeline.commits import Decision, Gate
-    from headrace.clients.pipeline.sink_io import Progress
 
 BATCHES, TASKS = 5, 3
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -23,9 +24,6 @@ from headrace.clients.pipeline.pool_io import close_idle, shared_cluster
 from headrace.protocol.errors import DataLossError
 from markers import until_markers_are_written
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 COUNT = 20_000
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,7 +19,7 @@ from headrace.clients.pipeline import (
     sink_io,
     write_options,
 )
-from headrace.clients.pipeline.commits import task_id
+from headrace.clients.pipeline.commits import Decision, task_id
 from headrace.protocol.errors import (
     ApiTimeoutError,
     InvalidTxnStateError,
@@ -29,11 +30,6 @@ from headrace.protocol.messages.registry import PREPARE_TXN
 from markers import until_markers_are_written
 from pipeline_rig import Killed, pipeline_cluster
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from headrace.clients.pipeline.commits import Decision
 
 SLOW_MS = "500"
 

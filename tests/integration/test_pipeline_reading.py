@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -28,9 +29,6 @@ from headrace.protocol.errors import DataLossError, UnknownTopicOrPartitionError
 from markers import until_markers_are_written
 from pipeline_rig import pipeline_cluster
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from random import Random
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -23,19 +24,14 @@ from headrace.clients.pipeline import (
     write_arrow,
     write_options,
 )
-from headrace.clients.pipeline.ranges import CREATED_AGAIN
+from headrace.clients.pipeline.commits import Decision
+from headrace.clients.pipeline.ranges import CREATED_AGAIN, OffsetRange
+from headrace.clients.pipeline.sink_io import Progress
 from headrace.clients.spark import stream_io
 from headrace.clients.spark.reading_io import fetched
 from headrace.clients.spark.stream_offsets import from_spark, to_spark
 from headrace.protocol.errors import DataLossError
 from pipeline_rig import Killed, pipeline_cluster
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from headrace.clients.pipeline.commits import Decision
-    from headrace.clients.pipeline.ranges import OffsetRange
-    from headrace.clients.pipeline.sink_io import Progress
 
 ROUNDS, ROWS, MOST = 3, 20, 13
 

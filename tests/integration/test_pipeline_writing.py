@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -37,9 +38,6 @@ from headrace.protocol.errors import (
 from markers import until_markers_are_written
 from pipeline_rig import Killed, pipeline_cluster
 from reading import to_the_end
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="module")

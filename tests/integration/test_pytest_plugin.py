@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from headrace.services.local_io import LocalCluster
-    from headrace.services.pytest_plugin import ClusterFactory
+from headrace.services.local_io import LocalCluster
+from headrace.services.pytest_plugin import ClusterFactory
 
 
 def run_tests(folder: Path, tests: str, *lines: str) -> str:

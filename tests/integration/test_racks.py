@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace import NewTopic, local
+from headrace.services.local_io import LocalCluster
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from headrace.services.local_io import LocalCluster
 
 RACKS = ("a", "b", "c")  # of the nodes 1, 2, 3
 FAST = {"broker_session_timeout_ms": 2_500, "broker_heartbeat_interval_ms": 300}  # deaths are noticed soon

@@ -14,7 +14,9 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from group_client import CoordinatorClient, GroupMember, committed
@@ -23,10 +25,6 @@ from headrace.clients.sync.producer_io import Producer
 from headrace.protocol.model import TopicPartition
 from headrace_command import Headrace
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.ray
 

@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import headrace
 import pyarrow as pa
@@ -31,9 +32,6 @@ from headrace.protocol.errors import (
 from headrace.runtime.waiting_io import until
 from markers import until_markers_are_written
 from ray.data.expressions import col
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 pytestmark = [
     pytest.mark.ray,

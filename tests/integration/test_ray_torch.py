@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
+from headrace import LocalCluster
 from torch_rig import ROWS, cluster_of_rows, run_torch, torch_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from headrace import LocalCluster
 
 pytestmark = pytest.mark.ray
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import headrace
 import pytest
@@ -11,11 +12,7 @@ from beside.wire import Wire
 from headrace import errors
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import Compression
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from headrace.services.local_io import LocalCluster
+from headrace.services.local_io import LocalCluster
 
 WAIT_S = 100.0
 

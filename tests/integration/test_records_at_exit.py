@@ -9,14 +9,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import headrace
 import pytest
 from headrace import NewTopic, TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 COUNT = 101
 

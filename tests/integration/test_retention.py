@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from command_line import CommandLine
 from headrace import LATEST, NewTopic, TopicPartition, errors
-from headrace.services.local_io import local
+from headrace.services.local_io import LocalCluster, local
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from command_line import CommandLine
-    from headrace.services.local_io import LocalCluster
 
 MIB = 1024 * 1024
 SIZE, COUNT = 10_000, 1_200  # twelve segments

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from headrace.protocol.errors import (
@@ -22,9 +22,6 @@ from headrace.protocol.messages.control import (
 from headrace.protocol.messages.data import MetadataRequest
 from headrace.protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from node_rig import WALL_MS, batch, node_rig, run, until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_what_is_produced_is_fetched(tmp_path: Path) -> None:

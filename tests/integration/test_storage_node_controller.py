@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import pytest
 from headrace.controller.config import ControllerConfig
 from headrace.controller.controller_io import ControllerServer
 from headrace.protocol.messages import registry
@@ -25,12 +28,6 @@ from headrace.services.cli.main import run as headrace
 from headrace.storage_node.configs.node_config import NodeConfig
 from headrace.storage_node.shell.node_io import NodeServer
 from node_rig import Client, batch, run, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    import pytest
 
 
 class Cluster:

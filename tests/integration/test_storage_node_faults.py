@@ -8,7 +8,9 @@ import os
 import resource
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import node_process
 import pytest
@@ -30,10 +32,6 @@ from headrace.protocol.transport.dealer_io import Connection
 from headrace.protocol.transport.wire import encode
 from headrace.runtime.files.files_io import OsFiles
 from node_rig import TIMEOUT_S, Client, Rig, batch, node_rig, run, until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 # Run what follows with a bound on the size of each file; Python ignores SIGXFSZ: a write fails with EFBIG.
 IN_SMALL_FILES = """

@@ -14,7 +14,9 @@ import random
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
 
 import node_process
 from headrace.controller.config import ControllerConfig
@@ -32,10 +34,6 @@ from headrace.storage_node.log.config import LogConfig
 from headrace.storage_node.log.dump import dump_file
 from headrace.storage_node.log.log_manager import LogManager
 from node_rig import until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
 FIRST_MS = 1_700_000_000_000
 STEP_MS = 1_000  # between batches, by their timestamps; with segment.ms a few of them fill a segment

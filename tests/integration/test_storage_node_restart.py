@@ -9,7 +9,8 @@ import shutil
 import signal
 import socket
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import node_process
 import pytest
@@ -25,9 +26,6 @@ from headrace.protocol.errors import (
 )
 from headrace.protocol.transport.dealer_io import Connection
 from node_rig import TIMEOUT_S, Client, Rig, batch, node_rig, run, until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["stopped", "killed"])

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from node_rig import batch, node_rig, run, until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class HeldTask:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import headrace
 import pytest
@@ -14,9 +15,6 @@ from headrace.runtime.clock_io import wall_ms
 from pyspark.errors import PythonException
 from spark_topics import create, fill, given, handed_on, leader_of, recreate, values
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KAFKA_COLUMNS = [
     ("key", "binary"),

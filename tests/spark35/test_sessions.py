@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import headrace
+import headrace
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "pipelines"))
 

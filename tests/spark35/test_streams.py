@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import headrace
 import pytest
 from headrace.protocol.errors import DataLossError
 from spark_topics import create, fill, given, recreate, stored, values
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_what_is_there_is_read_in_batches_and_a_restart_goes_on(

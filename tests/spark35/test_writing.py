@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import headrace
 import pytest
@@ -16,10 +18,6 @@ from headrace.protocol.errors import HeadraceError, ProducerFencedError
 from headrace.runtime.clock_io import wall_ms
 from spark_topics import create, handed_on, leader_of, stored
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def numbers(spark: Any, count: int, tasks: int = 2) -> Any:

@@ -4,15 +4,13 @@ be done is said."""
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import headrace
 import pytest
 from markers import until_markers_are_written
 from pyspark.errors import PySparkException
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Topics:

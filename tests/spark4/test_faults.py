@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from headrace import LocalCluster, NewTopic, local
@@ -14,10 +16,6 @@ from headrace.clients.spark.batch_reader_io import Reader
 from headrace.clients.spark.source_writer_io import BatchWriter, Delivery
 from markers import until_markers_are_written
 from pyspark import TaskContext
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 COUNT = 40_000
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from headrace import NewTopic, TopicPartition
 from markers import until_markers_are_written
 from pyspark.errors import PySparkException
 from waiting import wait_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 class Copy:

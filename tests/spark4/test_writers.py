@@ -4,7 +4,8 @@ local Spark comes to."""
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,9 +13,6 @@ from headrace.clients.pipeline import Planner, Sink, fetch_arrow, read_options, 
 from headrace.clients.spark.source_writer_io import BatchWriter, Delivery, StreamWriter
 from headrace.protocol.errors import ProducerFencedError
 from pyspark import TaskContext
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 class Tasks:

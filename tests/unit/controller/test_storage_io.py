@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from headrace.controller.config import ControllerConfig
@@ -12,9 +12,6 @@ from headrace.controller.storage_io import ControllerStorage
 from headrace.protocol.errors import KafkaStorageError
 from headrace.protocol.metadata.image import MetadataImage
 from headrace.runtime.files.files_io import OsFiles
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HERE = Endpoint("localhost", 0)
 

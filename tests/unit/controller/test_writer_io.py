@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 from headrace.controller import writer_io
@@ -21,9 +22,6 @@ from headrace.protocol.errors import (
 from headrace.protocol.messages.control import BrokerHeartbeatRequest
 from headrace.protocol.metadata.records import FormatRecord, NoOpRecord
 from headrace.runtime.clock_io import monotonic_ms
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 @pytest.fixture(autouse=True)

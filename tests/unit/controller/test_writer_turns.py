@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from controller_kit import Driver, incarnation
@@ -26,9 +27,6 @@ from headrace.runtime.config import MIB
 from headrace.runtime.files.files_io import OsFiles
 from headrace.runtime.incarnation import HALF, Deaths
 from node_rig import run, until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MAX_WAITING = 100
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
+import pytest
 from headrace.runtime import death_watch_actor
 from headrace.runtime.death_watch_actor import DeathWatch, _Subscription, deaths_in
 from headrace.runtime.incarnation import Deaths, incarnation_of
 from ray.core.generated import gcs_pb2, gcs_service_pb2, pubsub_pb2
-
-if TYPE_CHECKING:
-    import pytest
 
 
 class GcsError(grpc.RpcError):

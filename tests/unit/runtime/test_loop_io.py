@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import select
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from headrace.runtime.loop_io import new_event_loop, work_descriptor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def test_each_call_gives_a_fresh_loop_that_runs() -> None:

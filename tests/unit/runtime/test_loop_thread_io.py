@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from headrace.protocol.errors import ClosedError
 from headrace.runtime.loop_thread_io import LoopThread
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 WAIT_S = 60.0
 

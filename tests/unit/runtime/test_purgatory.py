@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import pytest
 from headrace.protocol.errors import ThrottlingQuotaExceededError
 from headrace.runtime.purgatory import Purgatory
 from headrace.runtime.timing_wheel import TimingWheel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @dataclass

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from headrace.runtime.random_source import RandomSource
+from headrace.runtime.random_source import RandomSource
 
 
 def test_the_standard_generator_fits() -> None:

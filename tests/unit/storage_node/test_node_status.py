@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import pytest
 from core_rig import CoreRig
 from headrace.storage_node import node_status
 from node_rig import batch
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_status_has_the_largest_logs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from fake_files import FakeFiles
 from headrace.controller.quorum.snapshot_store import SNAPSHOTS_KEPT, SnapshotStore
 from headrace.controller.quorum.snapshots import NO_VOTERS, SnapshotId
 from headrace.protocol.errors import CorruptMessageError, PositionOutOfRangeError, SnapshotNotFoundError
 from headrace.protocol.metadata.image import MetadataImage
 from metadata_rig import DIRECTORY, NOW
 from quorum_rig import formatted, voters
-
-if TYPE_CHECKING:
-    from fake_files import FakeFiles
 
 BOOTSTRAP = SnapshotId(0, 0)
 

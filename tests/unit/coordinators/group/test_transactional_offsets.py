@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
-from group_rig import GroupRig, topic_image
+from group_rig import Asked, GroupRig, topic_image
 from headrace.coordinators.runtime.ports import ProducerIdAndEpoch
 from headrace.protocol.coordinator_ids import partition_of_id
 from headrace.protocol.errors import (
@@ -30,9 +28,6 @@ from headrace.protocol.messages import registry
 from headrace.protocol.messages.transactions import AddedPartitions, AddPartitionsToTxnResponse
 from headrace.protocol.metadata.image import PartitionRegistration
 from headrace.protocol.model import CONSUMER_OFFSETS, NO_NODE, TRANSACTION_STATE
-
-if TYPE_CHECKING:
-    from group_rig import Asked
 
 P, Q = ProducerIdAndEpoch(9, 0), ProducerIdAndEpoch(10, 3)
 UNSTABLE = {("t", 0): -UnstableOffsetCommitError.code}

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coordinator_rig import CoordinatorRig, Counter
-from headrace.coordinators.runtime.ports import Outcome
+from headrace.coordinators.runtime.ports import Outcome, Token
 from headrace.protocol.errors import NotEnoughReplicasError
-
-if TYPE_CHECKING:
-    from headrace.coordinators.runtime.ports import Token
-    from headrace.storage_node.embedded.contract import Now
+from headrace.storage_node.embedded.contract import Now
 
 
 class Follower(Counter):

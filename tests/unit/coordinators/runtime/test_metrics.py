@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from coordinator_rig import TOPIC_ID, CoordinatorRig, batch_of
 from headrace.coordinators.runtime import metrics
 from headrace.protocol.metadata.image import PartitionRegistration, TopicImage
-
-if TYPE_CHECKING:
-    import pytest
 
 READ_ID = b"t" * 16
 

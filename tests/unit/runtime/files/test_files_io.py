@@ -5,15 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from headrace.protocol.errors import KafkaStorageError
 from headrace.runtime.files.file_layer import FileGoneError
 from headrace.runtime.files.files_io import OsFiles
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_errors_have_operation_path_and_errno(tmp_path: Path) -> None:

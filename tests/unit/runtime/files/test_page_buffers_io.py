@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import errno
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
+import pytest
 from headrace.runtime.files import page_buffers_io
 from headrace.runtime.files.page_buffers_io import PageBuffers
-
-if TYPE_CHECKING:
-    import pytest
 
 SIZE = 100_000
 

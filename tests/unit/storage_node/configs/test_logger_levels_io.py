@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from headrace.storage_node.configs.logger_levels_io import ProcessLoggers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NAME = "headrace.test_logger_levels"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from core_rig import NODE, CoreRig, FakePeer
@@ -19,16 +19,12 @@ from headrace.protocol.errors import (
 from headrace.protocol.messages import registry
 from headrace.protocol.messages.groups import HeartbeatRequest
 from headrace.protocol.metadata.records import FenceBrokerRecord, PartitionChangeRecord, RegisterBrokerRecord
-from headrace.protocol.model import CONSUMER_OFFSETS, NO_NODE
+from headrace.protocol.model import CONSUMER_OFFSETS, NO_NODE, TopicPartition
 from headrace.protocol.records.header import CRC_POSITION, assigned_prefix
 from headrace.runtime.files.file_layer import DiskFullError, FileGoneError
 from headrace.storage_node.effects import AskPeer, ReadCoordinatorLog
-from headrace.storage_node.embedded.contract import LogPiece, Now
+from headrace.storage_node.embedded.contract import CoordinatorHost, LogPiece, Now, PartitionKey
 from node_rig import WALL_MS, batch, values_of
-
-if TYPE_CHECKING:
-    from headrace.protocol.model import TopicPartition
-    from headrace.storage_node.embedded.contract import CoordinatorHost, PartitionKey
 
 
 class RecordingCoordinators:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fake_controller import CLUSTER_ID, FakeController
@@ -32,9 +33,6 @@ from headrace.storage_node.links.leader_search_io import LeaderSearch
 from headrace.storage_node.links.membership import MembershipState
 from headrace.storage_node.log.losses import PreviousEnd
 from node_rig import run, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 CONFIG = NodeConfig.of(
     {

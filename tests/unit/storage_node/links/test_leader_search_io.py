@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 from fake_controller import FakeController
@@ -12,9 +12,6 @@ from headrace.protocol.errors import NetworkError, NotControllerError, NotLeader
 from headrace.protocol.messages.quorum import DescribeQuorumResponse, QuorumEndpoint, QuorumReplica
 from headrace.storage_node.links.leader_search_io import ElectingError, LeaderSearch, fixed_locator
 from node_rig import run
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 NOBODY = DescribeQuorumResponse(NotLeaderOrFollowerError.code)
 TIMEOUT_S = 60.0

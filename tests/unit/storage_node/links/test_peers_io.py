@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from headrace.protocol.errors import KafkaError, NetworkError, NotControllerError, RequestTimedOutError
 from headrace.protocol.messages.registry import METADATA
@@ -13,9 +14,6 @@ from headrace.runtime.shell_io import TaskOwner
 from headrace.storage_node.effects import AskPeer
 from headrace.storage_node.links.peers_io import Peers
 from transport_kit import ASK, METADATA_BODY, Served, run, serving, until
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 NODE = 3  # as transport_kit's servers call themselves
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from fake_files import FakeFiles
@@ -14,9 +14,6 @@ from headrace.storage_node.log.leader_epochs import EpochEntry
 from headrace.storage_node.log.log_manager import LogManager
 from headrace.storage_node.log.producer_snapshot import ProducerState, format_producer_snapshot
 from log_rig import NOW, append, batch, config
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SECOND = "00000000000000000004"  # base offset of the second segment
 FOLDER = "/d/t-0"

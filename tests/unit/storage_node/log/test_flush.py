@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from fake_files import FakeFiles
 from headrace.protocol.errors import KafkaError
 from headrace.protocol.records.header import read_batch_header
 from headrace.runtime.files.files_io import OsFiles
 from log_rig import FOLDER, NOW, append, batch, check_dense, open_log
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_flush_syncs_folder_once() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from fake_files import FakeFiles
@@ -11,12 +11,8 @@ from headrace.protocol.errors import KafkaStorageError
 from headrace.runtime.files.file_layer import DiskFullError, write_file_atomically
 from headrace.storage_node.log.disk_room import DiskRoom
 from headrace.storage_node.log.guarded_files import Fuse, GuardedFiles
+from headrace.storage_node.log.log import Log
 from log_rig import FOLDER, append, batch, config, open_log, read_all
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.storage_node.log.log import Log
 
 SEGMENT_BYTES = 300
 BATCHES = [batch(1 + number % 2, tag=str(number), size=20 + number) for number in range(9)]

@@ -3,17 +3,13 @@ from a log that has lost batches."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import CorruptMessageError, InvalidRecordError
 from headrace.protocol.records.header import assigned_prefix, read_batch_header
+from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.tail_cache import Tail, TailCache
 from log_rig import FOLDER, NOW, append, batch, check_dense, keys_of, open_log, read_all
-
-if TYPE_CHECKING:
-    from headrace.storage_node.log.log import Log
 
 FIRST = f"{FOLDER}/{0:020d}.log"
 MARK = f"{FOLDER}/offset-gaps"

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.records.control import EndTransaction
 from headrace.protocol.records.header import read_batch_header
 from headrace.storage_node.log.lending import LentRun, RevokedError
+from headrace.storage_node.log.log import Log
+from headrace.storage_node.log.log_reader import CachedRead
 from headrace.storage_node.log.markers import encode_marker
 from headrace.storage_node.log.verification import UNCHECKED
 from hypothesis import given
 from hypothesis import strategies as st
 from log_rig import NOW, append, batch, open_log, split
-
-if TYPE_CHECKING:
-    from headrace.storage_node.log.log import Log
-    from headrace.storage_node.log.log_reader import CachedRead
 
 BATCHES, PER_BATCH = 60, 3
 END = BATCHES * PER_BATCH

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import (
@@ -15,11 +13,9 @@ from headrace.protocol.errors import (
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import read_batch_header
 from headrace.runtime.files.file_layer import FileGoneError
+from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.roll_rules import jitter_ms
 from log_rig import FOLDER, NOW, TP, append, batch, check_dense, config, keys_of, open_log, read_all
-
-if TYPE_CHECKING:
-    from headrace.storage_node.log.log import Log
 
 
 def test_append_assigns_dense_offsets_and_keeps_bytes() -> None:

@@ -3,20 +3,16 @@ since."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING
 
 import pytest
 from fake_files import Crash, FakeFiles
 from headrace.protocol.model import TopicPartition
+from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.log_manager import LogManager
 from headrace.storage_node.log.losses import MAX_LOST, PreviousEnd, previous_end
 from log_rig import NOW, TP, append, batch, config, open_log
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.storage_node.log.log import Log
 
 ID = bytes(range(16))
 OTHER = TopicPartition("u", 3)

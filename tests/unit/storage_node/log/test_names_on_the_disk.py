@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from itertools import count
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from fake_files import FakeFiles
 from headrace.protocol.model import MAX_TOPIC_NAME_LENGTH, TopicPartition
@@ -13,9 +13,6 @@ from headrace.storage_node.log import names
 from headrace.storage_node.log.checkpoints import parse_offsets
 from headrace.storage_node.log.log_manager import LogManager
 from log_rig import NOW, TP, append, batch, config, detach
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ID = bytes(range(16))
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import KafkaStorageError, OutOfOrderSequenceNumberError
+from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.producer_recall import REACHES_BYTES
 from log_rig import FOLDER, NOW, append, batch, open_log
 from producer_oracle import check_producers, end, idempotent, transactional, verified
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from headrace.storage_node.log.log import Log
 
 SEGMENT_BYTES = [1 << 20, 300]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
 
 import pytest
 from cleaner_rig import clean
@@ -11,14 +10,12 @@ from fake_files import Crash, FakeFiles
 from headrace.protocol.records.header import read_batch_header
 from headrace.storage_node.log.disk_room import DiskRoom
 from headrace.storage_node.log.guarded_files import Fuse, GuardedFiles, guarded
+from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.partition_folder import PartitionFolder
 from headrace.storage_node.log.producer_recovery import snapshot_offsets, stray_snapshots
 from headrace.storage_node.log.producer_snapshot import parse_producer_snapshot
 from log_rig import FOLDER, NOW, append, batch, open_log, read_all
 from producer_oracle import check_producers, end, follow, idempotent, marker_batch, transactional, verified
-
-if TYPE_CHECKING:
-    from headrace.storage_node.log.log import Log
 
 KEYS = {"segment_bytes": 400, "index_interval_bytes": 60}
 

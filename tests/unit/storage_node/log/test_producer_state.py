@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import (
@@ -16,14 +14,12 @@ from headrace.protocol.errors import (
 )
 from headrace.protocol.records.header import HEADER_BYTES, read_batch_header, sealed_batch
 from headrace.storage_node.log import producer_states
+from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.producer_state import MAX_SEQUENCE
 from headrace.storage_node.log.producer_states import MAX_UNCOMMITTED_MARKERS, OpenTransaction
 from headrace.storage_node.log.verification import MAX_VERIFICATIONS, UNCHECKED
 from log_rig import NOW, append, batch, open_log
 from producer_oracle import check_producers, end, follow, idempotent, marker_batch, transactional, verified
-
-if TYPE_CHECKING:
-    from headrace.storage_node.log.log import Log
 
 
 @pytest.fixture

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from fake_files import FakeFiles
 from headrace.protocol.errors import CorruptMessageError
+from headrace.storage_node.log.log import Log
 from log_rig import FOLDER, append, batch, keys_of, open_log, read_all, split
-
-if TYPE_CHECKING:
-    from headrace.storage_node.log.log import Log
 
 LOG_FILE = f"{FOLDER}/00000000000000000000.log"
 BATCHES = 4

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from crc32c import crc32c
 from fake_files import FakeFiles
 from headrace.protocol.errors import InvalidRecordError, InvalidTimestampError
 from headrace.protocol.records.codec import active_codec
-from headrace.protocol.records.header import Compression
+from headrace.protocol.records.header import Buffer, Compression
 from headrace.storage_node.log.record_errors import MAX_CHECKED, MAX_RECORD_ERRORS
 from log_rig import NOW, append, batch, open_log
 from stored_batches import stored
-
-if TYPE_CHECKING:
-    from headrace.protocol.records.header import Buffer
 
 HOUR = 3_600_000
 BOTH = pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])

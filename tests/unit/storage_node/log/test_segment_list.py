@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from fake_files import FakeFiles
 from headrace.storage_node.log.guarded_files import guarded
@@ -10,9 +11,6 @@ from headrace.storage_node.log.partition_folder import PartitionFolder
 from headrace.storage_node.log.segment import Segment
 from headrace.storage_node.log.segment_list import SegmentList
 from log_rig import append, batch, open_log, read_all
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def list_of(*bases: int) -> SegmentList:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fake_files import FakeFiles
 from headrace.protocol.records.codec import active_codec
+from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.tail_cache import JOIN_BELOW_BYTES, UNREAD_BYTES, Tail, TailCache, kept
 from log_rig import append, batch, open_log, read_all, split
-
-if TYPE_CHECKING:
-    from headrace.storage_node.log.log import Log
 
 
 def log_with_tail(cache: TailCache | None = None, folder: str = "/d/t-0", **keys: object) -> Log:

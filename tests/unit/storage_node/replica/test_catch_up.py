@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from core_rig import CoreRig, FakePeer
 from headrace.storage_node.effects import AdvisePages
 from headrace.storage_node.replica import catch_up
 from node_rig import batch, values_of
-
-if TYPE_CHECKING:
-    import pytest
 
 LOG_FILE = "/d/t-0/" + "0" * 20 + ".log"
 COUNT, SIZE = 200, 10_000

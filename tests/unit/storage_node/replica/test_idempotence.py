@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
-from core_rig import CoreRig
+from core_rig import CoreRig, FakeRequest
 from fake_files import FakeFiles
 from headrace.protocol.errors import (
     InvalidProducerEpochError,
@@ -21,9 +19,6 @@ from headrace.storage_node.log.verification import UNCHECKED
 from log_rig import NOW, batch
 from producer_oracle import check_producers, idempotent, transactional
 from replica_rig import TOPIC, Replicas
-
-if TYPE_CHECKING:
-    from core_rig import FakeRequest
 
 
 def send(cluster: Replicas, *data: bytes, node: int | None = None, **facts: object) -> FakeRequest:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from core_rig import FakeRequest
 from headrace.protocol.metadata.records import BrokerRegistrationChangeRecord
 from replica_rig import Replicas
-
-if TYPE_CHECKING:
-    from core_rig import FakeRequest
 
 
 def drained_then_undrained() -> tuple[Replicas, FakeRequest]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from cleaner_rig import FullSpeed
@@ -13,11 +13,9 @@ from headrace.protocol.records.codec import active_codec
 from headrace.storage_node.effects import DeleteLog, Note
 from headrace.storage_node.log.cleaner.config import CleanerConfig
 from headrace.storage_node.log.cleaner.work import CleaningAbortedError
+from headrace.storage_node.replica.log_cleaner import CleaningJob
 from node_rig import WALL_MS, values_of
 from replica_rig import TOPIC, Replicas
-
-if TYPE_CHECKING:
-    from headrace.storage_node.replica.log_cleaner import CleaningJob
 
 BROKER = 4
 COMPACTED = {"cleanup_policy": "compact", "segment_ms": "1"}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from core_rig import CoreRig
-from fake_files import Crash
+from fake_files import Crash, FakeFiles
 from headrace.protocol.errors import (
     IneligibleReplicaError,
     InvalidRequestError,
@@ -28,9 +28,6 @@ from headrace.storage_node.effects import CopyLog, FlushLog
 from node_rig import batch
 from producer_oracle import idempotent
 from replica_rig import Replicas
-
-if TYPE_CHECKING:
-    from fake_files import FakeFiles
 
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 

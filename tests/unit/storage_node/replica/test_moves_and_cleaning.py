@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from cleaner_rig import FullSpeed
@@ -16,11 +16,9 @@ from headrace.protocol.messages.log_dirs import AlterReplicaLogDirsRequest, LogD
 from headrace.protocol.records.codec import active_codec
 from headrace.storage_node.effects import CopyLog
 from headrace.storage_node.log.cleaner.work import CleaningAbortedError
+from headrace.storage_node.log.log import Log
+from headrace.storage_node.replica.log_cleaner import CleaningJob
 from node_rig import WALL_MS, batch
-
-if TYPE_CHECKING:
-    from headrace.storage_node.log.log import Log
-    from headrace.storage_node.replica.log_cleaner import CleaningJob
 
 CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 

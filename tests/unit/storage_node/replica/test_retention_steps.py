@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from core_rig import CoreRig
 from headrace.protocol.errors import OffsetOutOfRangeError
 from headrace.protocol.metadata.records import PartitionChangeRecord
 from headrace.storage_node.replica import log_starts
 from node_rig import WALL_MS, batch
 from replica_rig import TOPIC, Replicas
-
-if TYPE_CHECKING:
-    import pytest
 
 HOUR = 3_600_000
 

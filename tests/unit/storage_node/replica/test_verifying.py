@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from core_rig import FakeRequest
 from headrace.protocol.errors import (
     NO_ERROR,
     ConcurrentTransactionsError,
@@ -12,11 +11,8 @@ from headrace.protocol.errors import (
     RequestTimedOutError,
 )
 from headrace.protocol.metadata.records import PartitionChangeRecord
+from headrace.storage_node.effects import AskPeer
 from transaction_rig import TransactionRig, transactional
-
-if TYPE_CHECKING:
-    from core_rig import FakeRequest
-    from headrace.storage_node.effects import AskPeer
 
 
 class Rig(TransactionRig):

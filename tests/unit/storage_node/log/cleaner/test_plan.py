@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from fake_files import FakeFiles
 from headrace.storage_node.log.cleaner.plan import cleanable, first_dirty_offset, group_segments
+from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.segment import Segment
 from log_rig import NOW, append, batch, open_log
 from producer_oracle import end, transactional, verified
-
-if TYPE_CHECKING:
-    from headrace.storage_node.log.log import Log
 
 KEYS = {"segment_bytes": 200, "index_interval_bytes": 0, "cleanup_policy": ("compact",)}
 

@@ -3,19 +3,15 @@ the new one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from fake_files import Crash, FakeFiles
 from headrace.protocol.records.header import read_batch_header
 from headrace.storage_node.log import names
 from headrace.storage_node.log.cleaner.swap import settle, stage
+from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.segment import Segment
 from headrace.storage_node.log.tail_cache import Tail, TailCache
 from log_rig import FOLDER, NOW, append, batch, open_log, read_all
-
-if TYPE_CHECKING:
-    from headrace.storage_node.log.log import Log
 
 KEYS = {"segment_bytes": 200, "index_interval_bytes": 0}
 COUNT = 12

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from cleaner_rig import Kept, clean, cleaning, records
 from fake_files import FakeFiles
@@ -13,11 +11,9 @@ from headrace.protocol.records.control import EndTransaction, encode_control
 from headrace.protocol.records.header import assigned_prefix, read_batch_header
 from headrace.storage_node.log import names
 from headrace.storage_node.log.cleaner.work import CleaningAbortedError
+from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.transaction_index import parse_transaction_index
 from log_rig import FOLDER, NOW, open_log, read_all
-
-if TYPE_CHECKING:
-    from headrace.storage_node.log.log import Log
 
 KEYS = {"segment_bytes": 400, "index_interval_bytes": 0, "cleanup_policy": ("compact",)}
 DAY = 86_400_000
