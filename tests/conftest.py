@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import gc
 import inspect
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from command_line import CommandLine
 
 ROOT = Path(__file__).parent.parent
-COROUTINE_LIMIT_S = 120.0  # of a test that hangs: its tasks are cancelled, so that its processes and files go
 
 # Before anything imports Ray: no token is written into the developer's home folder.
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")
@@ -47,7 +45,6 @@ sys.path.insert(0, str(Path(__file__).parent / "oracle"))
 sys.path.insert(0, str(Path(__file__).parent / "fuzz"))
 
 import work_units  # noqa: E402 - found on that path
-from headrace.runtime.loop_io import new_event_loop  # noqa: E402 - after the settings above
 
 
 class _RootIsNoTestPackage:
@@ -117,18 +114,6 @@ def pytest_collection_finish() -> None:
     """The tests themselves are no garbage: nobody is to look through ten thousand of them each time."""
     gc.collect()
     gc.freeze()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a coroutine test on the kind of event loop that servers use."""
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    fixtures = inspect.signature(pyfuncitem.obj).parameters
-    work = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in fixtures})
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(asyncio.wait_for(work, COROUTINE_LIMIT_S))
-    return True
 
 
 def pytest_configure(config: pytest.Config) -> None:

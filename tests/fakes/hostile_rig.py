@@ -6,14 +6,13 @@ import asyncio
 import contextlib
 import gc
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from headrace import LocalCluster, local
 from headrace.protocol import errors
 from headrace.protocol.messages import control, data, registry
 from headrace.protocol.transport.dealer_io import Connection
-from headrace.runtime.loop_io import new_event_loop
 from kafka_listener_rig import WireClient
 from kafka_wire import example_request, framed, request_frame
 from node_rig import batch, values_of
@@ -137,23 +136,18 @@ def _address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def attack(cluster: LocalCluster, scenario: Callable[[Probe], Awaitable[None]]) -> None:
-    """Run a scenario between two checks of the probe, and bound what it leaves in memory."""
-
-    async def bounded() -> None:
-        async with asyncio.timeout(500):
-            probe = Probe(cluster)
-            await probe.prepare()
-            await probe.check()
-            before = rss_bytes()
-            await scenario(probe)
-            await probe.check()
-            gc.collect()
-            growth = rss_bytes() - before
-            assert growth < MAX_GROWTH_BYTES, f"{growth / MIB:.0f} MiB more memory"
-
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(bounded())
+@contextlib.asynccontextmanager
+async def attack(cluster: LocalCluster) -> AsyncIterator[Probe]:
+    """Two checks of the probe, before and after; bounds what happens between them leaves in memory."""
+    probe = Probe(cluster)
+    await probe.prepare()
+    await probe.check()
+    before = rss_bytes()
+    yield probe
+    await probe.check()
+    gc.collect()
+    growth = rss_bytes() - before
+    assert growth < MAX_GROWTH_BYTES, f"{growth / MIB:.0f} MiB more memory"
 
 
 async def send_all(

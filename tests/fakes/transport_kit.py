@@ -27,6 +27,7 @@ from headrace.protocol.transport.router_io import Request, Router, RouterLimits,
 from headrace.runtime.loop_io import new_event_loop
 
 PATIENCE_S = 60.0
+LIMIT_S = 500.0  # of a test that hangs: its tasks are cancelled, so that its processes and files go
 METADATA_BODY = MetadataResponse("cluster", -1, 7, (), ())
 PRODUCE_BODY = ProduceResponse((ProducePartitionResponse(0, 42),))
 ASK = MetadataRequest(())
@@ -38,7 +39,7 @@ APIS = (METADATA, PRODUCE, FETCH)
 def run(work: Coroutine[Any, Any, None]) -> None:
     """Run one test on a fresh loop of the kind that servers use."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(asyncio.wait_for(work, PATIENCE_S * 2))
+        runner.run(asyncio.wait_for(work, LIMIT_S))
 
 
 async def until(is_so: Callable[[], object]) -> None:

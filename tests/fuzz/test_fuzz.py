@@ -8,7 +8,7 @@ import pytest
 import wild
 from fuzzing import LOT, Fuzzer, fuzzed_cluster
 from headrace import LocalCluster
-from hostile_rig import Probe, attack
+from hostile_rig import attack
 
 
 @pytest.fixture(scope="module")
@@ -18,15 +18,12 @@ def cluster() -> Iterator[LocalCluster]:
 
 
 @pytest.mark.parametrize("kind", ["valid", "frames", "requests", "own", "batches"])
-def test_a_share_of_each_kind(cluster: LocalCluster, kind: str) -> None:
+async def test_a_share_of_each_kind(cluster: LocalCluster, kind: str) -> None:
     """Two lots, which have every version of every api; the law is in fuzzing.py."""
     assert len(wild.VERSIONS) <= 2 * LOT
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         fuzzer = Fuzzer(cluster, probe)
         assert kind in fuzzer.kinds
         await fuzzer.prepare()
         for first in (0, LOT):
             await fuzzer.lot(kind, 1, first)
-
-    attack(cluster, scenario)

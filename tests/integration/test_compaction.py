@@ -10,7 +10,7 @@ from headrace import NewTopic, TopicPartition, errors
 from headrace.protocol.records.codec import active_codec
 from headrace.services.local_io import LocalCluster, local
 from headrace.storage_node.log.log import Log
-from node_rig import WALL_MS, Client, Rig, node_rig, run, until
+from node_rig import WALL_MS, Client, Rig, node_rig, until
 from waiting import wait_for
 
 KEYS = 20
@@ -106,108 +106,90 @@ def is_clean(rig: Rig) -> bool:
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_a_compacted_log_after_a_restart(tmp_path: Path, crash: bool) -> None:
+async def test_a_compacted_log_after_a_restart(tmp_path: Path, crash: bool) -> None:
     """The same records at the same offsets; it is compacted on; the files of the old segments are gone."""
-
-    async def scenario() -> None:
-        async with node_rig(tmp_path, config=CONFIG) as rig:
-            configs = {"cleanup_policy": "compact", "segment_ms": "1", "file_delete_delay_ms": "0"}
-            topic_id = await rig.topic(**configs, min_cleanable_dirty_ratio="0.01")
-            client = await rig.client()
-            await put(client, topic_id, 0, 100)
-            await until(lambda: is_clean(rig))
-            found = await values(client, topic_id, 100)
-            assert [*found] == [*range(80, 100)] or [*found] == [*range(79, 100)]
-            metrics: dict[str, Any] = rig.node.status()["metrics"]
-            assert metrics["uncleanable-partitions-count"] == {}
-            assert metrics["max-buffer-utilization-percent"] + 1 > 0
-            await rig.restart(crash=crash)
-            client = await rig.client()
-            assert await values(client, topic_id, 100) == found
-            await put(client, topic_id, 100, 30)
-            await until(lambda: is_clean(rig))
-            after = await values(client, topic_id, 130)
-            assert len(after) <= KEYS + 1
-            assert {offset: b"%d" % offset for offset in after} == after
-            folder = tmp_path / "d0" / "t-0"
-            await until(lambda: not [*folder.glob("*.deleted")])
-            assert len([*folder.glob("*.log")]) <= 3
-
-    run(scenario)
+    async with node_rig(tmp_path, config=CONFIG) as rig:
+        configs = {"cleanup_policy": "compact", "segment_ms": "1", "file_delete_delay_ms": "0"}
+        topic_id = await rig.topic(**configs, min_cleanable_dirty_ratio="0.01")
+        client = await rig.client()
+        await put(client, topic_id, 0, 100)
+        await until(lambda: is_clean(rig))
+        found = await values(client, topic_id, 100)
+        assert [*found] == [*range(80, 100)] or [*found] == [*range(79, 100)]
+        metrics: dict[str, Any] = rig.node.status()["metrics"]
+        assert metrics["uncleanable-partitions-count"] == {}
+        assert metrics["max-buffer-utilization-percent"] + 1 > 0
+        await rig.restart(crash=crash)
+        client = await rig.client()
+        assert await values(client, topic_id, 100) == found
+        await put(client, topic_id, 100, 30)
+        await until(lambda: is_clean(rig))
+        after = await values(client, topic_id, 130)
+        assert len(after) <= KEYS + 1
+        assert {offset: b"%d" % offset for offset in after} == after
+        folder = tmp_path / "d0" / "t-0"
+        await until(lambda: not [*folder.glob("*.deleted")])
+        assert len([*folder.glob("*.log")]) <= 3
 
 
-def test_a_node_stops_while_a_throttled_cleaning_waits(tmp_path: Path) -> None:
+async def test_a_node_stops_while_a_throttled_cleaning_waits(tmp_path: Path) -> None:
     """At once, however slow the cleaner may be; nothing half done is left."""
-
-    async def scenario() -> None:
-        config = {**CONFIG, "log.cleaner.io.max.bytes.per.second": 1}
-        async with node_rig(tmp_path, config=config) as rig:
-            topic_id = await rig.topic(
-                cleanup_policy="compact", segment_ms="1", min_cleanable_dirty_ratio="0.01"
-            )
-            client = await rig.client()
-            await put(client, topic_id, 0, 40)
-            await until(lambda: log_of(rig).compaction.running is not None)
-            await rig.stop()
-            left = [path.name for path in (tmp_path / "d0" / "t-0").iterdir()]
-            assert not [name for name in left if name.endswith((".cleaned", ".swap"))]
-            rig.config["log.cleaner.io.max.bytes.per.second"] = 1e9
-            rig.node = rig.new_node()
-            await rig.start()
-            await until(lambda: is_clean(rig))
-            assert len(await values(await rig.client(), topic_id, 40)) <= KEYS + 1
-
-    run(scenario)
+    config = {**CONFIG, "log.cleaner.io.max.bytes.per.second": 1}
+    async with node_rig(tmp_path, config=config) as rig:
+        topic_id = await rig.topic(cleanup_policy="compact", segment_ms="1", min_cleanable_dirty_ratio="0.01")
+        client = await rig.client()
+        await put(client, topic_id, 0, 40)
+        await until(lambda: log_of(rig).compaction.running is not None)
+        await rig.stop()
+        left = [path.name for path in (tmp_path / "d0" / "t-0").iterdir()]
+        assert not [name for name in left if name.endswith((".cleaned", ".swap"))]
+        rig.config["log.cleaner.io.max.bytes.per.second"] = 1e9
+        rig.node = rig.new_node()
+        await rig.start()
+        await until(lambda: is_clean(rig))
+        assert len(await values(await rig.client(), topic_id, 40)) <= KEYS + 1
 
 
-def test_a_topic_is_deleted_and_made_again_while_it_is_cleaned(tmp_path: Path) -> None:
+async def test_a_topic_is_deleted_and_made_again_while_it_is_cleaned(tmp_path: Path) -> None:
     """The cleaning ends first; the new topic of that name never meets its files."""
-
-    async def scenario() -> None:
-        config = {**CONFIG, "log.cleaner.io.max.bytes.per.second": 5_000}
-        async with node_rig(tmp_path, config=config) as rig:
-            keys = {"cleanup_policy": "compact", "segment_ms": "1", "min_cleanable_dirty_ratio": "0.01"}
-            topic_id = await rig.topic(**keys)
-            client = await rig.client()
-            await put(client, topic_id, 0, 60)
-            await until(lambda: log_of(rig).compaction.running is not None)
-            rig.controller.delete_topic(topic_id)
-            again = await rig.topic(**keys)
-            await until(lambda: any(key[0] == again for key in rig.core.table.partitions))
-            await put(client, again, 0, 3)
-            assert await values(client, again, 3) == {0: b"0", 1: b"1", 2: b"2"}
-            await rig.restart(crash=True)
-            assert await values(await rig.client(), again, 3) == {0: b"0", 1: b"1", 2: b"2"}
-
-    run(scenario)
+    config = {**CONFIG, "log.cleaner.io.max.bytes.per.second": 5_000}
+    async with node_rig(tmp_path, config=config) as rig:
+        keys = {"cleanup_policy": "compact", "segment_ms": "1", "min_cleanable_dirty_ratio": "0.01"}
+        topic_id = await rig.topic(**keys)
+        client = await rig.client()
+        await put(client, topic_id, 0, 60)
+        await until(lambda: log_of(rig).compaction.running is not None)
+        rig.controller.delete_topic(topic_id)
+        again = await rig.topic(**keys)
+        await until(lambda: any(key[0] == again for key in rig.core.table.partitions))
+        await put(client, again, 0, 3)
+        assert await values(client, again, 3) == {0: b"0", 1: b"1", 2: b"2"}
+        await rig.restart(crash=True)
+        assert await values(await rig.client(), again, 3) == {0: b"0", 1: b"1", 2: b"2"}
 
 
-def test_damage_sets_a_partition_aside_and_the_others_go_on(tmp_path: Path) -> None:
+async def test_damage_sets_a_partition_aside_and_the_others_go_on(tmp_path: Path) -> None:
     """The reason is told, the partition is counted, and what is whole is still served."""
-
-    async def scenario() -> None:
-        config = {**CONFIG, "log.cleaner.enable": False}
-        async with node_rig(tmp_path, config=config) as rig:
-            keys = {"cleanup_policy": "compact", "segment_ms": "1", "min_cleanable_dirty_ratio": "0.01"}
-            topic_id = await rig.topic("t", partitions=2, **keys)
-            client = await rig.client()
-            await put(client, topic_id, 0, 40)
-            for number in range(10):
-                builder = active_codec().builder(max_bytes=1 << 20)
-                builder.append(WALL_MS + 10 * number, b"k", b"%d" % number)
-                await client.produce(topic_id, builder.build(), partition=1)
-            await rig.stop()
-            path = tmp_path / "d0" / "t-0" / f"{3:020d}.log"
-            path.write_bytes(path.read_bytes()[:-1] + b"\xff")
-            rig.config["log.cleaner.enable"] = True
-            rig.node = rig.new_node()
-            await rig.start()
-            await until(lambda: "t-0" in rig.node.status()["uncleanable_partitions"])
-            assert "CRC" in rig.node.status()["uncleanable_partitions"]["t-0"]
-            assert rig.node.status()["metrics"]["uncleanable-partitions-count"] == {str(tmp_path / "d0"): 1}
-            logs = {p.key[1]: p.log for p in rig.core.table.partitions.values()}
-            await until(lambda: (logs[1].compaction.cleaner_offset or 0) >= 8)
-            client = await rig.client()
-            assert (await client.fetch(topic_id, 10))[1]
-
-    run(scenario)
+    config = {**CONFIG, "log.cleaner.enable": False}
+    async with node_rig(tmp_path, config=config) as rig:
+        keys = {"cleanup_policy": "compact", "segment_ms": "1", "min_cleanable_dirty_ratio": "0.01"}
+        topic_id = await rig.topic("t", partitions=2, **keys)
+        client = await rig.client()
+        await put(client, topic_id, 0, 40)
+        for number in range(10):
+            builder = active_codec().builder(max_bytes=1 << 20)
+            builder.append(WALL_MS + 10 * number, b"k", b"%d" % number)
+            await client.produce(topic_id, builder.build(), partition=1)
+        await rig.stop()
+        path = tmp_path / "d0" / "t-0" / f"{3:020d}.log"
+        path.write_bytes(path.read_bytes()[:-1] + b"\xff")
+        rig.config["log.cleaner.enable"] = True
+        rig.node = rig.new_node()
+        await rig.start()
+        await until(lambda: "t-0" in rig.node.status()["uncleanable_partitions"])
+        assert "CRC" in rig.node.status()["uncleanable_partitions"]["t-0"]
+        assert rig.node.status()["metrics"]["uncleanable-partitions-count"] == {str(tmp_path / "d0"): 1}
+        logs = {p.key[1]: p.log for p in rig.core.table.partitions.values()}
+        await until(lambda: (logs[1].compaction.cleaner_offset or 0) >= 8)
+        client = await rig.client()
+        assert (await client.fetch(topic_id, 10))[1]

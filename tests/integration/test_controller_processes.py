@@ -127,35 +127,31 @@ async def storm(three: Three, number: int, made: set[str], is_over: asyncio.Even
         connection.close()
 
 
-def test_kill_9_of_leaders_loses_no_acknowledged_topic(tmp_path: Path) -> None:
+async def test_kill_9_of_leaders_loses_no_acknowledged_topic(tmp_path: Path) -> None:
     """Each time another one leads, soon, with everything that was answered; who was killed comes back."""
-
-    async def scenario() -> None:
-        three = Three(tmp_path)
-        try:
-            await three.begin()
-            connection = await three.leader()
-            register = BrokerRegistrationRequest(1, "", incarnation(1), "localhost", 9000)
-            epoch = (await ask(connection, registry.BROKER_REGISTRATION, register)).broker_epoch
-            await ask(connection, registry.BROKER_HEARTBEAT, BrokerHeartbeatRequest(1, epoch, epoch))
-            made: set[str] = set()
-            is_over = asyncio.Event()
-            clients = [asyncio.create_task(storm(three, number, made, is_over)) for number in range(3)]
-            for _ in range(2):
-                described = await ask(connection, registry.DESCRIBE_QUORUM, quorum.DescribeQuorumRequest())
-                goal, ends_at = len(made) + 30, time.monotonic() + 120
-                while len(made) < goal:
-                    assert time.monotonic() < ends_at, f"only {len(made)} topics"
-                    await asyncio.sleep(0.02)
-                await three.kill(described.leader_id)
-                connection.close()
-                connection = await three.leader()
-                await three.start(described.leader_id)
-            is_over.set()
-            await asyncio.gather(*clients)
-            assert made <= set((await all_metadata(connection)).topics)
+    three = Three(tmp_path)
+    try:
+        await three.begin()
+        connection = await three.leader()
+        register = BrokerRegistrationRequest(1, "", incarnation(1), "localhost", 9000)
+        epoch = (await ask(connection, registry.BROKER_REGISTRATION, register)).broker_epoch
+        await ask(connection, registry.BROKER_HEARTBEAT, BrokerHeartbeatRequest(1, epoch, epoch))
+        made: set[str] = set()
+        is_over = asyncio.Event()
+        clients = [asyncio.create_task(storm(three, number, made, is_over)) for number in range(3)]
+        for _ in range(2):
+            described = await ask(connection, registry.DESCRIBE_QUORUM, quorum.DescribeQuorumRequest())
+            goal, ends_at = len(made) + 30, time.monotonic() + 120
+            while len(made) < goal:
+                assert time.monotonic() < ends_at, f"only {len(made)} topics"
+                await asyncio.sleep(0.02)
+            await three.kill(described.leader_id)
             connection.close()
-        finally:
-            await three.end()
-
-    asyncio.run(scenario())
+            connection = await three.leader()
+            await three.start(described.leader_id)
+        is_over.set()
+        await asyncio.gather(*clients)
+        assert made <= set((await all_metadata(connection)).topics)
+        connection.close()
+    finally:
+        await three.end()

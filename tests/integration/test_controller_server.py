@@ -131,213 +131,173 @@ async def eventually(condition) -> None:
     raise AssertionError("it never came to be")
 
 
-def test_a_node_joins_and_topics_live(tmp_path) -> None:
+async def test_a_node_joins_and_topics_live(tmp_path) -> None:
     """Register, catch up, be unfenced; then create, grow, alter, describe and delete a topic."""
-
-    async def scenario():
-        async with controller(tmp_path) as server, node(server, -1) as me:
-            await me.join()
-            assert me.node_id == 1001
-            made = await me.create("t", num_partitions=2, configs={"max.message.bytes": "2048"})
-            assert (made.error_code, made.num_partitions, made.replication_factor) == (0, 2, 1)
-            grown = await me.ask(
-                registry.CREATE_PARTITIONS, CreatePartitionsRequest((PartitionGrowth("t", 3),))
-            )
-            assert not grown.results[0].error_code
-            resource = ConfigResource(2, "t")
-            change = AlterConfigs(resource, (ConfigChange("min.insync.replicas", 0, "1"),))
-            altered = await me.ask(
-                registry.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest((change,))
-            )
-            assert not altered.results[0].error_code
-            described = await me.ask(registry.DESCRIBE_CONFIGS, DescribeConfigsRequest((resource,)))
-            values = {e.name: e.value for e in described.results[0].entries if e.source == 1}
-            assert values == {"max.message.bytes": "2048", "min.insync.replicas": "1"}
-            await me.catch_up()
-            assert me.image.offset == altered.metadata_offset
-            assert [p.leader for p in me.image.topics["t"].partitions] == [1001] * 3
-            assert (await me.create("t")).error_code == TopicAlreadyExistsError.code
-            gone = await me.ask(registry.DELETE_TOPICS, DeleteTopicsRequest(("t",)))
-            assert not gone.results[0].error_code
-            await me.catch_up()
-            assert not me.image.topics
-            assert me.image.configs == {(4, ""): {"min.insync.replicas": "1"}}
-
-    asyncio.run(scenario())
+    async with controller(tmp_path) as server, node(server, -1) as me:
+        await me.join()
+        assert me.node_id == 1001
+        made = await me.create("t", num_partitions=2, configs={"max.message.bytes": "2048"})
+        assert (made.error_code, made.num_partitions, made.replication_factor) == (0, 2, 1)
+        grown = await me.ask(registry.CREATE_PARTITIONS, CreatePartitionsRequest((PartitionGrowth("t", 3),)))
+        assert not grown.results[0].error_code
+        resource = ConfigResource(2, "t")
+        change = AlterConfigs(resource, (ConfigChange("min.insync.replicas", 0, "1"),))
+        altered = await me.ask(registry.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest((change,)))
+        assert not altered.results[0].error_code
+        described = await me.ask(registry.DESCRIBE_CONFIGS, DescribeConfigsRequest((resource,)))
+        values = {e.name: e.value for e in described.results[0].entries if e.source == 1}
+        assert values == {"max.message.bytes": "2048", "min.insync.replicas": "1"}
+        await me.catch_up()
+        assert me.image.offset == altered.metadata_offset
+        assert [p.leader for p in me.image.topics["t"].partitions] == [1001] * 3
+        assert (await me.create("t")).error_code == TopicAlreadyExistsError.code
+        gone = await me.ask(registry.DELETE_TOPICS, DeleteTopicsRequest(("t",)))
+        assert not gone.results[0].error_code
+        await me.catch_up()
+        assert not me.image.topics
+        assert me.image.configs == {(4, ""): {"min.insync.replicas": "1"}}
 
 
-def test_a_restart_forgets_nothing(tmp_path) -> None:
+async def test_a_restart_forgets_nothing(tmp_path) -> None:
     """The controller ends and starts again on the same port: same cluster, same epochs, same topics; the node
     goes on with its old session."""
-
-    async def scenario():
-        async with controller(tmp_path) as server, node(server) as me:
-            await me.join()
-            topic_id = (await me.create("t", num_partitions=3)).topic_id
-            await me.catch_up()
-            before, cluster_id, port = me.image, server.cluster_id, server.port
-            first_epoch = server.status()["controller_epoch"]
-        async with controller(tmp_path) as server, node(server) as again:
-            assert (server.cluster_id, server.port) == (cluster_id, port)
-            assert server.status()["controller_epoch"] == first_epoch + 1
-            await again.catch_up()
-            # The new epoch has a record of its own, and so a higher offset.
-            assert again.image == dataclasses.replace(before, offset=again.image.offset)
-            assert again.image.topic_names == {topic_id: "t"}
-            again.broker_epoch = me.broker_epoch
-            assert not (await again.beat()).is_fenced
-
-    asyncio.run(scenario())
+    async with controller(tmp_path) as server, node(server) as me:
+        await me.join()
+        topic_id = (await me.create("t", num_partitions=3)).topic_id
+        await me.catch_up()
+        before, cluster_id, port = me.image, server.cluster_id, server.port
+        first_epoch = server.status()["controller_epoch"]
+    async with controller(tmp_path) as server, node(server) as again:
+        assert (server.cluster_id, server.port) == (cluster_id, port)
+        assert server.status()["controller_epoch"] == first_epoch + 1
+        await again.catch_up()
+        # The new epoch has a record of its own, and so a higher offset.
+        assert again.image == dataclasses.replace(before, offset=again.image.offset)
+        assert again.image.topic_names == {topic_id: "t"}
+        again.broker_epoch = me.broker_epoch
+        assert not (await again.beat()).is_fenced
 
 
-def test_the_log_of_a_controller_from_before_quorums_is_taken_over(tmp_path) -> None:
+async def test_the_log_of_a_controller_from_before_quorums_is_taken_over(tmp_path) -> None:
     """It has no directory id and no voters: the controller becomes the only voter, in a higher epoch,
     and stays it."""
-
-    async def scenario():
-        old = Voter(OsFiles(), metadata_dir=str(tmp_path))
-        old.decide(FormatRecord("old-cluster"), TopicRecord("t", bytes(16)))
-        old.flush()
-        epoch = old.epoch
-        old.log.close()
-        for expected_epoch in (epoch + 1, epoch + 2):
-            async with controller(tmp_path) as server:
-                assert server.cluster_id == "old-cluster"
-                facts = server.status()
-                assert (facts["topics"], facts["controller_epoch"]) == (1, expected_epoch)
-                assert facts["quorum"]["voters"] == [1]
-        assert "cluster.id=old-cluster" in (tmp_path / "meta.properties").read_text()
-
-    asyncio.run(scenario())
+    old = Voter(OsFiles(), metadata_dir=str(tmp_path))
+    old.decide(FormatRecord("old-cluster"), TopicRecord("t", bytes(16)))
+    old.flush()
+    epoch = old.epoch
+    old.log.close()
+    for expected_epoch in (epoch + 1, epoch + 2):
+        async with controller(tmp_path) as server:
+            assert server.cluster_id == "old-cluster"
+            facts = server.status()
+            assert (facts["topics"], facts["controller_epoch"]) == (1, expected_epoch)
+            assert facts["quorum"]["voters"] == [1]
+    assert "cluster.id=old-cluster" in (tmp_path / "meta.properties").read_text()
 
 
-def test_a_silent_node_is_fenced_and_comes_back(tmp_path) -> None:
+async def test_a_silent_node_is_fenced_and_comes_back(tmp_path) -> None:
     """No heartbeats for the session timeout: its partitions lose their leader; the next heartbeat of the same
     registration brings node and leader back, with higher leader epochs."""
-
-    async def scenario():
-        times = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 500}
-        async with controller(tmp_path, **times) as server, node(server) as me:
-            await me.join()
-            await me.create("t")
-            await me.catch_up()
-            answer = await me.follow(max_wait_ms=60_000)
-            assert answer.records
-            assert me.image.brokers[1].is_fenced
-            assert me.image.topics["t"].partitions[0].leader == -1
-            assert not (await me.beat()).is_fenced
-            await me.follow(max_wait_ms=60_000)
-            partition = me.image.topics["t"].partitions[0]
-            assert (partition.leader, partition.leader_epoch) == (1, 2)
-
-    asyncio.run(scenario())
+    times = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 500}
+    async with controller(tmp_path, **times) as server, node(server) as me:
+        await me.join()
+        await me.create("t")
+        await me.catch_up()
+        answer = await me.follow(max_wait_ms=60_000)
+        assert answer.records
+        assert me.image.brokers[1].is_fenced
+        assert me.image.topics["t"].partitions[0].leader == -1
+        assert not (await me.beat()).is_fenced
+        await me.follow(max_wait_ms=60_000)
+        partition = me.image.topics["t"].partitions[0]
+        assert (partition.leader, partition.leader_epoch) == (1, 2)
 
 
-def test_a_node_leaves_in_order_and_its_next_process_registers_at_once(tmp_path) -> None:
+async def test_a_node_leaves_in_order_and_its_next_process_registers_at_once(tmp_path) -> None:
     """Controlled shutdown: told to go on, then a new process need not wait for the old session; the old
     broker epoch is stale from then on."""
-
-    async def scenario():
-        async with controller(tmp_path) as server, node(server) as old, node(server, process=2) as new:
-            await old.join()
-            await old.create("t")
-            assert (await new.register()).error_code == 101
-            await old.catch_up()
-            leaving = await old.beat(want_shutdown=True)
-            assert leaving.should_shutdown
-            assert leaving.is_fenced
-            await new.join()
-            assert new.broker_epoch > old.broker_epoch
-            assert (await old.beat()).error_code == StaleBrokerEpochError.code
-            assert new.image.topics["t"].partitions[0].leader == 1
-
-    asyncio.run(scenario())
+    async with controller(tmp_path) as server, node(server) as old, node(server, process=2) as new:
+        await old.join()
+        await old.create("t")
+        assert (await new.register()).error_code == 101
+        await old.catch_up()
+        leaving = await old.beat(want_shutdown=True)
+        assert leaving.should_shutdown
+        assert leaving.is_fenced
+        await new.join()
+        assert new.broker_epoch > old.broker_epoch
+        assert (await old.beat()).error_code == StaleBrokerEpochError.code
+        assert new.image.topics["t"].partitions[0].leader == 1
 
 
-def test_long_polls_wait_for_news_or_for_their_time(tmp_path) -> None:
+async def test_long_polls_wait_for_news_or_for_their_time(tmp_path) -> None:
     """A poll without news ends empty at its time; one that is woken has the records; one of a reader that is
     ahead is refused; those of a closed connection are let go."""
-
-    async def scenario():
-        async with controller(tmp_path) as server, node(server) as me, node(server) as other:
-            await me.join()
-            empty = await me.follow(max_wait_ms=30)
-            assert (empty.records, empty.base_offset, empty.end_offset) == (
-                (),
-                me.image.offset + 1,
-                me.image.offset + 1,
-            )
-            other.image = me.image
-            poll = asyncio.create_task(other.follow(max_wait_ms=20_000))
-            await eventually(lambda: server.status()["parked_polls"] == 1)
-            made = await me.create("t")
-            assert made.error_code == 0
-            await poll
-            assert "t" in other.image.topics
-            ahead = FetchMetadataRequest(1, 10_000, 0)
-            with pytest.raises(OffsetOutOfRangeError):
-                await me.ask(registry.FETCH_METADATA, ahead)
-            poll = asyncio.create_task(other.follow(max_wait_ms=20_000))
-            await eventually(lambda: server.status()["parked_polls"] == 1)
-            other.connection.close()
-            await asyncio.gather(poll, return_exceptions=True)
-            await eventually(lambda: server.status()["parked_polls"] == 0)
-
-    asyncio.run(scenario())
+    async with controller(tmp_path) as server, node(server) as me, node(server) as other:
+        await me.join()
+        empty = await me.follow(max_wait_ms=30)
+        assert (empty.records, empty.base_offset, empty.end_offset) == (
+            (),
+            me.image.offset + 1,
+            me.image.offset + 1,
+        )
+        other.image = me.image
+        poll = asyncio.create_task(other.follow(max_wait_ms=20_000))
+        await eventually(lambda: server.status()["parked_polls"] == 1)
+        made = await me.create("t")
+        assert made.error_code == 0
+        await poll
+        assert "t" in other.image.topics
+        ahead = FetchMetadataRequest(1, 10_000, 0)
+        with pytest.raises(OffsetOutOfRangeError):
+            await me.ask(registry.FETCH_METADATA, ahead)
+        poll = asyncio.create_task(other.follow(max_wait_ms=20_000))
+        await eventually(lambda: server.status()["parked_polls"] == 1)
+        other.connection.close()
+        await asyncio.gather(poll, return_exceptions=True)
+        await eventually(lambda: server.status()["parked_polls"] == 0)
 
 
-def test_snapshots_are_written_served_and_started_from(tmp_path) -> None:
+async def test_snapshots_are_written_served_and_started_from(tmp_path) -> None:
     """Little log between snapshots and a short memory: a new reader gets a snapshot, a restart uses one."""
-
-    async def scenario():
-        small = {"metadata.log.max.record.bytes.between.snapshots": 500, "metadata.tail.max.records": 2}
-        async with controller(tmp_path, **small) as server, node(server) as me, node(server) as late:
-            await me.join()
-            for number in range(20):
-                assert not (await me.create(f"t{number}")).error_code
-            await me.catch_up()
-            await late.catch_up()
-            assert late.snapshots
-            assert late.image == me.image
-            assert server.status()["snapshot_end_offset"] > 0
-        async with controller(tmp_path, **small) as server, node(server) as again:
-            await again.catch_up()
-            assert again.image == dataclasses.replace(me.image, offset=again.image.offset)
-
-    asyncio.run(scenario())
+    small = {"metadata.log.max.record.bytes.between.snapshots": 500, "metadata.tail.max.records": 2}
+    async with controller(tmp_path, **small) as server, node(server) as me, node(server) as late:
+        await me.join()
+        for number in range(20):
+            assert not (await me.create(f"t{number}")).error_code
+        await me.catch_up()
+        await late.catch_up()
+        assert late.snapshots
+        assert late.image == me.image
+        assert server.status()["snapshot_end_offset"] > 0
+    async with controller(tmp_path, **small) as server, node(server) as again:
+        await again.catch_up()
+        assert again.image == dataclasses.replace(me.image, offset=again.image.offset)
 
 
-def test_hostile_requests_are_refused_and_the_controller_lives_on(tmp_path) -> None:
+async def test_hostile_requests_are_refused_and_the_controller_lives_on(tmp_path) -> None:
     """A million partitions, too many topics, an api of a storage node: each is answered with its error."""
-
-    async def scenario():
-        async with controller(tmp_path) as server, node(server) as me:
-            await me.join()
-            assert (await me.create("t", num_partitions=1_000_000)).error_code == 37
-            assert (await me.create("t", replication_factor=32767)).error_code == 38
-            many = tuple(NewTopicSpec(f"t{n}") for n in range(20_000))
-            with pytest.raises(InvalidRequestError, match="at most"):
-                await me.ask(registry.CREATE_TOPICS, CreateTopicsRequest(many))
-            with pytest.raises(UnsupportedVersionError):
-                await me.ask(registry.METADATA, MetadataRequest())
-            assert (await me.ask(registry.UNREGISTER_BROKER, UnregisterBrokerRequest(9))).error_code == 102
-            assert not (await me.create("t")).error_code
-
-    asyncio.run(scenario())
+    async with controller(tmp_path) as server, node(server) as me:
+        await me.join()
+        assert (await me.create("t", num_partitions=1_000_000)).error_code == 37
+        assert (await me.create("t", replication_factor=32767)).error_code == 38
+        many = tuple(NewTopicSpec(f"t{n}") for n in range(20_000))
+        with pytest.raises(InvalidRequestError, match="at most"):
+            await me.ask(registry.CREATE_TOPICS, CreateTopicsRequest(many))
+        with pytest.raises(UnsupportedVersionError):
+            await me.ask(registry.METADATA, MetadataRequest())
+        assert (await me.ask(registry.UNREGISTER_BROKER, UnregisterBrokerRequest(9))).error_code == 102
+        assert not (await me.create("t")).error_code
 
 
-def test_a_folder_has_one_controller(tmp_path) -> None:
+async def test_a_folder_has_one_controller(tmp_path) -> None:
     """A second process on the same folder gives up after a while, and the first one goes on."""
-
-    async def scenario():
-        async with controller(tmp_path) as server, node(server) as me:
-            config = {"metadata.log.dir": str(tmp_path), "metadata.log.lock.timeout.ms": 60}
-            second = ControllerServer(ControllerConfig.of(config))
-            with pytest.raises(KafkaStorageError, match="locked"):
-                await second.start()
-            await me.join()
-
-    asyncio.run(scenario())
+    async with controller(tmp_path) as server, node(server) as me:
+        config = {"metadata.log.dir": str(tmp_path), "metadata.log.lock.timeout.ms": 60}
+        second = ControllerServer(ControllerConfig.of(config))
+        with pytest.raises(KafkaStorageError, match="locked"):
+            await second.start()
+        await me.join()
 
 
 def fake_controller(files, **config) -> ControllerServer:
@@ -346,105 +306,85 @@ def fake_controller(files, **config) -> ControllerServer:
     return ControllerServer(ControllerConfig.of({**keys, **config}), files)
 
 
-def test_what_is_answered_survives_a_power_loss() -> None:
+async def test_what_is_answered_survives_a_power_loss() -> None:
     """After every answer the power could fail: the topic is on the disk each time, and only flushes put it
     there. Many clients at once share flushes."""
-
-    async def scenario():
-        files = FakeFiles()
-        server = fake_controller(files)
-        await server.start()
-        running = asyncio.create_task(server.run())
-        async with node(server) as me:
-            await me.join()
-            for number in range(5):
-                made = await asyncio.gather(*(me.create(f"t{number}-{i}") for i in range(8)))
-                assert not any(answer.error_code for answer in made)
-                found = Voter(files.power_loss("none")).image
-                assert {answer.name for answer in made} <= found.topics.keys()
-        syncs = sum(
-            operation.startswith("fdatasync") and operation.endswith(".log") for operation in files.operations
-        )
-        assert syncs < 30, "40 topics in groups of up to 8"
-        await server.stop()
-        await running
-
-    asyncio.run(scenario())
+    files = FakeFiles()
+    server = fake_controller(files)
+    await server.start()
+    running = asyncio.create_task(server.run())
+    async with node(server) as me:
+        await me.join()
+        for number in range(5):
+            made = await asyncio.gather(*(me.create(f"t{number}-{i}") for i in range(8)))
+            assert not any(answer.error_code for answer in made)
+            found = Voter(files.power_loss("none")).image
+            assert {answer.name for answer in made} <= found.topics.keys()
+    syncs = sum(
+        operation.startswith("fdatasync") and operation.endswith(".log") for operation in files.operations
+    )
+    assert syncs < 30, "40 topics in groups of up to 8"
+    await server.stop()
+    await running
 
 
 @pytest.mark.parametrize("operation", ["pwrite", "fdatasync"])
-def test_a_failing_disk_ends_the_controller_without_an_answer(operation) -> None:
+async def test_a_failing_disk_ends_the_controller_without_an_answer(operation) -> None:
     """The disk fails under a decision: `run` raises, the client hears nothing but a closed connection, and
     what was answered before is there at the next start."""
-
-    async def scenario():
-        files = FakeFiles()
-        server = fake_controller(files)
-        await server.start()
-        running = asyncio.create_task(server.run())
-        async with node(server) as me:
-            await me.join()
-            assert not (await me.create("kept")).error_code
-            files.fail(operation, ".log")
-            with pytest.raises(NetworkError):
-                await me.create("lost")
-            with pytest.raises(KafkaStorageError):
-                await running
-        again = fake_controller(files.power_loss("none"))
-        await again.start()
-        running = asyncio.create_task(again.run())
-        assert again.status()["topics"] == 1
-        await again.stop()
-        await running
-
-    asyncio.run(scenario())
-
-
-def test_a_start_that_fails_leaves_nothing_behind() -> None:
-    """The disk fails while the log is recovered: the lock is free again for the next process."""
-
-    async def scenario():
-        files = FakeFiles()
-        files.fail("fdatasync")
+    files = FakeFiles()
+    server = fake_controller(files)
+    await server.start()
+    running = asyncio.create_task(server.run())
+    async with node(server) as me:
+        await me.join()
+        assert not (await me.create("kept")).error_code
+        files.fail(operation, ".log")
+        with pytest.raises(NetworkError):
+            await me.create("lost")
         with pytest.raises(KafkaStorageError):
-            await fake_controller(files).start()
-        server = fake_controller(files)
-        await server.start()
-        running = asyncio.create_task(server.run())
-        await server.stop()
-        await running
+            await running
+    again = fake_controller(files.power_loss("none"))
+    await again.start()
+    running = asyncio.create_task(again.run())
+    assert again.status()["topics"] == 1
+    await again.stop()
+    await running
 
-    asyncio.run(scenario())
+
+async def test_a_start_that_fails_leaves_nothing_behind() -> None:
+    """The disk fails while the log is recovered: the lock is free again for the next process."""
+    files = FakeFiles()
+    files.fail("fdatasync")
+    with pytest.raises(KafkaStorageError):
+        await fake_controller(files).start()
+    server = fake_controller(files)
+    await server.start()
+    running = asyncio.create_task(server.run())
+    await server.stop()
+    await running
 
 
-def test_a_full_queue_slows_the_clients_down(tmp_path) -> None:
+async def test_a_full_queue_slows_the_clients_down(tmp_path) -> None:
     """More requests than may wait: the rest is told to come again, and those that wait are answered."""
-
-    async def scenario():
-        async with controller(tmp_path, **{"queued.max.requests": 3}) as server, node(server) as me:
-            await me.join()
-            answers = await asyncio.gather(*(me.create(f"t{n}") for n in range(50)), return_exceptions=True)
-            refused = [answer for answer in answers if isinstance(answer, ThrottlingQuotaExceededError)]
-            made = [answer.name for answer in answers if not isinstance(answer, Exception)]
-            await me.catch_up()
-            assert refused
-            assert set(made) == set(me.image.topics)
-            assert len(refused) + len(made) == 50
-
-    asyncio.run(scenario())
+    async with controller(tmp_path, **{"queued.max.requests": 3}) as server, node(server) as me:
+        await me.join()
+        answers = await asyncio.gather(*(me.create(f"t{n}") for n in range(50)), return_exceptions=True)
+        refused = [answer for answer in answers if isinstance(answer, ThrottlingQuotaExceededError)]
+        made = [answer.name for answer in answers if not isinstance(answer, Exception)]
+        await me.catch_up()
+        assert refused
+        assert set(made) == set(me.image.topics)
+        assert len(refused) + len(made) == 50
 
 
-def test_a_taken_port_is_replaced_by_a_free_one(tmp_path) -> None:
+async def test_a_taken_port_is_replaced_by_a_free_one(tmp_path) -> None:
     """The remembered port is in use by somebody else; one that was configured is insisted on."""
-
-    async def scenario():
-        async with controller(tmp_path / "a") as first:
-            (tmp_path / "b").mkdir()
-            (tmp_path / "b" / "listener.port").write_text(str(first.port))
-            async with controller(tmp_path / "b") as second:
-                assert second.port != first.port
-            config = {"metadata.log.dir": str(tmp_path / "c"), "listener.port": first.port}
-            with pytest.raises(OSError, match="listen"):
-                await ControllerServer(ControllerConfig.of(config)).start()
-
-    asyncio.run(scenario())
+    async with controller(tmp_path / "a") as first:
+        (tmp_path / "b").mkdir()
+        (tmp_path / "b" / "listener.port").write_text(str(first.port))
+        async with controller(tmp_path / "b") as second:
+            assert second.port != first.port
+        config = {"metadata.log.dir": str(tmp_path / "c"), "listener.port": first.port}
+        with pytest.raises(OSError, match="listen"):
+            await ControllerServer(ControllerConfig.of(config)).start()

@@ -38,18 +38,8 @@ async def client_of(cluster: LocalCluster) -> AsyncIterator[CoordinatorClient]:
         client.close()
 
 
-def play(cluster: LocalCluster, scenario: Callable[[CoordinatorClient], Awaitable[None]]) -> None:
-    """Run a scenario with a client."""
-
-    async def bounded() -> None:
-        async with asyncio.timeout(TIMEOUT_S), client_of(cluster) as client:
-            await scenario(client)
-
-    asyncio.run(bounded())
-
-
 async def until(look: Callable[[], Awaitable[object]], wanted: object) -> None:
-    """Look until it is so; `play` bounds the wait."""
+    """Look until it is so; the time limit of a test bounds the wait."""
     while await look() != wanted:  # noqa: ASYNC110 -- as said
         await asyncio.sleep(0.01)
 
@@ -61,11 +51,10 @@ async def counted(cluster: LocalCluster, gauge: str, of: str = "group") -> int:
     return sum(each.get(gauge, 0) for each in metrics)
 
 
-def test_a_group_lives_over_its_coordinator() -> None:
+async def test_a_group_lives_over_its_coordinator() -> None:
     """Two members join, get their shares, commit; a third party reads the offsets; they leave."""
     with local(nodes=3, **FAST) as cluster:
-
-        async def scenario(client: CoordinatorClient) -> None:
+        async with client_of(cluster) as client:
             await client.create("t", 2)
             one, other = GroupMember(client, "g"), GroupMember(client, "g")
             await one.join()
@@ -88,15 +77,12 @@ def test_a_group_lives_over_its_coordinator() -> None:
             await one.leave()
             await other.leave()
 
-        play(cluster, scenario)
 
-
-def test_a_group_survives_its_coordinator() -> None:
+async def test_a_group_survives_its_coordinator() -> None:
     """Another node reads what was committed from its copy of the log and leads on; the old one, back again,
     does not answer for the group any more unless it leads."""
     with local(nodes=3, broker_session_timeout_ms=1_000, broker_heartbeat_interval_ms=100, **FAST) as cluster:
-
-        async def scenario(client: CoordinatorClient) -> None:
+        async with client_of(cluster) as client:
             await client.create("t", 1)
             member = GroupMember(client, "g")
             await member.join()
@@ -121,36 +107,27 @@ def test_a_group_survives_its_coordinator() -> None:
             listed = (await client.send(after, registry.LIST_GROUPS, ListGroupsRequest())).groups
             assert [group.group_id for group in listed] in (["g"], [])
 
-        play(cluster, scenario)
 
-
-def test_everything_is_read_again_after_a_restart(tmp_path: Path) -> None:
+async def test_everything_is_read_again_after_a_restart(tmp_path: Path) -> None:
     """Of all nodes at once."""
     with local(nodes=2, data_dir=str(tmp_path), **FAST) as cluster:
-
-        async def first(client: CoordinatorClient) -> None:
+        async with client_of(cluster) as client:
             await client.create("t", 1)
             for number in range(20):
                 member = GroupMember(client, f"g{number}")
                 await member.join()
                 await member.sync([(member.member_id, b"all")])
                 await member.commit("t", 0, number)
-
-        play(cluster, first)
     with local(nodes=2, data_dir=str(tmp_path), **FAST) as cluster:
-
-        async def second(client: CoordinatorClient) -> None:
+        async with client_of(cluster) as client:
             for number in range(20):
                 assert await committed(client, f"g{number}") == {("t", 0): number}
 
-        play(cluster, second)
 
-
-def test_a_transaction_lives_over_its_coordinator() -> None:
+async def test_a_transaction_lives_over_its_coordinator() -> None:
     """Records and offsets count when it commits, and never if it aborts; the older producer is fenced."""
     with local(nodes=3, **FAST) as cluster:
-
-        async def scenario(client: CoordinatorClient) -> None:
+        async with client_of(cluster) as client:
             await client.create("t", 1)
             producer = Transactional(client, "tx")
             await producer.init()
@@ -176,15 +153,12 @@ def test_a_transaction_lives_over_its_coordinator() -> None:
             await younger.write("t", b"three")
             await younger.end(commit=True)
 
-        play(cluster, scenario)
-
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_transaction_survives_its_coordinator(commit: bool) -> None:
+async def test_a_transaction_survives_its_coordinator(commit: bool) -> None:
     """Its next coordinator knows of it, ends it, and sees to its markers."""
     with local(nodes=3, broker_session_timeout_ms=1_000, broker_heartbeat_interval_ms=100, **FAST) as cluster:
-
-        async def scenario(client: CoordinatorClient) -> None:
+        async with client_of(cluster) as client:
             addresses = cluster.bootstrap.split(",")
             producer = Transactional(client, "tx")
             await producer.init()
@@ -197,8 +171,6 @@ def test_a_transaction_survives_its_coordinator(commit: bool) -> None:
             await until(lambda: client.end_offset(topic, is_stable=True), 2)
             assert await client.find("tx", TRANSACTION_KEY) != coordinator
 
-        play(cluster, scenario)
-
 
 async def led_elsewhere(client: CoordinatorClient, address: tuple[str, int]) -> str:
     """A topic that is not led by that node, which is to be killed; asked over another one."""
@@ -210,11 +182,10 @@ async def led_elsewhere(client: CoordinatorClient, address: tuple[str, int]) -> 
     raise AssertionError("one node leads everything")
 
 
-def test_the_offsets_topic_can_be_deleted() -> None:
+async def test_the_offsets_topic_can_be_deleted() -> None:
     """As Kafka's: what was committed is gone, and the next who looks for a coordinator makes it anew."""
     with local(nodes=2, **FAST) as cluster:
-
-        async def scenario(client: CoordinatorClient) -> None:
+        async with client_of(cluster) as client:
             await client.create("t", 1)
             member = GroupMember(client, "g")
             await member.join()
@@ -229,5 +200,3 @@ def test_the_offsets_topic_can_be_deleted() -> None:
             await again.sync([(again.member_id, b"all")])
             await again.commit("t", 0, 7)
             assert await committed(client, "g") == {("t", 0): 7}
-
-        play(cluster, scenario)

@@ -133,10 +133,9 @@ class Sender:
 
 
 @pytest.mark.parametrize("plane", PLANES)
-def test_every_bad_batch_gets_its_error(cluster: LocalCluster, plane: str) -> None:
+async def test_every_bad_batch_gets_its_error(cluster: LocalCluster, plane: str) -> None:
     """Each answered with its own code beside a good batch in the same request, which is taken."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         topic = f"batches-{plane}"
         spec = control.NewTopicSpec(topic, 1, 1)
         made = await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
@@ -147,15 +146,14 @@ def test_every_bad_batch_gets_its_error(cluster: LocalCluster, plane: str) -> No
                 assert code in [cls.code for cls in expected], (name, code)
                 assert taken == (0, number), (name, taken)
 
-    attack(cluster, scenario)
-
 
 @pytest.mark.parametrize("plane", PLANES)
 @pytest.mark.parametrize("compression", [c for c in Compression if c])
-def test_decompression_bombs_stay_small(cluster: LocalCluster, compression: Compression, plane: str) -> None:
+async def test_decompression_bombs_are_refused(
+    cluster: LocalCluster, compression: Compression, plane: str
+) -> None:
     """Row 27: what is small on the wire and 800 MiB when opened, many times at once."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         packed = bomb(compression)
 
         async def one() -> int:
@@ -165,5 +163,3 @@ def test_decompression_bombs_stay_small(cluster: LocalCluster, compression: Comp
 
         codes = set(await asyncio.gather(*(one() for _ in range(4))))
         assert codes <= {CORRUPT.code, INVALID.code, errors.MessageTooLargeError.code}
-
-    attack(cluster, scenario)

@@ -42,18 +42,15 @@ async def flood(probe: Probe, to: tuple[str, int], api: Any, body: Any, connecti
     return sum(future.exception() is None for future in done)
 
 
-def test_a_flood_of_fetches_that_wait_for_ever(cluster: LocalCluster) -> None:
+async def test_a_flood_of_fetches_that_wait_for_ever(cluster: LocalCluster) -> None:
     """Row 33: thousands of fetches that want more than there will be; others are served, and with their
     connections they are gone."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         wanted = data.FetchPartition(probe.topic_id, 0, 0, 2**31 - 1)
         body = data.FetchRequest(2**31 - 1, 2**31 - 1, 2**31 - 1, 0, (wanted,))
         await flood(probe, probe.node, registry.FETCH, body, 20, 200)
         async with asyncio.timeout(TIMEOUT_S):
             await until(lambda: cluster.status()["nodes"][0]["parked_requests"] == 0)
-
-    attack(cluster, scenario)
 
 
 class Deaf:
@@ -95,11 +92,10 @@ def unread_bytes(cluster: LocalCluster, is_node: bool) -> int:
 
 
 @pytest.mark.parametrize("kind", ["snapshots", "news", "metadata", "configs"])
-def test_answers_that_nobody_reads(cluster: LocalCluster, kind: str) -> None:
+async def test_answers_that_nobody_reads(cluster: LocalCluster, kind: str) -> None:
     """A small question with a large answer, thousands of times: memory stays bounded while nobody reads, and
     others are served."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         specs = tuple(control.NewTopicSpec(f"many-{number}", 60, 1) for number in range(20))
         await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest(specs))
         resources = tuple(control.ConfigResource(2, spec.name) for spec in specs)
@@ -133,14 +129,11 @@ def test_answers_that_nobody_reads(cluster: LocalCluster, kind: str) -> None:
         names = tuple(spec.name for spec in specs)
         await probe.ask(registry.DELETE_TOPICS, control.DeleteTopicsRequest(names))
 
-    attack(cluster, scenario)
 
-
-def test_expensive_decisions_do_not_silence_the_others(cluster: LocalCluster) -> None:
+async def test_expensive_decisions_do_not_silence_the_others(cluster: LocalCluster) -> None:
     """Hundreds of creations of ten thousand partitions, to be checked only: a heartbeat gets its turn between
     them, long before the last is answered."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         spec = control.NewTopicSpec("huge", 9_000, 1)
         body = control.CreateTopicsRequest((spec,), 1_000, True)
         bad = await Connection.open(*probe.controller, client_id="bad", timeout_s=TIMEOUT_S)
@@ -155,5 +148,3 @@ def test_expensive_decisions_do_not_silence_the_others(cluster: LocalCluster) ->
         await good.request(registry.DESCRIBE_CONFIGS, resource, timeout_s=TIMEOUT_S)
         bad.close()
         good.close()
-
-    attack(cluster, scenario)

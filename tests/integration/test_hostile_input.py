@@ -76,10 +76,9 @@ def controller_requests(broker_epoch: int) -> dict[Any, Any]:
 
 
 @pytest.mark.parametrize("name", NODE_APIS)
-def test_a_node_survives_every_mutation(cluster: LocalCluster, name: str) -> None:
+async def test_a_node_survives_every_mutation(cluster: LocalCluster, name: str) -> None:
     """Each api of a storage node; those of the controller come through it."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         spec = control.NewTopicSpec("target", 1, 1)
         made = await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
         target = made.body.topics[0].topic_id or probe.topic_id
@@ -91,27 +90,21 @@ def test_a_node_survives_every_mutation(cluster: LocalCluster, name: str) -> Non
             await send_all(probe, probe.controller, api, list(mutations(valid, seed=1)))
         await probe.ask(registry.DELETE_TOPICS, control.DeleteTopicsRequest(("target",)))
 
-    attack(cluster, scenario)
-
 
 @pytest.mark.parametrize("name", ["BrokerRegistration", "BrokerHeartbeat", "FetchMetadata"])
-def test_the_controller_survives_every_mutation(cluster: LocalCluster, name: str) -> None:
+async def test_the_controller_survives_every_mutation(cluster: LocalCluster, name: str) -> None:
     """A client that pretends to be a storage node."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         (api,) = [api for api in controller_requests(0) if api.name == name]
         await send_all(probe, probe.controller, api, list(mutations(controller_requests(5)[api])))
-
-    attack(cluster, scenario)
 
 
 # --- rows 11 to 13, 32 to 34 and 37: absurd but well-formed ---------------------------------------------
 
 
-def test_wrong_frames_and_sessions(cluster: LocalCluster) -> None:
+async def test_wrong_frames_and_sessions(cluster: LocalCluster) -> None:
     """Frames that do not pair up with entries, unknown sessions, apis of others: refused, one by one."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         connection = await Connection.open(*probe.node, client_id="bad", timeout_s=TIMEOUT_S)
         entry = data.ProducePartition(probe.topic_id, 0)
         for entries, frames in (((entry,), []), ((), [batch(b"v")]), ((entry,), [batch(b"v")] * 3)):
@@ -129,14 +122,12 @@ def test_wrong_frames_and_sessions(cluster: LocalCluster) -> None:
             await connection.request(registry.METADATA, data.MetadataRequest(()), timeout_s=TIMEOUT_S)
         connection.close()
 
-    attack(cluster, scenario)
 
-
-def test_absurd_reads(cluster: LocalCluster) -> None:
+async def test_absurd_reads(cluster: LocalCluster) -> None:
     """Rows 32 and 34: offsets, sizes, epochs and times that cannot be."""
     far = 2**63 - 1
+    async with attack(cluster) as probe:
 
-    async def scenario(probe: Probe) -> None:
         async def fetch(offset: int, size: int = MIB, epoch: int = -1, total: int = MIB) -> int:
             wanted = data.FetchPartition(probe.topic_id, 0, offset, size, epoch)
             answer = await probe.ask(registry.FETCH, data.FetchRequest(0, 1, total, 0, (wanted,)))
@@ -156,13 +147,10 @@ def test_absurd_reads(cluster: LocalCluster) -> None:
         assert [await offset_at(time) for time in (-4, -far)] == [errors.InvalidRequestError.code] * 2
         assert await offset_at(0, epoch=far) == errors.UnknownLeaderEpochError.code
 
-    attack(cluster, scenario)
 
-
-def test_a_hundred_thousand_partitions(cluster: LocalCluster) -> None:
+async def test_a_hundred_thousand_partitions(cluster: LocalCluster) -> None:
     """Every plural request with far more than there are: refused, or an error for each."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         fetches = tuple(data.FetchPartition(probe.topic_id, index, 0, 1) for index in range(100_000))
         looks = tuple(data.ListOffsetsPartition(probe.topic_id, index, 0) for index in range(100_000))
         names = tuple(f"n{index}" for index in range(100_000))
@@ -183,8 +171,6 @@ def test_a_hundred_thousand_partitions(cluster: LocalCluster) -> None:
             with pytest.raises(errors.InvalidRequestError):
                 await until_answered(probe, api, body)
 
-    attack(cluster, scenario)
-
 
 async def until_answered(probe: Probe, api: Any, body: Any) -> None:
     """Again when the node has looked for its controller anew meanwhile, which was busy for too long."""
@@ -194,7 +180,7 @@ async def until_answered(probe: Probe, api: Any, body: Any) -> None:
             return
 
 
-def test_row_37_topics_that_must_not_be(cluster: LocalCluster) -> None:
+async def test_row_37_topics_that_must_not_be(cluster: LocalCluster) -> None:
     """Partitions, replicas, names, configs and assignments beyond all measure; nothing is created."""
     assignment = control.ReplicaAssignment
     table: list[tuple[control.NewTopicSpec, type[errors.KafkaError]]] = [
@@ -220,8 +206,7 @@ def test_row_37_topics_that_must_not_be(cluster: LocalCluster) -> None:
     ]
     names = ("", ".", "..", "x" * 250, "a/b", "../../etc", "nul\0", "sp ace", "ümlaut", "new\nline")
     table += [(control.NewTopicSpec(name, 1, 1), errors.InvalidTopicError) for name in names]
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         before = await probe.ask(registry.METADATA, data.MetadataRequest())
         for spec, expected in table:
             answer = await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
@@ -229,14 +214,11 @@ def test_row_37_topics_that_must_not_be(cluster: LocalCluster) -> None:
         after = await probe.ask(registry.METADATA, data.MetadataRequest())
         assert [t.name for t in after.body.topics] == [t.name for t in before.body.topics]
 
-    attack(cluster, scenario)
 
-
-def test_row_38_configs_that_must_not_be(cluster: LocalCluster) -> None:
+async def test_row_38_configs_that_must_not_be(cluster: LocalCluster) -> None:
     """Keys of others, operations that do not exist, values beyond all measure: each refused in few words that
     stay on one line, and nothing is stored."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         await probe.ask(
             registry.CREATE_TOPICS, control.CreateTopicsRequest((control.NewTopicSpec("good", 1, 1),))
         )
@@ -256,16 +238,14 @@ def test_row_38_configs_that_must_not_be(cluster: LocalCluster) -> None:
         assert listed.body.resources == before.body.resources  # those of topics that others left here
         await probe.ask(registry.DELETE_TOPICS, control.DeleteTopicsRequest(("good",)))
 
-    attack(cluster, scenario)
-
 
 # --- a client that pretends to be a storage node ----------------------------------------------------------
 
 
-def test_an_impostor_cannot_take_a_nodes_place(cluster: LocalCluster) -> None:
+async def test_an_impostor_cannot_take_a_nodes_place(cluster: LocalCluster) -> None:
     """An id in use, epochs out of thin air, a cluster of its own, metadata from the future."""
+    async with attack(cluster) as probe:
 
-    async def scenario(probe: Probe) -> None:
         def ask(api: Any, body: Any) -> Awaitable[Any]:
             return probe.ask(api, body, to=probe.controller)
 
@@ -289,5 +269,3 @@ def test_an_impostor_cannot_take_a_nodes_place(cluster: LocalCluster) -> None:
                 await ask(registry.FETCH_METADATA, control.FetchMetadataRequest(1, offset, 0))
         answer = await ask(registry.FETCH_METADATA, control.FetchMetadataRequest(1, -(2**63), 0))
         assert answer.body.is_snapshot or answer.body.base_offset == 0
-
-    attack(cluster, scenario)

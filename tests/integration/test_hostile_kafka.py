@@ -82,10 +82,9 @@ REFUSED: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("pieces", [1, 3])
-def test_what_cannot_be_understood_ends_its_connection(cluster: LocalCluster, pieces: int) -> None:
+async def test_what_cannot_be_understood_ends_its_connection(cluster: LocalCluster, pieces: int) -> None:
     """Rows 1 to 4, 9 and 11 to 17, in one piece and byte by byte in the beginning."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         for name, bad in REFUSED.items():
             client = await WireClient.to(probe.kafka[1])
             for at in range(pieces - 1):
@@ -95,8 +94,6 @@ def test_what_cannot_be_understood_ends_its_connection(cluster: LocalCluster, pi
             async with asyncio.timeout(TIMEOUT_S):
                 assert await client.ended() == b"", name
             client.close()
-
-    attack(cluster, scenario)
 
 
 ODD: dict[str, bytes] = {
@@ -109,10 +106,9 @@ ODD: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_what_is_odd_is_answered(cluster: LocalCluster, name: str) -> None:
+async def test_what_is_odd_is_answered(cluster: LocalCluster, name: str) -> None:
     """Rows 12, 14, 17 and 18: as Kafka does, and the connection goes on."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         client = await WireClient.to(probe.kafka[1])
         for _ in range(2):
             client.write(ODD[name])
@@ -121,8 +117,6 @@ def test_what_is_odd_is_answered(cluster: LocalCluster, name: str) -> None:
             assert int(answer.error_code) == (35 if name[:2] == "12" else 0)
         client.close()
 
-    attack(cluster, scenario)
-
 
 def listener_of(cluster: LocalCluster) -> dict[str, Any]:
     """Its own account."""
@@ -130,10 +124,9 @@ def listener_of(cluster: LocalCluster) -> dict[str, Any]:
     return facts
 
 
-def test_half_a_request_has_no_effect(cluster: LocalCluster) -> None:
+async def test_half_a_request_has_no_effect(cluster: LocalCluster) -> None:
     """Row 6: half a header then FIN, half a body then RST; nothing is written, nothing stays."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         body = example(
             PRODUCE, 9, name=probe.topic, index=0, acks=1, records=batch(b"never"), transactional_id=None
         )
@@ -149,14 +142,11 @@ def test_half_a_request_has_no_effect(cluster: LocalCluster) -> None:
                 client.close()
         await until(lambda: listener_of(cluster)["held_request_bytes"] == 0)
 
-    attack(cluster, scenario)
 
-
-def test_many_that_begin_and_stay_silent(cluster: LocalCluster) -> None:
+async def test_many_that_begin_and_stay_silent(cluster: LocalCluster) -> None:
     """Rows 4, 7 and 8: 400 connections announce 100 MiB each and trickle, 400 say nothing: others are served
     meanwhile, and a promise takes next to no memory."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         before = rss_bytes()
         slow = [await WireClient.to(probe.kafka[1]) for _ in range(400)]
         silent = [await WireClient.to(probe.kafka[1]) for _ in range(400)]
@@ -172,13 +162,10 @@ def test_many_that_begin_and_stay_silent(cluster: LocalCluster) -> None:
         await until(lambda: listener_of(cluster)["connections"] == 0)
         assert listener_of(cluster)["held_request_bytes"] == 0
 
-    attack(cluster, scenario)
 
-
-def test_ten_thousand_questions_and_no_ear(cluster: LocalCluster) -> None:
+async def test_ten_thousand_questions_and_no_ear(cluster: LocalCluster) -> None:
     """Rows 42 and 43: what is not read is not answered, and what is not answered is not read on."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         before = rss_bytes()
         client = await WireClient.to(probe.kafka[1])
         client.writer.transport.pause_reading()
@@ -195,13 +182,10 @@ def test_ten_thousand_questions_and_no_ear(cluster: LocalCluster) -> None:
             await client.answer(API_VERSIONS, 3)
         client.close()
 
-    attack(cluster, scenario)
 
-
-def test_connections_come_and_go(cluster: LocalCluster) -> None:
+async def test_connections_come_and_go(cluster: LocalCluster) -> None:
     """Row 45: two thousand, each with a question that it does not wait for."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         question = framed(request_frame(METADATA, 9, example(METADATA, 9, name=probe.topic)))
         for _ in range(20):
             clients = [await WireClient.to(probe.kafka[1]) for _ in range(100)]
@@ -210,13 +194,10 @@ def test_connections_come_and_go(cluster: LocalCluster) -> None:
                 client.close()
         await until(lambda: listener_of(cluster)["connections"] == 0)
 
-    attack(cluster, scenario)
 
-
-def test_a_flood_of_bad_batches_without_answers(cluster: LocalCluster) -> None:
+async def test_a_flood_of_bad_batches_without_answers(cluster: LocalCluster) -> None:
     """Row 44: acks=0 and bad records end the connection, which is all that can be said."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         fields = {"name": probe.topic, "index": 0, "acks": 0, "transactional_id": None}
         bad = framed(request_frame(PRODUCE, 9, example(PRODUCE, 9, records=b"no batch", **fields)))
         for _ in range(20):
@@ -225,13 +206,10 @@ def test_a_flood_of_bad_batches_without_answers(cluster: LocalCluster) -> None:
             assert await client.ended() == b""
             client.close()
 
-    attack(cluster, scenario)
 
-
-def test_fetches_that_wait_for_ever(cluster: LocalCluster) -> None:
+async def test_fetches_that_wait_for_ever(cluster: LocalCluster) -> None:
     """Row 33: hundreds of clients want more than there will be; with their connections they are gone."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         forever = {"max_wait": (2**31 - 1) * MS, "min_bytes": 2**31 - 1, "max_bytes": 2**31 - 1}
         where = {"topic": probe.topic, "partition": 0, "session_epoch": -1, "isolation_level": 0}
         body = example(FETCH, 11, fetch_offset=0, current_leader_epoch=-1, **forever, **where)
@@ -245,8 +223,6 @@ def test_fetches_that_wait_for_ever(cluster: LocalCluster) -> None:
             client.close()
         await until(lambda: parked(cluster) == 0)
 
-    attack(cluster, scenario)
-
 
 def parked(cluster: LocalCluster) -> int:
     """Requests that wait in the node."""
@@ -256,13 +232,13 @@ def parked(cluster: LocalCluster) -> int:
 # --- well-formed and absurd ------------------------------------------------------------------------------
 
 
-def test_absurd_reads(cluster: LocalCluster) -> None:
+async def test_absurd_reads(cluster: LocalCluster) -> None:
     """Rows 32, 34 and 41: offsets, sizes, times, epochs and sessions that cannot be; and one that pretends to
     be a replica is served as the client that it is."""
     far = 2**63 - 1
     plain = {"partition": 0, "session_epoch": -1, "isolation_level": 0, "current_leader_epoch": -1}
+    async with attack(cluster) as probe:
 
-    async def scenario(probe: Probe) -> None:
         async def fetch(**values: Any) -> tuple[int, Any]:
             values = {"topic": probe.topic, "fetch_offset": 0, "max_bytes": MIB, **plain, **values}
             answer = await probe.ask_kafka(FETCH, 11, **{"partition_max_bytes": MIB, **values})
@@ -294,10 +270,8 @@ def test_absurd_reads(cluster: LocalCluster) -> None:
         found = await probe.ask_kafka(EPOCHS, 4, topic=probe.topic, partition=0, current_leader_epoch=99)
         assert int(found.topics[0].partitions[0].error_code) == errors.UnknownLeaderEpochError.code
 
-    attack(cluster, scenario)
 
-
-def test_topics_that_must_not_be(cluster: LocalCluster) -> None:
+async def test_topics_that_must_not_be(cluster: LocalCluster) -> None:
     """Rows 31 and 37: names, partitions, replicas, configs; nothing is created, on no disk."""
     made: dict[str, Any] = {"assignments": (), "configs": (), "num_partitions": 1, "replication_factor": 1}
     table: list[tuple[dict[str, Any], type[errors.KafkaError]]] = [
@@ -307,8 +281,7 @@ def test_topics_that_must_not_be(cluster: LocalCluster) -> None:
         ({"replication_factor": 32_767}, errors.InvalidReplicationFactorError),
         ({"replication_factor": 0}, errors.InvalidReplicationFactorError),
     ]
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         before = {topic.name for topic in (await everything(probe)).topics}
         schema = load_request_schema(CREATE_TOPICS, 7)
         for values, expected in table:
@@ -323,8 +296,6 @@ def test_topics_that_must_not_be(cluster: LocalCluster) -> None:
             assert int(answer.topics[0].error_code) == expected.code, values
         assert {topic.name for topic in (await everything(probe)).topics} == before
 
-    attack(cluster, scenario)
-
 
 async def everything(probe: Probe) -> Any:
     """Metadata of all topics."""
@@ -335,25 +306,22 @@ async def everything(probe: Probe) -> Any:
     return answer
 
 
-def test_names_that_would_be_made_by_asking(cluster: LocalCluster) -> None:
+async def test_names_that_would_be_made_by_asking(cluster: LocalCluster) -> None:
     """Row 31: Metadata makes topics for those who ask for them, none of an illegal name."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         for name in NAMED:
             answer = await probe.ask_kafka(METADATA, 9, name=name, allow_auto_topic_creation=True)
             assert int(answer.topics[0].error_code) in (3, 17), name
         assert not {topic.name for topic in (await everything(probe)).topics} & set(NAMED)
 
-    attack(cluster, scenario)
 
-
-def test_a_client_cannot_write_the_log(cluster: LocalCluster, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_client_cannot_write_the_log(cluster: LocalCluster, caplog: pytest.LogCaptureFixture) -> None:
     """Row 50: what a client says of itself stays on its line, with no payload of it."""
 
     def said() -> list[str]:
         return [record.getMessage() for record in caplog.records]
 
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         name = b"x\nERROR the node is dead\x1b[2J"
         bad = framed(head(METADATA, 8, len(name), name) + b"\x7f\xff\xff\xffSECRET")
         while not any("dead" in line for line in said()):  # one line in a second, of whomever
@@ -361,7 +329,5 @@ def test_a_client_cannot_write_the_log(cluster: LocalCluster, caplog: pytest.Log
             client.write(bad)
             await client.ended()
             client.close()
-
-    attack(cluster, scenario)
     assert any("closing the connection" in line and "x\\nERROR" in line for line in said()), said()
     assert not any("\n" in line or "\x1b" in line or "SECRET" in line for line in said())

@@ -35,11 +35,10 @@ def cluster() -> Iterator[LocalCluster]:
 # --- row 30: sequences -----------------------------------------------------------------------------------
 
 
-def test_sequences_and_epochs_that_must_not_be(cluster: LocalCluster) -> None:
+async def test_sequences_and_epochs_that_must_not_be(cluster: LocalCluster) -> None:
     """Row 30: gaps, repeats, epochs of the past, and the number behind 2^31-1; what was refused is not there,
     and what was repeated is there once."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         await probe.ask(
             registry.CREATE_TOPICS, control.CreateTopicsRequest((control.NewTopicSpec("s", 1, 1),))
         )
@@ -76,8 +75,6 @@ def test_sequences_and_epochs_that_must_not_be(cluster: LocalCluster) -> None:
         found = values_of([answer.responses[0].partitions[0].records])
         assert [offset for offset, _ in found] == list(range(10))
 
-    attack(cluster, scenario)
-
 
 # --- rows 35 and 36: groups and commits ------------------------------------------------------------------
 
@@ -96,7 +93,7 @@ async def settled(code: Callable[[], Awaitable[int]]) -> int:
         await asyncio.sleep(BACKOFF_S)
 
 
-def test_groups_that_must_not_be(cluster: LocalCluster) -> None:
+async def test_groups_that_must_not_be(cluster: LocalCluster) -> None:
     """Row 35: session timeouts, protocols and metadata beyond measure; nobody becomes a member."""
     join = {
         "member_id": "",
@@ -104,8 +101,7 @@ def test_groups_that_must_not_be(cluster: LocalCluster) -> None:
         "protocol_type": "consumer",
         "rebalance_timeout": 0 * MS,
     }
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="bad", key_type=0))
 
         async def joined(**values: Any) -> int:
@@ -124,13 +120,10 @@ def test_groups_that_must_not_be(cluster: LocalCluster) -> None:
         listed = await probe.ask_kafka(LIST_GROUPS, 0)
         assert "bad" not in {group.group_id for group in listed.groups}
 
-    attack(cluster, scenario)
 
-
-def test_commits_that_must_not_be(cluster: LocalCluster) -> None:
+async def test_commits_that_must_not_be(cluster: LocalCluster) -> None:
     """Row 36: metadata of more than 4 KiB, offsets that are none."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="simple", key_type=0))
 
         async def committed(**values: Any) -> int:
@@ -147,13 +140,10 @@ def test_commits_that_must_not_be(cluster: LocalCluster) -> None:
         assert await committed(partition_index=-1) != 0
         assert await committed(partition_index=2**31 - 1) != 0
 
-    attack(cluster, scenario)
 
-
-def test_a_crowd_and_its_luggage(cluster: LocalCluster) -> None:
+async def test_a_crowd_and_its_luggage(cluster: LocalCluster) -> None:
     """Row 35: more members than a group may have, each with a megabyte to say of itself."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="crowd", key_type=0))
         question = framed(request_frame(JOIN_GROUP, 3, example_request(
             JOIN_GROUP, 3, group_id="crowd", member_id="", group_instance_id=None,
@@ -176,13 +166,10 @@ def test_a_crowd_and_its_luggage(cluster: LocalCluster) -> None:
         for client in clients:
             client.close()
 
-    attack(cluster, scenario)
 
-
-def test_groups_without_protocols(cluster: LocalCluster) -> None:
+async def test_groups_without_protocols(cluster: LocalCluster) -> None:
     """Row 35: whoever supports nothing joins nothing."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="none", key_type=0))
         body = example_request(
             JOIN_GROUP, 3, group_id="none", member_id="", protocol_type="consumer", session_timeout=6_000 * MS
@@ -190,14 +177,11 @@ def test_groups_without_protocols(cluster: LocalCluster) -> None:
         answer = await probe.send_kafka(JOIN_GROUP, 3, replace(body, protocols=()))
         assert int(answer.error_code) == errors.InconsistentGroupProtocolError.code
 
-    attack(cluster, scenario)
-
 
 @pytest.mark.parametrize("count", [25_000, 60_000])
-def test_commits_of_very_many_partitions(cluster: LocalCluster, count: int) -> None:
+async def test_commits_of_very_many_partitions(cluster: LocalCluster, count: int) -> None:
     """Row 36: refused one by one, or all at once with the connection; none is stored."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         await settled(lambda: code_of(probe, FIND_COORDINATOR, 2, key="simple", key_type=0))
         before = rss_bytes()
         body = example_request(
@@ -224,17 +208,25 @@ def test_commits_of_very_many_partitions(cluster: LocalCluster, count: int) -> N
         client.close()
         assert rss_bytes() - before < 200 * MIB
 
-    attack(cluster, scenario)
-
 
 # --- row 38: configs -------------------------------------------------------------------------------------
 
 
-def test_configs_that_must_not_be(cluster: LocalCluster) -> None:
+async def described(probe: Probe) -> dict[str, str | None]:
+    body = example_request(DESCRIBE_CONFIGS, 4, resource_type=2, resource_name="good")
+    (resource,) = body.resources
+    body = replace(body, resources=(replace(resource, configuration_keys=None),))
+    answer = await probe.send_kafka(DESCRIBE_CONFIGS, 4, body)
+    (found,) = answer.results
+    assert not int(found.error_code)
+    assert not any(each.is_sensitive for each in found.configs)
+    return {each.name: each.value for each in found.configs}
+
+
+async def test_configs_that_must_not_be(cluster: LocalCluster) -> None:
     """Row 38: refused as over the other plane, in few words on one line; nothing is stored, and nothing that
     is told is a secret, since there are none."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         spec = control.NewTopicSpec("good", 1, 1)
         await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
         before = await described(probe)
@@ -249,15 +241,3 @@ def test_configs_that_must_not_be(cluster: LocalCluster) -> None:
             assert told.error_message.isprintable()
         assert await described(probe) == before
         await probe.ask(registry.DELETE_TOPICS, control.DeleteTopicsRequest(("good",)))
-
-    async def described(probe: Probe) -> dict[str, str | None]:
-        body = example_request(DESCRIBE_CONFIGS, 4, resource_type=2, resource_name="good")
-        (resource,) = body.resources
-        body = replace(body, resources=(replace(resource, configuration_keys=None),))
-        answer = await probe.send_kafka(DESCRIBE_CONFIGS, 4, body)
-        (found,) = answer.results
-        assert not int(found.error_code)
-        assert not any(each.is_sensitive for each in found.configs)
-        return {each.name: each.value for each in found.configs}
-
-    attack(cluster, scenario)

@@ -29,11 +29,10 @@ def cluster() -> Iterator[LocalCluster]:
         yield made
 
 
-def test_many_small_elements_take_no_more_than_the_limit(cluster: LocalCluster) -> None:
+async def test_many_small_elements_take_no_more_than_the_limit(cluster: LocalCluster) -> None:
     """100 connections wait for news of 500 partitions each, a third of which there is room for, and 50
     ask about 90,000 groups, which would take 200 MB each."""
-
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         spec = control.NewTopicSpec("wide", PARTITIONS, 1)
         await probe.ask(registry.CREATE_TOPICS, control.CreateTopicsRequest((spec,)))
         clients = [await WireClient.to(probe.kafka[1]) for _ in range(150)]
@@ -54,8 +53,6 @@ def test_many_small_elements_take_no_more_than_the_limit(cluster: LocalCluster) 
             client.close()
         await until(lambda: held(cluster) == 0)
 
-    attack(cluster, scenario)
-
 
 def fetch() -> bytes:
     """Of a topic with many partitions, for more than there will be."""
@@ -75,7 +72,7 @@ def held(cluster: LocalCluster) -> int:
     return int(cluster.status()["nodes"][0]["kafka"]["held_request_bytes"])
 
 
-def test_requests_that_never_come_whole(cluster: LocalCluster) -> None:
+async def test_requests_that_never_come_whole(cluster: LocalCluster) -> None:
     """Row 7: 150 connections trickle, all the time, into requests that hold all memory; they are cut off when
     they have had their time, and the well-behaved client is served meanwhile."""
 
@@ -97,7 +94,7 @@ def test_requests_that_never_come_whole(cluster: LocalCluster) -> None:
     def refused() -> int:
         return int(cluster.status()["nodes"][0]["kafka"]["refused"])
 
-    async def scenario(probe: Probe) -> None:
+    async with attack(cluster) as probe:
         before = refused()
         attackers = [asyncio.ensure_future(attacker(probe)) for _ in range(150)]
         await until(lambda: held(cluster) > LIMIT_BYTES // 2)
@@ -107,5 +104,3 @@ def test_requests_that_never_come_whole(cluster: LocalCluster) -> None:
             each.cancel()
         await asyncio.wait(attackers)
         await until(lambda: held(cluster) == 0)
-
-    attack(cluster, scenario)

@@ -21,65 +21,57 @@ def cluster() -> Iterator[LocalCluster]:
         assert [node["kafka"]["broken"] for node in made.status()["nodes"]] == [0, 0]
 
 
-def test_a_group_reads_what_was_written(cluster: LocalCluster) -> None:
+async def test_a_group_reads_what_was_written(cluster: LocalCluster) -> None:
     """Written with each codec, read and committed in a group, in transactions or not."""
     name = new_topic(cluster, "aio", 3)
 
-    async def scenario() -> None:
-        for compression in (None, "gzip", "lz4", "snappy"):
-            producer = aiokafka.AIOKafkaProducer(
-                bootstrap_servers=cluster.kafka_bootstrap, compression_type=compression, acks="all"
-            )
-            await producer.start()
-            for number in range(25):
-                await producer.send(name, b"%d" % number)
-            await producer.stop()
-        consumer = aiokafka.AIOKafkaConsumer(
-            name,
-            bootstrap_servers=cluster.kafka_bootstrap,
-            group_id="aio",
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
+    for compression in (None, "gzip", "lz4", "snappy"):
+        producer = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=cluster.kafka_bootstrap, compression_type=compression, acks="all"
         )
-        await consumer.start()
-        found = [await consumer.getone() for _ in range(100)]
-        assert sorted(record.value for record in found) == sorted(b"%d" % (n % 25) for n in range(100))
-        await consumer.commit()
-        committed = [await consumer.committed(partition) for partition in consumer.assignment()]
-        assert sum(offset or 0 for offset in committed) == 100
-        await consumer.stop()
+        await producer.start()
+        for number in range(25):
+            await producer.send(name, b"%d" % number)
+        await producer.stop()
+    consumer = aiokafka.AIOKafkaConsumer(
+        name,
+        bootstrap_servers=cluster.kafka_bootstrap,
+        group_id="aio",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    await consumer.start()
+    found = [await consumer.getone() for _ in range(100)]
+    assert sorted(record.value for record in found) == sorted(b"%d" % (n % 25) for n in range(100))
+    await consumer.commit()
+    committed = [await consumer.committed(partition) for partition in consumer.assignment()]
+    assert sum(offset or 0 for offset in committed) == 100
+    await consumer.stop()
 
-    asyncio.run(asyncio.wait_for(scenario(), WAIT_S))
 
-
-def test_transactions(cluster: LocalCluster) -> None:
+async def test_transactions(cluster: LocalCluster) -> None:
     """What is aborted is not seen."""
     name = new_topic(cluster, "aio-txn", 1)
 
-    async def scenario() -> None:
-        producer = aiokafka.AIOKafkaProducer(
-            bootstrap_servers=cluster.kafka_bootstrap, transactional_id="aio"
-        )
-        await producer.start()
-        async with producer.transaction():
-            await producer.send(name, b"committed")
-        await producer.begin_transaction()
-        await producer.send_and_wait(name, b"aborted")
-        await producer.abort_transaction()
-        async with producer.transaction():
-            await producer.send(name, b"last")
-        await producer.stop()
-        consumer = aiokafka.AIOKafkaConsumer(
-            name,
-            bootstrap_servers=cluster.kafka_bootstrap,
-            auto_offset_reset="earliest",
-            isolation_level="read_committed",
-        )
-        await consumer.start()
-        assert [(await consumer.getone()).value for _ in range(2)] == [b"committed", b"last"]
-        await consumer.stop()
-
-    asyncio.run(asyncio.wait_for(scenario(), WAIT_S))
+    producer = aiokafka.AIOKafkaProducer(bootstrap_servers=cluster.kafka_bootstrap, transactional_id="aio")
+    await producer.start()
+    async with producer.transaction():
+        await producer.send(name, b"committed")
+    await producer.begin_transaction()
+    await producer.send_and_wait(name, b"aborted")
+    await producer.abort_transaction()
+    async with producer.transaction():
+        await producer.send(name, b"last")
+    await producer.stop()
+    consumer = aiokafka.AIOKafkaConsumer(
+        name,
+        bootstrap_servers=cluster.kafka_bootstrap,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+    )
+    await consumer.start()
+    assert [(await consumer.getone()).value for _ in range(2)] == [b"committed", b"last"]
+    await consumer.stop()
 
 
 def test_a_node_that_comes_back_is_found_again(cluster: LocalCluster) -> None:

@@ -27,7 +27,7 @@ from headrace.protocol.metadata.image import BROKER_RESOURCE
 from headrace.services.cli.main import run as headrace
 from headrace.storage_node.configs.node_config import NodeConfig
 from headrace.storage_node.shell.node_io import NodeServer
-from node_rig import Client, batch, run, until
+from node_rig import Client, batch, until
 
 
 class Cluster:
@@ -77,77 +77,65 @@ async def create(client: Client, name: str) -> bytes:
     return answer.topics[0].topic_id  # type: ignore[no-any-return]
 
 
-def test_the_life_of_a_topic(tmp_path: Path) -> None:
+async def test_the_life_of_a_topic(tmp_path: Path) -> None:
     """Create, produce, alter a config live, delete, create again: each step is visible in its answer."""
-
-    async def scenario() -> None:
-        async with cluster(tmp_path) as made:
-            client = await Client.to(made.node)
-            topic_id = await create(client, "t")
-            assert (await client.produce(topic_id, batch(b"old"), partition=1)).error_code == 0
-            change = AlterConfigs(ConfigResource(2, "t"), (ConfigChange("max.message.bytes", 0, "100"),))
-            await client.ask(registry.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest((change,)))
-            assert (await client.produce(topic_id, batch(b"v" * 200), partition=1)).error_code == 10
-            await client.ask(registry.DELETE_TOPICS, DeleteTopicsRequest(("t",)))
-            assert (await client.produce(topic_id, batch(b"x"), partition=1)).error_code == 100
-            again = await create(client, "t")
-            assert (await client.fetch(again, partition=1))[1] == []
-            assert (await client.produce(again, batch(b"v" * 200), partition=1)).base_offset == 0
-            client.close()
-
-    run(scenario)
+    async with cluster(tmp_path) as made:
+        client = await Client.to(made.node)
+        topic_id = await create(client, "t")
+        assert (await client.produce(topic_id, batch(b"old"), partition=1)).error_code == 0
+        change = AlterConfigs(ConfigResource(2, "t"), (ConfigChange("max.message.bytes", 0, "100"),))
+        await client.ask(registry.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest((change,)))
+        assert (await client.produce(topic_id, batch(b"v" * 200), partition=1)).error_code == 10
+        await client.ask(registry.DELETE_TOPICS, DeleteTopicsRequest(("t",)))
+        assert (await client.produce(topic_id, batch(b"x"), partition=1)).error_code == 100
+        again = await create(client, "t")
+        assert (await client.fetch(again, partition=1))[1] == []
+        assert (await client.produce(again, batch(b"v" * 200), partition=1)).base_offset == 0
+        client.close()
 
 
-def test_restarts_of_both_lose_nothing(tmp_path: Path) -> None:
+async def test_restarts_of_both_lose_nothing(tmp_path: Path) -> None:
     """The controller is restarted under a running node, then the node crashes and comes back."""
-
-    async def scenario() -> None:
-        async with cluster(tmp_path) as made:
-            client = await Client.to(made.node)
-            topic_id = await create(client, "t")
-            await client.produce(topic_id, batch(b"a"))
-            await made.stop(made.controller)
-            assert (await client.produce(topic_id, batch(b"b"))).error_code == 0
-            made.controller = made.new_controller()
-            await made.start(made.controller)
-            await create(client, "u")
-            client.close()
-            node_id = made.node.node_id
-            await made.node.kill()
-            await made.tasks.pop(made.node)
-            made.node = made.new_node()
-            await made.start(made.node)
-            assert made.node.node_id == node_id
-            await until(lambda: made.node.status()["leaders"] == 4)
-            client = await Client.to(made.node)
-            assert (await client.fetch(topic_id))[1] == [(0, b"a"), (1, b"b")]
-            client.close()
-
-    run(scenario)
+    async with cluster(tmp_path) as made:
+        client = await Client.to(made.node)
+        topic_id = await create(client, "t")
+        await client.produce(topic_id, batch(b"a"))
+        await made.stop(made.controller)
+        assert (await client.produce(topic_id, batch(b"b"))).error_code == 0
+        made.controller = made.new_controller()
+        await made.start(made.controller)
+        await create(client, "u")
+        client.close()
+        node_id = made.node.node_id
+        await made.node.kill()
+        await made.tasks.pop(made.node)
+        made.node = made.new_node()
+        await made.start(made.node)
+        assert made.node.node_id == node_id
+        await until(lambda: made.node.status()["leaders"] == 4)
+        client = await Client.to(made.node)
+        assert (await client.fetch(topic_id))[1] == [(0, b"a"), (1, b"b")]
+        client.close()
 
 
-def test_a_stopped_node_leads_nothing(tmp_path: Path) -> None:
+async def test_a_stopped_node_leads_nothing(tmp_path: Path) -> None:
     """Controlled shutdown: the controller has taken the leadership away before the node is gone."""
-
-    async def scenario() -> None:
-        async with cluster(tmp_path) as made:
-            client = await Client.to(made.node)
-            await create(client, "t")
-            metadata = (await client.ask(registry.METADATA, MetadataRequest(("t",)))).body
-            client.close()
-            await made.stop(made.node)
-            made.node = made.new_node()
-            await made.start(made.node)
-            await until(lambda: made.node.status()["leaders"] == 2)
-            client = await Client.to(made.node)
-            metadata = (await client.ask(registry.METADATA, MetadataRequest(("t",)))).body
-            assert all(partition.leader_epoch >= 2 for partition in metadata.topics[0].partitions)
-            client.close()
-
-    run(scenario)
+    async with cluster(tmp_path) as made:
+        client = await Client.to(made.node)
+        await create(client, "t")
+        metadata = (await client.ask(registry.METADATA, MetadataRequest(("t",)))).body
+        client.close()
+        await made.stop(made.node)
+        made.node = made.new_node()
+        await made.start(made.node)
+        await until(lambda: made.node.status()["leaders"] == 2)
+        client = await Client.to(made.node)
+        metadata = (await client.ask(registry.METADATA, MetadataRequest(("t",)))).body
+        assert all(partition.leader_epoch >= 2 for partition in metadata.topics[0].partitions)
+        client.close()
 
 
-def test_a_replica_moves_while_producers_go_on(
+async def test_a_replica_moves_while_producers_go_on(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     """By the command line, between two real dirs: everything is there afterwards, also after a restart;
@@ -158,59 +146,52 @@ def test_a_replica_moves_while_producers_go_on(
         assert await asyncio.to_thread(headrace, line) == code
         return json.loads(capfdbinary.readouterr().out or b"null")
 
-    async def scenario() -> None:
-        async with cluster(tmp_path, "a", "b") as made:
-            client = await Client.to(made.node)
-            topic_id = await create(client, "t")
-            sent, node_id = 0, str(made.node.node_id)
+    async with cluster(tmp_path, "a", "b") as made:
+        client = await Client.to(made.node)
+        topic_id = await create(client, "t")
+        sent, node_id = 0, str(made.node.node_id)
 
-            async def produce() -> None:
-                nonlocal sent
-                answer = await client.produce(topic_id, batch(b"%d" % sent, b"v" * 10_000))
-                assert answer.error_code == 0, answer
-                sent += 1
+        async def produce() -> None:
+            nonlocal sent
+            answer = await client.produce(topic_id, batch(b"%d" % sent, b"v" * 10_000))
+            assert answer.error_code == 0, answer
+            sent += 1
 
-            for _ in range(300):
-                await produce()
-            home = next(name for name in ("a", "b") if (tmp_path / name / "t-0").is_dir())
-            other = "b" if home == "a" else "a"
-            target = str(tmp_path / other)
-            moved = await shell(
-                made, "partition", "move-dir", target, "--node", node_id, "-t", "t", "-p", "0"
-            )
-            assert moved == [{"topic": "t", "partition": 0, "node": int(node_id), "log_dir": target}]
-            while not (tmp_path / other / "t-0").is_dir():
-                await produce()
+        for _ in range(300):
             await produce()
-            rows = await shell(made, "log", "dirs", "-t", "t")
-            assert {row["log_dir"]: row["partition"] for row in rows if row["partition"] == 0} == {target: 0}
-            dirs = await shell(made, "log", "dirs", "--node", node_id)
-            assert [row["state"] for row in dirs] == ["online", "online"]
-            await shell(
-                made, "partition", "move-dir", "/none", "--node", node_id, "-t", "t", "-p", "0", code=1
-            )
-            cordon = ConfigChange("cordoned.log.dirs", 0, target)
-            altered = AlterConfigs(ConfigResource(BROKER_RESOURCE, node_id), (cordon,))
-            answer = await client.ask(
-                registry.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest((altered,))
-            )
-            assert answer.body.results[0].error_code == 0, answer.body
-            await until(lambda: made.node._manager.placement.cordoned == {target})
-            await create(client, "u")
-            await until(lambda: (tmp_path / home / "u-1").is_dir())
-            assert not (tmp_path / other / "u-0").is_dir()
-            client.close()
-            await made.stop(made.node)
-            dump = ["log", "dump", "--faults", target, str(tmp_path / home)]
-            assert await asyncio.to_thread(headrace, dump) == 0
-            assert capfdbinary.readouterr().out == b""
-            made.node = made.new_node()
-            await made.start(made.node)
-            client = await Client.to(made.node)
-            found: list[bytes | None] = []
-            while len(found) < 2 * sent:
-                found += [value for _, value in (await client.fetch(topic_id, len(found)))[1]]
-            assert found[::2] == [b"%d" % number for number in range(sent)]
-            client.close()
-
-    run(scenario)
+        home = next(name for name in ("a", "b") if (tmp_path / name / "t-0").is_dir())
+        other = "b" if home == "a" else "a"
+        target = str(tmp_path / other)
+        moved = await shell(made, "partition", "move-dir", target, "--node", node_id, "-t", "t", "-p", "0")
+        assert moved == [{"topic": "t", "partition": 0, "node": int(node_id), "log_dir": target}]
+        while not (tmp_path / other / "t-0").is_dir():
+            await produce()
+        await produce()
+        rows = await shell(made, "log", "dirs", "-t", "t")
+        assert {row["log_dir"]: row["partition"] for row in rows if row["partition"] == 0} == {target: 0}
+        dirs = await shell(made, "log", "dirs", "--node", node_id)
+        assert [row["state"] for row in dirs] == ["online", "online"]
+        await shell(made, "partition", "move-dir", "/none", "--node", node_id, "-t", "t", "-p", "0", code=1)
+        cordon = ConfigChange("cordoned.log.dirs", 0, target)
+        altered = AlterConfigs(ConfigResource(BROKER_RESOURCE, node_id), (cordon,))
+        answer = await client.ask(
+            registry.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest((altered,))
+        )
+        assert answer.body.results[0].error_code == 0, answer.body
+        await until(lambda: made.node._manager.placement.cordoned == {target})
+        await create(client, "u")
+        await until(lambda: (tmp_path / home / "u-1").is_dir())
+        assert not (tmp_path / other / "u-0").is_dir()
+        client.close()
+        await made.stop(made.node)
+        dump = ["log", "dump", "--faults", target, str(tmp_path / home)]
+        assert await asyncio.to_thread(headrace, dump) == 0
+        assert capfdbinary.readouterr().out == b""
+        made.node = made.new_node()
+        await made.start(made.node)
+        client = await Client.to(made.node)
+        found: list[bytes | None] = []
+        while len(found) < 2 * sent:
+            found += [value for _, value in (await client.fetch(topic_id, len(found)))[1]]
+        assert found[::2] == [b"%d" % number for number in range(sent)]
+        client.close()

@@ -31,7 +31,7 @@ from headrace.protocol.transport.context_io import shared_context
 from headrace.protocol.transport.dealer_io import Connection
 from headrace.protocol.transport.wire import encode
 from headrace.runtime.files.files_io import OsFiles
-from node_rig import TIMEOUT_S, Client, Rig, batch, node_rig, run, until
+from node_rig import TIMEOUT_S, Client, Rig, batch, node_rig, until
 
 # Run what follows with a bound on the size of each file; Python ignores SIGXFSZ: a write fails with EFBIG.
 IN_SMALL_FILES = """
@@ -56,108 +56,88 @@ def hostile_messages(session: int) -> Iterator[list[bytes]]:
     yield [encode(RequestHeader(0, 0, 7, session)), encode([1, 5, []]), *[b"frame"] * 5_000]
 
 
-def test_hostile_messages_leave_the_node_alive(tmp_path: Path) -> None:
+async def test_hostile_messages_leave_the_node_alive(tmp_path: Path) -> None:
     """Garbage, unknown apis, wrong versions, truncated bodies, thousands of frames: a neighbour's requests
     go on being answered in between."""
-
-    async def scenario() -> None:
-        async with node_rig(tmp_path) as rig:
-            topic_id = await rig.topic("t")
-            neighbour = await rig.client()
-            for number in range(4):
-                victim = await rig.client()
-                session = victim.connection._session
-                for parts in hostile_messages(session):
-                    socket = shared_context().socket(zmq.DEALER)
-                    socket.setsockopt(zmq.LINGER, 100)
-                    socket.connect(f"tcp://127.0.0.1:{rig.node.port}")
-                    socket.send_multipart(parts)
-                    socket.close()
-                victim.close()
-                assert (await neighbour.produce(topic_id, batch(b"a"))).base_offset == number
-
-    run(scenario)
+    async with node_rig(tmp_path) as rig:
+        topic_id = await rig.topic("t")
+        neighbour = await rig.client()
+        for number in range(4):
+            victim = await rig.client()
+            session = victim.connection._session
+            for parts in hostile_messages(session):
+                socket = shared_context().socket(zmq.DEALER)
+                socket.setsockopt(zmq.LINGER, 100)
+                socket.connect(f"tcp://127.0.0.1:{rig.node.port}")
+                socket.send_multipart(parts)
+                socket.close()
+            victim.close()
+            assert (await neighbour.produce(topic_id, batch(b"a"))).base_offset == number
 
 
-def test_bad_bodies_on_a_good_connection_are_answered(tmp_path: Path) -> None:
+async def test_bad_bodies_on_a_good_connection_are_answered(tmp_path: Path) -> None:
     """The session is real, the body is not: an error, and the connection goes on."""
-
-    async def scenario() -> None:
-        async with node_rig(tmp_path) as rig:
-            client = await rig.client()
-            for api in (registry.PRODUCE, registry.FETCH, registry.LIST_OFFSETS, registry.METADATA):
-                for body in (b"", b"\xc1", b"\x93", encode({"a": 1}), encode([1] * 10), b"\x91" * 100_000):
-                    with pytest.raises(InvalidRequestError):
-                        await client.ask(api, body)
-            topic_id = await rig.topic("t")
-            assert (await client.produce(topic_id, batch(b"a"))).error_code == 0
-
-    run(scenario)
+    async with node_rig(tmp_path) as rig:
+        client = await rig.client()
+        for api in (registry.PRODUCE, registry.FETCH, registry.LIST_OFFSETS, registry.METADATA):
+            for body in (b"", b"\xc1", b"\x93", encode({"a": 1}), encode([1] * 10), b"\x91" * 100_000):
+                with pytest.raises(InvalidRequestError):
+                    await client.ask(api, body)
+        topic_id = await rig.topic("t")
+        assert (await client.produce(topic_id, batch(b"a"))).error_code == 0
 
 
-def test_an_oversized_frame_ends_its_connection_only(tmp_path: Path) -> None:
+async def test_an_oversized_frame_ends_its_connection_only(tmp_path: Path) -> None:
     """Larger than socket.request.max.bytes: that client is cut off, the neighbour is not."""
-
-    async def scenario() -> None:
-        async with node_rig(tmp_path, config={"socket.request.max.bytes": 100_000}) as rig:
-            topic_id = await rig.topic("t")
-            neighbour, large = await rig.client(), await rig.client()
-            assert large.connection.hello.max_request_bytes == 100_000
-            with pytest.raises(NetworkError):
-                await large.produce(topic_id, os.urandom(200_000))
-            assert (await neighbour.produce(topic_id, batch(b"a"))).base_offset == 0
-
-    run(scenario)
+    async with node_rig(tmp_path, config={"socket.request.max.bytes": 100_000}) as rig:
+        topic_id = await rig.topic("t")
+        neighbour, large = await rig.client(), await rig.client()
+        assert large.connection.hello.max_request_bytes == 100_000
+        with pytest.raises(NetworkError):
+            await large.produce(topic_id, os.urandom(200_000))
+        assert (await neighbour.produce(topic_id, batch(b"a"))).base_offset == 0
 
 
-def test_a_flood_of_waiting_fetches_is_bounded(tmp_path: Path) -> None:
+async def test_a_flood_of_waiting_fetches_is_bounded(tmp_path: Path) -> None:
     """Absurd waits from many connections: as many as the purgatory takes wait, the rest is refused, and
     producers do not notice."""
-
-    async def scenario() -> None:
-        async with node_rig(tmp_path, config={"purgatory.max.requests": 50}) as rig:
-            topic_id = await rig.topic("t")
-            entry = FetchPartition(topic_id, 0, 0, 2**31 - 1)
-            body = FetchRequest(2**31 - 1, 2**31 - 1, 2**31 - 1, 0, (entry,))
-            clients = [await rig.client() for _ in range(5)]
-            sends = [client.connection.send(registry.FETCH, body) for client in clients for _ in range(100)]
-            await until(lambda: sum(future.done() for future in sends) == 450)
-            refused = [future for future in sends if future.done()]
-            assert all(isinstance(future.exception(), ThrottlingQuotaExceededError) for future in refused)
-            assert rig.node.status()["parked_requests"] == 50
-            producer = await rig.client()
-            assert (await producer.produce(topic_id, batch(b"a"))).error_code == 0
-            for client in clients:
-                client.close()
-            await until(lambda: rig.node.status()["parked_requests"] == 0)
-            for future in sends:
-                if not future.cancelled():
-                    future.exception()
-
-    run(scenario)
+    async with node_rig(tmp_path, config={"purgatory.max.requests": 50}) as rig:
+        topic_id = await rig.topic("t")
+        entry = FetchPartition(topic_id, 0, 0, 2**31 - 1)
+        body = FetchRequest(2**31 - 1, 2**31 - 1, 2**31 - 1, 0, (entry,))
+        clients = [await rig.client() for _ in range(5)]
+        sends = [client.connection.send(registry.FETCH, body) for client in clients for _ in range(100)]
+        await until(lambda: sum(future.done() for future in sends) == 450)
+        refused = [future for future in sends if future.done()]
+        assert all(isinstance(future.exception(), ThrottlingQuotaExceededError) for future in refused)
+        assert rig.node.status()["parked_requests"] == 50
+        producer = await rig.client()
+        assert (await producer.produce(topic_id, batch(b"a"))).error_code == 0
+        for client in clients:
+            client.close()
+        await until(lambda: rig.node.status()["parked_requests"] == 0)
+        for future in sends:
+            if not future.cancelled():
+                future.exception()
 
 
-def test_absurd_fetches_get_bounded_answers(tmp_path: Path) -> None:
+async def test_absurd_fetches_get_bounded_answers(tmp_path: Path) -> None:
     """Row 32: 100,000 partitions are refused, and so is one partition named often; 20,000 unknown ones get an
     error each."""
-
-    async def scenario() -> None:
-        async with node_rig(tmp_path) as rig:
-            topic_id = await rig.topic("t")
-            client = await rig.client()
-            await client.produce(topic_id, batch(b"v" * 1_000))
-            entry = FetchPartition(topic_id, 0, 0, 2**31 - 1)
-            with pytest.raises(InvalidRequestError):
-                await client.ask(registry.FETCH, FetchRequest(0, 1, 1_100, 0, (entry,) * 100_000))
-            with pytest.raises(InvalidRequestError, match="twice"):
-                await client.ask(registry.FETCH, FetchRequest(0, 1, 1_100, 0, (entry,) * 2))
-            entries = tuple(FetchPartition(topic_id, index, 0, 2**31 - 1) for index in range(20_000))
-            response = await client.ask(registry.FETCH, FetchRequest(0, 1, 1_100, 0, entries))
-            assert len(response.frames) == 1
-            errors = [partition.error_code for partition in response.body.partitions]
-            assert errors == [0] + [UnknownTopicOrPartitionError.code] * 19_999
-
-    run(scenario)
+    async with node_rig(tmp_path) as rig:
+        topic_id = await rig.topic("t")
+        client = await rig.client()
+        await client.produce(topic_id, batch(b"v" * 1_000))
+        entry = FetchPartition(topic_id, 0, 0, 2**31 - 1)
+        with pytest.raises(InvalidRequestError):
+            await client.ask(registry.FETCH, FetchRequest(0, 1, 1_100, 0, (entry,) * 100_000))
+        with pytest.raises(InvalidRequestError, match="twice"):
+            await client.ask(registry.FETCH, FetchRequest(0, 1, 1_100, 0, (entry,) * 2))
+        entries = tuple(FetchPartition(topic_id, index, 0, 2**31 - 1) for index in range(20_000))
+        response = await client.ask(registry.FETCH, FetchRequest(0, 1, 1_100, 0, entries))
+        assert len(response.frames) == 1
+        errors = [partition.error_code for partition in response.body.partitions]
+        assert errors == [0] + [UnknownTopicOrPartitionError.code] * 19_999
 
 
 # --- disks --------------------------------------------------------------------------------------------
@@ -175,90 +155,74 @@ async def produce_until_refused(rig: Rig, topic_id: bytes) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("acks_from", ["async", "fsync"])
-def test_a_full_disk_is_refused_and_gone_on_with_without_a_false_ack(tmp_path: Path, acks_from: str) -> None:
+async def test_full_disk_refuses_records_without_a_false_ack(tmp_path: Path, acks_from: str) -> None:
     """Scenario 29. The only disk runs full: the producer hears it, readers are served, the controller is
     told, and when there is room the node takes records again, without a restart. What it had acknowledged is
     there after a crash, too."""
-
-    async def scenario() -> None:
-        files = FakeFiles(capacity_bytes=20_000)
-        async with node_rig(tmp_path, files) as rig:
-            topic_id = await rig.topic("t", durability=acks_from)
-            acked, code = await produce_until_refused(rig, topic_id)
-            assert code == KafkaStorageError.code
-            assert acked > 0
-            client = await rig.client()
-            assert len((await client.fetch(topic_id))[1]) == acked
-            await until(lambda: rig.controller.heartbeats[-1].full_replicas == ((topic_id, 0),))
-            files.capacity_bytes = None
-            await until(lambda: rig.controller.heartbeats[-1].full_replicas == ())
-            assert (await client.produce(topic_id, batch(b"next"))).base_offset == acked
-            after = files.restart() if acks_from == "async" else files.power_loss("none")
-            await rig.node.kill()
-            await rig.ended()
-            rig.files = after
-            rig.node = rig.new_node()
-            await rig.start()
-            client = await rig.client()
-            await until(lambda: rig.node.status()["leaders"] == 1)
-            assert len((await client.fetch(topic_id))[1]) == acked + 1
-
-    run(scenario)
+    files = FakeFiles(capacity_bytes=20_000)
+    async with node_rig(tmp_path, files) as rig:
+        topic_id = await rig.topic("t", durability=acks_from)
+        acked, code = await produce_until_refused(rig, topic_id)
+        assert code == KafkaStorageError.code
+        assert acked > 0
+        client = await rig.client()
+        assert len((await client.fetch(topic_id))[1]) == acked
+        await until(lambda: rig.controller.heartbeats[-1].full_replicas == ((topic_id, 0),))
+        files.capacity_bytes = None
+        await until(lambda: rig.controller.heartbeats[-1].full_replicas == ())
+        assert (await client.produce(topic_id, batch(b"next"))).base_offset == acked
+        after = files.restart() if acks_from == "async" else files.power_loss("none")
+        await rig.node.kill()
+        await rig.ended()
+        rig.files = after
+        rig.node = rig.new_node()
+        await rig.start()
+        client = await rig.client()
+        await until(lambda: rig.node.status()["leaders"] == 1)
+        assert len((await client.fetch(topic_id))[1]) == acked + 1
 
 
-def test_one_broken_disk_of_two(tmp_path: Path) -> None:
+async def test_one_broken_disk_of_two(tmp_path: Path) -> None:
     """Its partitions answer a storage error, the other disk's go on, and the node tells which is offline."""
-
-    async def scenario() -> None:
-        files = FakeFiles()
-        async with node_rig(tmp_path, files, {"log.dirs": "/a,/b"}) as rig:
-            topic_id = await rig.topic("t", partitions=2)
-            files.fail("pwrite", "/a/t-", errno.EIO)
-            client = await rig.client()
-            codes = sorted(
-                [(await client.produce(topic_id, batch(b"v"), partition=part)).error_code for part in (0, 1)]
-            )
-            assert codes == [0, KafkaStorageError.code]
-            status = rig.node.status()
-            assert [bool(log_dir["failure"]) for log_dir in status["log_dirs"]] == [True, False]
-            assert status["offline_partitions"] == 1
-
-    run(scenario)
+    files = FakeFiles()
+    async with node_rig(tmp_path, files, {"log.dirs": "/a,/b"}) as rig:
+        topic_id = await rig.topic("t", partitions=2)
+        files.fail("pwrite", "/a/t-", errno.EIO)
+        client = await rig.client()
+        codes = sorted(
+            [(await client.produce(topic_id, batch(b"v"), partition=part)).error_code for part in (0, 1)]
+        )
+        assert codes == [0, KafkaStorageError.code]
+        status = rig.node.status()
+        assert [bool(log_dir["failure"]) for log_dir in status["log_dirs"]] == [True, False]
+        assert status["offline_partitions"] == 1
 
 
-def test_a_failed_fsync_is_never_acknowledged(tmp_path: Path) -> None:
+async def test_a_failed_fsync_is_never_acknowledged(tmp_path: Path) -> None:
     """fdatasync fails once, on a thread: everybody who waits for that disk hears it, and the node ends."""
-
-    async def scenario() -> None:
-        files = FakeFiles()
-        async with node_rig(tmp_path, files) as rig:
-            topic_id = await rig.topic("t", durability="fsync")
-            client = await rig.client()
-            assert (await client.produce(topic_id, batch(b"a"))).error_code == 0
-            files.fail("fdatasync", ".log")
-            answers = await asyncio.gather(
-                *(client.produce(topic_id, batch(b"v")) for _ in range(20)), return_exceptions=True
-            )
-            codes = {getattr(answer, "error_code", None) for answer in answers}
-            assert 0 not in codes
-            with pytest.raises(KafkaStorageError, match="EIO"):
-                await rig.ended()
-
-    run(scenario)
+    files = FakeFiles()
+    async with node_rig(tmp_path, files) as rig:
+        topic_id = await rig.topic("t", durability="fsync")
+        client = await rig.client()
+        assert (await client.produce(topic_id, batch(b"a"))).error_code == 0
+        files.fail("fdatasync", ".log")
+        answers = await asyncio.gather(
+            *(client.produce(topic_id, batch(b"v")) for _ in range(20)), return_exceptions=True
+        )
+        codes = {getattr(answer, "error_code", None) for answer in answers}
+        assert 0 not in codes
+        with pytest.raises(KafkaStorageError, match="EIO"):
+            await rig.ended()
 
 
-def test_a_bad_disk_found_by_the_checkpoint_ends_the_node(tmp_path: Path) -> None:
+async def test_a_bad_disk_found_by_the_checkpoint_ends_the_node(tmp_path: Path) -> None:
     """Nobody produces; the periodic work on a thread meets the error, and the node does not pretend."""
-
-    async def scenario() -> None:
-        files = FakeFiles()
-        config = {"log.flush.offset.checkpoint.interval.ms": 10}
-        async with node_rig(tmp_path, files, config) as rig:
-            files.fail("rename", "checkpoint")
-            with pytest.raises(KafkaStorageError, match="EIO"):
-                await rig.ended()
-
-    run(scenario)
+    files = FakeFiles()
+    config = {"log.flush.offset.checkpoint.interval.ms": 10}
+    async with node_rig(tmp_path, files, config) as rig:
+        files.fail("rename", "checkpoint")
+        with pytest.raises(KafkaStorageError, match="EIO"):
+            await rig.ended()
 
 
 class HeldFiles(OsFiles):
@@ -292,103 +256,91 @@ class HeldFile:
         self._file.fdatasync()
 
 
-def test_a_slow_disk_under_new_partitions_does_not_stop_the_node(tmp_path: Path) -> None:
+async def test_a_slow_disk_under_new_partitions_does_not_stop_the_node(tmp_path: Path) -> None:
     """Thousands of partitions, or a disk that takes its time: meanwhile the node serves the topics that it
     has, and sends its heartbeats."""
-
-    async def scenario() -> None:
-        files = HeldFiles("slow-")
-        async with node_rig(tmp_path, files) as rig:
-            topic_id = await rig.topic("quick")
-            client = await rig.client()
-            slow_id = rig.controller.create_topic("slow", 3)
-            await until(files.has_come.is_set)
-            beats = len(rig.controller.heartbeats)
-            await until(lambda: len(rig.controller.heartbeats) > beats + 2)
-            assert (await client.produce(topic_id, batch(b"v"))).error_code == 0
-            assert rig.node.status()["partitions"] == 1
-            files.may_go.set()
-            await rig.sees(len(rig.controller.records) - 1)
-            assert (await client.produce(slow_id, batch(b"v"), partition=2)).error_code == 0
-
-    run(scenario)
+    files = HeldFiles("slow-")
+    async with node_rig(tmp_path, files) as rig:
+        topic_id = await rig.topic("quick")
+        client = await rig.client()
+        slow_id = rig.controller.create_topic("slow", 3)
+        await until(files.has_come.is_set)
+        beats = len(rig.controller.heartbeats)
+        await until(lambda: len(rig.controller.heartbeats) > beats + 2)
+        assert (await client.produce(topic_id, batch(b"v"))).error_code == 0
+        assert rig.node.status()["partitions"] == 1
+        files.may_go.set()
+        await rig.sees(len(rig.controller.records) - 1)
+        assert (await client.produce(slow_id, batch(b"v"), partition=2)).error_code == 0
 
 
-def test_a_node_that_stops_while_partitions_are_made(tmp_path: Path) -> None:
+async def test_a_node_that_stops_while_partitions_are_made(tmp_path: Path) -> None:
     """It waits for the disk, forgets what it made, and finds it again at the next start."""
-
-    async def scenario() -> None:
-        files = HeldFiles("slow-")
-        async with node_rig(tmp_path, files) as rig:
-            slow_id = rig.controller.create_topic("slow", 3)
-            await until(files.has_come.is_set)
-            stopping = asyncio.create_task(rig.stop())
-            await asyncio.sleep(0)
-            files.may_go.set()
-            await stopping
-            rig.node = rig.new_node()
-            await rig.start()
-            client = await rig.client()
-            assert (await client.produce(slow_id, batch(b"v"), partition=1)).base_offset == 0
-
-    run(scenario)
+    files = HeldFiles("slow-")
+    async with node_rig(tmp_path, files) as rig:
+        slow_id = rig.controller.create_topic("slow", 3)
+        await until(files.has_come.is_set)
+        stopping = asyncio.create_task(rig.stop())
+        await asyncio.sleep(0)
+        files.may_go.set()
+        await stopping
+        rig.node = rig.new_node()
+        await rig.start()
+        client = await rig.client()
+        assert (await client.produce(slow_id, batch(b"v"), partition=1)).base_offset == 0
 
 
-def test_a_process_whose_disk_is_full_refuses_and_goes_on(tmp_path: Path) -> None:
+async def test_a_process_whose_disk_is_full_refuses_and_goes_on(tmp_path: Path) -> None:
     """Scenario 29 in a process of its own: no file may grow beyond 200 kB. The producer is refused, the
     process lives, and takes records again when there is room; after a kill everything acknowledged is
     there, once."""
+    controller = FakeController()
+    controller.start()
+    arguments = [sys.executable, node_process.__file__, str(tmp_path / "d"), str(controller.router.port)]
+    process = await asyncio.create_subprocess_exec(
+        *[sys.executable, "-c", IN_SMALL_FILES, "200000"],
+        *arguments,
+        "log.dir.reserve.bytes=100000",
+        stdout=asyncio.subprocess.PIPE,
+    )
+    acked = 0
+    try:
+        assert process.stdout is not None
+        port = int((await process.stdout.readline()).split()[1])
+        topic_id = controller.create_topic("t")
+        client = Client(await Connection.open("127.0.0.1", port, client_id="t", timeout_s=TIMEOUT_S))
 
-    async def scenario() -> None:
-        controller = FakeController()
-        controller.start()
-        arguments = [sys.executable, node_process.__file__, str(tmp_path / "d"), str(controller.router.port)]
-        process = await asyncio.create_subprocess_exec(
-            *[sys.executable, "-c", IN_SMALL_FILES, "200000"],
-            *arguments,
-            "log.dir.reserve.bytes=100000",
-            stdout=asyncio.subprocess.PIPE,
-        )
-        acked = 0
-        try:
-            assert process.stdout is not None
-            port = int((await process.stdout.readline()).split()[1])
-            topic_id = controller.create_topic("t")
-            client = Client(await Connection.open("127.0.0.1", port, client_id="t", timeout_s=TIMEOUT_S))
+        async def is_taken() -> bool:
+            nonlocal acked
+            answer = await client.produce(topic_id, batch(b"%d" % acked, b"v" * 10_000))
+            if answer.error_code == KafkaStorageError.code:
+                assert "is full" in answer.error_detail or "EFBIG" in answer.error_detail
+                return False
+            acked += answer.error_code == 0
+            return True
 
-            async def is_taken() -> bool:
-                nonlocal acked
-                answer = await client.produce(topic_id, batch(b"%d" % acked, b"v" * 10_000))
-                if answer.error_code == KafkaStorageError.code:
-                    assert "is full" in answer.error_detail or "EFBIG" in answer.error_detail
-                    return False
-                acked += answer.error_code == 0
-                return True
-
-            while await is_taken():
-                pass
-            assert acked >= 10
-            assert len((await client.fetch(topic_id))[1]) == 2 * acked
-            before = acked
-            _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
-            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (hard, hard))
-            while acked < before + 10:
-                await is_taken()
-            client.close()
-        finally:
-            process.kill()
-            await process.wait()
-        again = await asyncio.create_subprocess_exec(*arguments, stdout=asyncio.subprocess.PIPE)
-        try:
-            assert again.stdout is not None
-            port = int((await again.stdout.readline()).split()[1])
-            client = Client(await Connection.open("127.0.0.1", port, client_id="t", timeout_s=TIMEOUT_S))
-            found = (await client.fetch(topic_id))[1]
-            assert [value for _, value in found][::2] == [b"%d" % number for number in range(acked)]
-            client.close()
-        finally:
-            again.kill()
-            await again.wait()
-            controller.close()
-
-    run(scenario)
+        while await is_taken():
+            pass
+        assert acked >= 10
+        assert len((await client.fetch(topic_id))[1]) == 2 * acked
+        before = acked
+        _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+        while acked < before + 10:
+            await is_taken()
+        client.close()
+    finally:
+        process.kill()
+        await process.wait()
+    again = await asyncio.create_subprocess_exec(*arguments, stdout=asyncio.subprocess.PIPE)
+    try:
+        assert again.stdout is not None
+        port = int((await again.stdout.readline()).split()[1])
+        client = Client(await Connection.open("127.0.0.1", port, client_id="t", timeout_s=TIMEOUT_S))
+        found = (await client.fetch(topic_id))[1]
+        assert [value for _, value in found][::2] == [b"%d" % number for number in range(acked)]
+        client.close()
+    finally:
+        again.kill()
+        await again.wait()
+        controller.close()

@@ -25,34 +25,30 @@ from headrace.protocol.errors import (
     NetworkError,
 )
 from headrace.protocol.transport.dealer_io import Connection
-from node_rig import TIMEOUT_S, Client, Rig, batch, node_rig, run, until
+from node_rig import TIMEOUT_S, Client, Rig, batch, node_rig, until
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["stopped", "killed"])
-def test_everything_is_there_after_a_restart(tmp_path: Path, crash: bool) -> None:
+async def test_everything_is_there_after_a_restart(tmp_path: Path, crash: bool) -> None:
     """Same port, same node id, same data; only after a clean stop nothing had to be recovered."""
-
-    async def scenario() -> None:
-        async with node_rig(tmp_path) as rig:
-            topic_id = await rig.topic("t", partitions=2)
-            client = await rig.client()
-            for number in range(20):
-                await client.produce(topic_id, batch(b"%d" % number), partition=number % 2)
-            port, epoch = rig.node.port, rig.node.status()["broker_epoch"]
-            client.close()
-            await rig.restart(crash=crash)
-            assert rig.node.port == port
-            assert rig.node.status()["broker_epoch"] > epoch
-            assert all(log_dir.was_clean is not crash for log_dir in rig.node._manager.dirs)
-            client = await rig.client()
-            found = [(await client.fetch(topic_id, partition=partition))[1] for partition in (0, 1)]
-            assert [value for _, value in found[0]] == [b"%d" % number for number in range(0, 20, 2)]
-            assert [value for _, value in found[1]] == [b"%d" % number for number in range(1, 20, 2)]
-
-    run(scenario)
+    async with node_rig(tmp_path) as rig:
+        topic_id = await rig.topic("t", partitions=2)
+        client = await rig.client()
+        for number in range(20):
+            await client.produce(topic_id, batch(b"%d" % number), partition=number % 2)
+        port, epoch = rig.node.port, rig.node.status()["broker_epoch"]
+        client.close()
+        await rig.restart(crash=crash)
+        assert rig.node.port == port
+        assert rig.node.status()["broker_epoch"] > epoch
+        assert all(log_dir.was_clean is not crash for log_dir in rig.node._manager.dirs)
+        client = await rig.client()
+        found = [(await client.fetch(topic_id, partition=partition))[1] for partition in (0, 1)]
+        assert [value for _, value in found[0]] == [b"%d" % number for number in range(0, 20, 2)]
+        assert [value for _, value in found[1]] == [b"%d" % number for number in range(1, 20, 2)]
 
 
-def test_a_log_that_was_cut_while_the_node_was_down_is_told(
+async def test_a_log_that_was_cut_while_the_node_was_down_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It ended in order, and one of its two logs lost its end before the next start: the registration names
@@ -62,23 +58,20 @@ def test_a_log_that_was_cut_while_the_node_was_down_is_told(
         (path,) = tmp_path.rglob(f"{folder}/*.log")
         path.write_bytes(path.read_bytes()[:-1])
 
-    async def scenario() -> None:
-        async with node_rig(tmp_path) as rig:
-            topic_id = await rig.topic("t", partitions=2)
-            client = await rig.client()
-            for number in range(4):
-                await client.produce(topic_id, batch(b"%d" % number), partition=number % 2)
-            epoch = rig.node.status()["broker_epoch"]
-            client.close()
-            await rig.stop()
-            cut_the_log_of("t-1")
-            rig.node = rig.new_node()
-            await rig.start()
-            told = rig.controller.registrations[-1]
-            assert (told.previous_broker_epoch, told.lost_replicas) == (epoch, (("t", 1),))
-            assert "since the last shutdown: t-1" in caplog.text
-
-    run(scenario)
+    async with node_rig(tmp_path) as rig:
+        topic_id = await rig.topic("t", partitions=2)
+        client = await rig.client()
+        for number in range(4):
+            await client.produce(topic_id, batch(b"%d" % number), partition=number % 2)
+        epoch = rig.node.status()["broker_epoch"]
+        client.close()
+        await rig.stop()
+        cut_the_log_of("t-1")
+        rig.node = rig.new_node()
+        await rig.start()
+        told = rig.controller.registrations[-1]
+        assert (told.previous_broker_epoch, told.lost_replicas) == (epoch, (("t", 1),))
+        assert "since the last shutdown: t-1" in caplog.text
 
 
 async def start_process(directory: Path, controller: FakeController) -> tuple[Any, int]:
@@ -107,267 +100,213 @@ async def end(process: Any) -> None:
     await process.wait()
 
 
-def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+async def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     """A real process is killed in the middle of a stream of acks=1 produces; it comes back on its port,
     and every acknowledged batch is there, in order, once."""
+    controller = FakeController()
+    controller.start()
+    process, port = await start_process(tmp_path / "d", controller)
+    try:
+        topic_id = controller.create_topic("t")
+        client = Client(await Connection.open("127.0.0.1", port, client_id="t", timeout_s=TIMEOUT_S))
+        acked: list[bytes] = []
 
-    async def scenario() -> None:
-        controller = FakeController()
-        controller.start()
-        process, port = await start_process(tmp_path / "d", controller)
-        try:
-            topic_id = controller.create_topic("t")
-            client = Client(await Connection.open("127.0.0.1", port, client_id="t", timeout_s=TIMEOUT_S))
-            acked: list[bytes] = []
-
-            async def produce_on() -> None:
-                number = 0
-                while True:
-                    value = b"%d" % number
-                    answer = await client.produce(topic_id, batch(value), acks=1)
-                    if answer.error_code == 0:
-                        acked.append(value)
-                        number += 1
-
-            producing = asyncio.create_task(produce_on())
-            await until(lambda: len(acked) >= 200)
-            process.send_signal(signal.SIGKILL)
-            await process.wait()
-            with pytest.raises(NetworkError):
-                await producing
-            process, again = await start_process(tmp_path / "d", controller)
-            assert again == port
-            await until(lambda: controller.heartbeats[-1].metadata_offset >= controller.epochs[1])
-            client = Client(await Connection.open("127.0.0.1", port, client_id="t", timeout_s=TIMEOUT_S))
-            found: list[bytes | None] = []
+        async def produce_on() -> None:
+            number = 0
             while True:
-                answer, values = await client.fetch(topic_id, len(found))
-                assert answer.error_code == 0
-                found += [value for _, value in values]
-                if len(found) == answer.high_watermark:
-                    break
-            client.close()
-            assert found[: len(acked)] == acked
-            assert len(found) <= len(acked) + 1, "at most the one that was under way"
-        finally:
-            await end(process)
-            controller.close()
+                value = b"%d" % number
+                answer = await client.produce(topic_id, batch(value), acks=1)
+                if answer.error_code == 0:
+                    acked.append(value)
+                    number += 1
 
-    run(scenario)
+        producing = asyncio.create_task(produce_on())
+        await until(lambda: len(acked) >= 200)
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+        with pytest.raises(NetworkError):
+            await producing
+        process, again = await start_process(tmp_path / "d", controller)
+        assert again == port
+        await until(lambda: controller.heartbeats[-1].metadata_offset >= controller.epochs[1])
+        client = Client(await Connection.open("127.0.0.1", port, client_id="t", timeout_s=TIMEOUT_S))
+        found: list[bytes | None] = []
+        while True:
+            answer, values = await client.fetch(topic_id, len(found))
+            assert answer.error_code == 0
+            found += [value for _, value in values]
+            if len(found) == answer.high_watermark:
+                break
+        client.close()
+        assert found[: len(acked)] == acked
+        assert len(found) <= len(acked) + 1, "at most the one that was under way"
+    finally:
+        await end(process)
+        controller.close()
 
 
-def test_a_generated_id_is_kept_by_the_disk(tmp_path: Path) -> None:
+async def test_a_generated_id_is_kept_by_the_disk(tmp_path: Path) -> None:
     """The controller made the id up; the next start asks for it by name."""
-
-    async def scenario() -> None:
-        async with node_rig(tmp_path, config={"node.id": -1}) as rig:
-            assert rig.node.node_id == 1001
-            await rig.restart()
-            assert [request.node_id for request in rig.controller.registrations] == [-1, 1001]
-            first, second = (request.log_dir_ids for request in rig.controller.registrations)
-            assert first == second
-            assert len(first[0]) == 16
-
-    run(scenario)
+    async with node_rig(tmp_path, config={"node.id": -1}) as rig:
+        assert rig.node.node_id == 1001
+        await rig.restart()
+        assert [request.node_id for request in rig.controller.registrations] == [-1, 1001]
+        first, second = (request.log_dir_ids for request in rig.controller.registrations)
+        assert first == second
+        assert len(first[0]) == 16
 
 
-def test_the_disks_decide_who_the_node_is(tmp_path: Path) -> None:
+async def test_the_disks_decide_who_the_node_is(tmp_path: Path) -> None:
     """A configured id that contradicts the disk ends the start; another cluster does, too."""
-
-    async def scenario() -> None:
-        async with node_rig(tmp_path) as rig:
-            await rig.stop()
-            rig.config["node.id"] = 2
-            with pytest.raises(ConfigError, match="node 1"):
-                await rig.new_node().start()
-            rig.config["node.id"] = 1
-            rig.controller.cluster_id = "another"
-            with pytest.raises(InconsistentClusterIdError, match="another"):
-                await rig.new_node().start()
-
-    run(scenario)
+    async with node_rig(tmp_path) as rig:
+        await rig.stop()
+        rig.config["node.id"] = 2
+        with pytest.raises(ConfigError, match="node 1"):
+            await rig.new_node().start()
+        rig.config["node.id"] = 1
+        rig.controller.cluster_id = "another"
+        with pytest.raises(InconsistentClusterIdError, match="another"):
+            await rig.new_node().start()
 
 
-def test_the_controllers_no_ends_the_node(tmp_path: Path) -> None:
+async def test_the_controllers_no_ends_the_node(tmp_path: Path) -> None:
     """Wrong cluster at once, a duplicate when it does not go away; all is released, so a next start works."""
-
-    async def scenario() -> None:
-        async with node_rig(tmp_path, config={"initial.broker.registration.timeout.ms": 150}) as rig:
-            await rig.stop()
-            for error in (
-                InconsistentClusterIdError("cluster x"),
-                DuplicateBrokerRegistrationError("node 1 is alive"),
-            ):
-                rig.controller.refuse_registration = error
-                with pytest.raises(type(error), match=error.detail):
-                    await rig.new_node().start()
-            rig.controller.refuse_registration = None
-            rig.node = rig.new_node()
-            await rig.start()
-
-    run(scenario)
+    async with node_rig(tmp_path, config={"initial.broker.registration.timeout.ms": 150}) as rig:
+        await rig.stop()
+        for error in (
+            InconsistentClusterIdError("cluster x"),
+            DuplicateBrokerRegistrationError("node 1 is alive"),
+        ):
+            rig.controller.refuse_registration = error
+            with pytest.raises(type(error), match=error.detail):
+                await rig.new_node().start()
+        rig.controller.refuse_registration = None
+        rig.node = rig.new_node()
+        await rig.start()
 
 
-def test_a_taken_port_is_replaced(tmp_path: Path) -> None:
+async def test_a_taken_port_is_replaced(tmp_path: Path) -> None:
     """Somebody else listens on the remembered port: another one is chosen and remembered."""
-
-    async def scenario() -> None:
-        async with node_rig(tmp_path) as rig:
-            old = rig.node.port
-            await rig.stop()
-            with socket.create_server(("127.0.0.1", old)):
-                rig.node = rig.new_node()
-                await rig.start()
-                assert rig.node.port != old
-            chosen = rig.node.port
-            await rig.restart()
-            assert rig.node.port == chosen
-
-    run(scenario)
-
-
-def test_a_configured_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
-    """The user asked for that one; the dirs are free again afterwards."""
-
-    async def scenario() -> None:
-        async with node_rig(tmp_path) as rig:
-            await rig.stop()
-            with socket.create_server(("127.0.0.1", 0)) as taken:
-                rig.config["listener.port"] = taken.getsockname()[1]
-                error = rf"node 1: cannot listen on 127.0.0.1:{taken.getsockname()[1]}: .*in use \(.*ss -ltnp"
-                with pytest.raises(OSError, match=error):
-                    await rig.new_node().start()
-            del rig.config["listener.port"]
+    async with node_rig(tmp_path) as rig:
+        old = rig.node.port
+        await rig.stop()
+        with socket.create_server(("127.0.0.1", old)):
             rig.node = rig.new_node()
             await rig.start()
+            assert rig.node.port != old
+        chosen = rig.node.port
+        await rig.restart()
+        assert rig.node.port == chosen
 
-    run(scenario)
+
+async def test_a_configured_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
+    """The user asked for that one; the dirs are free again afterwards."""
+    async with node_rig(tmp_path) as rig:
+        await rig.stop()
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            rig.config["listener.port"] = taken.getsockname()[1]
+            error = rf"node 1: cannot listen on 127.0.0.1:{taken.getsockname()[1]}: .*in use \(.*ss -ltnp"
+            with pytest.raises(OSError, match=error):
+                await rig.new_node().start()
+        del rig.config["listener.port"]
+        rig.node = rig.new_node()
+        await rig.start()
 
 
-def test_wiped_node_takes_the_port_of_its_registration(tmp_path: Path) -> None:
+async def test_wiped_node_takes_the_port_of_its_registration(tmp_path: Path) -> None:
     """Its log dir is empty; the registration of node 1 names the port. It waits for a controller to ask;
     a node that was never registered takes any port."""
-
-    async def scenario() -> None:
-        async with node_rig(tmp_path) as rig:
-            old = rig.node.port
-            await rig.node.kill()
-            await rig.ended()
-            shutil.rmtree(tmp_path / "d0")
-            rig.controller.close()
-            rig.node = rig.new_node()
-            starting = asyncio.create_task(rig.start())
-            await until((tmp_path / "d0").exists)
-            rig.controller.restart()
-            await starting
-            assert rig.node.port == old
-            assert (tmp_path / "d0" / "listener.port").read_text() == f"{old}\n"
-            await rig.stop()
-            rig.config |= {"node.id": 2, "log.dirs": str(tmp_path / "other")}
-            rig.node = rig.new_node()
-            await rig.start()
-            assert rig.node.port not in (0, old)
-
-    run(scenario)
+    async with node_rig(tmp_path) as rig:
+        old = rig.node.port
+        await rig.node.kill()
+        await rig.ended()
+        shutil.rmtree(tmp_path / "d0")
+        rig.controller.close()
+        rig.node = rig.new_node()
+        starting = asyncio.create_task(rig.start())
+        await until((tmp_path / "d0").exists)
+        rig.controller.restart()
+        await starting
+        assert rig.node.port == old
+        assert (tmp_path / "d0" / "listener.port").read_text() == f"{old}\n"
+        await rig.stop()
+        rig.config |= {"node.id": 2, "log.dirs": str(tmp_path / "other")}
+        rig.node = rig.new_node()
+        await rig.start()
+        assert rig.node.port not in (0, old)
 
 
 @pytest.mark.parametrize("is_wiped", [True, False], ids=["wiped", "with its disk"])
-def test_node_without_controller_stops_while_it_starts(tmp_path: Path, is_wiped: bool) -> None:
+async def test_node_without_controller_stops_while_it_starts(tmp_path: Path, is_wiped: bool) -> None:
     """It looks for its ports, or registers, and nothing answers: the start ends, and the dirs are free."""
-
-    async def scenario() -> None:
-        async with node_rig(tmp_path) as rig:
-            await rig.stop()
-            if is_wiped:
-                shutil.rmtree(tmp_path / "d0")
-            rig.controller.close()
-            node = rig.new_node()
-            starting = asyncio.create_task(node.start())
-            await until(
-                (tmp_path / "d0").exists if is_wiped else lambda: node.status()["state"] != "starting"
-            )
-            await node.stop()
-            with pytest.raises(ClosedError, match="stopped while it started"):
-                await starting
-            rig.controller.restart()
-            rig.node = rig.new_node()
-            await rig.start()
-
-    run(scenario)
-
-
-def test_two_nodes_do_not_share_a_disk(tmp_path: Path) -> None:
-    """The second start finds the lock; the first node is not disturbed."""
-
-    async def scenario() -> None:
-        async with node_rig(tmp_path) as rig:
-            with pytest.raises(KafkaStorageError, match="in use"):
-                await rig.new_node().start()
-            topic_id = await rig.topic("t")
-            assert (await (await rig.client()).produce(topic_id, batch(b"a"))).error_code == 0
-
-    run(scenario)
-
-
-def test_a_node_can_be_stopped_while_it_starts(tmp_path: Path) -> None:
-    """No controller anywhere: start waits, stop ends it."""
-
-    async def scenario() -> None:
-        rig = Rig(tmp_path, None, {})
-        rig.controller.start()
-        rig.controller.is_silent = True
-        starting = asyncio.create_task(rig.node.start())
-        await until(lambda: rig.node.status()["state"] != "starting")
-        await rig.node.stop()
-        with pytest.raises(ClosedError):
-            await starting
+    async with node_rig(tmp_path) as rig:
+        await rig.stop()
+        if is_wiped:
+            shutil.rmtree(tmp_path / "d0")
         rig.controller.close()
+        node = rig.new_node()
+        starting = asyncio.create_task(node.start())
+        await until((tmp_path / "d0").exists if is_wiped else lambda: node.status()["state"] != "starting")
+        await node.stop()
+        with pytest.raises(ClosedError, match="stopped while it started"):
+            await starting
+        rig.controller.restart()
+        rig.node = rig.new_node()
+        await rig.start()
 
-    run(scenario)
+
+async def test_two_nodes_do_not_share_a_disk(tmp_path: Path) -> None:
+    """The second start finds the lock; the first node is not disturbed."""
+    async with node_rig(tmp_path) as rig:
+        with pytest.raises(KafkaStorageError, match="in use"):
+            await rig.new_node().start()
+        topic_id = await rig.topic("t")
+        assert (await (await rig.client()).produce(topic_id, batch(b"a"))).error_code == 0
 
 
-def test_stopping_twice_and_after_the_end_is_fine(tmp_path: Path) -> None:
+async def test_a_node_can_be_stopped_while_it_starts(tmp_path: Path) -> None:
+    """No controller anywhere: start waits, stop ends it."""
+    rig = Rig(tmp_path, None, {})
+    rig.controller.start()
+    rig.controller.is_silent = True
+    starting = asyncio.create_task(rig.node.start())
+    await until(lambda: rig.node.status()["state"] != "starting")
+    await rig.node.stop()
+    with pytest.raises(ClosedError):
+        await starting
+    rig.controller.close()
+
+
+async def test_stopping_twice_and_after_the_end_is_fine(tmp_path: Path) -> None:
     """Whoever stops need not know who else did."""
+    async with node_rig(tmp_path) as rig:
+        await asyncio.gather(rig.node.stop(), rig.node.stop())
+        await rig.node.stop()
+        await rig.ended()
 
-    async def scenario() -> None:
-        async with node_rig(tmp_path) as rig:
-            await asyncio.gather(rig.node.stop(), rig.node.stop())
-            await rig.node.stop()
+
+async def test_a_node_that_fails_while_it_stops_does_not_hang(tmp_path: Path) -> None:
+    """The controller does not answer, so the farewell waits; the only disk breaks meanwhile."""
+    files = FakeFiles()
+    async with node_rig(tmp_path, files, {"controlled.shutdown.timeout.ms": 3_600_000}) as rig:
+        topic_id = await rig.topic("t")
+        client = await rig.client()
+        rig.controller.is_silent = True
+        stopping = asyncio.create_task(rig.node.stop())
+        await until(lambda: rig.node.status()["state"] == "shutting_down")
+        files.fail("pwrite", "t-0")
+        assert (await client.produce(topic_id, batch(b"a"))).error_code == KafkaStorageError.code
+        await stopping
+        with pytest.raises(KafkaStorageError):
             await rig.ended()
 
-    run(scenario)
 
-
-def test_a_node_that_fails_while_it_stops_does_not_hang(tmp_path: Path) -> None:
-    """The controller does not answer, so the farewell waits; the only disk breaks meanwhile."""
-
-    async def scenario() -> None:
-        files = FakeFiles()
-        async with node_rig(tmp_path, files, {"controlled.shutdown.timeout.ms": 3_600_000}) as rig:
-            topic_id = await rig.topic("t")
-            client = await rig.client()
-            rig.controller.is_silent = True
-            stopping = asyncio.create_task(rig.node.stop())
-            await until(lambda: rig.node.status()["state"] == "shutting_down")
-            files.fail("pwrite", "t-0")
-            assert (await client.produce(topic_id, batch(b"a"))).error_code == KafkaStorageError.code
-            await stopping
-            with pytest.raises(KafkaStorageError):
-                await rig.ended()
-
-    run(scenario)
-
-
-def test_a_new_disk_that_fails_on_its_identity_is_left_out(tmp_path: Path) -> None:
+async def test_a_new_disk_that_fails_on_its_identity_is_left_out(tmp_path: Path) -> None:
     """The first start with two dirs; one cannot be written: the node starts on the other."""
-
-    async def scenario() -> None:
-        files = FakeFiles()
-        files.fail("rename", "/a/meta.properties")
-        async with node_rig(tmp_path, files, {"log.dirs": "/a,/b"}) as rig:
-            status = json.loads(json.dumps(rig.node.status()))
-            assert [bool(log_dir["failure"]) for log_dir in status["log_dirs"]] == [True, False]
-            topic_id = await rig.topic("t")
-            assert (await (await rig.client()).produce(topic_id, batch(b"a"))).error_code == 0
-
-    run(scenario)
+    files = FakeFiles()
+    files.fail("rename", "/a/meta.properties")
+    async with node_rig(tmp_path, files, {"log.dirs": "/a,/b"}) as rig:
+        status = json.loads(json.dumps(rig.node.status()))
+        assert [bool(log_dir["failure"]) for log_dir in status["log_dirs"]] == [True, False]
+        topic_id = await rig.topic("t")
+        assert (await (await rig.client()).produce(topic_id, batch(b"a"))).error_code == 0

@@ -17,7 +17,7 @@ from headrace.protocol.messages.registry import METADATA
 from headrace.protocol.transport.dealer_io import Connection, ConnectionOptions
 from headrace.protocol.transport.router_io import RouterLimits
 from multipart_twins import TWINS, sockets_use
-from transport_kit import ASK, METADATA_BODY, PATIENCE_S, run, serving, until
+from transport_kit import ASK, METADATA_BODY, PATIENCE_S, serving, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,41 +57,33 @@ def start() -> Iterator[Callable[..., tuple[subprocess.Popen[str], int]]]:
         process.communicate()
 
 
-def test_kill_9_of_the_server_fails_requests_at_once(start: Start) -> None:
+async def test_kill_9_of_the_server_fails_requests_at_once(start: Start) -> None:
     """Ten requests are under way when the server process is killed: all fail long before any timeout."""
     process, port = start(str(FAKES / "transport_server.py"), "hold")
 
-    async def main() -> None:
-        client = await Connection.open("127.0.0.1", port, client_id="c", timeout_s=PATIENCE_S)
-        futures = [client.send(METADATA, ASK) for _ in range(10)]
-        closed = asyncio.get_running_loop().create_future()
-        client.on_close = lambda: closed.set_result(True)
-        process.send_signal(signal.SIGKILL)
-        await asyncio.wait_for(closed, PATIENCE_S)
-        for future in futures:
-            assert isinstance(future.exception(), NetworkError)
-        with pytest.raises(NetworkError):
-            await Connection.open("127.0.0.1", port, client_id="c", timeout_s=PATIENCE_S)
-
-    run(main())
+    client = await Connection.open("127.0.0.1", port, client_id="c", timeout_s=PATIENCE_S)
+    futures = [client.send(METADATA, ASK) for _ in range(10)]
+    closed = asyncio.get_running_loop().create_future()
+    client.on_close = lambda: closed.set_result(True)
+    process.send_signal(signal.SIGKILL)
+    await asyncio.wait_for(closed, PATIENCE_S)
+    for future in futures:
+        assert isinstance(future.exception(), NetworkError)
+    with pytest.raises(NetworkError):
+        await Connection.open("127.0.0.1", port, client_id="c", timeout_s=PATIENCE_S)
 
 
-def test_a_stopped_server_is_noticed_by_heartbeat(start: Start) -> None:
+async def test_a_stopped_server_is_noticed_by_heartbeat(start: Start) -> None:
     """SIGSTOP: TCP stands and says nothing; the heartbeat's timeout ends the connection and the request."""
     process, port = start(str(FAKES / "transport_server.py"), "hold")
 
-    async def main() -> None:
-        options = ConnectionOptions(heartbeat_interval_ms=50, heartbeat_timeout_ms=200)
-        client = await Connection.open(
-            "127.0.0.1", port, client_id="c", timeout_s=PATIENCE_S, options=options
-        )
-        future = client.send(METADATA, ASK)
-        process.send_signal(signal.SIGSTOP)
-        with pytest.raises(NetworkError):
-            await future
-        assert client.is_closed
-
-    run(main())
+    options = ConnectionOptions(heartbeat_interval_ms=50, heartbeat_timeout_ms=200)
+    client = await Connection.open("127.0.0.1", port, client_id="c", timeout_s=PATIENCE_S, options=options)
+    future = client.send(METADATA, ASK)
+    process.send_signal(signal.SIGSTOP)
+    with pytest.raises(NetworkError):
+        await future
+    assert client.is_closed
 
 
 CLIENT = textwrap.dedent(
@@ -109,19 +101,15 @@ CLIENT = textwrap.dedent(
 )
 
 
-def test_a_stopped_client_is_forgotten_by_heartbeat(start: Start) -> None:
+async def test_a_stopped_client_is_forgotten_by_heartbeat(start: Start) -> None:
     """SIGSTOP of a client: its state is freed after the heartbeat's timeout; others are served."""
-
-    async def main() -> None:
-        limits = RouterLimits(heartbeat_interval_ms=50, heartbeat_timeout_ms=200)
-        async with serving(limits) as served:
-            starting = asyncio.to_thread(start, "-c", CLIENT, str(served.router.port))
-            process, _ = await starting
-            process.send_signal(signal.SIGSTOP)
-            await until(lambda: served.gone == ["other"])
-            await served.is_well()
-
-    run(main())
+    limits = RouterLimits(heartbeat_interval_ms=50, heartbeat_timeout_ms=200)
+    async with serving(limits) as served:
+        starting = asyncio.to_thread(start, "-c", CLIENT, str(served.router.port))
+        process, _ = await starting
+        process.send_signal(signal.SIGSTOP)
+        await until(lambda: served.gone == ["other"])
+        await served.is_well()
 
 
 FORK = textwrap.dedent(
@@ -187,16 +175,13 @@ LEAVER = textwrap.dedent(
 )
 
 
-def test_a_process_that_just_ends_does_not_hang(start: Start) -> None:
+async def test_a_process_that_just_ends_does_not_hang(start: Start) -> None:
     """Megabytes are on their way to a stopped server and nothing is closed: the process ends all the same."""
     server, port = start(str(FAKES / "transport_server.py"), "hold")
 
-    async def opened() -> None:
-        client = await Connection.open("127.0.0.1", port, client_id="c", timeout_s=PATIENCE_S)
-        assert client.hello.cluster_id == METADATA_BODY.cluster_id
-        client.close()
-
-    run(opened())
+    client = await Connection.open("127.0.0.1", port, client_id="c", timeout_s=PATIENCE_S)
+    assert client.hello.cluster_id == METADATA_BODY.cluster_id
+    client.close()
     process, _ = start("-c", LEAVER, str(port))
     server.send_signal(signal.SIGSTOP)
     assert process.wait(PATIENCE_S) == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -20,68 +19,53 @@ def storage(path: Path, **config: str) -> ControllerStorage:
     return ControllerStorage(ControllerConfig.of({"metadata.log.dir": str(path), **config}), OsFiles())
 
 
-def test_a_directory_is_locked_until_it_is_closed(tmp_path: Path) -> None:
+async def test_a_directory_is_locked_until_it_is_closed(tmp_path: Path) -> None:
     """A second process waits for metadata.log.lock.timeout.ms."""
-
-    async def main() -> None:
-        first = storage(tmp_path)
-        await first.open(HERE, is_alone=True)
-        second = storage(tmp_path, **{"metadata.log.lock.timeout.ms": "1"})
-        with pytest.raises(KafkaStorageError, match="is locked"):
-            await second.open(HERE, is_alone=True)
-        await second.close(None, is_killed=False)
-        await first.close(None, is_killed=True)
-        third = storage(tmp_path)
-        await third.open(HERE, is_alone=True)
-        await third.close(None, is_killed=False)
-
-    asyncio.run(main())
-
-
-def test_the_identity_outlives_a_restart(tmp_path: Path) -> None:
-    """The directory id of the first start, and the cluster id once it is adopted."""
-
-    async def main() -> None:
-        first = storage(tmp_path)
-        await first.open(HERE, is_alone=True)
-        key = first.replica_key
-        assert first.identity.cluster_id == ""
-        first.adopt_cluster("cluster-1")
-        await first.close(None, is_killed=False)
-        second = storage(tmp_path)
+    first = storage(tmp_path)
+    await first.open(HERE, is_alone=True)
+    second = storage(tmp_path, **{"metadata.log.lock.timeout.ms": "1"})
+    with pytest.raises(KafkaStorageError, match="is locked"):
         await second.open(HERE, is_alone=True)
-        assert (second.replica_key, second.identity.cluster_id) == (key, "cluster-1")
-        await second.close(None, is_killed=False)
+    await second.close(None, is_killed=False)
+    await first.close(None, is_killed=True)
+    third = storage(tmp_path)
+    await third.open(HERE, is_alone=True)
+    await third.close(None, is_killed=False)
 
-    asyncio.run(main())
+
+async def test_the_identity_outlives_a_restart(tmp_path: Path) -> None:
+    """The directory id of the first start, and the cluster id once it is adopted."""
+    first = storage(tmp_path)
+    await first.open(HERE, is_alone=True)
+    key = first.replica_key
+    assert first.identity.cluster_id == ""
+    first.adopt_cluster("cluster-1")
+    await first.close(None, is_killed=False)
+    second = storage(tmp_path)
+    await second.open(HERE, is_alone=True)
+    assert (second.replica_key, second.identity.cluster_id) == (key, "cluster-1")
+    await second.close(None, is_killed=False)
 
 
-def test_only_a_controller_that_is_alone_formats_a_blank_directory(tmp_path: Path) -> None:
+async def test_only_a_controller_that_is_alone_formats_a_blank_directory(tmp_path: Path) -> None:
     """Another one joins the quorum of its bootstrap servers."""
-
-    async def main() -> None:
-        for is_alone in (False, True):
-            each = storage(tmp_path / str(is_alone))
-            await each.open(HERE, is_alone=is_alone)
-            assert each.log.is_blank is not is_alone
-            assert not each.is_snapshot_due(MetadataImage())
-            await each.close(None, is_killed=False)
-
-    asyncio.run(main())
+    for is_alone in (False, True):
+        each = storage(tmp_path / str(is_alone))
+        await each.open(HERE, is_alone=is_alone)
+        assert each.log.is_blank is not is_alone
+        assert not each.is_snapshot_due(MetadataImage())
+        await each.close(None, is_killed=False)
 
 
-def test_a_failed_last_flush_leaves_the_log_to_recovery(tmp_path: Path) -> None:
+async def test_a_failed_last_flush_leaves_the_log_to_recovery(tmp_path: Path) -> None:
     """The log is not closed as if it were durable, and the lock is released."""
 
-    async def main() -> None:
-        async def fail() -> None:
-            raise KafkaStorageError("the disk failed")
+    async def fail() -> None:
+        raise KafkaStorageError("the disk failed")
 
-        first = storage(tmp_path)
-        await first.open(HERE, is_alone=True)
-        await first.close(fail, is_killed=False)
-        second = storage(tmp_path)
-        await second.open(HERE, is_alone=True)
-        await second.close(None, is_killed=False)
-
-    asyncio.run(main())
+    first = storage(tmp_path)
+    await first.open(HERE, is_alone=True)
+    await first.close(fail, is_killed=False)
+    second = storage(tmp_path)
+    await second.open(HERE, is_alone=True)
+    await second.close(None, is_killed=False)

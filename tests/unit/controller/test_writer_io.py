@@ -194,21 +194,17 @@ def test_nothing_is_published_or_answered_before_the_commit() -> None:
     ]
 
 
-def test_a_partial_commit_answers_its_part() -> None:
+async def test_a_partial_commit_answers_its_part() -> None:
     """Three writes and a read behind the second; two are committed: they and the read are answered."""
-
-    async def scenario() -> list[str]:
-        world = World(is_committing=False)
-        writer = writer_of(world)
-        submit(writer, "write a", "write b", "read", "write c")
-        running = asyncio.create_task(writer.run())
-        await settle()
-        assert not [event for event in world.events if event.startswith("answer")]
-        world.commit(2)
-        await stop(running)
-        return world.events
-
-    events = asyncio.run(scenario())
+    world = World(is_committing=False)
+    writer = writer_of(world)
+    submit(writer, "write a", "write b", "read", "write c")
+    running = asyncio.create_task(writer.run())
+    await settle()
+    assert not [event for event in world.events if event.startswith("answer")]
+    world.commit(2)
+    await stop(running)
+    events = world.events
     assert events[-4:] == ["wake readers", "answer write a", "answer write b", "answer read"]
 
 
@@ -217,20 +213,15 @@ def test_a_read_of_committed_state_is_answered_at_once() -> None:
     assert written(World(is_committing=False), "read") == ["decide read", "expiry", "answer read"]
 
 
-def test_records_of_the_quorum_advance_the_offset() -> None:
+async def test_records_of_the_quorum_advance_the_offset() -> None:
     """A new epoch and a change of voters between two decisions: the image follows the log's offsets."""
-
-    async def scenario() -> World:
-        world = World()
-        writer = writer_of(world)
-        world.end_offset += 2
-        submit(writer, "write a")
-        await drain(writer)
-        world.end_offset += 1
-        world.commit(world.end_offset)
-        return world
-
-    world = asyncio.run(scenario())
+    world = World()
+    writer = writer_of(world)
+    world.end_offset += 2
+    submit(writer, "write a")
+    await drain(writer)
+    world.end_offset += 1
+    world.commit(world.end_offset)
     assert world.image.offset == world.decided.offset == 3
     assert "answer write a" in world.events
 
@@ -243,24 +234,19 @@ def test_the_first_leader_formats_the_cluster() -> None:
     assert "append 3" in events
 
 
-def test_resignation_answers_by_whether_a_request_ran() -> None:
+async def test_resignation_answers_by_whether_a_request_ran() -> None:
     """Queued and read-only requests did not run; the outcome of uncommitted records is unknown."""
-
-    async def scenario() -> World:
-        world = World(is_committing=False)
-        writer = writer_of(world)
-        submit(writer, "write a", "read")
-        running = asyncio.create_task(writer.run())
-        await settle()
-        submit(writer, "late")
-        writer.on_resigned()
-        assert not writer.is_active
-        assert not len(writer)
-        await asyncio.wait_for(writer.drained(), 60)
-        await stop(running)
-        return world
-
-    world = asyncio.run(scenario())
+    world = World(is_committing=False)
+    writer = writer_of(world)
+    submit(writer, "write a", "read")
+    running = asyncio.create_task(writer.run())
+    await settle()
+    submit(writer, "late")
+    writer.on_resigned()
+    assert not writer.is_active
+    assert not len(writer)
+    await asyncio.wait_for(writer.drained(), 60)
+    await stop(running)
     assert world.events[-3:] == [
         f"refuse write a {RequestTimedOutError.__name__}",
         f"refuse read {NotControllerError.__name__}",
@@ -269,50 +255,40 @@ def test_resignation_answers_by_whether_a_request_ran() -> None:
     assert world.image.offset == -1
 
 
-def test_the_next_term_begins_with_the_committed_image() -> None:
+async def test_the_next_term_begins_with_the_committed_image() -> None:
     """The dropped core had decided more."""
-
-    async def scenario() -> World:
-        world = World(is_committing=False)
-        writer = writer_of(world)
-        submit(writer, "write a")
-        running = asyncio.create_task(writer.run())
-        await settle()
-        writer.on_resigned()
-        world.end_offset = 0  # the next leader truncated it
-        writer.on_leader()
-        assert world.decided.offset == -1
-        world.is_committing = True
-        submit(writer, "write b")
-        await asyncio.wait_for(writer.drained(), 60)
-        await stop(running)
-        return world
-
-    world = asyncio.run(scenario())
+    world = World(is_committing=False)
+    writer = writer_of(world)
+    submit(writer, "write a")
+    running = asyncio.create_task(writer.run())
+    await settle()
+    writer.on_resigned()
+    world.end_offset = 0  # the next leader truncated it
+    writer.on_leader()
+    assert world.decided.offset == -1
+    world.is_committing = True
+    submit(writer, "write b")
+    await asyncio.wait_for(writer.drained(), 60)
+    await stop(running)
     assert world.events[-1] == "answer write b"
     assert world.image.offset == 0
 
 
-def test_uncommitted_decisions_are_bounded() -> None:
+async def test_uncommitted_decisions_are_bounded() -> None:
     """Without a majority decisions accumulate up to a limit; the others wait until something is committed."""
-
-    async def scenario() -> World:
-        world = World(is_committing=False)
-        writer = writer_of(world)
-        count = MAX_UNDECIDED + 300
-        submit(writer, *(f"write {number}" for number in range(count)))
-        running = asyncio.create_task(writer.run())
-        for _ in range(200):
-            await asyncio.sleep(0)
-        assert MAX_UNDECIDED <= world.end_offset < MAX_UNDECIDED + MAX_GROUP
-        world.is_committing = True
-        world.commit(world.end_offset)
-        await asyncio.wait_for(writer.drained(), 60)
-        await stop(running)
-        assert len([event for event in world.events if event.startswith("answer")]) == count
-        return world
-
-    asyncio.run(scenario())
+    world = World(is_committing=False)
+    writer = writer_of(world)
+    count = MAX_UNDECIDED + 300
+    submit(writer, *(f"write {number}" for number in range(count)))
+    running = asyncio.create_task(writer.run())
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert MAX_UNDECIDED <= world.end_offset < MAX_UNDECIDED + MAX_GROUP
+    world.is_committing = True
+    world.commit(world.end_offset)
+    await asyncio.wait_for(writer.drained(), 60)
+    await stop(running)
+    assert len([event for event in world.events if event.startswith("answer")]) == count
 
 
 def test_a_refused_request_does_not_delay_others() -> None:
@@ -365,59 +341,48 @@ def heartbeat(node_id: int, key: bytes, broker_epoch: int = 7) -> Any:
     return SimpleNamespace(body=body, peer=SimpleNamespace(key=key))
 
 
-def test_a_closed_heartbeat_connection_is_reported() -> None:
+async def test_a_closed_heartbeat_connection_is_reported() -> None:
     """Node 1 had reconnected before its old connection closed; node 2 had not; other peers send no
     heartbeats."""
-
-    async def scenario() -> None:
-        world = World()
-        writer = writer_of(world)
-        for node_id, key in ((1, b"old"), (2, b"b"), (1, b"new")):
-            writer.submit(heartbeat(node_id, key))
-        world.events.clear()
-        for key in (b"old", b"stranger", b"b", b"b"):
-            writer.peer_gone(cast("Any", SimpleNamespace(key=key)))
-        assert world.events == ["disconnected 2 7"]
-        writer.on_resigned()
-        writer.peer_gone(cast("Any", SimpleNamespace(key=b"new")))
-        assert world.events[-1] != "disconnected 1 7"
-
-    asyncio.run(scenario())
+    world = World()
+    writer = writer_of(world)
+    for node_id, key in ((1, b"old"), (2, b"b"), (1, b"new")):
+        writer.submit(heartbeat(node_id, key))
+    world.events.clear()
+    for key in (b"old", b"stranger", b"b", b"b"):
+        writer.peer_gone(cast("Any", SimpleNamespace(key=key)))
+    assert world.events == ["disconnected 2 7"]
+    writer.on_resigned()
+    writer.peer_gone(cast("Any", SimpleNamespace(key=b"new")))
+    assert world.events[-1] != "disconnected 1 7"
 
 
-def test_a_refused_heartbeat_does_not_replace_the_connection() -> None:
+async def test_a_refused_heartbeat_does_not_replace_the_connection() -> None:
     """Of an unregistered node, or of an earlier process: the connection of the registered process counts, and
     a peer that names many nodes takes no memory."""
-
-    async def scenario() -> None:
-        world = World()
-        writer = writer_of(world)
-        writer.submit(heartbeat(1, b"current"))
-        writer.submit(heartbeat(1, b"earlier", broker_epoch=6))
-        for node_id in range(100, 200):
-            writer.submit(heartbeat(node_id, b"stranger"))
-        assert len(writer._heartbeat_peers) == 1
-        world.events.clear()
-        for key in (b"stranger", b"earlier", b"current"):
-            writer.peer_gone(cast("Any", SimpleNamespace(key=key)))
-        assert world.events == ["disconnected 1 7"]
-
-    asyncio.run(scenario())
+    world = World()
+    writer = writer_of(world)
+    writer.submit(heartbeat(1, b"current"))
+    writer.submit(heartbeat(1, b"earlier", broker_epoch=6))
+    for node_id in range(100, 200):
+        writer.submit(heartbeat(node_id, b"stranger"))
+    assert len(writer._heartbeat_peers) == 1
+    world.events.clear()
+    for key in (b"stranger", b"earlier", b"current"):
+        writer.peer_gone(cast("Any", SimpleNamespace(key=key)))
+    assert world.events == ["disconnected 1 7"]
 
 
-def test_notes_of_the_core_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_notes_of_the_core_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     """At their level, once, whether anything was decided or not."""
     caplog.set_level("INFO", "headrace.controller")
 
-    async def scenario() -> None:
-        world = World()
-        writer = writer_of(world)
-        core: Any = writer._core
-        core.notes.add("fencing node 1", is_warning=True)
-        core.notes.add("unfencing node 1")
-        for _ in range(2):
-            writer._decide_group(core)
-
-    asyncio.run(scenario())
+    world = World()
+    writer = writer_of(world)
+    core: Any = writer._core
+    core.notes.add("fencing node 1", is_warning=True)
+    core.notes.add("unfencing node 1")
+    for _ in range(2):
+        writer._decide_group(core)
     found = [(record.levelname, record.message) for record in caplog.records]
     assert found == [("WARNING", "fencing node 1"), ("INFO", "unfencing node 1")]

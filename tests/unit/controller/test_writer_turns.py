@@ -26,7 +26,7 @@ from headrace.runtime.clock_io import monotonic_ms, wall_ms
 from headrace.runtime.config import MIB
 from headrace.runtime.files.files_io import OsFiles
 from headrace.runtime.incarnation import HALF, Deaths
-from node_rig import run, until
+from node_rig import until
 
 MAX_WAITING = 100
 
@@ -114,7 +114,7 @@ def slow() -> Request:
     return Request(CreateTopicsRequest((NewTopicSpec("t", 2_000, 1),), 1_000, True))
 
 
-def test_no_node_is_fenced_for_a_stall_of_the_controller(tmp_path: Path) -> None:
+async def test_no_node_is_fenced_for_a_stall_of_the_controller(tmp_path: Path) -> None:
     """The controller resumes after ten seconds, or after a long decision: no heartbeat could be received.
     Nodes that send none from then on are fenced after a session timeout."""
     driver = Driver()
@@ -122,98 +122,79 @@ def test_no_node_is_fenced_for_a_stall_of_the_controller(tmp_path: Path) -> None
     driver.core.tick(driver.now_ms)
     driver.join(1)
 
-    async def scenario() -> None:
-        rig = Rig(driver, tmp_path)
-        rig.writer._decide_group(driver.core)
-        rig.log.close()
-
-    run(scenario)
+    rig = Rig(driver, tmp_path)
+    rig.writer._decide_group(driver.core)
+    rig.log.close()
     assert not driver.image.brokers[1].is_fenced
     driver.wait(20_000)
     assert driver.image.brokers[1].is_fenced
 
 
-def test_the_loop_turns_between_decisions(tmp_path: Path) -> None:
+async def test_the_loop_turns_between_decisions(tmp_path: Path) -> None:
     """A hundred expensive requests that change nothing."""
-
-    async def scenario() -> None:
-        driver = Driver()
-        driver.join(1)
-        rig = Rig(driver, tmp_path)
-        for _ in range(MAX_WAITING):
-            rig.writer.submit(slow())
-        assert await rig.answer(MAX_WAITING) > 5
-
-    run(scenario)
+    driver = Driver()
+    driver.join(1)
+    rig = Rig(driver, tmp_path)
+    for _ in range(MAX_WAITING):
+        rig.writer.submit(slow())
+    assert await rig.answer(MAX_WAITING) > 5
 
 
-def test_a_heartbeat_passes_a_full_queue(tmp_path: Path) -> None:
+async def test_a_heartbeat_passes_a_full_queue(tmp_path: Path) -> None:
     """Further slow requests are refused; the heartbeat is accepted and answered with the first group."""
-
-    async def scenario() -> None:
-        driver = Driver()
-        driver.join(1)
-        rig = Rig(driver, tmp_path)
-        for _ in range(MAX_WAITING):
-            rig.writer.submit(slow())
-        refused = False
-        try:
-            rig.writer.submit(slow())
-        except ThrottlingQuotaExceededError:
-            refused = True
-        assert refused
-        beat = rig.heartbeat()
-        rig.writer.submit(beat)
-        await rig.answer(1)
-        assert rig.replies.answered[0] is beat
-
-    run(scenario)
+    driver = Driver()
+    driver.join(1)
+    rig = Rig(driver, tmp_path)
+    for _ in range(MAX_WAITING):
+        rig.writer.submit(slow())
+    refused = False
+    try:
+        rig.writer.submit(slow())
+    except ThrottlingQuotaExceededError:
+        refused = True
+    assert refused
+    beat = rig.heartbeat()
+    rig.writer.submit(beat)
+    await rig.answer(1)
+    assert rig.replies.answered[0] is beat
 
 
 @pytest.mark.parametrize("is_elected", [False, True])
-def test_committed_records_are_applied_in_turns(tmp_path: Path, is_elected: bool) -> None:
+async def test_committed_records_are_applied_in_turns(tmp_path: Path, is_elected: bool) -> None:
     """Three thousand records at once: the loop turns in between. A leader that is elected meanwhile applies
     the rest before it decides."""
-
-    async def scenario() -> None:
-        driver = Driver()
-        driver.join(1)
-        driver.create("t", num_partitions=3_000, replication_factor=1)
-        rig = Rig(driver, tmp_path, image=MetadataImage())
-        rig.writer.on_committed(rig.log.end_offset)
-        assert rig.feed.image.offset == MAX_FOLLOWED - 1
-        if is_elected:
-            rig.writer.on_leader()
-        else:
-            running = asyncio.create_task(rig.writer.run())
-            await until(lambda: rig.feed.image.offset == driver.image.offset)
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-        rig.log.close()
-        assert rig.feed.image == driver.image
-
-    run(scenario)
+    driver = Driver()
+    driver.join(1)
+    driver.create("t", num_partitions=3_000, replication_factor=1)
+    rig = Rig(driver, tmp_path, image=MetadataImage())
+    rig.writer.on_committed(rig.log.end_offset)
+    assert rig.feed.image.offset == MAX_FOLLOWED - 1
+    if is_elected:
+        rig.writer.on_leader()
+    else:
+        running = asyncio.create_task(rig.writer.run())
+        await until(lambda: rig.feed.image.offset == driver.image.offset)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    rig.log.close()
+    assert rig.feed.image == driver.image
 
 
-def test_large_responses_wait_until_others_are_read(tmp_path: Path) -> None:
+async def test_large_responses_wait_until_others_are_read(tmp_path: Path) -> None:
     """Requests are accepted before the first response is unread: later descriptions are refused, heartbeats
     and elections are not."""
-
-    async def scenario() -> None:
-        driver = Driver()
-        driver.join(1)
-        rig = Rig(driver, tmp_path)
-        rig.replies.pending_response_bytes = 2 * MIB
-        describe, beat = Request(DescribeConfigsRequest((ConfigResource(2, "t"),))), rig.heartbeat()
-        rig.writer.submit(describe)
-        rig.writer.submit(beat)
-        await rig.answer(2)
-        assert rig.replies.answered == [beat]
-        ((who, error),) = rig.replies.refused
-        assert who is describe
-        assert isinstance(error, ThrottlingQuotaExceededError)
-
-    run(scenario)
+    driver = Driver()
+    driver.join(1)
+    rig = Rig(driver, tmp_path)
+    rig.replies.pending_response_bytes = 2 * MIB
+    describe, beat = Request(DescribeConfigsRequest((ConfigResource(2, "t"),))), rig.heartbeat()
+    rig.writer.submit(describe)
+    rig.writer.submit(beat)
+    await rig.answer(2)
+    assert rig.replies.answered == [beat]
+    ((who, error),) = rig.replies.refused
+    assert who is describe
+    assert isinstance(error, ThrottlingQuotaExceededError)
 
 
 def ended(number: int) -> Deaths:
@@ -221,7 +202,7 @@ def ended(number: int) -> Deaths:
     return Deaths(processes=frozenset((incarnation(number)[HALF:],)))
 
 
-def test_a_death_notice_counts_in_this_term_and_in_the_next(tmp_path: Path) -> None:
+async def test_a_death_notice_counts_in_this_term_and_in_the_next(tmp_path: Path) -> None:
     """The active controller fences the process at once. A notice that arrives during another controller's
     term is kept; one of an unregistered process is not."""
     driver = Driver(**{"broker.session.timeout.ms": 3_600_000})
@@ -232,43 +213,37 @@ def test_a_death_notice_counts_in_this_term_and_in_the_next(tmp_path: Path) -> N
     def fenced() -> list[bool]:
         return [driver.image.brokers[node_id].is_fenced for node_id in (1, 2)]
 
-    async def scenario() -> None:
-        rig = Rig(driver, tmp_path)
-        rig.writer.note_ended(ended(9))
-        rig.writer._decide_group(driver.core)
-        assert fenced() == [False, False]
-        rig.writer.note_ended(ended(1))
-        rig.writer._decide_group(driver.core)
-        assert fenced() == [True, False]
-        rig.writer.on_resigned()
-        rig.writer.note_ended(ended(2))
-        assert fenced() == [True, False]
-        rig.writer.on_leader()
-        rig.writer._decide_group(driver.core)
-        assert fenced() == [True, True]
-        rig.log.close()
-
-    run(scenario)
+    rig = Rig(driver, tmp_path)
+    rig.writer.note_ended(ended(9))
+    rig.writer._decide_group(driver.core)
+    assert fenced() == [False, False]
+    rig.writer.note_ended(ended(1))
+    rig.writer._decide_group(driver.core)
+    assert fenced() == [True, False]
+    rig.writer.on_resigned()
+    rig.writer.note_ended(ended(2))
+    assert fenced() == [True, False]
+    rig.writer.on_leader()
+    rig.writer._decide_group(driver.core)
+    assert fenced() == [True, True]
+    rig.log.close()
 
 
-def test_a_wrong_death_notice_is_used_once(tmp_path: Path) -> None:
+async def test_a_wrong_death_notice_is_used_once(tmp_path: Path) -> None:
     """The process is alive and sends heartbeats: notices of others do not fence it again."""
     driver = Driver(**{"broker.session.timeout.ms": 3_600_000})
     driver.now_ms = monotonic_ms()
     driver.core.tick(driver.now_ms)
     driver.join(1, 2)
 
-    async def scenario() -> None:
-        rig = Rig(driver, tmp_path)
-        rig.writer.note_ended(ended(1))
-        rig.writer._decide_group(driver.core)
-        rig.writer.submit(rig.heartbeat())
-        rig.writer._decide_group(driver.core)
-        assert not driver.image.brokers[1].is_fenced
-        rig.writer.note_ended(ended(2))
-        rig.writer._decide_group(driver.core)
-        assert not driver.image.brokers[1].is_fenced
-        assert driver.image.brokers[2].is_fenced
-        rig.log.close()
-
-    run(scenario)
+    rig = Rig(driver, tmp_path)
+    rig.writer.note_ended(ended(1))
+    rig.writer._decide_group(driver.core)
+    rig.writer.submit(rig.heartbeat())
+    rig.writer._decide_group(driver.core)
+    assert not driver.image.brokers[1].is_fenced
+    rig.writer.note_ended(ended(2))
+    rig.writer._decide_group(driver.core)
+    assert not driver.image.brokers[1].is_fenced
+    assert driver.image.brokers[2].is_fenced
+    rig.log.close()

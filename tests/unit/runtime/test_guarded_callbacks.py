@@ -18,22 +18,18 @@ def broken(*_: object) -> None:
     raise ZeroDivisionError("a bug")
 
 
-def test_a_guarded_callback_ends_its_owner() -> None:
+async def test_a_guarded_callback_ends_its_owner() -> None:
     """The failure is what `run` raises; arguments are passed on, and a sound callback changes nothing."""
-
-    async def main() -> None:
-        tasks, seen = TaskOwner(), []
-        tasks.guarded(seen.append)(1)
-        assert seen == [1]
-        assert tasks.failure is None
-        asyncio.get_running_loop().call_soon(tasks.guarded(broken), 1)
-        with pytest.raises(ZeroDivisionError):
-            await tasks.run()
-
-    asyncio.run(main())
+    tasks, seen = TaskOwner(), []
+    tasks.guarded(seen.append)(1)
+    assert seen == [1]
+    assert tasks.failure is None
+    asyncio.get_running_loop().call_soon(tasks.guarded(broken), 1)
+    with pytest.raises(ZeroDivisionError):
+        await tasks.run()
 
 
-def test_a_bug_when_the_node_s_timer_fires_ends_the_node() -> None:
+async def test_a_bug_when_the_node_s_timer_fires_ends_the_node() -> None:
     """Requests that wait would otherwise never time out, on a node that goes on answering."""
 
     class Core:
@@ -50,40 +46,33 @@ def test_a_bug_when_the_node_s_timer_fires_ends_the_node() -> None:
         def endpoint_of(self, node_id: int) -> None:
             raise AssertionError(f"no request to node {node_id} is sent here")
 
-    async def main() -> None:
-        core: Any = Core()
-        unused: Any = None
-        tasks = TaskOwner()
-        effects = NodeEffects(
-            core,
-            unused,
-            unused,
-            tasks,
-            is_ending=lambda: False,
-            is_closed=lambda: False,
-            log=unused,
-        )
-        effects.perform()
-        await asyncio.wait_for(tasks.wait_stopping(), 60)
-        effects.close()
-        assert isinstance(tasks.failure, ZeroDivisionError)
-
-    asyncio.run(main())
+    core: Any = Core()
+    unused: Any = None
+    tasks = TaskOwner()
+    effects = NodeEffects(
+        core,
+        unused,
+        unused,
+        tasks,
+        is_ending=lambda: False,
+        is_closed=lambda: False,
+        log=unused,
+    )
+    effects.perform()
+    await asyncio.wait_for(tasks.wait_stopping(), 60)
+    effects.close()
+    assert isinstance(tasks.failure, ZeroDivisionError)
 
 
-def test_a_bug_in_what_follows_a_job_ends_the_node() -> None:
+async def test_a_bug_in_what_follows_a_job_ends_the_node() -> None:
     """The job on the thread succeeded; what the loop does with its result did not."""
-
-    async def main() -> None:
-        tasks = TaskOwner()
-        workers = Workers(tasks, sync_threads=1, spare_threads=1)
-        workers.start(lambda: None, broken)
-        await asyncio.wait_for(tasks.wait_stopping(), 60)
-        await workers.finish()
-        workers.close()
-        assert isinstance(tasks.failure, ZeroDivisionError)
-
-    asyncio.run(main())
+    tasks = TaskOwner()
+    workers = Workers(tasks, sync_threads=1, spare_threads=1)
+    workers.start(lambda: None, broken)
+    await asyncio.wait_for(tasks.wait_stopping(), 60)
+    await workers.finish()
+    workers.close()
+    assert isinstance(tasks.failure, ZeroDivisionError)
 
 
 def test_servers_refuse_to_run_without_assertions() -> None:

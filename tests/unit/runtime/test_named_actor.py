@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 
 import pytest
@@ -33,58 +32,45 @@ class Answers:
         return answer
 
 
-def test_the_actor_is_asked_each_time() -> None:
+async def test_the_actor_is_asked_each_time() -> None:
     """A controller that moved is found at its new place."""
     answers = Answers(HERE, THERE)
 
-    async def scenario() -> None:
-        finder = ActorFinder(answers)
-        assert await finder() == HERE
-        assert await finder() == THERE
-
-    asyncio.run(scenario())
+    finder = ActorFinder(answers)
+    assert await finder() == HERE
+    assert await finder() == THERE
 
 
 @pytest.mark.parametrize("trouble", [GONE, NetworkError("starting"), ValueError("no actor of this name")])
-def test_without_an_answer_the_last_known_place_counts(trouble: Exception) -> None:
+async def test_without_an_answer_the_last_known_place_counts(trouble: Exception) -> None:
     """The port is remembered across restarts, so the old address is worth a try."""
     answers = Answers(HERE, trouble)
 
-    async def scenario() -> None:
-        finder = ActorFinder(answers)
-        assert await finder() == HERE
-        assert await finder() == HERE
-
-    asyncio.run(scenario())
+    finder = ActorFinder(answers)
+    assert await finder() == HERE
+    assert await finder() == HERE
 
 
-def test_a_controller_never_seen_is_a_retriable_error() -> None:
+async def test_a_controller_never_seen_is_a_retriable_error() -> None:
     """The node asks again later."""
-
-    async def scenario() -> None:
-        with pytest.raises(NetworkError):
-            await ActorFinder(Answers(GONE))()
-
-    asyncio.run(scenario())
+    with pytest.raises(NetworkError):
+        await ActorFinder(Answers(GONE))()
     assert NetworkError.retriable
 
 
-def test_a_question_that_hangs_blocks_nothing() -> None:
+async def test_a_question_that_hangs_blocks_nothing() -> None:
     """While Ray's GCS is away a look-up hangs: the old place is the answer, and nobody queues up behind."""
     answers = Answers(HERE, THERE, HERE)
 
-    async def scenario() -> None:
-        finder = ActorFinder(answers, timeout_s=0.01)
-        assert await finder() == HERE
-        answers.gate.clear()
-        assert await finder() == HERE
-        assert await finder() == HERE
-        assert answers.asked == 2, "the third call waits for the second's question"
-        answers.gate.set()
-        finder._timeout_s = 10.0
-        assert await finder() == THERE
-
-    asyncio.run(scenario())
+    finder = ActorFinder(answers, timeout_s=0.01)
+    assert await finder() == HERE
+    answers.gate.clear()
+    assert await finder() == HERE
+    assert await finder() == HERE
+    assert answers.asked == 2, "the third call waits for the second's question"
+    answers.gate.set()
+    finder._timeout_s = 10.0
+    assert await finder() == THERE
 
 
 def test_names_count_from_one() -> None:

@@ -19,77 +19,59 @@ async def failing(error: BaseException) -> None:
     raise error
 
 
-def test_a_failed_task_ends_run_with_its_error() -> None:
+async def test_a_failed_task_ends_run_with_its_error() -> None:
     """One of two tasks fails: run raises that error, and the other task is ended first."""
     log: list[str] = []
 
-    async def main() -> None:
-        owner = TaskOwner()
-        owner.spawn(forever(log), "forever")
-        owner.spawn(failing(OSError("disk")), "failing")
-        with pytest.raises(OSError, match="disk"):
-            await owner.run()
-        assert log == ["ended"]
-        assert isinstance(owner.failure, OSError)
-
-    asyncio.run(main())
+    owner = TaskOwner()
+    owner.spawn(forever(log), "forever")
+    owner.spawn(failing(OSError("disk")), "failing")
+    with pytest.raises(OSError, match="disk"):
+        await owner.run()
+    assert log == ["ended"]
+    assert isinstance(owner.failure, OSError)
 
 
-def test_a_failure_before_run_is_not_lost() -> None:
+async def test_a_failure_before_run_is_not_lost() -> None:
     """The task failed while the owner was still starting: run raises at once."""
-
-    async def main() -> None:
-        owner = TaskOwner()
-        task = owner.spawn(failing(ValueError("early")), "early")
-        await asyncio.wait([task])
-        with pytest.raises(ValueError, match="early"):
-            await asyncio.wait_for(owner.run(), 60)
-
-    asyncio.run(main())
+    owner = TaskOwner()
+    task = owner.spawn(failing(ValueError("early")), "early")
+    await asyncio.wait([task])
+    with pytest.raises(ValueError, match="early"):
+        await asyncio.wait_for(owner.run(), 60)
 
 
-def test_stop_ends_everything_and_returns() -> None:
+async def test_stop_ends_everything_and_returns() -> None:
     """A controlled end: run returns without an error, the tasks are gone."""
     log: list[str] = []
 
-    async def main() -> None:
-        owner = TaskOwner()
-        tasks = [owner.spawn(forever(log), "forever") for _ in range(3)]
-        running = asyncio.create_task(owner.run())
-        await asyncio.sleep(0)
-        owner.stop()
-        await running
-        assert all(task.done() for task in tasks)
-        assert log == ["ended"] * 3
-
-    asyncio.run(main())
+    owner = TaskOwner()
+    tasks = [owner.spawn(forever(log), "forever") for _ in range(3)]
+    running = asyncio.create_task(owner.run())
+    await asyncio.sleep(0)
+    owner.stop()
+    await running
+    assert all(task.done() for task in tasks)
+    assert log == ["ended"] * 3
 
 
-def test_a_task_that_returns_is_no_failure() -> None:
+async def test_a_task_that_returns_is_no_failure() -> None:
     """Work that is done leaves the others running."""
-
-    async def main() -> None:
-        owner = TaskOwner()
-        await asyncio.wait([owner.spawn(asyncio.sleep(0), "short")])
-        assert owner.failure is None
-        assert not owner.is_stopping
-
-    asyncio.run(main())
+    owner = TaskOwner()
+    await asyncio.wait([owner.spawn(asyncio.sleep(0), "short")])
+    assert owner.failure is None
+    assert not owner.is_stopping
 
 
-def test_a_callback_can_report_a_failure() -> None:
+async def test_a_callback_can_report_a_failure() -> None:
     """Not a task but an event loop callback broke: fail() ends run just the same."""
-
-    async def main() -> None:
-        owner = TaskOwner()
-        asyncio.get_running_loop().call_soon(owner.fail, RuntimeError("callback"))
-        with pytest.raises(RuntimeError, match="callback"):
-            await owner.run()
-
-    asyncio.run(main())
+    owner = TaskOwner()
+    asyncio.get_running_loop().call_soon(owner.fail, RuntimeError("callback"))
+    with pytest.raises(RuntimeError, match="callback"):
+        await owner.run()
 
 
-def test_several_failures_are_all_told() -> None:
+async def test_several_failures_are_all_told() -> None:
     """A second task fails while it is being ended: both errors are in the group."""
 
     async def bad_end() -> None:
@@ -98,49 +80,39 @@ def test_several_failures_are_all_told() -> None:
         finally:
             raise KeyError("second")
 
-    async def main() -> None:
-        owner = TaskOwner()
-        owner.spawn(bad_end(), "bad end")
-        await asyncio.sleep(0)
-        owner.spawn(failing(OSError("first")), "failing")
-        with pytest.raises(BaseExceptionGroup) as caught:
-            await owner.run()
-        assert [type(error) for error in caught.value.exceptions] == [OSError, KeyError]
-
-    asyncio.run(main())
-
-
-def test_nothing_starts_after_the_end() -> None:
-    """A task spawned while stopping would have no owner: refused, and its coroutine is closed."""
-
-    async def main() -> None:
-        owner = TaskOwner()
-        owner.stop()
+    owner = TaskOwner()
+    owner.spawn(bad_end(), "bad end")
+    await asyncio.sleep(0)
+    owner.spawn(failing(OSError("first")), "failing")
+    with pytest.raises(BaseExceptionGroup) as caught:
         await owner.run()
-        with pytest.raises(RuntimeError, match="late"):
-            owner.spawn(asyncio.sleep(1), "late")
-
-    asyncio.run(main())
+    assert [type(error) for error in caught.value.exceptions] == [OSError, KeyError]
 
 
-def test_cancelling_run_ends_the_tasks() -> None:
+async def test_nothing_starts_after_the_end() -> None:
+    """A task spawned while stopping would have no owner: refused, and its coroutine is closed."""
+    owner = TaskOwner()
+    owner.stop()
+    await owner.run()
+    with pytest.raises(RuntimeError, match="late"):
+        owner.spawn(asyncio.sleep(1), "late")
+
+
+async def test_cancelling_run_ends_the_tasks() -> None:
     """The host is cancelled from outside: nothing is left behind."""
     log: list[str] = []
 
-    async def main() -> None:
-        owner = TaskOwner()
-        owner.spawn(forever(log), "forever")
-        running = asyncio.create_task(owner.run())
-        await asyncio.sleep(0)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        assert log == ["ended"]
-
-    asyncio.run(main())
+    owner = TaskOwner()
+    owner.spawn(forever(log), "forever")
+    running = asyncio.create_task(owner.run())
+    await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert log == ["ended"]
 
 
-def test_every_repeats_until_it_fails() -> None:
+async def test_every_repeats_until_it_fails() -> None:
     """A periodic action, first plain and then awaitable: its failure ends run."""
     calls: list[int] = []
 
@@ -153,30 +125,24 @@ def test_every_repeats_until_it_fails() -> None:
             raise LookupError("third")
         return nothing() if len(calls) == 2 else None
 
-    async def main() -> None:
-        owner = TaskOwner()
-        owner.every(0, action, "periodic")  # type: ignore[arg-type]
-        with pytest.raises(LookupError, match="third"):
-            await owner.run()
-
-    asyncio.run(main())
+    owner = TaskOwner()
+    owner.every(0, action, "periodic")  # type: ignore[arg-type]
+    with pytest.raises(LookupError, match="third"):
+        await owner.run()
     assert len(calls) == 3
 
 
-def test_work_goes_on_until_the_owner_stops() -> None:
+async def test_work_goes_on_until_the_owner_stops() -> None:
     """It ends by itself, with its error, or is cancelled when the owner stops or a task fails."""
     log: list[str] = []
 
-    async def main() -> None:
-        owner = TaskOwner()
-        await owner.unless_stopping(asyncio.sleep(0))
-        with pytest.raises(LookupError, match="own"):
-            await owner.unless_stopping(failing(LookupError("own")))
-        waiting = asyncio.create_task(owner.unless_stopping(forever(log)))
-        await asyncio.sleep(0)
-        owner.fail(LookupError("another"))
-        await waiting
-        assert log == ["ended"]
-        assert isinstance(owner.failure, LookupError)
-
-    asyncio.run(main())
+    owner = TaskOwner()
+    await owner.unless_stopping(asyncio.sleep(0))
+    with pytest.raises(LookupError, match="own"):
+        await owner.unless_stopping(failing(LookupError("own")))
+    waiting = asyncio.create_task(owner.unless_stopping(forever(log)))
+    await asyncio.sleep(0)
+    owner.fail(LookupError("another"))
+    await waiting
+    assert log == ["ended"]
+    assert isinstance(owner.failure, LookupError)

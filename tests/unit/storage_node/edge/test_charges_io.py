@@ -17,7 +17,7 @@ from headrace.runtime.clock_io import monotonic_ms
 from headrace.storage_node.configs.node_config import NodeConfig
 from headrace.storage_node.edge.charges_io import OwnCharges
 from headrace.storage_node.edge.node_quotas import NodeQuotas
-from node_rig import run, until
+from node_rig import until
 
 ALL = (("client-id", None),)
 PRODUCED = data.ProduceResponse((data.ProducePartitionResponse(0, 1),))
@@ -94,157 +94,117 @@ def test_without_quotas_nothing_is_counted() -> None:
 
 
 @pytest.mark.parametrize("acks", [1, 0])
-def test_a_producer_above_its_quota_is_muted(acks: int) -> None:
+async def test_a_producer_above_its_quota_is_muted(acks: int) -> None:
     """Its response has the throttle time; its next requests run in order after the wait."""
-
-    async def main() -> None:
-        rig = Rig(producer_byte_rate=100_000.0)
-        assert rig.produce(90_000, acks).throttle_ms == 0
-        told = rig.produce(30_000, acks)
-        assert 0 < told.throttle_ms < 1_000
-        late = [rig.produce(1, acks=1), rig.fetch()]
-        assert len(rig.handled) == 2
-        assert rig.quotas.status()["throttled"] == {"producer_byte_rate": 1}
-        await until(lambda: len(rig.own.answered) == 4)
-        assert rig.handled[2:] == late
-
-    run(main)
+    rig = Rig(producer_byte_rate=100_000.0)
+    assert rig.produce(90_000, acks).throttle_ms == 0
+    told = rig.produce(30_000, acks)
+    assert 0 < told.throttle_ms < 1_000
+    late = [rig.produce(1, acks=1), rig.fetch()]
+    assert len(rig.handled) == 2
+    assert rig.quotas.status()["throttled"] == {"producer_byte_rate": 1}
+    await until(lambda: len(rig.own.answered) == 4)
+    assert rig.handled[2:] == late
 
 
-def test_a_consumer_above_its_quota_is_muted() -> None:
+async def test_a_consumer_above_its_quota_is_muted() -> None:
     """It gets the records; the next response is bounded by the windows. Followers are not throttled."""
-
-    async def main() -> None:
-        rig = Rig(consumer_byte_rate=50_000.0)
-        rig.frames = [bytes(130_000)]
-        assert rig.fetch(replica_id=7).throttle_ms == 0
-        told = rig.fetch()
-        assert told.throttle_ms > 0
-        assert told.body.max_bytes == 50_000
-        rig.charges.close()
-
-    run(main)
+    rig = Rig(consumer_byte_rate=50_000.0)
+    rig.frames = [bytes(130_000)]
+    assert rig.fetch(replica_id=7).throttle_ms == 0
+    told = rig.fetch()
+    assert told.throttle_ms > 0
+    assert told.body.max_bytes == 50_000
+    rig.charges.close()
 
 
-def test_nodes_are_not_charged() -> None:
+async def test_nodes_are_not_charged() -> None:
     """By the client id of a registered node; a client that uses it from another address is charged."""
-
-    async def main() -> None:
-        rig = Rig(producer_byte_rate=1.0)
-        assert rig.produce(1_000, client_id="node-7").throttle_ms == 0
-        assert rig.produce(1_000, client_id="node-8").throttle_ms > 0
-        rig.charges.close()
-
-    run(main)
+    rig = Rig(producer_byte_rate=1.0)
+    assert rig.produce(1_000, client_id="node-7").throttle_ms == 0
+    assert rig.produce(1_000, client_id="node-8").throttle_ms > 0
+    rig.charges.close()
 
 
-def test_mutations_are_throttled_by_the_controller() -> None:
+async def test_mutations_are_throttled_by_the_controller() -> None:
     """The throttle time is in its response."""
-
-    async def main() -> None:
-        rig = Rig(controller_mutation_rate=1.0)
-        peer = Peer(key=b"k", session=5, last_seen_ms=0, address="a", descriptor=-1)
-        request = Request(peer, registry.CREATE_TOPICS, 1, None, b"", [])
-        rig.charges.reply(request, CreateTopicsResponse((), 1, 700))
-        assert request.throttle_ms == 700
-        rig.charges.close()
-
-    run(main)
+    rig = Rig(controller_mutation_rate=1.0)
+    peer = Peer(key=b"k", session=5, last_seen_ms=0, address="a", descriptor=-1)
+    request = Request(peer, registry.CREATE_TOPICS, 1, None, b"", [])
+    rig.charges.reply(request, CreateTopicsResponse((), 1, 700))
+    assert request.throttle_ms == 700
+    rig.charges.close()
 
 
-def test_request_time_is_charged() -> None:
+async def test_request_time_is_charged() -> None:
     """The time of the handler's own turn."""
-
-    async def main() -> None:
-        rig = Rig(request_percentage=1e-9)
-        told = rig.ask(registry.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest())
-        assert told.throttle_ms == 1_000, "one window is the longest wait"
-        rig.charges.close()
-
-    run(main)
+    rig = Rig(request_percentage=1e-9)
+    told = rig.ask(registry.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest())
+    assert told.throttle_ms == 1_000, "one window is the longest wait"
+    rig.charges.close()
 
 
-def test_a_delayed_request_can_fail() -> None:
+async def test_a_delayed_request_can_fail() -> None:
     """An error is its response; a bug ends the node."""
-
-    async def main() -> None:
-        for refusal in (InvalidRequestError("no"), ValueError("a bug")):
-            rig = Rig(producer_byte_rate=100_000.0)
-            rig.produce(210_000)
-            late = rig.produce(1)
-            rig.refusal = refusal
-            await until(lambda rig=rig: len(rig.own.answered) + len(rig.failures) == 2)
-            assert (rig.own.answered[1:], rig.failures) in (([(late, refusal)], []), ([], [refusal]))
-
-    run(main)
-
-
-def test_delayed_requests_are_dropped_when_the_node_stops() -> None:
-    """The listener has said farewell."""
-
-    async def main() -> None:
+    for refusal in (InvalidRequestError("no"), ValueError("a bug")):
         rig = Rig(producer_byte_rate=100_000.0)
         rig.produce(210_000)
-        rig.produce(1)
-        timer = rig.charges._muted[5].timer
-        rig.charges.close()
-        assert timer.cancelled()
-        assert not rig.charges._muted
-        assert len(rig.handled) == 1
-
-    run(main)
+        late = rig.produce(1)
+        rig.refusal = refusal
+        await until(lambda rig=rig: len(rig.own.answered) + len(rig.failures) == 2)
+        assert (rig.own.answered[1:], rig.failures) in (([(late, refusal)], []), ([], [refusal]))
 
 
-def test_delayed_requests_are_bounded() -> None:
+async def test_delayed_requests_are_dropped_when_the_node_stops() -> None:
+    """The listener has said farewell."""
+    rig = Rig(producer_byte_rate=100_000.0)
+    rig.produce(210_000)
+    rig.produce(1)
+    timer = rig.charges._muted[5].timer
+    rig.charges.close()
+    assert timer.cancelled()
+    assert not rig.charges._muted
+    assert len(rig.handled) == 1
+
+
+async def test_delayed_requests_are_bounded() -> None:
     """To a quarter of the memory for requests, over all connections: others, nodes among them, need the
     rest."""
-
-    async def main() -> None:
-        rig = Rig(producer_byte_rate=100_000.0)
-        rig.produce(210_000)
-        rig.produce(MIB - 1)
-        with pytest.raises(ThrottlingQuotaExceededError):
-            rig.produce(2)
-        rig.produce(1)
-        rig.gone()
-        rig.peer = Peer(key=b"l", session=6)
-        rig.produce(1)
-        rig.produce(MIB)
-        rig.charges.close()
-
-    run(main)
+    rig = Rig(producer_byte_rate=100_000.0)
+    rig.produce(210_000)
+    rig.produce(MIB - 1)
+    with pytest.raises(ThrottlingQuotaExceededError):
+        rig.produce(2)
+    rig.produce(1)
+    rig.gone()
+    rig.peer = Peer(key=b"l", session=6)
+    rig.produce(1)
+    rig.produce(MIB)
+    rig.charges.close()
 
 
-def test_a_closed_connection_is_not_delayed() -> None:
+async def test_a_closed_connection_is_not_delayed() -> None:
     """Its produce requests run, others are dropped; its memory is released."""
-
-    async def main() -> None:
-        rig = Rig(producer_byte_rate=1.0)
-        first = rig.produce(MIB)
-        late = [rig.produce(1), rig.fetch(), rig.produce(2, acks=0)]
-        timer = rig.charges._muted[5].timer
-        rig.gone()
-        assert timer.cancelled()
-        assert rig.handled == [first, late[0], late[2]]
-        assert set(map(id, rig.own.answered)) == set(map(id, [first, *late])), "each is settled"
-        rig.produce(1)
-        assert not rig.charges._muted
-        assert len(rig.handled) == 4
-
-    run(main)
+    rig = Rig(producer_byte_rate=1.0)
+    first = rig.produce(MIB)
+    late = [rig.produce(1), rig.fetch(), rig.produce(2, acks=0)]
+    timer = rig.charges._muted[5].timer
+    rig.gone()
+    assert timer.cancelled()
+    assert rig.handled == [first, late[0], late[2]]
+    assert set(map(id, rig.own.answered)) == set(map(id, [first, *late])), "each is settled"
+    rig.produce(1)
+    assert not rig.charges._muted
+    assert len(rig.handled) == 4
 
 
-def test_the_longest_throttle_time_counts() -> None:
+async def test_the_longest_throttle_time_counts() -> None:
     """Several responses have times of their own."""
-
-    async def main() -> None:
-        rig = Rig(controller_mutation_rate=1.0)
-        until_ms = monotonic_ms() + 300
-        for wait_ms in (50, 300, 1):
-            request = Request(rig.peer, registry.CREATE_TOPICS, 1, None, b"", [])
-            rig.charges.reply(request, CreateTopicsResponse((), 1, wait_ms))
-        rig.produce(1)
-        await until(lambda: bool(rig.handled))
-        assert monotonic_ms() >= until_ms
-
-    run(main)
+    rig = Rig(controller_mutation_rate=1.0)
+    until_ms = monotonic_ms() + 300
+    for wait_ms in (50, 300, 1):
+        request = Request(rig.peer, registry.CREATE_TOPICS, 1, None, b"", [])
+        rig.charges.reply(request, CreateTopicsResponse((), 1, wait_ms))
+    rig.produce(1)
+    await until(lambda: bool(rig.handled))
+    assert monotonic_ms() >= until_ms

@@ -32,7 +32,7 @@ from headrace.storage_node.links.controller_link_io import (
 from headrace.storage_node.links.leader_search_io import LeaderSearch
 from headrace.storage_node.links.membership import MembershipState
 from headrace.storage_node.log.losses import PreviousEnd
-from node_rig import run, until
+from node_rig import until
 
 CONFIG = NodeConfig.of(
     {
@@ -100,201 +100,152 @@ async def rig(node_id: int = 1) -> AsyncIterator[Rig]:
             parts.controller.close()
 
 
-def test_a_node_registers_and_follows_the_metadata() -> None:
+async def test_a_node_registers_and_follows_the_metadata() -> None:
     """Registration, generated id, metadata, heartbeat, unfenced; later records arrive by long polling."""
-
-    async def scenario() -> None:
-        async with rig(node_id=-1) as parts:
-            await parts.link.is_active.wait()
-            assert parts.node.adopted == [(1001, CLUSTER_ID, 9_000)]
-            assert parts.link.broker_epoch == 1
-            await parts.node.reaches(parts.controller.append(NoOpRecord()))
-
-    run(scenario)
+    async with rig(node_id=-1) as parts:
+        await parts.link.is_active.wait()
+        assert parts.node.adopted == [(1001, CLUSTER_ID, 9_000)]
+        assert parts.link.broker_epoch == 1
+        await parts.node.reaches(parts.controller.append(NoOpRecord()))
 
 
-def test_a_restarted_controller_is_found_again() -> None:
+async def test_a_restarted_controller_is_found_again() -> None:
     """The node reconnects, keeps its broker epoch and goes on following the metadata."""
-
-    async def scenario() -> None:
-        async with rig() as parts:
-            await parts.link.is_active.wait()
-            parts.controller.restart()
-            await parts.node.reaches(parts.controller.append(NoOpRecord()))
-            assert len(parts.controller.registrations) == 1
-
-    run(scenario)
+    async with rig() as parts:
+        await parts.link.is_active.wait()
+        parts.controller.restart()
+        await parts.node.reaches(parts.controller.append(NoOpRecord()))
+        assert len(parts.controller.registrations) == 1
 
 
-def test_the_connection_to_a_silent_controller_is_closed() -> None:
+async def test_the_connection_to_a_silent_controller_is_closed() -> None:
     """It accepts connections but does not answer: after the request timeout the node searches again."""
-
-    async def scenario() -> None:
-        async with rig() as parts:
-            await parts.link.is_active.wait()
-            parts.controller.is_silent = True
-            await until(lambda: parts.link.membership.state is MembershipState.SEARCHING)
-            parts.controller.is_silent = False
-            await parts.node.reaches(parts.controller.append(NoOpRecord()))
-
-    run(scenario)
+    async with rig() as parts:
+        await parts.link.is_active.wait()
+        parts.controller.is_silent = True
+        await until(lambda: parts.link.membership.state is MembershipState.SEARCHING)
+        parts.controller.is_silent = False
+        await parts.node.reaches(parts.controller.append(NoOpRecord()))
 
 
-def test_an_unreachable_controller_is_searched_again() -> None:
+async def test_an_unreachable_controller_is_searched_again() -> None:
     """The locator has no port, no response or no leader: none of these ends the node."""
+    answers: list[Any] = [("127.0.0.1", 0), OSError("no file"), NetworkError("not known"), None]
 
-    async def scenario() -> None:
-        answers: list[Any] = [("127.0.0.1", 0), OSError("no file"), NetworkError("not known"), None]
+    async with rig() as parts:
+        locate = parts.controller.locate
 
-        async with rig() as parts:
-            locate = parts.controller.locate
+        async def stumble() -> tuple[str, int]:
+            answer = answers.pop(0) if answers else None
+            if isinstance(answer, Exception):
+                raise answer
+            return answer or await locate()
 
-            async def stumble() -> tuple[str, int]:
-                answer = answers.pop(0) if answers else None
-                if isinstance(answer, Exception):
-                    raise answer
-                return answer or await locate()
-
-            parts.link._search = LeaderSearch(stumble, 0.3)
-            await parts.link.is_active.wait()
-            parts.controller.restart()
-            await until(lambda: not answers)
-            await parts.node.reaches(parts.controller.append(NoOpRecord()))
-
-    run(scenario)
+        parts.link._search = LeaderSearch(stumble, 0.3)
+        await parts.link.is_active.wait()
+        parts.controller.restart()
+        await until(lambda: not answers)
+        await parts.node.reaches(parts.controller.append(NoOpRecord()))
 
 
-def test_a_forgotten_node_registers_again() -> None:
+async def test_a_forgotten_node_registers_again() -> None:
     """The controller does not know the broker epoch: a new registration of the same incarnation. The first
     one reports the losses since the last shutdown; the second has none."""
-
-    async def scenario() -> None:
-        async with rig() as parts:
-            await parts.link.is_active.wait()
-            epoch = parts.link.broker_epoch
-            parts.controller.refuse_heartbeat = BrokerIdNotRegisteredError("who are you")
-            await until(lambda: len(parts.controller.registrations) >= 2)
-            first, second = parts.controller.registrations
-            assert first.incarnation_id == second.incarnation_id
-            assert (first.previous_broker_epoch, first.lost_replicas) == (7, (("t", 3),))
-            assert (second.previous_broker_epoch, second.lost_replicas) == (epoch, ())
-
-    run(scenario)
+    async with rig() as parts:
+        await parts.link.is_active.wait()
+        epoch = parts.link.broker_epoch
+        parts.controller.refuse_heartbeat = BrokerIdNotRegisteredError("who are you")
+        await until(lambda: len(parts.controller.registrations) >= 2)
+        first, second = parts.controller.registrations
+        assert first.incarnation_id == second.incarnation_id
+        assert (first.previous_broker_epoch, first.lost_replicas) == (7, (("t", 3),))
+        assert (second.previous_broker_epoch, second.lost_replicas) == (epoch, ())
 
 
-def test_the_wrong_cluster_ends_the_node() -> None:
+async def test_the_wrong_cluster_ends_the_node() -> None:
     """The task owner fails with the error."""
-
-    async def scenario() -> None:
-        parts = Rig(1)
-        parts.controller.refuse_registration = InconsistentClusterIdError("cluster x, not y")
-        parts.controller.start()
-        parts.link.start()
-        try:
-            async with asyncio.timeout(TIMEOUT_S):
-                with pytest.raises(InconsistentClusterIdError, match="cluster x"):
-                    await parts.tasks.run()
-        finally:
-            parts.link.close()
-            parts.controller.close()
-
-    run(scenario)
+    parts = Rig(1)
+    parts.controller.refuse_registration = InconsistentClusterIdError("cluster x, not y")
+    parts.controller.start()
+    parts.link.start()
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            with pytest.raises(InconsistentClusterIdError, match="cluster x"):
+                await parts.tasks.run()
+    finally:
+        parts.link.close()
+        parts.controller.close()
 
 
-def test_requests_are_forwarded() -> None:
+async def test_requests_are_forwarded() -> None:
     """The raw body is unchanged; an error in the response header is raised."""
-
-    async def scenario() -> None:
-        async with rig() as parts:
-            body = encode(CreateTopicsRequest((NewTopicSpec("t"),)))
-            # also without a connection: the request waits for it
-            response = await parts.link.forward(registry.CREATE_TOPICS, body, TIMEOUT_S)
-            assert response.body.topics[0].name == "t"
-            error = TopicAlreadyExistsError("t is there")
-            parts.controller.on_admin = lambda request: parts.controller.router.reply_error(request, error)
-            with pytest.raises(TopicAlreadyExistsError, match="t is there"):
-                await parts.link.forward(registry.CREATE_TOPICS, body, TIMEOUT_S)
-
-    run(scenario)
+    async with rig() as parts:
+        body = encode(CreateTopicsRequest((NewTopicSpec("t"),)))
+        # also without a connection: the request waits for it
+        response = await parts.link.forward(registry.CREATE_TOPICS, body, TIMEOUT_S)
+        assert response.body.topics[0].name == "t"
+        error = TopicAlreadyExistsError("t is there")
+        parts.controller.on_admin = lambda request: parts.controller.router.reply_error(request, error)
+        with pytest.raises(TopicAlreadyExistsError, match="t is there"):
+            await parts.link.forward(registry.CREATE_TOPICS, body, TIMEOUT_S)
 
 
-def test_forwarding_without_a_controller_fails_in_time() -> None:
+async def test_forwarding_without_a_controller_fails_in_time() -> None:
     """With a retriable error."""
-
-    async def scenario() -> None:
-        async with rig() as parts:
-            await parts.link.is_active.wait()
-            parts.controller.close()
-            await until(lambda: not parts.link.membership.is_connected)
-            with pytest.raises(NotControllerError):
-                await parts.link.forward(registry.CREATE_TOPICS, b"", 0.05)
-
-    run(scenario)
+    async with rig() as parts:
+        await parts.link.is_active.wait()
+        parts.controller.close()
+        await until(lambda: not parts.link.membership.is_connected)
+        with pytest.raises(NotControllerError):
+            await parts.link.forward(registry.CREATE_TOPICS, b"", 0.05)
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_shutdown_with_and_without_a_controller(is_there: bool) -> None:
+async def test_shutdown_with_and_without_a_controller(is_there: bool) -> None:
     """With one it is a controlled shutdown; without one the node does not wait."""
-
-    async def scenario() -> None:
-        async with rig() as parts:
-            await parts.link.is_active.wait()
-            if not is_there:
-                parts.controller.close()
-            parts.link.request_shutdown()
-            await parts.link.may_stop.wait()
-            if is_there:
-                assert parts.controller.heartbeats[-1].want_shutdown
-
-    run(scenario)
+    async with rig() as parts:
+        await parts.link.is_active.wait()
+        if not is_there:
+            parts.controller.close()
+        parts.link.request_shutdown()
+        await parts.link.may_stop.wait()
+        if is_there:
+            assert parts.controller.heartbeats[-1].want_shutdown
 
 
-def test_fixed_locators() -> None:
+async def test_fixed_locators() -> None:
     """A port outside the range is refused."""
-
-    async def scenario() -> None:
-        assert await fixed_locator("h", 5)() == ("h", 5)
-
-    run(scenario)
+    assert await fixed_locator("h", 5)() == ("h", 5)
     with pytest.raises(ValueError, match="port"):
         fixed_locator("h", 0)
 
 
-def test_heartbeats_go_on_while_the_metadata_log_is_slow(caplog: pytest.LogCaptureFixture) -> None:
+async def test_heartbeats_go_on_while_the_metadata_log_is_slow(caplog: pytest.LogCaptureFixture) -> None:
     """Their responses wait for the controllers' disks. The node sends further heartbeats, keeps the
     connection on which other requests are answered, and logs what is slow."""
-
-    async def scenario() -> None:
-        async with rig() as parts:
-            await parts.link.is_active.wait()
-            parts.controller.has_slow_log = True
-            count = len(parts.controller.heartbeats)
-            await until(lambda: len(parts.controller.heartbeats) >= count + 10)
-            await until(
-                lambda: "no response to BrokerHeartbeat within 2 s, but to other requests" in caplog.text
-            )
-            parts.controller.has_slow_log = False
-            count = len(parts.controller.heartbeats)
-            await until(lambda: len(parts.controller.heartbeats) > count)
-
-    run(scenario)
+    async with rig() as parts:
+        await parts.link.is_active.wait()
+        parts.controller.has_slow_log = True
+        count = len(parts.controller.heartbeats)
+        await until(lambda: len(parts.controller.heartbeats) >= count + 10)
+        await until(lambda: "no response to BrokerHeartbeat within 2 s, but to other requests" in caplog.text)
+        parts.controller.has_slow_log = False
+        count = len(parts.controller.heartbeats)
+        await until(lambda: len(parts.controller.heartbeats) > count)
 
 
-def test_a_node_logs_its_own_fencing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_node_logs_its_own_fencing(caplog: pytest.LogCaptureFixture) -> None:
     """With node, metadata offset and its own heartbeat statistics; not the fencing of another process."""
     caplog.set_level("INFO", "headrace.storage_node")
 
-    async def scenario() -> None:
-        async with rig() as parts:
-            await parts.link.is_active.wait()
-            epoch = parts.link.broker_epoch
-            parts.controller.append(FenceBrokerRecord(1, epoch - 1))
-            offset = parts.controller.append(FenceBrokerRecord(1, epoch))
-            name = f"this node (node 1, broker epoch {epoch})"
-            line = f"{name} was fenced at metadata offset {offset}: last heartbeat sent "
-            await until(lambda: line in caplog.text)
-            await until(lambda: f"{name} was unfenced at metadata offset " in caplog.text)
-            assert "ms until the answer; its event loop was stalled for up to " in caplog.text
-            assert f"epoch {epoch - 1})" not in caplog.text
-
-    run(scenario)
+    async with rig() as parts:
+        await parts.link.is_active.wait()
+        epoch = parts.link.broker_epoch
+        parts.controller.append(FenceBrokerRecord(1, epoch - 1))
+        offset = parts.controller.append(FenceBrokerRecord(1, epoch))
+        name = f"this node (node 1, broker epoch {epoch})"
+        line = f"{name} was fenced at metadata offset {offset}: last heartbeat sent "
+        await until(lambda: line in caplog.text)
+        await until(lambda: f"{name} was unfenced at metadata offset " in caplog.text)
+        assert "ms until the answer; its event loop was stalled for up to " in caplog.text
+        assert f"epoch {epoch - 1})" not in caplog.text

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 from headrace.protocol.errors import KafkaError, NetworkError, NotControllerError, RequestTimedOutError
@@ -13,7 +14,7 @@ from headrace.protocol.transport.wire import encode
 from headrace.runtime.shell_io import TaskOwner
 from headrace.storage_node.effects import AskPeer
 from headrace.storage_node.links.peers_io import Peers
-from transport_kit import ASK, METADATA_BODY, Served, run, serving, until
+from transport_kit import ASK, METADATA_BODY, Served, serving, until
 
 NODE = 3  # as transport_kit's servers call themselves
 
@@ -60,26 +61,22 @@ class Asker:
         return self.outcomes
 
 
-def scene(play: Callable[[Served, Asker], Awaitable[None]]) -> None:
+@contextlib.asynccontextmanager
+async def scene() -> AsyncIterator[tuple[Served, Asker]]:
     """A node that answers, and a client."""
-
-    async def scenario() -> None:
-        async with serving() as served:
-            asker = Asker({NODE: ("127.0.0.1", served.router.port), 4: ("127.0.0.1", served.router.port)})
-            try:
-                await play(served, asker)
-            finally:
-                asker.peers.close()
-                asker.tasks.stop()
-                await asker.tasks.run()
-
-    run(scenario())
+    async with serving() as served:
+        asker = Asker({NODE: ("127.0.0.1", served.router.port), 4: ("127.0.0.1", served.router.port)})
+        try:
+            yield served, asker
+        finally:
+            asker.peers.close()
+            asker.tasks.stop()
+            await asker.tasks.run()
 
 
-def test_requests_to_one_node_share_a_connection() -> None:
+async def test_requests_to_one_node_share_a_connection() -> None:
     """Also while it is being opened; the core's effects are performed after each response."""
-
-    async def play(served: Served, asker: Asker) -> None:
+    async with scene() as (served, asker):
         for _ in range(5):
             asker.ask()
         assert await asker.outcomes_of(5) == [METADATA_BODY] * 5
@@ -88,13 +85,10 @@ def test_requests_to_one_node_share_a_connection() -> None:
         assert served.router.connections == 1
         assert {request.peer.client_id for request in served.requests} == {"node-1"}
 
-    scene(play)
 
-
-def test_requests_to_the_controller_use_the_link() -> None:
+async def test_requests_to_the_controller_use_the_link() -> None:
     """Its errors are outcomes."""
-
-    async def play(served: Served, asker: Asker) -> None:
+    async with scene() as (served, asker):
         asker.ask(NO_NODE, 1_500)
         assert await asker.outcomes_of(1) == [METADATA_BODY]
         assert asker.link.asked == [(METADATA, encode(ASK), 1.5)]
@@ -103,13 +97,10 @@ def test_requests_to_the_controller_use_the_link() -> None:
         assert isinstance((await asker.outcomes_of(2))[1], NotControllerError)
         assert served.requests == []
 
-    scene(play)
 
-
-def test_a_broken_connection_fails_its_requests() -> None:
+async def test_a_broken_connection_fails_its_requests() -> None:
     """The next request opens another one."""
-
-    async def play(served: Served, asker: Asker) -> None:
+    async with scene() as (served, asker):
         served.is_holding = True
         asker.ask()
         asker.ask()
@@ -129,13 +120,10 @@ def test_a_broken_connection_fails_its_requests() -> None:
             asker.ask()
             assert (await asker.outcomes_of(4))[3] == METADATA_BODY
 
-    scene(play)
 
-
-def test_a_silent_node_times_out() -> None:
+async def test_a_silent_node_times_out() -> None:
     """Other requests to it go on."""
-
-    async def play(served: Served, asker: Asker) -> None:
+    async with scene() as (served, asker):
         asker.ask()
         await asker.outcomes_of(1)  # connected: the next request is sent before its timeout
         served.is_holding = True
@@ -147,13 +135,10 @@ def test_a_silent_node_times_out() -> None:
         assert (await asker.outcomes_of(3))[2] == METADATA_BODY
         assert served.router.connections == 1
 
-    scene(play)
 
-
-def test_an_absent_or_wrong_node_gets_no_request() -> None:
+async def test_an_absent_or_wrong_node_gets_no_request() -> None:
     """Ports may have been reused."""
-
-    async def play(served: Served, asker: Asker) -> None:
+    async with scene() as (served, asker):
         asker.ask(9)
         asker.ask(4)
         outcomes = await asker.outcomes_of(2)
@@ -161,13 +146,10 @@ def test_an_absent_or_wrong_node_gets_no_request() -> None:
         assert any("node 3 listens where node 4 did" in str(outcome) for outcome in outcomes)
         assert served.requests == []
 
-    scene(play)
 
-
-def test_a_closed_peers_reports_nothing() -> None:
+async def test_a_closed_peers_reports_nothing() -> None:
     """Neither responses nor new requests."""
-
-    async def play(served: Served, asker: Asker) -> None:
+    async with scene() as (served, asker):
         served.is_holding = True
         asker.ask()
         await until(lambda: served.held)
@@ -176,5 +158,3 @@ def test_a_closed_peers_reports_nothing() -> None:
         asker.tasks.stop()
         await asker.tasks.run()
         assert asker.outcomes == []
-
-    scene(play)
