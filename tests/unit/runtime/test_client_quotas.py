@@ -36,8 +36,8 @@ def quotas(**values: float) -> ClientQuotas:
     return made
 
 
-def test_the_most_specific_quota_holds() -> None:
-    """Each level hides those behind it, for a client that all of them match; others have none."""
+def test_most_specific_quota_applies() -> None:
+    """It hides the less specific ones for a client that matches all of them."""
     for first in range(len(LEVELS)):
         made = ClientQuotas()
         made.follow(
@@ -51,8 +51,8 @@ def test_the_most_specific_quota_holds() -> None:
     assert only.of_client(KEY, "other", "c") is None
 
 
-def test_a_quota_of_another_kind_hides_nothing() -> None:
-    """What an entity does not say, the next one may."""
+def test_quota_of_another_kind_hides_nothing() -> None:
+    """A key that an entity does not set is taken from the next entity."""
     made = ClientQuotas()
     made.follow({LEVELS[0][0]: {PERCENT: 1.0}, LEVELS[7][0]: {KEY: 5.0}})
     assert made.of_client(KEY, "u", "c") == ApplicableQuota(5.0, (KEY, "", "c"))
@@ -60,8 +60,8 @@ def test_a_quota_of_another_kind_hides_nothing() -> None:
     assert not made.has("consumer_byte_rate")
 
 
-def test_addresses_have_their_own() -> None:
-    """Or the default, each for itself."""
+def test_addresses_have_own_quotas() -> None:
+    """Or the default, for each address."""
     made = ClientQuotas()
     made.follow({(("ip", "1.2.3.4"),): {"connection_creation_rate": 5.0}})
     assert made.of_address("9.9.9.9") is None
@@ -81,8 +81,8 @@ def test_addresses_have_their_own() -> None:
     assert made.of_address("9.9.9.9") == ApplicableQuota(2.0, ("connection_creation_rate", "9.9.9.9", ""))
 
 
-def test_how_long_kafka_would_have_a_client_wait() -> None:
-    """Ten windows have gone by, or count as if they had: a second's worth too much takes a second."""
+def test_throttle_time_equals_kafkas() -> None:
+    """Ten windows are over, or count as if they were: one second's worth too much takes one second."""
     made = quotas(**{KEY: 100.0})
     held = made.of_client(KEY, "u", "c")
     assert held is not None
@@ -96,16 +96,15 @@ def test_how_long_kafka_would_have_a_client_wait() -> None:
     assert made.throttle_ms(other, 50_000, WINDOWS) == 0
 
 
-def test_time_of_the_node_is_waited_for_a_window_at_most() -> None:
-    """However much it was."""
+def test_request_time_throttles_for_one_window_at_most() -> None:
     made = quotas(**{PERCENT: 1.0})
     held = made.of_client(PERCENT, "u", "c")
     assert held is not None
     assert made.record(held, 1e9, 5, WINDOWS) == 1_000
 
 
-def test_connections_wait_for_a_window_at_most() -> None:
-    """Also where a quota is far below what it was when they came."""
+def test_connections_are_throttled_for_one_window_at_most() -> None:
+    """Also where the quota was lowered far below their number."""
     made = ClientQuotas()
     for rate, wait_ms in ((1_000.0, 0), (1.0, 1_000)):
         made.follow({(("ip", None),): {"connection_creation_rate": rate}})
@@ -114,8 +113,8 @@ def test_connections_wait_for_a_window_at_most() -> None:
         assert made.record(held, 1_000, 5, WINDOWS) == wait_ms
 
 
-def test_changes_of_the_metadata_may_come_in_a_burst() -> None:
-    """As many as all windows bring, and one more request; the rest is waited for."""
+def test_mutations_may_come_in_a_burst() -> None:
+    """As many as all windows allow, and one more request; later ones are throttled."""
     made = quotas(**{MUTATIONS: 2.0})
     held = made.of_client(MUTATIONS, "u", "c")
     assert held is not None
@@ -147,10 +146,10 @@ def kafka_throttle_ms(events: list[tuple[int, int]], now_ms: int, bound: int, wi
     st.integers(1, 12),
     st.sampled_from([100, 1_000, 3_000]),
 )
-def test_a_client_waits_as_long_as_kafka_would_have_it(
+def test_throttle_time_equals_the_oracle(
     steps: list[tuple[int, int, bool]], bound: int, count: int, window_ms: int
 ) -> None:
-    """After each value and at times between, whether the client waits as told or not."""
+    """After each value and at times between, whether or not the client waits."""
     windows, made, now_ms = Windows(count, window_ms), quotas(**{KEY: float(bound)}), 1_000
     held = made.of_client(KEY, "u", "c")
     assert held is not None
@@ -169,11 +168,11 @@ def test_a_client_waits_as_long_as_kafka_would_have_it(
     st.integers(2, 12),
     st.sampled_from([100, 1_000, 3_000]),
 )
-def test_who_waits_as_told_stays_below_the_quota(
+def test_client_that_waits_stays_below_the_quota(
     steps: list[tuple[int, int]], bound: int, count: int, window_ms: int
 ) -> None:
-    """Over any time that begins with the first value: of a set of windows what they hold, and the one value
-    that was over it, which is no more than they hold. Larger ones are forgotten with them."""
+    """Over any time that begins with the first value: a set of windows holds their quota, and the one value
+    above it, which is no larger than they hold. Larger ones are dropped with their windows."""
     windows, made, now_ms = Windows(count, window_ms), quotas(**{KEY: float(bound)}), 1_000
     held = made.of_client(KEY, "u", "c")
     assert held is not None
@@ -187,8 +186,9 @@ def test_who_waits_as_told_stays_below_the_quota(
 
 
 @given(st.lists(st.tuples(st.integers(1, 500), st.integers(0, 20_000)), max_size=60), st.integers(1, 50))
-def test_a_bucket_gives_what_came_into_it(steps: list[tuple[int, int]], bound: int) -> None:
-    """Who spends only when nothing is missing has the burst, what came since, and one request more."""
+def test_token_bucket_never_gives_more_than_its_refill(steps: list[tuple[int, int]], bound: int) -> None:
+    """A client that spends only when nothing is missing has the burst, the refill since, and one more
+    request."""
     made, now_ms, total = quotas(**{MUTATIONS: float(bound)}), 0, 0
     held = made.of_client(MUTATIONS, "u", "c")
     assert held is not None
@@ -201,8 +201,8 @@ def test_a_bucket_gives_what_came_into_it(steps: list[tuple[int, int]], bound: i
 
 
 @given(st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 4_000)), max_size=40), st.integers(2, 12))
-def test_a_rate_forgets_and_never_invents(steps: list[tuple[int, int]], count: int) -> None:
-    """It is at most all that came over the shortest time it is looked at, and 0 when all windows are over."""
+def test_rate_is_bounded_by_the_recorded_values(steps: list[tuple[int, int]], count: int) -> None:
+    """It is at most their sum over the shortest window set, and 0 when all windows are over."""
     windows, rate, now_ms, total = Windows(count, 1_000), Rate(), 0, 0
     for value, pause_ms in steps:
         rate.record(value, now_ms, windows)
@@ -215,7 +215,7 @@ def test_a_rate_forgets_and_never_invents(steps: list[tuple[int, int]], count: i
 
 
 def test_meters_are_bounded_and_expire() -> None:
-    """However many client ids there are."""
+    """However many client ids exist."""
     made, last_ms = quotas(**{KEY: 1.0}), MAX_METERS + 6
     for number in range(last_ms + 1):
         held = made.of_client(KEY, "u", f"c{number}")

@@ -19,12 +19,12 @@ MODULE = "headrace.storage_node.log.roll_rules"
 
 
 def test_hot_modules_exist() -> None:
-    """A module that has moved is named by its new place: else it would run as Python, slower."""
+    """A moved module must be renamed there, else it would run as Python."""
     assert not [name for name in HOT_MODULES if not source_of(name).is_file()]
 
 
-def test_only_a_build_of_the_very_source_is_found(tmp_path: Path) -> None:
-    """Who edits a module runs what was edited."""
+def test_only_a_build_of_the_same_source_is_loaded(tmp_path: Path) -> None:
+    """An edited module runs as Python."""
     source = source_of("p.inner.m", tmp_path)
     finder = CompiledFinder(["p.inner.m", "p.gone"], tmp_path)
     source.parent.mkdir()
@@ -44,8 +44,8 @@ def test_only_a_build_of_the_very_source_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("choice", ["", "python"])
-def test_the_readable_one_is_run_where_it_is_asked_for(choice: str) -> None:
-    """And where the compiled one is not built."""
+def test_python_source_is_loaded_on_request(choice: str) -> None:
+    """Also where there is no build."""
     done = subprocess.run(
         [sys.executable, "-c", f"import {MODULE} as m; print(m.__file__)"],
         env={**os.environ, "HEADRACE_CODEC": choice},
@@ -67,8 +67,8 @@ def build_command(monkeypatch: pytest.MonkeyPatch) -> Any:
     return made["cmdclass"]["build_ext"](setuptools.Distribution())
 
 
-def test_a_wheel_has_one_build_of_each_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder that it is made of stays from one wheel to the next, and sources change."""
+def test_wheel_has_one_build_of_each_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The build folder stays from one wheel to the next, while sources change."""
     monkeypatch.setattr(build_ext, "run", lambda _command: None)
     command = build_command(monkeypatch)
     command.build_lib = str(tmp_path)
@@ -83,8 +83,8 @@ def test_a_wheel_has_one_build_of_each_module(tmp_path: Path, monkeypatch: pytes
     assert (built.exists(), old.exists(), other.exists()) == (True, False, True)
 
 
-def test_a_build_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that is there is loaded, and not built again."""
+def test_builds_are_installed_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An existing one is loaded, and not built again."""
     made, wanted = tmp_path / "made.so", tmp_path / "wanted.so"
     made.write_bytes(b"whole")
 

@@ -20,25 +20,25 @@ class Sample(Config):
     dirs: tuple[str, ...] = key("log.dirs", (), doc="Folders.")
 
 
-def test_text_and_typed_values_mean_the_same() -> None:
+def test_text_and_typed_values_are_equal() -> None:
     """Topic configs arrive as text, Python callers pass values."""
     text = Sample.of({"segment.bytes": " 20 ", "switch": "TRUE", "ratio": "0.25", "log.dirs": "/a, /b,"})
     assert text == Sample(segment_bytes=20, is_on=True, ratio=0.25, dirs=("/a", "/b"))
 
 
-def test_dotted_and_underscored_names_are_one_and_keywords_win() -> None:
+def test_keyword_arguments_override_dotted_names() -> None:
     """`config={"segment.bytes": 20}` and `segment_bytes=30` together: the keyword argument holds."""
     assert Sample.of({"segment.bytes": 20}, segment_bytes=30).segment_bytes == 30
 
 
-def test_an_unknown_key_names_the_nearest() -> None:
+def test_unknown_key_suggests_the_nearest() -> None:
     """A typo must not become a silent default."""
     with pytest.raises(ConfigError, match=r"segment\.byte.*did you mean 'segment\.bytes'"):
         Sample.of({"segment.byte": 20})
 
 
-def test_the_suggestion_is_spelled_as_the_typo_was() -> None:
-    """Pasted back, it must work: a keyword argument with dots is no Python."""
+def test_suggestion_has_the_spelling_of_the_typo() -> None:
+    """A keyword argument with dots is not valid Python."""
     with pytest.raises(ConfigError, match="did you mean 'segment_bytes'"):
         Sample.of(segment_byte=20)
     with pytest.raises(ConfigError, match="did you mean 'segment_bytes'"):
@@ -66,33 +66,32 @@ def test_the_suggestion_is_spelled_as_the_typo_was() -> None:
         ("log.dirs", [1], "a list"),
     ],
 )
-def test_bad_values_name_the_key_and_what_is_wanted(name: str, value: object, word: str) -> None:
-    """The message carries the key, the rule and the value."""
+def test_invalid_value_names_key_rule_and_value(name: str, value: object, word: str) -> None:
     with pytest.raises(ConfigError, match=word) as caught:
         Sample.of({name: value})
     assert name in str(caught.value)
 
 
-def test_nan_is_no_number_in_range() -> None:
-    """NaN compares false with both ends and must not slip through."""
+def test_nan_is_out_of_range() -> None:
+    """It compares false with both bounds."""
     with pytest.raises(ConfigError):
         Sample(ratio=float("nan"))
 
 
-def test_merged_overrides_only_what_it_names() -> None:
-    """Topic configs lie over the node's defaults."""
+def test_merge_overrides_only_given_keys() -> None:
+    """Topic configs override the node's defaults."""
     base = Sample(segment_bytes=20, mode="fsync")
     assert base.merged({"segment.bytes": "40"}) == Sample(segment_bytes=40, mode="fsync")
 
 
-def test_mapping_round_trip_through_text() -> None:
-    """What `describe` prints can be set again."""
+def test_text_of_a_config_can_be_parsed() -> None:
+    """The output of `describe` can be set again."""
     sample = Sample(segment_bytes=20, is_on=True, dirs=("/a", "/b"))
     assert Sample.of({name: text_of(value) for name, value in sample.to_mapping().items()}) == sample
 
 
 def test_defaults_need_no_valid_instance() -> None:
-    """The reference page shows defaults of configurations that cannot be built without an argument."""
+    """The reference page shows defaults of configs with required keys."""
     assert Sample.defaults()["segment.bytes"] == 1024
     assert list(Sample.defaults()) == list(Sample.keys())
 
@@ -104,8 +103,8 @@ class Open(Config):
     limit: int | None = key("limit", None, low=1, doc="Another key counts where it is not set.")
 
 
-def test_a_key_may_be_left_open() -> None:
-    """By None, or by the empty text, which is how None is written; a value is checked as always."""
+def test_optional_key_may_be_empty() -> None:
+    """None, and the empty text, which is how None is written; other values are checked."""
     assert Open().limit is Open.of({"limit": text_of(None)}).limit is None
     assert Open.of({"limit": "5"}).limit == 5
     for wrong in ("0", "x", "1.5"):
@@ -120,8 +119,8 @@ class Secretive(Config):
 
 
 @pytest.mark.parametrize("values", [{"password": "hunter2"}, {"pin": "hunter2"}, {"pin": -4711}])
-def test_a_sensitive_value_is_in_no_error_and_no_repr(values) -> None:
-    """Neither in the error, nor in its causes and contexts."""
+def test_sensitive_value_is_in_no_error_and_no_repr(values) -> None:
+    """Nor in causes and contexts of the error."""
     with pytest.raises(ConfigError, match="sensitive") as caught:
         Secretive.of(values)
     error: BaseException | None = caught.value
@@ -132,6 +131,5 @@ def test_a_sensitive_value_is_in_no_error_and_no_repr(values) -> None:
     assert Secretive.keys()["password"].is_sensitive
 
 
-def test_types_by_name() -> None:
-    """What descriptions tell of each key."""
+def test_types_have_kafkas_names() -> None:
     assert Secretive.types() == {"password": str, "pin": int}

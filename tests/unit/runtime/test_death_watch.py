@@ -100,8 +100,8 @@ class Channel:
     def close(self) -> None: ...
 
 
-def test_ended_workers_and_machines_are_told_apart() -> None:
-    """A machine that came is no news."""
+def test_ended_workers_and_machines_are_distinguished() -> None:
+    """A machine that joins is ignored."""
     messages = [
         worker_gone(1, b"w" * 28),
         machine(2, b"m" * 28, gcs_pb2.GcsNodeInfo.DEAD),
@@ -115,8 +115,9 @@ def test_ended_workers_and_machines_are_told_apart() -> None:
     assert not deaths_in([])
 
 
-def test_each_message_counts_once_and_a_new_gcs_counts_from_the_beginning() -> None:
-    """What was taken is acknowledged with the next poll; a repeated message is passed over."""
+def test_each_message_counts_once_per_gcs() -> None:
+    """Processed messages are acknowledged with the next poll; a repeated message is ignored, and a restarted
+    GCS numbers from the start."""
     stub = Stub(
         reply(b"one", worker_gone(1, b"a"), worker_gone(2, b"b")),
         reply(b"one", worker_gone(2, b"b"), worker_gone(3, b"c")),
@@ -130,11 +131,11 @@ def test_each_message_counts_once_and_a_new_gcs_counts_from_the_beginning() -> N
     assert asked == [(b"", 0), (b"one", 2), (b"one", 3), (b"one", 3)]
 
 
-def test_it_subscribes_anew_after_silence_and_after_a_gcs_that_was_away(
+def test_subscription_is_renewed_after_silence_or_a_gcs_restart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A GCS that was started anew does not know its subscribers, but knows who ended while it was not heard;
-    what the listener raises stops nothing."""
+    """A restarted GCS does not know its subscribers, but knows the processes that ended meanwhile; an
+    exception of the listener stops nothing."""
     past = Past([[], [b"meanwhile"], [b"meanwhile"]], [])
     stub = Stub(reply(b"one", worker_gone(1, b"a")), SILENCE, AWAY, reply(b"two", worker_gone(1, b"b")))
     monkeypatch.setattr(death_watch_actor, "RETRY_S", 0.0)

@@ -21,7 +21,7 @@ class SetTimer:
 Effect = Send | SetTimer
 
 
-def test_effects_reach_their_functions_in_order() -> None:
+def test_effects_are_performed_in_order() -> None:
     """Both entry points use the same table."""
     performed: list[str] = []
     performer = EffectPerformer(
@@ -34,7 +34,7 @@ def test_effects_reach_their_functions_in_order() -> None:
     assert performed == ["a", "timer 5", "b", "timer 6"]
 
 
-def test_a_union_of_one_type_needs_one_entry() -> None:
+def test_union_of_one_type_needs_one_entry() -> None:
     """A core with a single effect has no union: typing gives the class itself."""
     EffectPerformer(Send, on(Send, ignore)).perform(Send("dropped"))
 
@@ -49,8 +49,7 @@ def test_missing_unknown_and_repeated_entries_are_refused() -> None:
         EffectPerformer(Effect, on(Send, ignore), on(SetTimer, ignore), on(Send, ignore))
 
 
-def test_an_effect_outside_the_union_is_an_error() -> None:
-    """It is not passed over in silence."""
+def test_effect_outside_the_union_is_an_error() -> None:
     performer = EffectPerformer(Effect, on(Send, ignore), on(SetTimer, ignore))
     with pytest.raises(KeyError):
         performer.perform("neither")

@@ -23,8 +23,8 @@ except Exception as error:
 """
 
 
-def test_message_names_purpose_library_and_extra() -> None:
-    """A module that is not there, and one that is there in a version without the name."""
+def test_error_names_purpose_library_and_extra() -> None:
+    """For a missing module, and for a version without the name."""
     missing = missing_extra(ModuleNotFoundError("No module named 'x.y'", name="x.y"), "Tables", "arrow")
     assert str(missing) == "Tables: x.y is not installed here: pip install 'headrace[arrow]'"
     assert missing.name == "x.y"
@@ -32,13 +32,13 @@ def test_message_names_purpose_library_and_extra() -> None:
     assert str(old) == "Tables: cannot import name 'z' from 'x': pip install 'headrace[arrow]'"
 
 
-def test_error_of_our_own_modules_stays() -> None:
-    """It is a bug, and no package of others would mend it."""
+def test_import_error_of_own_modules_is_unchanged() -> None:
+    """It is a bug that no extra fixes."""
     ours = ModuleNotFoundError("No module named 'headrace.gone'", name="headrace.gone")
     assert missing_extra(ours, "Tables", "arrow") is ours
 
 
-def test_outer_purpose_wins_over_an_extra_met_on_the_way() -> None:
+def test_outermost_purpose_is_reported() -> None:
     """Ray Data needs more than Arrow does; the same extra is named once."""
     cause = ModuleNotFoundError("No module named 'pyarrow'", name="pyarrow")
     inner = missing_extra(cause, "Arrow tables", "arrow")
@@ -71,8 +71,8 @@ def test_outer_purpose_wins_over_an_extra_met_on_the_way() -> None:
         ),
     ],
 )
-def test_every_way_in_names_the_extra(module: str, statement: str, told: str) -> None:
-    """The first use of a name tells what is missing, and not only which module."""
+def test_every_lazy_name_reports_its_extra(module: str, statement: str, told: str) -> None:
+    """Not only the missing module."""
     code = WITHOUT.format(module=module, statement=statement)
     command = [sys.executable, "-W", "ignore", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
@@ -80,7 +80,7 @@ def test_every_way_in_names_the_extra(module: str, statement: str, told: str) ->
     assert "pip install 'headrace[" in done.stdout
 
 
-def test_every_extra_that_is_named_exists() -> None:
+def test_every_reported_extra_exists() -> None:
     """In pyproject.toml, under the same name."""
     named = {*ray_data._EXTRAS.values(), *spark._EXTRAS.values()}
     for folder in ("clients", "services", "runtime"):

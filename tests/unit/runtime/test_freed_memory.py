@@ -36,8 +36,8 @@ def faults(mode: str) -> int:
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="about glibc")
-def test_the_next_frames_find_their_pages() -> None:
-    """Five rounds of 30 MB touch 36,000 pages; kept, hardly any is new."""
+def test_freed_pages_are_reused() -> None:
+    """Five rounds of 30 MB touch 36,000 pages; reused, hardly any is new."""
     assert faults("keep") < 5_000
     assert faults("leave") > 20_000, "if this fails, glibc has learned it: the module can go"
 
@@ -58,7 +58,7 @@ print(before - resident())
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="about glibc")
-def test_what_a_start_left_behind_goes_back() -> None:
-    """100 MB of freed blocks under one that is still used."""
+def test_memory_of_the_start_is_returned() -> None:
+    """100 MB of freed blocks below one that is in use."""
     done = subprocess.run([sys.executable, "-c", HOLES], capture_output=True, text=True, check=True)
     assert int(done.stdout) > 50_000_000

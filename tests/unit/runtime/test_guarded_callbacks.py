@@ -18,8 +18,8 @@ def broken(*_: object) -> None:
     raise ZeroDivisionError("a bug")
 
 
-async def test_a_guarded_callback_ends_its_owner() -> None:
-    """The failure is what `run` raises; arguments are passed on, and a sound callback changes nothing."""
+async def test_exception_in_a_guarded_callback_ends_its_owner() -> None:
+    """`run` raises it; arguments are passed on, and a callback without an exception changes nothing."""
     tasks, seen = TaskOwner(), []
     tasks.guarded(seen.append)(1)
     assert seen == [1]
@@ -29,8 +29,8 @@ async def test_a_guarded_callback_ends_its_owner() -> None:
         await tasks.run()
 
 
-async def test_a_bug_when_the_node_s_timer_fires_ends_the_node() -> None:
-    """Requests that wait would otherwise never time out, on a node that goes on answering."""
+async def test_exception_in_the_nodes_timer_ends_the_node() -> None:
+    """Otherwise parked requests would never time out, on a node that still responds."""
 
     class Core:
         def __init__(self) -> None:
@@ -64,8 +64,8 @@ async def test_a_bug_when_the_node_s_timer_fires_ends_the_node() -> None:
     assert isinstance(tasks.failure, ZeroDivisionError)
 
 
-async def test_a_bug_in_what_follows_a_job_ends_the_node() -> None:
-    """The job on the thread succeeded; what the loop does with its result did not."""
+async def test_exception_after_a_job_ends_the_node() -> None:
+    """The job on the thread succeeded; handling its result failed."""
     tasks = TaskOwner()
     workers = Workers(tasks, sync_threads=1, spare_threads=1)
     workers.start(lambda: None, broken)
@@ -75,8 +75,8 @@ async def test_a_bug_in_what_follows_a_job_ends_the_node() -> None:
     assert isinstance(tasks.failure, ZeroDivisionError)
 
 
-def test_servers_refuse_to_run_without_assertions() -> None:
-    """`python -O` removes the checks of every invariant; nothing is opened then."""
+def test_servers_refuse_python_o() -> None:
+    """`python -O` removes the checks of invariants; nothing is opened."""
     program = (
         "import asyncio, sys\n"
         "from headrace.storage_node.configs.node_config import NodeConfig\n"

@@ -12,8 +12,8 @@ PACKAGES = ["", ".clients", ".clients.pipeline", ".clients.ray_data", ".clients.
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_a_package_shows_its_names_and_refuses_others(name: str) -> None:
-    """`dir` shows all, also those that need an extra; where none does, each is there."""
+def test_package_lists_its_lazy_names_and_refuses_others(name: str) -> None:
+    """`dir` shows all, also those that need an extra."""
     package = importlib.import_module(f"headrace{name}")
     assert set(package.__all__) <= set(dir(package))
     with pytest.raises(AttributeError, match=rf"module 'headrace{name}' has no attribute 'no_such_name'"):
@@ -23,8 +23,8 @@ def test_a_package_shows_its_names_and_refuses_others(name: str) -> None:
             assert getattr(package, public) is vars(package)[public]
 
 
-def test_importing_headrace_loads_none_of_them() -> None:
-    """Neither clients nor servers, and of the libraries those of Spark, Ray and Arrow least of all."""
+def test_importing_headrace_loads_no_client_or_server() -> None:
+    """Nor Spark, Ray or Arrow."""
     told = subprocess.run(
         [sys.executable, "-c", "import sys, headrace; print(*sorted(sys.modules))"],
         capture_output=True,

@@ -39,10 +39,9 @@ def test_flood_becomes_two_lines(limited: LimitedLog, clock: Clock, caplog: pyte
     ]
 
 
-def test_ended_flood_is_told_with_the_next_message(
+def test_end_of_a_flood_is_logged_with_the_next_message(
     limited: LimitedLog, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever that is about."""
     limited.warning("a", "first")
     limited.warning("a", "second")
     clock.now_ms += INTERVAL_MS
@@ -50,10 +49,10 @@ def test_ended_flood_is_told_with_the_next_message(
     assert caplog.messages == ["first", "a: repeated 1 times in the last 10 s", "other"]
 
 
-def test_percent_signs_of_peers_are_text(
+def test_percent_signs_are_not_formats(
     limited: LimitedLog, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A client's name may hold %s: it is not a format."""
+    """A client id may contain %s."""
     for _ in range(2):
         limited.warning("a", "name 100%s")
         limited.warning("a", "name 100%s")
@@ -61,10 +60,10 @@ def test_percent_signs_of_peers_are_text(
     assert caplog.messages == ["name 100%s", "name 100%s (repeated 1 times in the last 10 s)"]
 
 
-def test_two_owners_do_not_hide_each_other(
+def test_owners_are_limited_separately(
     limited: LimitedLog, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each server and client has its own."""
+    """Each server and client has its own limit."""
     limited.warning("a", "one")
     LimitedLog(logging.getLogger("headrace.test"), clock).warning("a", "two")
     assert caplog.messages == ["one", "two"]

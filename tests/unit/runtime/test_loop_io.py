@@ -11,8 +11,8 @@ import pytest
 from headrace.runtime.loop_io import new_event_loop, work_descriptor
 
 
-def test_each_call_gives_a_fresh_loop_that_runs() -> None:
-    """Two loops, independent, and neither is left as the current one."""
+def test_each_call_returns_a_new_loop() -> None:
+    """Neither is left as the current one."""
     first, second = new_event_loop(), new_event_loop()
     try:
         assert first is not second
@@ -23,18 +23,18 @@ def test_each_call_gives_a_fresh_loop_that_runs() -> None:
         second.close()
 
 
-def test_uvloop_is_used_where_it_is_installed() -> None:
-    """The tests' environment has uvloop, so that is what runs."""
+def test_uvloop_is_used_if_installed() -> None:
+    """As in the tests' environment."""
     loop = new_event_loop()
     loop.close()
     assert type(loop).__module__.startswith("uvloop")
 
 
 @pytest.mark.parametrize("make", [new_event_loop, asyncio.SelectorEventLoop])
-def test_the_descriptor_tells_that_something_waits_for_the_loop(
+def test_work_descriptor_is_readable_while_events_are_pending(
     make: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
-    """Readable from the moment that there is something to read until the loop has taken it."""
+    """Until the loop has handled them."""
     loop = make()
     ours, theirs = socket.socketpair()
 

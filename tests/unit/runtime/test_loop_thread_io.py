@@ -58,21 +58,20 @@ async def never() -> None:
     await asyncio.Event().wait()
 
 
-def test_call_gives_the_result_or_the_error(loop_thread: LoopThread) -> None:
-    """A coroutine runs on the loop; what it returns or raises comes back."""
+def test_call_returns_the_result_or_raises(loop_thread: LoopThread) -> None:
     assert loop_thread.call(value_of(5), WAIT_S) == 5
     with pytest.raises(ValueError, match="on purpose"):
         loop_thread.call(fail(), WAIT_S)
 
 
-def test_call_does_not_wait_longer_than_told(loop_thread: LoopThread) -> None:
-    """A coroutine that never ends costs the caller only its timeout."""
+def test_call_raises_after_its_timeout(loop_thread: LoopThread) -> None:
+    """The coroutine never ends."""
     with pytest.raises(TimeoutError):
         loop_thread.call(never(), 0.01)
 
 
-def test_a_clean_end_is_told(owner: Owner, loop_thread: LoopThread) -> None:
-    """`main` returned: the owner hears of no failure, and nothing runs any more."""
+def test_owner_is_notified_of_a_clean_end(owner: Owner, loop_thread: LoopThread) -> None:
+    """`main` returned: no failure is reported, and nothing runs any more."""
     loop_thread.wake(owner.closing.set)
     assert owner.ended.wait(WAIT_S)
     assert owner.failure is None
@@ -82,8 +81,8 @@ def test_a_clean_end_is_told(owner: Owner, loop_thread: LoopThread) -> None:
     loop_thread.wake(owner.closing.set)  # too late, and harmless
 
 
-def test_a_failure_is_told(owner: Owner) -> None:
-    """`main` raised: the owner gets the very exception."""
+def test_owner_is_notified_of_a_failure(owner: Owner) -> None:
+    """With the exception that `main` raised."""
     thread = LoopThread("test", fail, owner.on_end)
     thread.start()
     assert owner.ended.wait(WAIT_S)
@@ -91,8 +90,8 @@ def test_a_failure_is_told(owner: Owner) -> None:
     assert thread.join(WAIT_S)
 
 
-def test_the_end_answers_whoever_still_waits(owner: Owner, loop_thread: LoopThread) -> None:
-    """A call under way when the loop ends gets ClosedError instead of waiting for ever."""
+def test_calls_in_flight_raise_closed_error(owner: Owner, loop_thread: LoopThread) -> None:
+    """The loop has ended."""
     waiting = loop_thread.submit(never())
     loop_thread.wake(owner.closing.set)
     assert owner.ended.wait(WAIT_S)

@@ -8,8 +8,8 @@ import pytest
 from headrace.runtime.metrics import MAX_METRICS, Histogram, Metrics
 
 
-def test_a_snapshot_holds_every_kind_by_name() -> None:
-    """One of each: a counter by value, a gauge as read now, a histogram as its summary, sorted by name."""
+def test_snapshot_has_every_metric_by_name() -> None:
+    """A counter by value, a gauge as read now, a histogram as its summary, sorted by name."""
     registry = Metrics()
     registry.histogram("b.latency.ms").record(10)
     registry.counter("c.requests.total").add(3)
@@ -26,8 +26,7 @@ def test_a_snapshot_holds_every_kind_by_name() -> None:
     assert summary["max"] == summary["mean"] == 10
 
 
-def test_the_same_name_gives_the_same_counter() -> None:
-    """Two parts of the code count the same thing."""
+def test_same_name_returns_the_same_counter() -> None:
     registry = Metrics()
     registry.counter("a.total").add()
     registry.counter("a.total").add()
@@ -35,8 +34,7 @@ def test_the_same_name_gives_the_same_counter() -> None:
     assert registry.histogram("h") is registry.histogram("h")
 
 
-def test_a_name_has_one_kind() -> None:
-    """A gauge under a counter's name would hide it."""
+def test_name_of_another_kind_is_refused() -> None:
     registry = Metrics()
     registry.counter("a")
     with pytest.raises(ValueError, match="another kind"):
@@ -46,14 +44,14 @@ def test_a_name_has_one_kind() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "A", "a b", "a..b", ".a", "a\n", "topic-1"])
-def test_names_are_words_with_dots(name: str) -> None:
-    """What would break an exporter's format is refused where it is written."""
+def test_invalid_names_are_refused(name: str) -> None:
+    """They would break an exporter's format."""
     with pytest.raises(ValueError, match="lower case"):
         Metrics().counter(name)
 
 
-def test_the_number_of_metrics_is_bounded() -> None:
-    """Names made from a client's input would grow without end: the limit stops them."""
+def test_number_of_metrics_is_bounded() -> None:
+    """Names could come from a client's input."""
     registry = Metrics()
     for number in range(MAX_METRICS):
         registry.counter(f"name{number}")
@@ -61,7 +59,7 @@ def test_the_number_of_metrics_is_bounded() -> None:
         registry.counter("one.more")
 
 
-def test_percentiles_are_right_within_a_bucket() -> None:
+def test_percentiles_are_exact_within_a_bucket() -> None:
     """10,000 shuffled values: every percentile is the true one or up to 25 percent above it."""
     histogram = Histogram()
     values = list(range(1, 10_001))
@@ -74,8 +72,8 @@ def test_percentiles_are_right_within_a_bucket() -> None:
     assert histogram.total == sum(values)
 
 
-def test_values_beyond_the_last_bound_count() -> None:
-    """An outlier above all buckets shows as the highest value."""
+def test_values_above_the_last_bound_count() -> None:
+    """As the highest value."""
     histogram = Histogram([1, 2])
     for value in (0, 1, 2, 50):
         histogram.record(value)
@@ -84,19 +82,17 @@ def test_values_beyond_the_last_bound_count() -> None:
     assert histogram.percentile(0.99) == 50
 
 
-def test_an_empty_histogram_says_zero() -> None:
-    """Nothing recorded yet: no division by zero."""
+def test_empty_histogram_is_zero() -> None:
     assert set(Histogram().summary().values()) == {0}
 
 
 @pytest.mark.parametrize("bounds", [[], [2, 1], [1, 1]])
 def test_bounds_must_increase(bounds: list[float]) -> None:
-    """Bounds out of order would count into the wrong bucket."""
     with pytest.raises(ValueError, match="increase"):
         Histogram(bounds)
 
 
-def test_a_ratio_lies_between_0_and_1() -> None:
-    """Asking for the 99th instead of the 0.99th is caught."""
+def test_percentile_ratio_is_between_0_and_1() -> None:
+    """99 instead of 0.99 is refused."""
     with pytest.raises(ValueError, match="between 0 and 1"):
         Histogram().percentile(99)

@@ -32,8 +32,8 @@ class Answers:
         return answer
 
 
-async def test_the_actor_is_asked_each_time() -> None:
-    """A controller that moved is found at its new place."""
+async def test_actor_is_looked_up_each_time() -> None:
+    """A controller that moved is found at its new address."""
     answers = Answers(HERE, THERE)
 
     finder = ActorFinder(answers)
@@ -42,8 +42,8 @@ async def test_the_actor_is_asked_each_time() -> None:
 
 
 @pytest.mark.parametrize("trouble", [GONE, NetworkError("starting"), ValueError("no actor of this name")])
-async def test_without_an_answer_the_last_known_place_counts(trouble: Exception) -> None:
-    """The port is remembered across restarts, so the old address is worth a try."""
+async def test_last_known_address_is_used_without_an_answer(trouble: Exception) -> None:
+    """Ports are kept across restarts."""
     answers = Answers(HERE, trouble)
 
     finder = ActorFinder(answers)
@@ -51,15 +51,14 @@ async def test_without_an_answer_the_last_known_place_counts(trouble: Exception)
     assert await finder() == HERE
 
 
-async def test_a_controller_never_seen_is_a_retriable_error() -> None:
-    """The node asks again later."""
+async def test_unknown_controller_is_a_retriable_error() -> None:
     with pytest.raises(NetworkError):
         await ActorFinder(Answers(GONE))()
     assert NetworkError.retriable
 
 
-async def test_a_question_that_hangs_blocks_nothing() -> None:
-    """While Ray's GCS is away a look-up hangs: the old place is the answer, and nobody queues up behind."""
+async def test_hanging_lookup_blocks_nothing() -> None:
+    """While Ray's GCS is down the last address is returned, and no call queues behind the lookup."""
     answers = Answers(HERE, THERE, HERE)
 
     finder = ActorFinder(answers, timeout_s=0.01)
@@ -73,6 +72,6 @@ async def test_a_question_that_hangs_blocks_nothing() -> None:
     assert await finder() == THERE
 
 
-def test_names_count_from_one() -> None:
-    """The name is what `up` adopts by."""
+def test_actor_names_count_from_one() -> None:
+    """`up` adopts actors by name."""
     assert node_name(1) == "node-1"

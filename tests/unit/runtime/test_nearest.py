@@ -16,5 +16,5 @@ from headrace.runtime.nearest import did_you_mean
     ],
 )
 def test_nearest_name_is_suggested(name: str, known: list[str], hint: str) -> None:
-    """Whatever the case; nothing when none is near."""
+    """Ignoring case; nothing when none is near."""
     assert did_you_mean(name, known) == hint

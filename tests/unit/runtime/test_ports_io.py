@@ -25,7 +25,7 @@ sys.stdin.read()
 
 
 def test_ports_are_reserved_once() -> None:
-    """Within one process; none of them is one that the system gives away."""
+    """Within one process; none is in the range of ephemeral ports."""
     first, second = reserve_ports(5), reserve_ports(5)
     assert len({*first, *second}) == 10
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
@@ -33,8 +33,8 @@ def test_ports_are_reserved_once() -> None:
     assert PORTS[-1] < lowest
 
 
-def test_ports_of_another_process_are_not_reserved_until_it_ends() -> None:
-    """It was given two of them, and has not bound them: nobody else gets them before its end."""
+def test_ports_of_another_process_stay_reserved_until_it_ends() -> None:
+    """Whether or not it has bound them."""
     held = reserve_ports(1)
     among = [*held, *reserve_ports_of_another(2)]
     with subprocess.Popen(
@@ -64,6 +64,5 @@ def reserve_ports_of_another(count: int) -> list[int]:
 
 
 def test_port_with_a_listener_is_not_reserved() -> None:
-    """Of a program that reserves nothing."""
     with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(OSError, match="0 are available"):
         reserve_ports(1, [server.getsockname()[1]])

@@ -43,16 +43,15 @@ def purgatory() -> Purgatory:
     return Purgatory(TimingWheel(), limit=10)
 
 
-def test_a_ready_request_is_not_parked(purgatory: Purgatory, log: list[str]) -> None:
-    """Everything is there at once: answered, nothing waits."""
+def test_ready_request_is_not_parked(purgatory: Purgatory, log: list[str]) -> None:
     assert purgatory.park(Waiting("a", log, is_ready=True), ("k",), 100, 0)
     assert log == ["a completed"]
     assert len(purgatory) == 0
     assert purgatory.watched_keys == 0
 
 
-def test_an_event_wakes_only_its_key_oldest_first(purgatory: Purgatory, log: list[str]) -> None:
-    """Three requests on two keys: an event on one key leaves the other alone."""
+def test_event_completes_requests_of_its_key_oldest_first(purgatory: Purgatory, log: list[str]) -> None:
+    """Requests under other keys stay."""
     first, second, other = (Waiting(name, log) for name in ("first", "second", "other"))
     for request, key in ((first, "k"), (other, "j"), (second, "k")):
         assert not purgatory.park(request, (key,), 100, 0)
@@ -63,8 +62,8 @@ def test_an_event_wakes_only_its_key_oldest_first(purgatory: Purgatory, log: lis
     assert len(purgatory) == 1
 
 
-def test_a_request_under_several_keys_leaves_all_of_them(purgatory: Purgatory, log: list[str]) -> None:
-    """A fetch of two partitions completes by one: the other key forgets it, and its timer with it."""
+def test_completed_request_leaves_all_its_keys(purgatory: Purgatory, log: list[str]) -> None:
+    """And its timer."""
     request = Waiting("a", log)
     purgatory.park(request, ("k", "j", "k"), 100, 0)
     request.is_ready = True
@@ -76,8 +75,8 @@ def test_a_request_under_several_keys_leaves_all_of_them(purgatory: Purgatory, l
     assert purgatory.next_deadline_ms() is None
 
 
-def test_an_event_too_early_keeps_the_request(purgatory: Purgatory, log: list[str]) -> None:
-    """Not enough bytes yet: it stays until a later event."""
+def test_request_stays_until_it_can_complete(purgatory: Purgatory, log: list[str]) -> None:
+    """Not enough bytes yet."""
     request = Waiting("a", log)
     purgatory.park(request, ("k",), 100, 0)
     assert purgatory.check("k", 0) == 0
@@ -86,7 +85,7 @@ def test_an_event_too_early_keeps_the_request(purgatory: Purgatory, log: list[st
 
 
 def test_requests_expire_at_their_deadline(purgatory: Purgatory, log: list[str]) -> None:
-    """Two deadlines: each is answered with what there is when its own has passed, and never again."""
+    """Each is answered once."""
     purgatory.park(Waiting("late", log), ("k",), 200, 0)
     purgatory.park(Waiting("soon", log), ("k",), 100, 0)
     assert purgatory.expire(99) == 0
@@ -97,8 +96,8 @@ def test_requests_expire_at_their_deadline(purgatory: Purgatory, log: list[str])
     assert len(purgatory) == 0
 
 
-def test_a_cancelled_request_is_never_answered(purgatory: Purgatory, log: list[str]) -> None:
-    """Its client has gone: neither an event nor the deadline reaches it."""
+def test_cancelled_request_is_never_answered(purgatory: Purgatory, log: list[str]) -> None:
+    """Neither an event nor the deadline reaches it."""
     request = Waiting("a", log)
     purgatory.park(request, ("k",), 100, 0)
     assert purgatory.cancel(request)
@@ -108,8 +107,8 @@ def test_a_cancelled_request_is_never_answered(purgatory: Purgatory, log: list[s
     assert log == []
 
 
-def test_a_full_purgatory_refuses_what_would_wait(log: list[str]) -> None:
-    """Limit of two: a third that must wait is refused and not kept; one that is ready is answered."""
+def test_full_purgatory_refuses_requests_that_would_wait(log: list[str]) -> None:
+    """A request that is ready is answered."""
     purgatory = Purgatory(TimingWheel(), limit=2)
     for name in "ab":
         purgatory.park(Waiting(name, log), ("k",), 100, 0)
@@ -121,8 +120,8 @@ def test_a_full_purgatory_refuses_what_would_wait(log: list[str]) -> None:
     assert not purgatory.park(Waiting("e", log), ("k",), 200, 0)
 
 
-def test_an_event_inside_an_answer_is_served(purgatory: Purgatory, log: list[str]) -> None:
-    """Completing a produce raises an event that completes a fetch: each is answered once."""
+def test_event_raised_by_a_completion_is_handled(purgatory: Purgatory, log: list[str]) -> None:
+    """Completing a produce completes a fetch: each is answered once."""
     produce, fetch = Waiting("produce", log), Waiting("fetch", log)
     purgatory.park(produce, ("p",), 100, 0)
     purgatory.park(fetch, ("p", "f"), 100, 0)
@@ -135,8 +134,8 @@ def test_an_event_inside_an_answer_is_served(purgatory: Purgatory, log: list[str
     assert len(purgatory) == 0
 
 
-def test_an_expiry_that_cancels_another_due_request(purgatory: Purgatory, log: list[str]) -> None:
-    """Both are due; the first's answer cancels the second, which must then stay silent."""
+def test_expiry_may_cancel_another_due_request(purgatory: Purgatory, log: list[str]) -> None:
+    """The second one is not answered."""
     first, second = Waiting("first", log), Waiting("second", log)
     first.during = lambda: purgatory.cancel(second)
     purgatory.park(first, ("k",), 100, 0)
@@ -145,8 +144,8 @@ def test_an_expiry_that_cancels_another_due_request(purgatory: Purgatory, log: l
     assert log == ["first expired"]
 
 
-def test_a_request_may_be_parked_again_after_its_answer(purgatory: Purgatory, log: list[str]) -> None:
-    """The same object waits a second time: the first ticket's timer does not end it."""
+def test_request_may_be_parked_again(purgatory: Purgatory, log: list[str]) -> None:
+    """The timer of its first ticket does not end it."""
     request = Waiting("a", log)
     purgatory.park(request, ("k",), 100, 0)
     purgatory.cancel(request)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from headrace.runtime.recent_maximum import BUCKETS, RecentMaximum
 
 
-def test_it_forgets_after_the_window() -> None:
-    """A value counts for eleven twelfths of the window at least, and for the window at most."""
+def test_value_is_dropped_after_the_window() -> None:
+    """It counts for at least eleven twelfths of the window, and at most for the window."""
     recent = RecentMaximum(1_200)
     assert recent.at(0) == 0
     recent.add(7, 99)
@@ -17,7 +17,7 @@ def test_it_forgets_after_the_window() -> None:
 
 
 def test_memory_is_constant() -> None:
-    """One bucket per twelfth, however many values there are."""
+    """One bucket per twelfth of the window."""
     recent = RecentMaximum(1_200)
     for at in range(10_000):
         recent.add(at % 17, at)

@@ -55,8 +55,7 @@ def _matching(expression: str, names: list[str] = NAMES) -> list[str]:
         ("x{249}", ["x" * 249]),
     ],
 )
-def test_what_expressions_match(expression: str, expected: list[str]) -> None:
-    """Whole names only."""
+def test_expressions_match_whole_names(expression: str, expected: list[str]) -> None:
     assert _matching(expression) == expected
 
 
@@ -104,14 +103,14 @@ def test_what_expressions_match(expression: str, expected: list[str]) -> None:
         "(((){1000}){1000}){1000}",
     ],
 )
-def test_what_is_no_expression(expression: str) -> None:
-    """Not RE2's, or larger than may be."""
+def test_invalid_expressions_are_refused(expression: str) -> None:
+    """Not in RE2's syntax, or too large."""
     with pytest.raises(InvalidRegularExpressionError):
         compile_regex(expression)
 
 
-def test_expressions_that_take_others_for_ever_do_not_here() -> None:
-    """Nested repetitions, which make backtracking explode."""
+def test_nested_repetitions_take_linear_time() -> None:
+    """Backtracking would explode."""
     names = ["a" * 248 + "b", "a" * 249]
     assert _matching("(a+)+", names) == [names[1]]
     assert _matching("(a|a)*b", names) == [names[0]]
@@ -119,8 +118,7 @@ def test_expressions_that_take_others_for_ever_do_not_here() -> None:
 
 
 def test_work_is_bounded() -> None:
-    """An expression with very many states over names that lead into all of them is given up, with an
-    error."""
+    """An expression with very many states over matching names is an error."""
     regex = compile_regex("(a|b)*a(a|b){100}(c|(a|b)?){200}")
     digits = [f"{number:b}".rjust(249, "0") for number in range(0, 1 << 60, 1 << 44)]
     names = [each.replace("0", "a").replace("1", "b") for each in digits]
@@ -130,16 +128,16 @@ def test_work_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("expression", ["(a?){700}b*", "((.?){2}){400}x", "((a?){30}){30}"])
-def test_work_is_bounded_within_a_single_step(expression: str) -> None:
-    """Where one character leads to all nodes, each of which leads to all others."""
+def test_work_of_a_single_step_is_bounded(expression: str) -> None:
+    """One character leads to all nodes, each of which leads to all others."""
     regex = compile_regex(expression)
     with pytest.raises(InvalidRegularExpressionError, match="too long"):
         regex.resolve(["a" * 249], 1, 2)
     assert regex.work < MAX_WORK + 10_000
 
 
-def test_record_says_when_and_at_what_it_was_resolved() -> None:
-    """Sorted topics, the version of the metadata, the wall time."""
+def test_record_has_topics_metadata_version_and_time() -> None:
+    """Topics are sorted; the time is the wall time."""
     found = compile_regex("[ab]").resolve(["b", "c", "a"], 7, 123)
     assert (found.topics, found.version, found.timestamp_ms) == (("a", "b"), 7, 123)
 
@@ -165,14 +163,13 @@ def _grow(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     st.recursive(_atoms, _grow, max_leaves=8),
     st.lists(st.text("abc.-1", min_size=1, max_size=8), max_size=8),
 )
-def test_it_matches_what_python_matches(expression: str, names: list[str]) -> None:
-    """On what both understand. Python's $ also stands before a last newline, which no name has."""
+def test_matches_equal_pythons(expression: str, names: list[str]) -> None:
+    """On the common syntax. Python's $ also matches before a final newline, which no topic name has."""
     assert set(_matching(expression, names)) == {name for name in names if re.fullmatch(expression, name)}
 
 
 @given(st.text(string.printable, max_size=20) | st.text("()[]{}|*+?^$\\.-,:<>PiQEx1a", max_size=20))
-def test_any_text_is_an_expression_or_refused(text: str) -> None:
-    """Never another error."""
+def test_any_text_is_compiled_or_refused(text: str) -> None:
     try:
         regex = compile_regex(text)
     except InvalidRegularExpressionError:

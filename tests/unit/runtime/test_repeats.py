@@ -10,7 +10,7 @@ from headrace.runtime.repeats import RepeatedMessages, Repeats
 
 
 def test_first_message_is_logged_and_repeats_are_counted() -> None:
-    """The next one after the interval says how many there were."""
+    """The next one after the interval has the count."""
     messages = RepeatedMessages(1000)
     assert messages.admit("a", 5000) == Repeats("a", 0, 0)
     assert [messages.admit("a", 5000 + number) for number in range(999)] == [None] * 999
@@ -18,16 +18,15 @@ def test_first_message_is_logged_and_repeats_are_counted() -> None:
     assert messages.admit("a", 6501) is None
 
 
-def test_kinds_do_not_hide_each_other() -> None:
-    """Each has an interval of its own."""
+def test_kinds_are_limited_separately() -> None:
     messages = RepeatedMessages(1000)
     assert messages.admit("a", 0) is not None
     assert messages.admit("b", 1) is not None
     assert messages.admit("a", 2) is None
 
 
-def test_end_of_a_flood_is_told_of_once() -> None:
-    """When its interval is over; a kind without repeats is forgotten in silence."""
+def test_end_of_a_flood_is_logged_once() -> None:
+    """When its interval is over; a kind without repeats is dropped silently."""
     messages = RepeatedMessages(1000)
     for kind in ("a", "b", "a", "a"):
         messages.admit(kind, 0)
@@ -38,7 +37,7 @@ def test_end_of_a_flood_is_told_of_once() -> None:
 
 
 def test_number_of_kinds_is_bounded() -> None:
-    """The kind that was logged longest ago makes room, and its count is not lost."""
+    """The kind that was logged longest ago is dropped, and its count is not lost."""
     messages = RepeatedMessages(1000, max_keys=2)
     for kind in ("a", "a", "b", "c"):
         messages.admit(kind, 0)
@@ -48,7 +47,7 @@ def test_number_of_kinds_is_bounded() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_every_message_is_logged_or_counted_once(seed: int) -> None:
-    """Logged messages and counts add up, whatever comes when."""
+    """Logged messages and counts add up in any order."""
     random = Random(seed)
     messages = RepeatedMessages(100, max_keys=random.choice((2, 50)))
     sent, seen = Counter[str](), Counter[str]()
@@ -67,6 +66,5 @@ def test_every_message_is_logged_or_counted_once(seed: int) -> None:
     assert sent == seen
 
 
-def test_text_for_operators() -> None:
-    """Grouped digits and seconds."""
+def test_text_has_grouped_digits_and_seconds() -> None:
     assert str(Repeats("a", 12_345, 9_600)) == "repeated 12,345 times in the last 10 s"

@@ -54,8 +54,8 @@ class Ends:
         self.happened.set()
 
 
-def test_ready_then_status_then_a_clean_stop() -> None:
-    """The whole life: the endpoint is known once ready, and a stop that was asked for ends nothing else."""
+def test_server_starts_reports_status_and_stops() -> None:
+    """The endpoint is known once ready; a requested stop does not end the process."""
     server, ends = FakeServer(), Ends()
     host = ServerHost("node-1", lambda: server, ends)
     host.wait_ready(WAIT_S)
@@ -69,8 +69,7 @@ def test_ready_then_status_then_a_clean_stop() -> None:
     host.stop(WAIT_S)  # again: nothing to do
 
 
-def test_a_process_of_its_own_is_settled_before_anybody_hears_that_it_is_ready() -> None:
-    """`on_ready` runs once, after the start; and what it does in an actor."""
+def test_on_ready_runs_once_before_the_endpoint_is_known() -> None:
     server, seen = FakeServer(), []
     host = ServerHost("node-1", lambda: server, Ends(), on_ready=lambda: seen.append("settled"))
     host.wait_ready(WAIT_S)
@@ -86,8 +85,8 @@ def test_a_process_of_its_own_is_settled_before_anybody_hears_that_it_is_ready()
         gc.unfreeze()
 
 
-def test_a_failed_start_is_heard_and_ends_the_process() -> None:
-    """Whoever waits hears the reason itself; then the process ends so that it is started again."""
+def test_failed_start_raises_and_ends_the_process() -> None:
+    """Callers that wait get the reason; Ray restarts the process."""
     ends = Ends()
     host = ServerHost("node-1", lambda: FakeServer(KafkaStorageError("disk gone")), ends, linger_s=0.0)
     with pytest.raises(KafkaStorageError, match="disk gone"):
@@ -99,8 +98,8 @@ def test_a_failed_start_is_heard_and_ends_the_process() -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a task died"), None], ids=["failure", "return"])
-def test_an_unplanned_end_ends_the_process(error: Exception | None) -> None:
-    """A server that fails, or just returns, must not leave a process that still answers."""
+def test_unexpected_end_of_the_server_ends_the_process(error: Exception | None) -> None:
+    """It failed or returned: no process that still responds may be left."""
     server, ends = FakeServer(), Ends()
     host = ServerHost("node-1", lambda: server, ends, linger_s=0.0)
     host.wait_ready(WAIT_S)
@@ -118,8 +117,8 @@ def test_an_unplanned_end_ends_the_process(error: Exception | None) -> None:
     assert ends.codes == [1]
 
 
-def test_a_slow_start_is_an_error_of_its_own() -> None:
-    """Not ready in time says so, and the endpoint stays unknown."""
+def test_slow_start_raises_a_timeout() -> None:
+    """The endpoint stays unknown."""
     release = threading.Event()
 
     class SlowServer(FakeServer):

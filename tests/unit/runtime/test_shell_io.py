@@ -19,8 +19,8 @@ async def failing(error: BaseException) -> None:
     raise error
 
 
-async def test_a_failed_task_ends_run_with_its_error() -> None:
-    """One of two tasks fails: run raises that error, and the other task is ended first."""
+async def test_failed_task_ends_run_with_its_error() -> None:
+    """The other task is ended first."""
     log: list[str] = []
 
     owner = TaskOwner()
@@ -32,8 +32,8 @@ async def test_a_failed_task_ends_run_with_its_error() -> None:
     assert isinstance(owner.failure, OSError)
 
 
-async def test_a_failure_before_run_is_not_lost() -> None:
-    """The task failed while the owner was still starting: run raises at once."""
+async def test_failure_before_run_is_raised() -> None:
+    """The owner was still starting."""
     owner = TaskOwner()
     task = owner.spawn(failing(ValueError("early")), "early")
     await asyncio.wait([task])
@@ -41,8 +41,7 @@ async def test_a_failure_before_run_is_not_lost() -> None:
         await asyncio.wait_for(owner.run(), 60)
 
 
-async def test_stop_ends_everything_and_returns() -> None:
-    """A controlled end: run returns without an error, the tasks are gone."""
+async def test_stop_ends_all_tasks_and_returns() -> None:
     log: list[str] = []
 
     owner = TaskOwner()
@@ -55,24 +54,23 @@ async def test_stop_ends_everything_and_returns() -> None:
     assert log == ["ended"] * 3
 
 
-async def test_a_task_that_returns_is_no_failure() -> None:
-    """Work that is done leaves the others running."""
+async def test_task_that_returns_ends_no_other_task() -> None:
     owner = TaskOwner()
     await asyncio.wait([owner.spawn(asyncio.sleep(0), "short")])
     assert owner.failure is None
     assert not owner.is_stopping
 
 
-async def test_a_callback_can_report_a_failure() -> None:
-    """Not a task but an event loop callback broke: fail() ends run just the same."""
+async def test_fail_ends_run() -> None:
+    """For a failure in a callback instead of a task."""
     owner = TaskOwner()
     asyncio.get_running_loop().call_soon(owner.fail, RuntimeError("callback"))
     with pytest.raises(RuntimeError, match="callback"):
         await owner.run()
 
 
-async def test_several_failures_are_all_told() -> None:
-    """A second task fails while it is being ended: both errors are in the group."""
+async def test_several_failures_are_grouped() -> None:
+    """A second task fails while it is being ended."""
 
     async def bad_end() -> None:
         try:
@@ -89,8 +87,8 @@ async def test_several_failures_are_all_told() -> None:
     assert [type(error) for error in caught.value.exceptions] == [OSError, KeyError]
 
 
-async def test_nothing_starts_after_the_end() -> None:
-    """A task spawned while stopping would have no owner: refused, and its coroutine is closed."""
+async def test_tasks_are_refused_after_stop() -> None:
+    """A task without an owner would be lost; its coroutine is closed."""
     owner = TaskOwner()
     owner.stop()
     await owner.run()
@@ -98,8 +96,7 @@ async def test_nothing_starts_after_the_end() -> None:
         owner.spawn(asyncio.sleep(1), "late")
 
 
-async def test_cancelling_run_ends_the_tasks() -> None:
-    """The host is cancelled from outside: nothing is left behind."""
+async def test_cancelled_run_ends_the_tasks() -> None:
     log: list[str] = []
 
     owner = TaskOwner()
@@ -113,7 +110,7 @@ async def test_cancelling_run_ends_the_tasks() -> None:
 
 
 async def test_every_repeats_until_it_fails() -> None:
-    """A periodic action, first plain and then awaitable: its failure ends run."""
+    """A plain and an awaitable action; the failure ends run."""
     calls: list[int] = []
 
     async def nothing() -> None:
@@ -132,7 +129,7 @@ async def test_every_repeats_until_it_fails() -> None:
     assert len(calls) == 3
 
 
-async def test_work_goes_on_until_the_owner_stops() -> None:
+async def test_work_runs_until_the_owner_stops() -> None:
     """It ends by itself, with its error, or is cancelled when the owner stops or a task fails."""
     log: list[str] = []
 

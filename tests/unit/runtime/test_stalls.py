@@ -5,15 +5,15 @@ from __future__ import annotations
 from headrace.runtime.stalls import LONG_STALL_MS, REPORT_EVERY_MS, WINDOW_MS, StallMeter
 
 
-def test_a_timer_in_time_is_no_stall() -> None:
+def test_punctual_timer_is_no_stall() -> None:
     """Exactly on time, and early."""
     meter = StallMeter(100, 0)
     assert [meter.look(at) for at in (100, 200, 250)] == [0, 0, 0]
     assert meter.longest_ms(250) == 0
 
 
-def test_a_long_stall_is_reported_once_and_remembered_for_a_minute() -> None:
-    """The timer comes 700 ms late; a short stall beside it is remembered and not reported."""
+def test_long_stall_is_reported_once_and_kept_for_a_minute() -> None:
+    """The timer is 700 ms late; a short stall is kept and not reported."""
     meter = StallMeter(100, 0)
     assert meter.look(300) == 0
     assert meter.look(1_100) == 700
@@ -23,8 +23,8 @@ def test_a_long_stall_is_reported_once_and_remembered_for_a_minute() -> None:
     assert StallMeter(100, 0).longest_ms(WINDOW_MS) == WINDOW_MS - 100
 
 
-def test_reports_are_rare_and_name_the_longest() -> None:
-    """Three long stalls in a row: one line at once, one for the others when it is time."""
+def test_reports_are_limited_and_name_the_longest_stall() -> None:
+    """Three long stalls: one line at once, one for the others after the interval."""
     meter = StallMeter(100, 0)
     at, reports = 0, []
     for late in (LONG_STALL_MS, 2_000, 900):

@@ -6,8 +6,8 @@ import pytest
 from headrace.runtime.timing_wheel import TimingWheel
 
 
-def test_a_timer_is_due_at_its_deadline_and_not_before() -> None:
-    """One timer, 7 ms ahead: nothing at 6, the item at 7, nothing ever again."""
+def test_timer_is_due_at_its_deadline_and_not_before() -> None:
+    """One timer, 7 ms ahead: nothing at 6, the item at 7, nothing later."""
     wheel: TimingWheel[str] = TimingWheel(now_ms=1000)
     wheel.add("a", 1007)
     assert wheel.advance(1006) == []
@@ -25,8 +25,8 @@ def test_every_level_of_the_hierarchy_is_exact(distance_ms: int) -> None:
     assert wheel.advance(123_456_789 + distance_ms) == [distance_ms]
 
 
-def test_a_timer_that_fell_through_all_levels_is_still_exact() -> None:
-    """Time moves by following next_deadline_ms: each stop lets timers fall, and none comes early or late."""
+def test_timer_is_exact_after_all_levels() -> None:
+    """Time follows next_deadline_ms, so timers move from level to level."""
     wheel: TimingWheel[int] = TimingWheel(now_ms=0)
     wheel.add(0, 12_345)
     stops = 0
@@ -38,16 +38,16 @@ def test_a_timer_that_fell_through_all_levels_is_still_exact() -> None:
     assert stops <= 5
 
 
-def test_items_due_together_come_by_deadline_then_by_age() -> None:
-    """A late wake-up hands out many at once: in the order in which they should have come."""
+def test_due_items_are_ordered_by_deadline_then_by_age() -> None:
+    """After a late wake-up."""
     wheel: TimingWheel[str] = TimingWheel()
     for item, deadline_ms in [("c", 900), ("a", 5), ("b", 30), ("a2", 5), ("past", -3)]:
         wheel.add(item, deadline_ms)
     assert wheel.advance(1000) == ["past", "a", "a2", "b", "c"]
 
 
-def test_a_cancelled_timer_is_never_handed_out() -> None:
-    """Cancel before, twice, and after the deadline; also one that was overdue when added."""
+def test_cancelled_timer_is_never_due() -> None:
+    """Cancelled before, twice, and after the deadline; also one that was overdue when added."""
     wheel: TimingWheel[str] = TimingWheel(now_ms=10)
     soon, far, overdue = wheel.add("soon", 12), wheel.add("far", 100_000), wheel.add("overdue", 3)
     assert wheel.cancel(soon)
@@ -64,16 +64,15 @@ def test_a_cancelled_timer_is_never_handed_out() -> None:
     assert not wheel.cancel(late)
 
 
-def test_an_overdue_timer_asks_to_be_collected_now() -> None:
-    """A deadline in the past: the next deadline is the present, so that a host does not sleep over it."""
+def test_next_deadline_of_an_overdue_timer_is_now() -> None:
+    """Else the host would sleep over it."""
     wheel: TimingWheel[str] = TimingWheel(now_ms=77)
     wheel.add("x", 77)
     assert wheel.next_deadline_ms() == 77
     assert wheel.advance(77) == ["x"]
 
 
-def test_time_that_goes_back_changes_nothing() -> None:
-    """A host that passes an older time gets nothing early and breaks nothing."""
+def test_earlier_time_changes_nothing() -> None:
     wheel: TimingWheel[str] = TimingWheel(now_ms=1000)
     wheel.advance(2000)
     wheel.add("x", 2010)
@@ -81,7 +80,7 @@ def test_time_that_goes_back_changes_nothing() -> None:
     assert wheel.advance(2010) == ["x"]
 
 
-def test_a_long_tick_is_early_by_less_than_a_tick() -> None:
+def test_long_tick_is_early_by_less_than_a_tick() -> None:
     """With a tick of 100 ms a deadline of 1250 is due from 1200 on, as in Kafka."""
     wheel: TimingWheel[str] = TimingWheel(tick_ms=100, wheel_size=4)
     wheel.add("x", 1250)
@@ -90,7 +89,6 @@ def test_a_long_tick_is_early_by_less_than_a_tick() -> None:
 
 
 @pytest.mark.parametrize(("tick_ms", "size"), [(0, 20), (-1, 20), (1, 1), (1, 0)])
-def test_a_wheel_needs_a_tick_and_two_buckets(tick_ms: int, size: int) -> None:
-    """A wheel that cannot turn is refused."""
+def test_wheel_needs_a_tick_and_two_buckets(tick_ms: int, size: int) -> None:
     with pytest.raises(ValueError, match="at least"):
         TimingWheel(tick_ms, size)

@@ -5,22 +5,21 @@ from __future__ import annotations
 from headrace.runtime.waiting_io import until
 
 
-def test_what_holds_is_not_asked_again() -> None:
-    """Nor is there a wait, even without any time left."""
+def test_true_condition_is_checked_once() -> None:
+    """Without a wait, even with no time left."""
     asked = []
     assert until(lambda: asked.append(1) is None, 0)
     assert asked == [1]
 
 
-def test_it_is_asked_until_it_holds() -> None:
-    """As often as it takes."""
+def test_condition_is_checked_until_true() -> None:
     answers = iter((False, False, True, False))
     assert until(lambda: next(answers), 60, 0)
     assert next(answers) is False
 
 
-def test_when_the_time_is_over_it_is_told() -> None:
-    """After one try at least."""
+def test_expired_wait_returns_false() -> None:
+    """After at least one check."""
     asked = []
     assert not until(lambda: asked.append(1) is not None, 0)
     assert asked == [1]

@@ -20,8 +20,8 @@ class Ready:
         raise AssertionError("it was answered before")
 
 
-def test_a_jump_over_a_coarse_bucket_keeps_the_order_of_deadlines() -> None:
-    """45 and 41 lie in one bucket of the second wheel, 45 first; time jumps to 60: 41 comes first."""
+def test_time_jump_keeps_the_order_of_deadlines() -> None:
+    """45 and 41 are in one bucket of the second wheel, 45 first; time jumps to 60: 41 is due first."""
     wheel: TimingWheel[str] = TimingWheel()
     wheel.add("later", 45)
     wheel.add("sooner", 41)
@@ -29,8 +29,7 @@ def test_a_jump_over_a_coarse_bucket_keeps_the_order_of_deadlines() -> None:
     assert wheel.advance(60) == ["sooner", "equal, but added after", "later"]
 
 
-def test_time_that_goes_back_changes_nothing() -> None:
-    """A clock that is read late: what was due stays handed out, and what is not due stays."""
+def test_clock_that_goes_back_changes_nothing() -> None:
     wheel: TimingWheel[str] = TimingWheel()
     wheel.add("a", 50)
     assert wheel.advance(40) == []
@@ -41,8 +40,8 @@ def test_time_that_goes_back_changes_nothing() -> None:
     assert wheel.advance(50) == ["a"]
 
 
-def test_a_completed_request_leaves_no_timer() -> None:
-    """A thousand fetches answered long before their deadlines: the wheel holds none of them."""
+def test_completed_request_leaves_no_timer() -> None:
+    """A thousand fetches complete long before their deadlines."""
     wheel: TimingWheel[object] = TimingWheel()
     purgatory = Purgatory(wheel, limit=10)
     for _ in range(1000):

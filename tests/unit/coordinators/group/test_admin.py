@@ -31,7 +31,7 @@ def listed(rig: GroupRig, *args: tuple[str, ...]) -> list[tuple[str, ...]]:
     return [(each.group_id, each.protocol_type, each.group_state, each.group_type) for each in answer.groups]
 
 
-def test_groups_are_listed_with_what_they_are() -> None:
+def test_groups_are_listed_with_type_and_state() -> None:
     """In the order in which they came."""
     assert listed(several()) == [
         ("stable", "consumer", "Stable", "classic"),
@@ -41,8 +41,7 @@ def test_groups_are_listed_with_what_they_are() -> None:
     ]
 
 
-def test_groups_are_listed_by_state_and_type() -> None:
-    """Case does not matter."""
+def test_groups_are_listed_by_state_and_type_ignoring_case() -> None:
     rig = several()
     assert [each[0] for each in listed(rig, ("STABLE", "preparingrebalance"))] == ["stable", "preparing"]
     assert [each[0] for each in listed(rig, ("empty",), ("Classic",))] == ["empty", "simple"]
@@ -50,8 +49,8 @@ def test_groups_are_listed_by_state_and_type() -> None:
     assert listed(rig, ("nonsense",)) == []
 
 
-def test_groups_are_described() -> None:
-    """With metadata and assignments if they are stable; what is not there is dead."""
+def test_describe_groups_shows_members_and_assignments() -> None:
+    """Stable groups show metadata and assignments; unknown groups are Dead."""
     rig = several()
     asked = m.DescribeGroupsRequest(("stable", "preparing", "simple", "x"))
     stable, preparing, simple, missing = rig.request(registry.DESCRIBE_GROUPS, asked).answer.groups
@@ -68,8 +67,8 @@ def test_groups_are_described() -> None:
     assert (missing.error_code, missing.group_state) == (GroupIdNotFoundError.code, "Dead")
 
 
-def test_groups_without_members_are_deleted_with_their_offsets() -> None:
-    """Each for itself, in the order of the request."""
+def test_empty_groups_are_deleted_with_their_offsets() -> None:
+    """Results are in the order of the request."""
     rig = several()
     rig.commit_offset(5, group="empty")
     names = ("simple", "stable", "empty", "x", "preparing", "empty")
@@ -82,8 +81,7 @@ def test_groups_without_members_are_deleted_with_their_offsets() -> None:
         rig.reload()
 
 
-def test_a_group_that_cannot_be_deleted_now_stays() -> None:
-    """All of it."""
+def test_group_that_cannot_be_deleted_keeps_all_offsets() -> None:
     rig = several()
     rig.refuses = NotEnoughReplicasError()
     asked = rig.request(registry.DELETE_GROUPS, m.DeleteGroupsRequest(("simple",)))
@@ -92,14 +90,13 @@ def test_a_group_that_cannot_be_deleted_now_stays() -> None:
     assert rig.offsets("simple") == {("t", 0): 5}
 
 
-def test_other_requests_are_refused() -> None:
-    """They belong to others."""
+def test_requests_of_other_coordinators_are_refused() -> None:
     rig = GroupRig()
     assert rig.request(registry.CREATE_TOPICS, None).code == UnsupportedVersionError.code
 
 
-def test_what_is_counted() -> None:
-    """Under Kafka's names; groups by type and state, and offsets, as they are now."""
+def test_group_metrics_have_kafkas_names() -> None:
+    """Groups by type and state, and offsets, are counted as they are now."""
     rig = several()
     assert rig.shard.counters.by_name() == {
         "offset-commit-count": 1,

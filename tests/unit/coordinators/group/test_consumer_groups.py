@@ -40,8 +40,8 @@ def member(rig: ConsumerGroupRig, member_id: str, *topics: str, **facts: object)
     return SimMember(rig, member_id, topics or ("events",), **facts)  # type: ignore[arg-type]
 
 
-def test_first_member_gets_everything_at_once(rig: ConsumerGroupRig) -> None:
-    """Epoch 1 and all partitions; the next heartbeat is soon, since other members may be about to join."""
+def test_first_member_is_assigned_all_partitions(rig: ConsumerGroupRig) -> None:
+    """Epoch 1; the next heartbeat is due early, since other members may be about to join."""
     first = member(rig, "a")
     answer = first.beat()
     assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "a", 1)
@@ -68,7 +68,7 @@ def test_heartbeats_are_more_frequent_for_an_interval_after_a_change(rig: Consum
     assert first.beat().heartbeat_interval_ms == 5_000
 
 
-def test_second_member_gets_its_half_after_the_first_has_given_it_back(rig: ConsumerGroupRig) -> None:
+def test_second_member_gets_its_half_after_the_first_revoked_it(rig: ConsumerGroupRig) -> None:
     """A partition is assigned only after its previous owner has revoked it."""
     first, second = member(rig, "a"), member(rig, "b")
     first.beat()
@@ -89,8 +89,8 @@ def test_second_member_gets_its_half_after_the_first_has_given_it_back(rig: Cons
     assert rig.group.state is GroupState.STABLE
 
 
-def test_member_that_leaves_gives_its_partitions_to_the_others(rig: ConsumerGroupRig) -> None:
-    """Leaving moves the group; the last one leaves it empty, with both epochs alike."""
+def test_partitions_of_a_leaving_member_are_reassigned(rig: ConsumerGroupRig) -> None:
+    """Leaving advances the group epoch; after the last member the group is Empty, with equal epochs."""
     first, second = member(rig, "a"), member(rig, "b")
     run(first, second)
     assert first.leave().member_epoch == -1
@@ -104,8 +104,8 @@ def test_member_that_leaves_gives_its_partitions_to_the_others(rig: ConsumerGrou
         second.leave()
 
 
-def test_group_is_as_it_was_after_a_reload(rig: ConsumerGroupRig) -> None:
-    """From the whole log and from the compacted one; going on writes nothing."""
+def test_reload_restores_the_group(rig: ConsumerGroupRig) -> None:
+    """From the whole log and from the compacted log; the next heartbeats write no record."""
     first, second = member(rig, "a"), member(rig, "b")
     run(first, second)
     before = rig.describe()
@@ -119,8 +119,8 @@ def test_group_is_as_it_was_after_a_reload(rig: ConsumerGroupRig) -> None:
     assert len(rig.log) == size, "nothing has changed"
 
 
-def test_silent_member_is_taken_out(rig: ConsumerGroupRig) -> None:
-    """Its session is over; its partitions go to the other, and it is unknown."""
+def test_member_with_an_expired_session_is_removed(rig: ConsumerGroupRig) -> None:
+    """Its partitions are reassigned, and its member id is unknown."""
     first, second = member(rig, "a"), member(rig, "b")
     run(first, second)
     rig.advance(SESSION_MS // 2)
@@ -132,8 +132,8 @@ def test_silent_member_is_taken_out(rig: ConsumerGroupRig) -> None:
         second.beat()
 
 
-def test_group_may_have_times_of_its_own(rig: ConsumerGroupRig) -> None:
-    """From the next heartbeat on; other groups keep to the node's."""
+def test_group_configs_override_heartbeat_interval_and_session(rig: ConsumerGroupRig) -> None:
+    """From the next heartbeat on; other groups keep the node's configs."""
     own = {"consumer.session.timeout.ms": "8000", "consumer.heartbeat.interval.ms": "1000"}
     rig.image = replace(rig.image, configs={(GROUP_RESOURCE, GROUP): own})
     first = member(rig, "a")
@@ -157,8 +157,8 @@ def test_group_may_have_times_of_its_own(rig: ConsumerGroupRig) -> None:
         other.beat()
 
 
-def test_member_that_does_not_give_back_in_time_is_taken_out(rig: ConsumerGroupRig) -> None:
-    """It sends heartbeats, but does not revoke the partitions that it must revoke."""
+def test_member_that_does_not_revoke_in_time_is_removed(rig: ConsumerGroupRig) -> None:
+    """It sends heartbeats, but keeps partitions that it must revoke."""
     first, second = member(rig, "a"), member(rig, "b")
     first.beat()
     second.beat()
@@ -173,8 +173,8 @@ def test_member_that_does_not_give_back_in_time_is_taken_out(rig: ConsumerGroupR
     assert len(second.owned["events"]) == 6
 
 
-def test_reload_gives_everybody_a_fresh_session_and_the_full_time_to_give_back(rig: ConsumerGroupRig) -> None:
-    """A fail-over is not the members' fault."""
+def test_reload_restarts_session_and_rebalance_timeouts(rig: ConsumerGroupRig) -> None:
+    """Members must not be fenced because of a fail-over."""
     first, second = member(rig, "a"), member(rig, "b")
     first.beat()
     second.beat()
@@ -189,7 +189,7 @@ def test_reload_gives_everybody_a_fresh_session_and_the_full_time_to_give_back(r
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_lost_answer_does_not_fence(rig: ConsumerGroupRig, times: int) -> None:
+def test_lost_responses_do_not_fence(rig: ConsumerGroupRig, times: int) -> None:
     """The member missed two responses, each with a newer epoch."""
     first, second = member(rig, "a"), member(rig, "b")
     run(first, second)
@@ -207,8 +207,8 @@ def test_lost_answer_does_not_fence(rig: ConsumerGroupRig, times: int) -> None:
     assert len(first.owned["events"]) == 6
 
 
-def test_lost_answer_within_an_epoch_is_repeated(rig: ConsumerGroupRig) -> None:
-    """KAFKA-19222: the assignment of a lost response is sent again, also for a heartbeat without changes."""
+def test_assignment_of_a_lost_response_is_sent_again(rig: ConsumerGroupRig) -> None:
+    """KAFKA-19222: also in response to a heartbeat without changes."""
     first, second = member(rig, "a"), member(rig, "b")
     first.beat()
     second.beat()
@@ -217,7 +217,7 @@ def test_lost_answer_within_an_epoch_is_repeated(rig: ConsumerGroupRig) -> None:
     assert len(first.wanted["events"]) == 3
 
 
-def test_an_empty_assignment_is_sent_again_after_a_load(rig: ConsumerGroupRig) -> None:
+def test_empty_assignment_is_sent_again_after_a_load(rig: ConsumerGroupRig) -> None:
     """The coordinator cannot know whether the member has received its empty assignment."""
     first = member(rig, "a")
     first.beat()
@@ -228,8 +228,8 @@ def test_an_empty_assignment_is_sent_again_after_a_load(rig: ConsumerGroupRig) -
     assert first.send().assignment == ()
 
 
-def test_second_join_of_the_same_member_is_the_first(rig: ConsumerGroupRig) -> None:
-    """The response was lost: no more records are written, and the whole assignment is sent again."""
+def test_repeated_join_writes_no_records(rig: ConsumerGroupRig) -> None:
+    """The response was lost: the whole assignment is sent again."""
     first = member(rig, "a")
     first.send()
     size = len(rig.log)
@@ -239,16 +239,16 @@ def test_second_join_of_the_same_member_is_the_first(rig: ConsumerGroupRig) -> N
     assert len(rig.names(answer.assignment)["events"]) == 6
 
 
-def test_a_member_joins_before_it_knows_of_a_topic(rig: ConsumerGroupRig) -> None:
-    """Java's client does, while an expression of its own has found nothing yet."""
+def test_member_joins_without_topics(rig: ConsumerGroupRig) -> None:
+    """Kafka's Java client does, while its regular expression matches no topic yet."""
     assert rig.beat(_request(subscribed_topic_names=())).assignment == ()
     answer = rig.beat(_request(member_epoch=1, owned=None))
     assert answer.member_epoch == 2
     assert len(rig.names(answer.assignment)["events"]) == 6
 
 
-def test_member_joins_again_with_epoch_zero(rig: ConsumerGroupRig) -> None:
-    """KAFKA-19233: a fenced member may join again, whatever its epoch in the group."""
+def test_fenced_member_joins_again_with_epoch_zero(rig: ConsumerGroupRig) -> None:
+    """KAFKA-19233: whatever its epoch in the group."""
     first, second = member(rig, "a"), member(rig, "b")
     run(first, second)
     second.leave()
@@ -260,8 +260,8 @@ def test_member_joins_again_with_epoch_zero(rig: ConsumerGroupRig) -> None:
 
 
 @pytest.mark.parametrize("epoch", [7, 1])
-def test_wrong_epoch_is_fenced(rig: ConsumerGroupRig, epoch: int) -> None:
-    """An epoch that never was, or one long before."""
+def test_unknown_or_old_member_epoch_is_fenced(rig: ConsumerGroupRig, epoch: int) -> None:
+    """An epoch that never was, or one that is long over."""
     first, second, third = member(rig, "a"), member(rig, "b"), member(rig, "c")
     run(first, second)
     run(first, second, third)
@@ -270,8 +270,8 @@ def test_wrong_epoch_is_fenced(rig: ConsumerGroupRig, epoch: int) -> None:
         first.send()
 
 
-def test_epoch_before_with_partitions_that_it_has_not_is_fenced(rig: ConsumerGroupRig) -> None:
-    """It went on with what others have by now: it must not be taken for a lost answer."""
+def test_previous_epoch_with_foreign_partitions_is_fenced(rig: ConsumerGroupRig) -> None:
+    """It continued with partitions that are assigned to others now: this is not a lost response."""
     first, second = member(rig, "a"), member(rig, "b")
     first.beat()
     old_epoch = first.epoch
@@ -281,8 +281,8 @@ def test_epoch_before_with_partitions_that_it_has_not_is_fenced(rig: ConsumerGro
         first.send()
 
 
-def test_topics_that_grow_come_and_go_move_the_group(rig: ConsumerGroupRig) -> None:
-    """Partition counts, new topics, deleted topics and racks move the epoch, other topics do not."""
+def test_topic_changes_advance_the_group_epoch(rig: ConsumerGroupRig) -> None:
+    """Partition counts, new topics, deleted topics and racks of subscribed topics do; other topics do not."""
     first, second = member(rig, "a", "events", "more"), member(rig, "b", "events", "more")
     run(first, second)
     epoch = rig.group.epoch
@@ -305,8 +305,8 @@ def test_topics_that_grow_come_and_go_move_the_group(rig: ConsumerGroupRig) -> N
     assert rig.group.state is GroupState.STABLE
 
 
-def test_topic_of_the_same_name_is_another_topic(rig: ConsumerGroupRig) -> None:
-    """Deleted and made again: the partitions of the old one are forgotten."""
+def test_recreated_topic_is_another_topic(rig: ConsumerGroupRig) -> None:
+    """The partitions of the deleted topic are removed from assignments."""
     first = member(rig, "a")
     run(first)
     rig.set_topics()
@@ -316,8 +316,8 @@ def test_topic_of_the_same_name_is_another_topic(rig: ConsumerGroupRig) -> None:
     assert rig.group.members["a"].assigned.keys() == set(rig.image.topic_names)
 
 
-def test_changed_subscription_takes_back_what_is_read_no_more(rig: ConsumerGroupRig) -> None:
-    """The member keeps the rest meanwhile."""
+def test_changed_subscription_revokes_partitions_of_dropped_topics(rig: ConsumerGroupRig) -> None:
+    """The member keeps its other partitions."""
     rig.set_topics(events=6, more=4)
     first = member(rig, "a", "events", "more")
     run(first)
@@ -329,8 +329,8 @@ def test_changed_subscription_takes_back_what_is_read_no_more(rig: ConsumerGroup
     assert rig.group.state is GroupState.STABLE
 
 
-def test_group_takes_no_more_members_than_it_may(rig: ConsumerGroupRig) -> None:
-    """Present members continue, new ones are refused."""
+def test_full_group_refuses_new_members(rig: ConsumerGroupRig) -> None:
+    """Present members continue."""
     with_config(rig, group_consumer_max_size=1)
     first, second = member(rig, "a"), member(rig, "b")
     first.beat()
@@ -340,8 +340,8 @@ def test_group_takes_no_more_members_than_it_may(rig: ConsumerGroupRig) -> None:
     assert set(rig.group.members) == {"a"}
 
 
-def test_most_named_assignor_assigns(rig: ConsumerGroupRig) -> None:
-    """Members vote; range cuts topics alike."""
+def test_assignor_with_most_votes_is_used(rig: ConsumerGroupRig) -> None:
+    """range assigns equal partition numbers of all topics to one member."""
     rig.set_topics(left=3, right=3)
     members = [member(rig, name, "left", "right", assignor="range") for name in "ab"]
     run(*members)
@@ -353,14 +353,14 @@ def test_most_named_assignor_assigns(rig: ConsumerGroupRig) -> None:
 
 
 def test_unknown_assignor_is_refused(rig: ConsumerGroupRig) -> None:
-    """And nothing is written."""
+    """No record is written."""
     for name in ("best", ""):
         with pytest.raises(errors.UnsupportedAssignorError):
             member(rig, "a", assignor=name).beat()
     assert not rig.log
 
 
-def test_append_that_failed_has_changed_nothing(rig: ConsumerGroupRig) -> None:
+def test_failed_append_changes_no_group(rig: ConsumerGroupRig) -> None:
     """The member does not exist; its timer finds no member."""
     first, second = member(rig, "a"), member(rig, "b")
     run(first)
@@ -379,8 +379,7 @@ def test_append_that_failed_has_changed_nothing(rig: ConsumerGroupRig) -> None:
     assert len(held_by(first, second)) == 6
 
 
-def test_other_groups_and_members_are_not_there(rig: ConsumerGroupRig) -> None:
-    """Only a join makes a group or a member."""
+def test_only_a_join_creates_groups_and_members(rig: ConsumerGroupRig) -> None:
     with pytest.raises(errors.GroupIdNotFoundError):
         member(rig, "a", epoch=3).beat()
     with pytest.raises(errors.GroupIdNotFoundError):
@@ -392,8 +391,8 @@ def test_other_groups_and_members_are_not_there(rig: ConsumerGroupRig) -> None:
     assert (described.error_code, described.group_state) == (errors.GroupIdNotFoundError.code, "")
 
 
-def test_describe_shows_what_members_have_and_shall_have(rig: ConsumerGroupRig) -> None:
-    """States, epochs, assignments and targets in the middle of a rebalance."""
+def test_describe_shows_current_and_target_assignments(rig: ConsumerGroupRig) -> None:
+    """States and epochs in the middle of a rebalance."""
     first, second = member(rig, "a", instance_id="one"), member(rig, "b")
     first.beat()
     second.beat()
@@ -407,9 +406,9 @@ def test_describe_shows_what_members_have_and_shall_have(rig: ConsumerGroupRig) 
     assert b.assignment == ()
 
 
-def test_commit_at_an_older_epoch_is_good_for_what_the_member_still_has(rig: ConsumerGroupRig) -> None:
-    """It has not heard of its newer epoch yet (KIP-1251); not for what it got or lost since, nor for the
-    future."""
+def test_commit_at_an_older_epoch_is_accepted_for_owned_partitions(rig: ConsumerGroupRig) -> None:
+    """KIP-1251: the member does not know its newer epoch yet. Partitions assigned or revoked since are
+    refused, and so are future epochs."""
     first, second = member(rig, "a"), member(rig, "b")
     run(first, second)
     old = first.epoch
@@ -475,18 +474,18 @@ def _request(**changes: object) -> ConsumerGroupHeartbeatRequest:
         ),
     ],
 )
-def test_bad_requests_are_refused(
+def test_invalid_heartbeats_are_refused(
     rig: ConsumerGroupRig, changes: dict[str, object], error: type[errors.KafkaError]
 ) -> None:
-    """Every field is checked before anything is written or timed."""
+    """Every field is checked before a record is written or a timer is set."""
     with pytest.raises(error):
         rig.beat(_request(**changes))
     assert not rig.log
     assert rig.deadline_of(("session", GROUP, "a")) is None
 
 
-def test_lost_answers_while_it_is_to_give_back_do_not_fence(rig: ConsumerGroupRig) -> None:
-    """It missed a newer epoch and then an assignment with fewer partitions: it still owns all."""
+def test_lost_responses_during_a_revocation_do_not_fence(rig: ConsumerGroupRig) -> None:
+    """The member missed a newer epoch and then an assignment with fewer partitions: it still owns all."""
     first, second = member(rig, "a"), member(rig, "b")
     run(first, second)
     second.leave()

@@ -38,7 +38,7 @@ def code_of(rig: GroupRig, member_id: str, epoch: int, **more: object) -> int:
     return body.code if isinstance(body, KafkaError) else body.results[0].error_code
 
 
-def test_members_commit_and_read_at_their_epoch() -> None:
+def test_commit_and_fetch_check_the_member_epoch() -> None:
     """Another epoch gets STALE_MEMBER_EPOCH, an unknown member UNKNOWN_MEMBER_ID."""
     rig, epoch = joined()
     assert code_of(rig, MEMBER, epoch) == 0
@@ -55,15 +55,15 @@ def test_members_commit_and_read_at_their_epoch() -> None:
     assert [len(each.offsets) for each in answer.groups] == [1, 0, 0, 1]
 
 
-def test_producers_hear_of_generations_only() -> None:
-    """TxnOffsetCommit knows no epochs."""
+def test_txn_offset_commit_returns_illegal_generation() -> None:
+    """TxnOffsetCommit has no member epochs."""
     rig, epoch = joined(transaction_partition_verification_enable=False)
     given = {"member_id": MEMBER, "generation_id": epoch + 1}
     assert rig.txn_commit_offset(5, ProducerIdAndEpoch(9, 0), **given).code == IllegalGenerationError.code
 
 
-def test_offsets_expire_by_their_commits_but_those_that_are_read() -> None:
-    """The group itself stays as long as it has members."""
+def test_offsets_of_unsubscribed_topics_expire() -> None:
+    """By the time of their commit; the group stays as long as it has members."""
     rig, epoch = joined(offsets_retention_minutes=100)
     for topic in "tu":
         assert code_of(rig, MEMBER, epoch, tp=(topic, 0)) == 0
@@ -73,8 +73,8 @@ def test_offsets_expire_by_their_commits_but_those_that_are_read() -> None:
     assert rig.offsets() == {("t", 0): 5}
 
 
-def test_what_admins_see_and_may() -> None:
-    """It is listed and deleted like others, but described elsewhere."""
+def test_admin_requests_on_a_consumer_group() -> None:
+    """It is listed and deleted like a classic group, but described by another API."""
     rig, epoch = joined()
     code_of(rig, MEMBER, epoch)
     (listed,) = rig.request(registry.LIST_GROUPS, m.ListGroupsRequest((), ("consumer",))).answer.groups
@@ -113,8 +113,8 @@ def test_offsets_stay_when_a_group_changes_its_protocol() -> None:
     assert rig.shard.groups["g"].group_type.value == "consumer"
 
 
-def test_a_simple_group_becomes_one_of_the_new_protocol() -> None:
-    """Offsets were set for it before its first member came."""
+def test_simple_group_becomes_a_consumer_group() -> None:
+    """An admin committed offsets before the first member joined."""
     rig = GroupRig()
     rig.commit_offset(5)
     told = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ("t",), "owned": ()}

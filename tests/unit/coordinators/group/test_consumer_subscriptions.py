@@ -40,8 +40,8 @@ def _static(rig: ConsumerGroupRig, member_id: str, instance_id: str = "one") -> 
 # --- expressions ---
 
 
-def test_expression_is_resolved_when_a_member_brings_it(rig: ConsumerGroupRig) -> None:
-    """The first answer has its partitions; the record says what was matched, and survives a reload."""
+def test_regular_expression_is_resolved_on_join(rig: ConsumerGroupRig) -> None:
+    """The first response has its partitions; the record holds the matched topics, and survives a reload."""
     first = _by_regex(rig, "a", "log_.*")
     first.beat()
     assert first.owned == {"log_a": {0, 1}, "log_b": {0, 1}}
@@ -54,9 +54,8 @@ def test_expression_is_resolved_when_a_member_brings_it(rig: ConsumerGroupRig) -
     assert rig.describe() == described
 
 
-def test_topics_that_come_and_go_are_seen_after_the_interval(rig: ConsumerGroupRig) -> None:
-    """Not sooner than ten seconds after the expression was resolved last, so that a burst of topics moves the
-    group once."""
+def test_regular_expressions_are_refreshed_at_an_interval(rig: ConsumerGroupRig) -> None:
+    """Not before ten seconds have passed, so that many new topics advance the epoch once."""
     first = _by_regex(rig, "a", "log_.*")
     first.beat()
     rig.set_topics(log_a=2, log_b=2, log_c=1)
@@ -75,8 +74,8 @@ def test_topics_that_come_and_go_are_seen_after_the_interval(rig: ConsumerGroupR
     assert len(rig.log) == size, "nothing has changed since"
 
 
-def test_clock_that_was_turned_back_does_not_stop_the_refresh(rig: ConsumerGroupRig) -> None:
-    """Records say the wall time."""
+def test_wall_clock_set_back_does_not_stop_the_refresh(rig: ConsumerGroupRig) -> None:
+    """Records hold the wall time."""
     first = _by_regex(rig, "a", "log_.*")
     rig.now_ms += 3_600_000
     first.beat()
@@ -87,9 +86,9 @@ def test_clock_that_was_turned_back_does_not_stop_the_refresh(rig: ConsumerGroup
     assert "log_c" in first.owned
 
 
-def test_expressions_that_become_too_dear_cost_others_nothing(rig: ConsumerGroupRig) -> None:
-    """Topics come that three expressions take too long on: they keep what they have, one is tried with each
-    heartbeat, and those who read by others get the new topics."""
+def test_expensive_expressions_do_not_delay_other_members(rig: ConsumerGroupRig) -> None:
+    """Three expressions exceed their limit on new topics: they keep their matches, one is retried with each
+    heartbeat, and members with other subscriptions get the new topics."""
     dear = [f"(a|b)*a(a|b){{{count}}}" for count in (400, 401, 402)]
     members = [_by_regex(rig, f"m{number}", regex) for number, regex in enumerate((*dear, "log_.*"))]
     run(*members)
@@ -106,8 +105,8 @@ def test_expressions_that_become_too_dear_cost_others_nothing(rig: ConsumerGroup
     assert [rig.group.regexes[regex].topics for regex in dear] == [(), (), ()]
 
 
-def test_expression_is_forgotten_with_its_last_member(rig: ConsumerGroupRig) -> None:
-    """Whether that leaves, reads by another one, or by none."""
+def test_expression_is_removed_with_its_last_member(rig: ConsumerGroupRig) -> None:
+    """The member leaves, subscribes to another one, or to none."""
     first, second = _by_regex(rig, "a", "log_.*"), _by_regex(rig, "b", "log_.*")
     run(first, second)
     second.leave()
@@ -131,16 +130,15 @@ def test_expression_is_forgotten_with_its_last_member(rig: ConsumerGroupRig) -> 
     assert rig.group.regexes == {}
 
 
-def test_names_and_expression_add_up(rig: ConsumerGroupRig) -> None:
-    """A member may have both."""
+def test_names_and_expression_are_united(rig: ConsumerGroupRig) -> None:
     first = SimMember(rig, "a", ("other",), "log_a")
     first.beat()
     assert set(first.owned) == {"other", "log_a"}
 
 
 @pytest.mark.parametrize("regex", ["(", "a" * 1001, "(a{1000}){1000}"])
-def test_bad_expression_is_refused(rig: ConsumerGroupRig, regex: str) -> None:
-    """And nothing is written, whether the member is new or not."""
+def test_invalid_expression_is_refused(rig: ConsumerGroupRig, regex: str) -> None:
+    """No record is written, for new and known members."""
     first = SimMember(rig, "a", ("other",))
     with pytest.raises(errors.InvalidRegularExpressionError):
         _by_regex(rig, "b", regex).beat()
@@ -152,7 +150,7 @@ def test_bad_expression_is_refused(rig: ConsumerGroupRig, regex: str) -> None:
     assert len(rig.log) == size
 
 
-def test_members_with_different_subscriptions_share_what_they_share(rig: ConsumerGroupRig) -> None:
+def test_members_with_different_subscriptions_share_common_topics(rig: ConsumerGroupRig) -> None:
     """Each subscribed partition is assigned to a member with that subscription."""
     second, third = SimMember(rig, "b", ("log_a", "other")), SimMember(rig, "c", ("other",))
     members = [_by_regex(rig, "a", "log_.*"), second, third]
@@ -166,8 +164,8 @@ def test_members_with_different_subscriptions_share_what_they_share(rig: Consume
 # --- static members ---
 
 
-def test_static_member_comes_back_to_what_it_had(rig: ConsumerGroupRig) -> None:
-    """Under another member id, before its session is over: nothing moves, and the group does not either."""
+def test_returning_static_member_keeps_its_assignment(rig: ConsumerGroupRig) -> None:
+    """It has another member id, and its session is not over: the group epoch stays."""
     first, second = _static(rig, "a"), _static(rig, "b", "two")
     run(first, second)
     had, epoch = first.owned, rig.group.epoch
@@ -183,7 +181,7 @@ def test_static_member_comes_back_to_what_it_had(rig: ConsumerGroupRig) -> None:
     assert rig.group.state is GroupState.STABLE
 
 
-def test_partitions_wait_for_a_static_member_that_is_away(rig: ConsumerGroupRig) -> None:
+def test_partitions_of_an_absent_static_member_are_kept(rig: ConsumerGroupRig) -> None:
     """A member that joins meanwhile gets some of them only after the static member has revoked them."""
     first, second = _static(rig, "a"), _static(rig, "b", "two")
     run(first, second)
@@ -197,8 +195,8 @@ def test_partitions_wait_for_a_static_member_that_is_away(rig: ConsumerGroupRig)
     assert {len(held_by(each)) for each in (back, *others)} == {1}
 
 
-def test_static_member_that_stays_away_is_taken_out(rig: ConsumerGroupRig) -> None:
-    """Its partitions wait for it as long as a session."""
+def test_absent_static_member_is_removed_after_its_session(rig: ConsumerGroupRig) -> None:
+    """Its partitions are kept for that time."""
     first, second = _static(rig, "a"), _static(rig, "b", "two")
     run(first, second)
     first.leave(-2)
@@ -210,8 +208,7 @@ def test_static_member_that_stays_away_is_taken_out(rig: ConsumerGroupRig) -> No
     assert len(held_by(second)) == 4
 
 
-def test_static_member_that_leaves_for_good_is_gone(rig: ConsumerGroupRig) -> None:
-    """With -1, as any other."""
+def test_static_member_leaves_for_good_with_epoch_minus_one(rig: ConsumerGroupRig) -> None:
     first, second = _static(rig, "a"), _static(rig, "b", "two")
     run(first, second)
     first.leave(-1)
@@ -219,8 +216,8 @@ def test_static_member_that_leaves_for_good_is_gone(rig: ConsumerGroupRig) -> No
     assert len(held_by(second)) == 4
 
 
-def test_instance_id_is_held_until_its_member_leaves(rig: ConsumerGroupRig) -> None:
-    """UNRELEASED_INSTANCE_ID for another member; the same one may join again, as its answer may have been
+def test_instance_id_is_reserved_until_its_member_leaves(rig: ConsumerGroupRig) -> None:
+    """UNRELEASED_INSTANCE_ID for another member; the same member may join again, since its response may be
     lost."""
     first = _static(rig, "a")
     first.beat()
@@ -232,7 +229,7 @@ def test_instance_id_is_held_until_its_member_leaves(rig: ConsumerGroupRig) -> N
     assert len(held_by(first)) == 4
 
 
-def test_member_that_was_replaced_is_fenced(rig: ConsumerGroupRig) -> None:
+def test_replaced_static_member_is_fenced(rig: ConsumerGroupRig) -> None:
     """FENCED_INSTANCE_ID; an unknown member gets UNKNOWN_MEMBER_ID."""
     first = _static(rig, "a")
     first.beat()
@@ -261,8 +258,7 @@ def test_late_heartbeat_of_a_static_member_that_left_is_fenced(rig: ConsumerGrou
     assert rig.group.members["a"].epoch == -2
 
 
-def test_full_group_lets_a_static_member_back_in() -> None:
-    """It takes its own place."""
+def test_full_group_accepts_a_returning_static_member() -> None:
     rig = ConsumerGroupRig(group_consumer_max_size=1)
     rig.set_topics(log_a=2, other=2)
     first = _static(rig, "a")
@@ -273,7 +269,7 @@ def test_full_group_lets_a_static_member_back_in() -> None:
     assert len(held_by(back)) == 4
 
 
-def test_static_member_that_left_while_it_was_to_give_back_keeps_all(rig: ConsumerGroupRig) -> None:
+def test_static_member_that_left_during_a_revocation_keeps_its_partitions(rig: ConsumerGroupRig) -> None:
     """It had not revoked the partitions; after its return it gets the same assignment again."""
     first = _static(rig, "a")
     first.beat()
@@ -293,8 +289,8 @@ def test_static_member_that_left_while_it_was_to_give_back_keeps_all(rig: Consum
 # --- time ---
 
 
-def test_member_that_paused_past_its_session_joins_again(rig: ConsumerGroupRig) -> None:
-    """RELIABILITY scenario 54: it is unknown by then, gives up what it had, and gets what is left for it."""
+def test_member_paused_longer_than_its_session_joins_again(rig: ConsumerGroupRig) -> None:
+    """RELIABILITY scenario 54: it is unknown, drops its partitions, and gets a new assignment."""
     first, second = SimMember(rig, "a", ("log_a", "other")), SimMember(rig, "b", ("log_a", "other"))
     run(first, second)
     for _ in range(10):
@@ -310,7 +306,7 @@ def test_member_that_paused_past_its_session_joins_again(rig: ConsumerGroupRig) 
     assert all(len(readers) == 1 for readers in held.values())
 
 
-def test_time_to_give_back_begins_anew_when_there_is_more_to_give_back(rig: ConsumerGroupRig) -> None:
+def test_further_revocation_restarts_the_rebalance_timeout(rig: ConsumerGroupRig) -> None:
     """The first deadline does not apply to partitions that must be revoked later."""
     first = SimMember(rig, "a", ("log_a", "other"))
     first.beat()
@@ -330,8 +326,8 @@ def test_time_to_give_back_begins_anew_when_there_is_more_to_give_back(rig: Cons
     assert rig.deadline_of(key) is None
 
 
-def test_member_that_asked_for_no_time_to_give_back_has_some(rig: ConsumerGroupRig) -> None:
-    """Else the group tries to take it out, cannot write that, and tries again without end."""
+def test_zero_rebalance_timeout_is_raised_to_a_minimum(rig: ConsumerGroupRig) -> None:
+    """Else a removal that cannot be written would be retried without end."""
     first = SimMember(rig, "a", ("log_a", "other"), rebalance_timeout_ms=1)
     first.beat()
     SimMember(rig, "b", ("log_a", "other")).beat()
@@ -345,8 +341,8 @@ def test_member_that_asked_for_no_time_to_give_back_has_some(rig: ConsumerGroupR
     assert set(rig.group.members) == {"b"}
 
 
-def test_member_that_cannot_be_taken_out_has_another_session(rig: ConsumerGroupRig) -> None:
-    """While nothing can be written it stays; then it is taken out after all."""
+def test_failed_removal_restarts_the_session(rig: ConsumerGroupRig) -> None:
+    """While no record can be written the member stays; then it is removed."""
     first = SimMember(rig, "a", ("log_a",))
     first.beat()
     rig.refuses = errors.NotEnoughReplicasError("no")
@@ -357,8 +353,9 @@ def test_member_that_cannot_be_taken_out_has_another_session(rig: ConsumerGroupR
     assert rig.group.is_empty
 
 
-def test_what_is_remembered_of_what_members_say_is_bounded(rig: ConsumerGroupRig) -> None:
-    """What a member claims beyond what it has is not kept, nor anything of one that was replaced."""
+def test_claimed_partitions_are_bounded(rig: ConsumerGroupRig) -> None:
+    """Partitions that a member claims but does not own are not kept, nor is the state of a replaced
+    member."""
     reported = rig.shard._consumer._members.reported
     first = _static(rig, "m0")
     first.beat()
@@ -381,10 +378,10 @@ def test_what_is_remembered_of_what_members_say_is_bounded(rig: ConsumerGroupRig
     assert not reported
 
 
-def test_static_member_that_could_not_be_replaced_is_taken_out_when_it_is_silent(
+def test_unreplaced_static_member_is_removed_after_its_session(
     rig: ConsumerGroupRig,
 ) -> None:
-    """A classic member joins under its instance id, but the append fails, and no member joins again."""
+    """A classic member joins with its instance id, but the append fails, and no member joins again."""
     modern = SimMember(rig, "a", ("log_a",))
     first = SimClassicMember(rig, ("log_a",), instance_id="one")
     run(modern, first)

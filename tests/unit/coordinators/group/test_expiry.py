@@ -32,8 +32,8 @@ def keep_alive(rig: GroupRig, member_id: str, generation: int, minutes: int) -> 
         assert rig.heartbeat(member_id, generation).code == 0
 
 
-def test_offsets_of_a_simple_group_expire_by_their_commits() -> None:
-    """Each for itself; with the last one the group goes."""
+def test_offsets_of_a_simple_group_expire_one_by_one() -> None:
+    """With the last offset the group is deleted."""
     rig = rig_of()
     rig.commit_offset(1)
     rig.advance(50 * MINUTE)
@@ -50,8 +50,8 @@ def test_offsets_of_a_simple_group_expire_by_their_commits() -> None:
     assert rig.shard.store.count == 0
 
 
-def test_offsets_of_a_group_expire_when_it_is_empty_for_long() -> None:
-    """Not when they were committed long ago."""
+def test_retention_of_an_empty_group_starts_when_it_became_empty() -> None:
+    """Not at the commits."""
     rig = rig_of()
     (member,) = rig.stable_group(**reading("t"))
     rig.commit_offset(1, member, 1)
@@ -63,7 +63,7 @@ def test_offsets_of_a_group_expire_when_it_is_empty_for_long() -> None:
     assert not rig.shard.groups
 
 
-def test_while_a_member_reads_a_topic_its_offsets_stay() -> None:
+def test_offsets_of_subscribed_topics_do_not_expire() -> None:
     """KAFKA-4682: a topic without new records has no new commits."""
     rig = rig_of()
     (member,) = rig.stable_group(**reading("t"))
@@ -72,8 +72,8 @@ def test_while_a_member_reads_a_topic_its_offsets_stay() -> None:
     assert rig.offsets() == {("t", 0): 1}
 
 
-def test_offsets_of_topics_that_a_live_group_reads_no_more_expire() -> None:
-    """KIP-211: by their commits; the group stays."""
+def test_offsets_of_unsubscribed_topics_of_a_live_group_expire() -> None:
+    """KIP-211: by the time of their commit; the group stays."""
     rig = rig_of()
     (member,) = rig.stable_group(**reading("t"))
     rig.commit_offset(1, member, 1)
@@ -84,8 +84,8 @@ def test_offsets_of_topics_that_a_live_group_reads_no_more_expire() -> None:
     assert rig.shard.counters.offset_expirations == 1
 
 
-def test_of_consumers_that_cannot_be_read_nothing_expires() -> None:
-    """Whatever they read, it may be this."""
+def test_unreadable_subscriptions_stop_expiry() -> None:
+    """They may contain any topic."""
     rig = rig_of()
     (member,) = rig.stable_group(session_timeout_ms=1_800_000)
     rig.commit_offset(1, member, 1)
@@ -93,8 +93,8 @@ def test_of_consumers_that_cannot_be_read_nothing_expires() -> None:
     assert rig.offsets() == {("t", 0): 1}
 
 
-def test_while_a_group_rebalances_nothing_expires() -> None:
-    """Its members may be about to read it."""
+def test_nothing_expires_during_a_rebalance() -> None:
+    """A joining member may subscribe to the topic."""
     rig = rig_of()
     (member,) = rig.stable_group(rebalance_timeout_ms=2**31 - 1, **reading("t"))
     rig.commit_offset(1, member, 1, tp=("u", 0))
@@ -106,8 +106,8 @@ def test_while_a_group_rebalances_nothing_expires() -> None:
     assert rig.offsets() == {("u", 0): 1}
 
 
-def test_what_a_static_member_reads_when_it_comes_back_counts_at_once() -> None:
-    """It goes on without a rebalance; the log has it too, so a load must change nothing."""
+def test_subscription_of_a_returning_static_member_counts_at_once() -> None:
+    """It returns without a rebalance; the subscription is in the log, and a load changes nothing."""
     rig = rig_of()
     (member,) = rig.stable_group(group_instance_id="i", **reading("t"))
     rig.commit_offset(1, member, 1, tp=("u", 0), group_instance_id="i")
@@ -119,9 +119,9 @@ def test_what_a_static_member_reads_when_it_comes_back_counts_at_once() -> None:
 
 
 @pytest.mark.parametrize("more", [{"protocol_type": "connect"}, {}])
-def test_an_expiry_of_its_own_does_not_take_offsets_from_a_live_group(more: dict[str, object]) -> None:
-    """Workers that do something else than read topics tell nobody what they need: as long as there are any,
-    nothing of the group expires, and nothing while consumers rebalance. Source: Kafka
+def test_explicit_expiry_does_not_apply_to_a_live_group(more: dict[str, object]) -> None:
+    """Members of other protocol types name no topics: while there is a member, no offset of the group
+    expires, and none during a rebalance of consumers. Source: Kafka
     ClassicGroup.offsetExpirationCondition."""
     rig = rig_of()
     asked = {**reading("t"), "rebalance_timeout_ms": 2**31 - 1, **more}
@@ -139,9 +139,9 @@ def test_an_expiry_of_its_own_does_not_take_offsets_from_a_live_group(more: dict
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-def test_a_load_makes_nothing_expire_early(leaves: bool) -> None:
-    """KAFKA-8069, scenario 53: what counts stands in the log, and members that were there at the last
-    generation are there until their sessions are over."""
+def test_reload_does_not_expire_offsets_early(leaves: bool) -> None:
+    """KAFKA-8069, scenario 53: the times are in the log, and members of the last generation are members until
+    their sessions expire."""
     rig = rig_of()
     (member,) = rig.stable_group(**reading("t"))
     rig.commit_offset(1, member, 1)
@@ -154,8 +154,8 @@ def test_a_load_makes_nothing_expire_early(leaves: bool) -> None:
     assert rig.offsets() == {("t", 0): 1}
 
 
-def test_loads_do_not_make_offsets_live_for_ever() -> None:
-    """The time since the group is empty goes on through them."""
+def test_repeated_reloads_do_not_extend_retention() -> None:
+    """The time since the group became empty is in the log."""
     rig = rig_of()
     (member,) = rig.stable_group(**reading("t"))
     rig.commit_offset(1, member, 1)
@@ -166,8 +166,8 @@ def test_loads_do_not_make_offsets_live_for_ever() -> None:
     assert not rig.shard.groups
 
 
-def test_a_commit_may_say_when_it_expires() -> None:
-    """Sooner or later than the others."""
+def test_commit_may_set_its_expiry() -> None:
+    """Earlier or later than others."""
     rig = rig_of()
     rig.commit_offset(1, retention_time_ms=15 * MINUTE)
     rig.commit_offset(2, tp=("t", 1), retention_time_ms=300 * MINUTE)
@@ -179,8 +179,8 @@ def test_a_commit_may_say_when_it_expires() -> None:
     assert rig.offsets() == {}
 
 
-def test_offsets_that_a_transaction_is_about_to_replace_stay() -> None:
-    """So does their group, and one that has nothing but such."""
+def test_offsets_with_pending_transactional_offsets_do_not_expire() -> None:
+    """Nor does a group that has pending offsets only."""
     rig = rig_of(transaction_partition_verification_enable=False)
     rig.commit_offset(1)
     rig.txn_commit_offset(2, ProducerIdAndEpoch(9, 0))
@@ -193,15 +193,14 @@ def test_offsets_that_a_transaction_is_about_to_replace_stay() -> None:
     assert not rig.shard.groups
 
 
-def test_a_group_with_members_stays_without_offsets() -> None:
-    """They have nothing to commit yet."""
+def test_group_with_members_and_without_offsets_stays() -> None:
     rig = rig_of()
     (member,) = rig.stable_group(**reading("t"))
     keep_alive(rig, member, 1, 300)
 
 
-def test_a_group_that_has_nothing_goes() -> None:
-    """A member was given an id and never came."""
+def test_empty_group_without_offsets_is_deleted() -> None:
+    """A member got an id and never joined."""
     rig = rig_of()
     given = rig.join().answer.member_id
     rig.advance(CHECK_MS)
@@ -210,7 +209,7 @@ def test_a_group_that_has_nothing_goes() -> None:
 
 
 def test_offsets_of_a_deleted_topic_are_deleted_at_once() -> None:
-    """Of groups that are read, too, and those that transactions hold."""
+    """Also of subscribed topics, and pending transactional offsets."""
     rig = rig_of(transaction_partition_verification_enable=False)
     (member,) = rig.stable_group(**reading("t"))
     for topic in "tu":
@@ -224,7 +223,7 @@ def test_offsets_of_a_deleted_topic_are_deleted_at_once() -> None:
 
 
 @pytest.mark.parametrize("told", [False, True])
-def test_a_recreated_topic_has_no_offsets(told: bool) -> None:
+def test_recreated_topic_has_no_offsets(told: bool) -> None:
     """It has the same name and another id."""
     rig = rig_of()
     rig.commit_offset(1)
@@ -234,7 +233,7 @@ def test_a_recreated_topic_has_no_offsets(told: bool) -> None:
     assert rig.offsets() == {("t", 1): 3}
 
 
-def test_a_topic_deleted_while_the_group_had_no_coordinator() -> None:
+def test_topic_deleted_while_the_group_had_no_coordinator() -> None:
     """The next expiry check finds that the topic id is gone, whichever member subscribes to the name."""
     rig = rig_of()
     (member,) = rig.stable_group(**reading("t"))
@@ -245,8 +244,8 @@ def test_a_topic_deleted_while_the_group_had_no_coordinator() -> None:
     assert rig.offsets() == {}
 
 
-def test_a_refused_batch_is_tried_again() -> None:
-    """Of deleted topics as of old offsets."""
+def test_refused_expiry_batch_is_retried() -> None:
+    """For deleted topics and for old offsets."""
     rig = rig_of()
     rig.commit_offset(1)
     rig.commit_offset(1, tp=("u", 0))
@@ -259,8 +258,8 @@ def test_a_refused_batch_is_tried_again() -> None:
     assert rig.offsets() == {}
 
 
-def test_no_batch_becomes_too_large() -> None:
-    """Many offsets go in several batches, a second apart."""
+def test_expiry_is_divided_into_batches() -> None:
+    """A second apart."""
     rig = rig_of()
     topics = topic_image("t", 1, 2_500), topic_image("u", 2, 2_500)
     rig.change_topics(*topics)
@@ -280,8 +279,8 @@ def test_no_batch_becomes_too_large() -> None:
     assert not rig.shard.groups
 
 
-def test_a_look_at_many_groups_takes_many_turns() -> None:
-    """Others are answered in between."""
+def test_expiry_check_of_many_groups_is_divided_into_turns() -> None:
+    """Other requests are answered in between."""
     rig = rig_of()
     for number in range(MAX_CHECKS // 2):
         rig.commit_offset(1, group=f"g{number}")
@@ -293,8 +292,8 @@ def test_a_look_at_many_groups_takes_many_turns() -> None:
     assert len(rig.shard.groups) == MAX_CHECKS // 2
 
 
-def test_a_topic_of_the_same_name_keeps_what_is_committed_for_it() -> None:
-    """A transaction holds an offset of the one that was deleted, or the other way round."""
+def test_recreated_topic_keeps_its_own_commits() -> None:
+    """A transaction holds an offset of the deleted topic, or the other way round."""
     rig = rig_of(transaction_partition_verification_enable=False)
     rig.txn_commit_offset(1, ProducerIdAndEpoch(9, 0))
     rig.commit_offset(1, group="h")

@@ -6,7 +6,7 @@ from group_rig import GroupRig
 from headrace.protocol.messages import groups as m
 
 
-def test_a_member_joins_syncs_commits_and_leaves() -> None:
+def test_member_joins_syncs_commits_and_leaves() -> None:
     """Each request of the classic protocol once."""
     rig = GroupRig()
     joined = rig.new_member()

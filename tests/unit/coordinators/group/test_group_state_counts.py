@@ -13,8 +13,8 @@ EMPTY = (GroupType.CLASSIC, "Empty")
 PREPARING = (GroupType.CLASSIC, "PreparingRebalance")
 
 
-def test_a_group_counts_as_what_it_is_now() -> None:
-    """Whatever it was in between, and not at all when it is gone."""
+def test_group_is_counted_in_its_current_state() -> None:
+    """Whatever its earlier states; a deleted group is not counted."""
     groups: dict[str, Any] = {"g": ClassicGroup("g")}
     counted = GroupStateCounts(groups)
     counted.changed("g")

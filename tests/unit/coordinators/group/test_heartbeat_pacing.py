@@ -27,8 +27,8 @@ def interval(
     )
 
 
-def test_soon_for_one_interval_after_a_move(pacing: HeartbeatPacing) -> None:
-    """Whichever heartbeat moved the group; another move begins another interval."""
+def test_short_interval_after_a_group_change(pacing: HeartbeatPacing) -> None:
+    """Whichever heartbeat changed the group; another change starts another interval."""
     assert interval(pacing, "a", 0, 1, 0) == 100
     assert interval(pacing, "a", 1, 1, 4_999) == 100
     assert interval(pacing, "a", 1, 1, 5_000) == LONGEST_MS
@@ -38,20 +38,20 @@ def test_soon_for_one_interval_after_a_move(pacing: HeartbeatPacing) -> None:
     assert interval(pacing, "a", 3, 3, 13_000) == LONGEST_MS
 
 
-def test_a_move_between_two_heartbeats_is_seen_by_the_next(pacing: HeartbeatPacing) -> None:
-    """A member that left or was taken out is not answered with an interval."""
+def test_change_between_heartbeats_shortens_the_next_interval(pacing: HeartbeatPacing) -> None:
+    """A member that left or was removed is not answered with an interval."""
     interval(pacing, "a", 4, 4, 0)
     assert interval(pacing, "a", 5, 5, 1_000) == 100
 
 
-def test_a_group_that_was_not_seen_before_has_not_moved(pacing: HeartbeatPacing) -> None:
-    """Else a coordinator that takes over a thousand groups would hear all of them at once."""
+def test_loaded_group_has_not_changed(pacing: HeartbeatPacing) -> None:
+    """Else a coordinator that loads a thousand groups would get heartbeats of all of them at once."""
     assert interval(pacing, "a", 7, 7, 0) == LONGEST_MS
     assert interval(pacing, "b", 7, 8, 0) == 100
 
 
-def test_many_members_are_heard_more_rarely_whatever_their_groups(pacing: HeartbeatPacing) -> None:
-    """A hundred a second, of all that move; a move of one group again does not count it twice."""
+def test_heartbeats_after_changes_are_bounded_over_all_groups(pacing: HeartbeatPacing) -> None:
+    """A hundred a second over all changed groups; another change of a group does not count it twice."""
     assert interval(pacing, "a", 0, 1, 0, members=30) == 300
     assert interval(pacing, "a", 1, 2, 100, members=31) == 310
     assert interval(pacing, "b", 0, 1, 200, members=20) == 510
@@ -61,13 +61,12 @@ def test_many_members_are_heard_more_rarely_whatever_their_groups(pacing: Heartb
     assert interval(pacing, "c", 3, 4, 5_160, members=1_000) == LONGEST_MS
 
 
-def test_never_more_rarely_than_without_a_move(pacing: HeartbeatPacing) -> None:
-    """A short interval stays."""
+def test_interval_never_exceeds_the_configured_one(pacing: HeartbeatPacing) -> None:
     assert interval(pacing, "a", 0, 1, 0, longest_ms=50) == 50
 
 
-def test_a_group_that_is_gone_counts_no_more(pacing: HeartbeatPacing) -> None:
-    """And is a new one when it comes again."""
+def test_deleted_group_is_not_counted(pacing: HeartbeatPacing) -> None:
+    """It is a new group when it is created again."""
     interval(pacing, "a", 0, 1, 0, members=400)
     pacing.forget("a")
     pacing.forget("a")

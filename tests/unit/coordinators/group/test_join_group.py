@@ -31,8 +31,8 @@ def protocols(*names: str) -> tuple[m.GroupProtocol, ...]:
     return tuple(m.GroupProtocol(name, name.encode()) for name in names)
 
 
-def test_a_dynamic_member_is_given_an_id_to_join_with() -> None:
-    """The id begins with the client's name, and no two are the same."""
+def test_dynamic_member_gets_a_member_id_first() -> None:
+    """MEMBER_ID_REQUIRED; the id begins with the client id, and no two are equal."""
     rig = GroupRig()
     first, second = rig.join(client_id="a"), rig.join(client_id="b")
     assert [each.code for each in (first, second)] == [MemberIdRequiredError.code] * 2
@@ -42,15 +42,14 @@ def test_a_dynamic_member_is_given_an_id_to_join_with() -> None:
     assert group_of(rig).state is ClassicState.EMPTY
 
 
-def test_ids_of_a_coordinator_that_took_over_are_others() -> None:
-    """Also in the same millisecond."""
+def test_member_ids_of_the_next_coordinator_differ() -> None:
     rig = GroupRig()
     before = rig.join().answer.member_id
     rig.reload()
     assert rig.join().answer.member_id != before
 
 
-def test_who_was_given_an_id_and_never_joins_is_not_waited_for_longer_than_its_session() -> None:
+def test_unused_member_id_expires_after_its_session() -> None:
     """Else the group could never complete a rebalance."""
     rig = GroupRig()
     (member,) = rig.stable_group()
@@ -63,7 +62,7 @@ def test_who_was_given_an_id_and_never_joins_is_not_waited_for_longer_than_its_s
     assert again.code == 0
 
 
-def test_an_id_that_nobody_gave_is_refused() -> None:
+def test_unknown_member_id_is_refused() -> None:
     """With and without a group."""
     rig = GroupRig()
     assert rig.join("x").code == UnknownMemberIdError.code
@@ -73,8 +72,7 @@ def test_an_id_that_nobody_gave_is_refused() -> None:
 
 
 @pytest.mark.parametrize("timeout_ms", [5_999, 1_800_001])
-def test_session_timeouts_have_bounds(timeout_ms: int) -> None:
-    """Those of the coordinator's configuration."""
+def test_session_timeout_out_of_bounds_is_refused(timeout_ms: int) -> None:
     rig = GroupRig()
     assert rig.join(session_timeout_ms=timeout_ms).code == InvalidSessionTimeoutError.code
     assert not rig.log
@@ -87,8 +85,7 @@ def test_session_timeouts_have_bounds(timeout_ms: int) -> None:
         {"protocol_type": ""},
     ],
 )
-def test_the_first_member_names_a_protocol(more: dict[str, object]) -> None:
-    """Without one it cannot have anything in common with others."""
+def test_join_without_a_protocol_is_refused(more: dict[str, object]) -> None:
     rig = GroupRig()
     assert rig.join(**more).code == InconsistentGroupProtocolError.code
     assert not rig.shard.groups
@@ -104,21 +101,20 @@ def test_the_first_member_names_a_protocol(more: dict[str, object]) -> None:
         {"protocols": protocols("p" * 2_049)},
     ],
 )
-def test_what_would_not_fit_into_the_record_is_refused(more: dict[str, object]) -> None:
+def test_join_larger_than_a_record_is_refused(more: dict[str, object]) -> None:
     """Else the group could never write its assignments."""
     assert GroupRig().join(**more).code == InvalidRequestError.code
 
 
-def test_a_member_that_shares_nothing_is_refused() -> None:
-    """No assignor of the others, or another kind of group."""
+def test_member_without_a_common_protocol_is_refused() -> None:
+    """Another assignor, or another protocol type."""
     rig = GroupRig()
     rig.stable_group()
     assert rig.join(protocols=protocols("sticky")).code == InconsistentGroupProtocolError.code
     assert rig.join(protocol_type="connect").code == InconsistentGroupProtocolError.code
 
 
-def test_a_group_without_members_may_become_one_of_another_kind() -> None:
-    """All have left."""
+def test_empty_group_may_change_its_protocol_type() -> None:
     rig = GroupRig()
     (member,) = rig.stable_group()
     rig.leave(m.LeavingMember(member))
@@ -127,7 +123,7 @@ def test_a_group_without_members_may_become_one_of_another_kind() -> None:
     assert joined.answer.protocol_type == "connect"
 
 
-def test_the_assignor_that_most_like_best_of_those_that_all_have() -> None:
+def test_common_assignor_with_most_votes_is_chosen() -> None:
     """Three votes among a and b; c is not supported by all members."""
     rig = GroupRig()
     wants = [("c", "a", "b"), ("b", "a"), ("b", "a", "c")]
@@ -137,8 +133,8 @@ def test_the_assignor_that_most_like_best_of_those_that_all_have() -> None:
     assert joins[0].answer.members[0].metadata == b"b"
 
 
-def test_only_the_leader_sees_the_members() -> None:
-    """It is the first one that joined."""
+def test_only_the_leader_gets_the_member_list() -> None:
+    """The leader is the first member that joined."""
     rig = GroupRig()
     joins = [rig.join(requires_member_id=False) for _ in range(3)]
     rig.advance(0)
@@ -148,8 +144,8 @@ def test_only_the_leader_sees_the_members() -> None:
     assert {each.answer.generation_id for each in joins} == {1}
 
 
-def test_the_first_rebalance_waits_for_more_members() -> None:
-    """It is extended as often as new ones come, until the rebalance timeout is over."""
+def test_initial_rebalance_delay_is_extended_by_new_members() -> None:
+    """Up to the rebalance timeout."""
     rig = GroupRig(group_initial_rebalance_delay_ms=3_000)
     joins = [rig.join(requires_member_id=False, rebalance_timeout_ms=7_000)]
     rig.advance(2_999)
@@ -163,8 +159,8 @@ def test_the_first_rebalance_waits_for_more_members() -> None:
     assert len(joins[0].answer.members) == 3
 
 
-def test_the_first_rebalance_ends_with_the_delay_if_nobody_comes() -> None:
-    """Not earlier, though all that are known have joined."""
+def test_initial_rebalance_ends_after_the_delay() -> None:
+    """Not earlier, though all known members have joined."""
     rig = GroupRig(group_initial_rebalance_delay_ms=3_000)
     joined = rig.join(requires_member_id=False)
     rig.advance(2_999)
@@ -173,8 +169,8 @@ def test_the_first_rebalance_ends_with_the_delay_if_nobody_comes() -> None:
     assert joined.code == 0
 
 
-def test_who_does_not_join_again_in_time_is_no_member_any_more() -> None:
-    """The others go on without it, in a new generation."""
+def test_member_that_does_not_rejoin_in_time_is_removed() -> None:
+    """The others complete a new generation."""
     rig = GroupRig()
     first, second = rig.stable_group(2, session_timeout_ms=1_800_000)
     again = rig.join(first, session_timeout_ms=1_800_000)
@@ -186,7 +182,7 @@ def test_who_does_not_join_again_in_time_is_no_member_any_more() -> None:
     assert rig.heartbeat(second, 2).code == UnknownMemberIdError.code
 
 
-def test_if_the_leader_does_not_join_again_the_first_that_did_leads() -> None:
+def test_first_rejoined_member_replaces_an_absent_leader() -> None:
     """A generation needs a leader that assigns."""
     rig = GroupRig()
     ids = rig.stable_group(3, session_timeout_ms=1_800_000)
@@ -197,8 +193,8 @@ def test_if_the_leader_does_not_join_again_the_first_that_did_leads() -> None:
     assert {each.answer.leader for each in joins} == {ids[1]}
 
 
-def test_a_second_join_of_a_member_replaces_the_first() -> None:
-    """The client has given the first one up; it is answered all the same, and the member joins once."""
+def test_repeated_join_replaces_the_first() -> None:
+    """The client has abandoned the first request; both are answered, and the member joins once."""
     rig = GroupRig()
     first, second = rig.stable_group(2)
     abandoned = rig.join(first)
@@ -211,8 +207,8 @@ def test_a_second_join_of_a_member_replaces_the_first() -> None:
 
 
 @pytest.mark.parametrize("is_stable", [False, True])
-def test_a_follower_that_joins_again_unchanged_gets_its_generation_again(is_stable: bool) -> None:
-    """Its answer was lost: there is no need for the others to rebalance."""
+def test_unchanged_rejoin_of_a_follower_returns_its_generation(is_stable: bool) -> None:
+    """Its response was lost: the group does not rebalance."""
     rig = GroupRig()
     first, second = rig.stable_group(2)
     if not is_stable:
@@ -224,8 +220,7 @@ def test_a_follower_that_joins_again_unchanged_gets_its_generation_again(is_stab
     assert (again.answer.generation_id, again.answer.members) == (generation, ())
 
 
-def test_a_member_with_other_metadata_has_the_group_rebalance() -> None:
-    """It reads other topics."""
+def test_changed_subscription_starts_a_rebalance() -> None:
     rig = GroupRig()
     first, second = rig.stable_group(2)
     changed = rig.join(second, protocols=protocols("range"))
@@ -234,16 +229,16 @@ def test_a_member_with_other_metadata_has_the_group_rebalance() -> None:
     assert rig.join(first).answer.members[1].metadata == b"range"
 
 
-def test_the_leader_of_a_stable_group_can_have_it_rebalance() -> None:
-    """It has seen topics change."""
+def test_rejoin_of_the_leader_starts_a_rebalance() -> None:
+    """Topics have changed."""
     rig = GroupRig()
     first, second = rig.stable_group(2)
     assert rig.join(first).waits
     assert rig.heartbeat(second, 2).code == RebalanceInProgressError.code
 
 
-def test_a_new_member_that_waits_for_too_long_is_taken_for_a_ghost() -> None:
-    """KAFKA-9752: it does not heartbeat, so it would be waited for in every rebalance for ever."""
+def test_new_member_that_waits_too_long_is_removed() -> None:
+    """KAFKA-9752: it sends no heartbeats, so every rebalance would wait for it."""
     rig = GroupRig()
     (member,) = rig.stable_group(session_timeout_ms=1_800_000, rebalance_timeout_ms=3_600_000)
     ghost = rig.join(requires_member_id=False)
@@ -255,8 +250,7 @@ def test_a_new_member_that_waits_for_too_long_is_taken_for_a_ghost() -> None:
     assert len(again.answer.members) == 1
 
 
-def test_members_that_wait_need_not_heartbeat() -> None:
-    """The session of one that waits begins with its answer."""
+def test_session_of_a_waiting_join_starts_with_its_response() -> None:
     rig = GroupRig()
     first, second = rig.stable_group(2)
     waiting = rig.join(first)
@@ -273,8 +267,8 @@ def test_members_that_wait_need_not_heartbeat() -> None:
 
 
 @pytest.mark.parametrize("is_stable", [False, True])
-def test_a_group_takes_no_more_members_than_it_may_have(is_stable: bool) -> None:
-    """While it rebalances and when it is stable; known ones are always welcome."""
+def test_full_group_refuses_new_members(is_stable: bool) -> None:
+    """During a rebalance and when stable; known members are accepted."""
     rig = GroupRig(group_max_size=2)
     ids = rig.stable_group(2)
     if not is_stable:
@@ -285,8 +279,7 @@ def test_a_group_takes_no_more_members_than_it_may_have(is_stable: bool) -> None
     assert group_of(rig).member_count == 2
 
 
-def test_a_static_member_that_comes_back_is_none_more() -> None:
-    """The group may be full."""
+def test_returning_static_member_is_accepted_by_a_full_group() -> None:
     rig = GroupRig(group_max_size=1)
     joined = rig.join(group_instance_id="i")
     rig.advance(0)
@@ -295,8 +288,8 @@ def test_a_static_member_that_comes_back_is_none_more() -> None:
     assert rig.join(group_instance_id="i").code == 0
 
 
-def test_no_more_ids_are_given_away_than_can_be_remembered() -> None:
-    """Until some of them are used, or their time is over."""
+def test_pending_member_ids_are_bounded() -> None:
+    """Until some of them are used or expire."""
     rig = GroupRig()
     given = [rig.join().answer.member_id for _ in range(MAX_PENDING_JOINS)]
     assert rig.join().code == GroupMaxSizeReachedError.code
@@ -306,8 +299,8 @@ def test_no_more_ids_are_given_away_than_can_be_remembered() -> None:
     assert not group_of(rig).pending_joins
 
 
-def test_the_first_rebalance_takes_no_more_members_either() -> None:
-    """Those count that wait."""
+def test_initial_rebalance_refuses_members_beyond_the_limit() -> None:
+    """Waiting joins are counted."""
     rig = GroupRig(group_max_size=2, group_initial_rebalance_delay_ms=3_000)
     joins = [rig.join(requires_member_id=False) for _ in range(4)]
     assert [each.code for each in joins[2:]] == [GroupMaxSizeReachedError.code] * 2
@@ -315,8 +308,8 @@ def test_the_first_rebalance_takes_no_more_members_either() -> None:
     assert [each.code for each in joins[:2]] == [0, 0]
 
 
-def test_after_the_limit_was_lowered_who_joins_last_is_turned_away() -> None:
-    """A coordinator that takes over has all join again, so that they can commit first."""
+def test_lowered_member_limit_refuses_the_last_to_rejoin() -> None:
+    """A new coordinator lets all members rejoin, so that they can commit first."""
     rig = GroupRig(group_max_size=3)
     ids = rig.stable_group(3)
     rig.config = type(rig.config)(group_max_size=2, group_initial_rebalance_delay_ms=0)
@@ -327,8 +320,8 @@ def test_after_the_limit_was_lowered_who_joins_last_is_turned_away() -> None:
     assert group_of(rig).member_count == 2
 
 
-def test_generations_start_again_after_the_largest() -> None:
-    """They are four bytes in the record."""
+def test_generation_restarts_after_the_largest() -> None:
+    """It is an int32 in the record."""
     rig = GroupRig()
     first, second = rig.stable_group(2)
     group_of(rig).generation = 2**31 - 1
@@ -336,8 +329,7 @@ def test_generations_start_again_after_the_largest() -> None:
     assert {each.answer.generation_id for each in joins} == {1}
 
 
-def test_a_coordinator_that_goes_answers_all_that_wait() -> None:
-    """Joins and syncs."""
+def test_waiting_joins_and_syncs_are_answered_when_the_shard_ends() -> None:
     rig = GroupRig()
     first, second = rig.stable_group(2)
     join = rig.join(first)
@@ -346,8 +338,8 @@ def test_a_coordinator_that_goes_answers_all_that_wait() -> None:
     assert rig.heartbeat(second, 2).code == 0
 
 
-def test_a_connection_that_goes_takes_no_member_with_it() -> None:
-    """It is as if its answers were lost: the session decides."""
+def test_closed_connection_removes_no_member() -> None:
+    """The session timeout decides, as for a lost response."""
     rig = GroupRig()
     first, second = rig.stable_group(2)
     rig.join(first)
@@ -367,8 +359,8 @@ def test_a_connection_that_goes_takes_no_member_with_it() -> None:
         tuple(m.GroupProtocol(f"p{number}", b"") for number in range(MAX_PROTOCOLS + 1)),
     ],
 )
-def test_the_metadata_of_a_member_is_bounded(told: tuple[m.GroupProtocol, ...]) -> None:
-    """It is kept while the member waits, before any record could turn out to be too large for it."""
+def test_member_metadata_is_bounded(told: tuple[m.GroupProtocol, ...]) -> None:
+    """It is kept while the member waits, before a record could be too large for it."""
     rig = GroupRig()
     assert rig.join(protocols=told).code == InvalidRequestError.code
     assert not rig.shard.groups

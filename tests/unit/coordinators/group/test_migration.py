@@ -48,8 +48,10 @@ def _assert_shared(*members: SimMember | SimClassicMember, partitions: int = 6) 
 
 @pytest.mark.parametrize("is_eager", [False, True])
 @pytest.mark.parametrize("reloads", [False, True])
-def test_rolling_change_up_and_down(rig: ConsumerGroupRig, *, is_eager: bool, reloads: bool) -> None:
-    """Classic members are replaced one by one, then the other way round; no partition has two owners."""
+def test_rolling_migration_to_the_new_protocol_and_back(
+    rig: ConsumerGroupRig, *, is_eager: bool, reloads: bool
+) -> None:
+    """Members are replaced one by one; no partition has two owners."""
     members: list[SimMember | SimClassicMember] = list(_classic_pair(rig, is_eager=is_eager))
 
     def turn() -> None:
@@ -83,8 +85,8 @@ def test_rolling_change_up_and_down(rig: ConsumerGroupRig, *, is_eager: bool, re
     assert isinstance(rig.shard.groups[GROUP], ClassicGroup)
 
 
-def test_offsets_stay_with_the_group(rig: ConsumerGroupRig) -> None:
-    """What a classic member committed is there for the next member, and the other way round."""
+def test_migration_keeps_offsets(rig: ConsumerGroupRig) -> None:
+    """Offsets committed by a classic member are fetched by the next member, and the other way round."""
     first, _ = _classic_pair(rig)
     rig.commit_offset(7, first.member_id, first.generation, GROUP, ("events", 0))
     third = _new(rig, "a")
@@ -97,8 +99,8 @@ def test_offsets_stay_with_the_group(rig: ConsumerGroupRig) -> None:
     assert rig.offsets(GROUP) == {("events", 0): 7, ("events", 1): 8}
 
 
-def test_waiting_requests_come_again(rig: ConsumerGroupRig) -> None:
-    """JoinGroup and SyncGroup that wait in the classic group are answered, once, with a rebalance."""
+def test_waiting_joins_and_syncs_are_answered_on_migration(rig: ConsumerGroupRig) -> None:
+    """Once, with REBALANCE_IN_PROGRESS."""
     first, second = _classic_pair(rig)
     rig.leave(LeavingMember(second.member_id), group=GROUP)
     second.member_id = ""
@@ -112,8 +114,8 @@ def test_waiting_requests_come_again(rig: ConsumerGroupRig) -> None:
     assert first.must_join
 
 
-def test_cooperative_member_keeps_what_it_reads_in_a_rebalance(rig: ConsumerGroupRig) -> None:
-    """The classic group has forgotten the assignment, its members are to get another one; they still read."""
+def test_cooperative_member_keeps_its_partitions_in_a_rebalance(rig: ConsumerGroupRig) -> None:
+    """The classic group has dropped its assignment and computes another one; the members still read."""
     first, second = _classic_pair(rig)
     rig.join("", GROUP, protocols=second.protocols(), requires_member_id=False)
     for each in (first, second):
@@ -126,8 +128,8 @@ def test_cooperative_member_keeps_what_it_reads_in_a_rebalance(rig: ConsumerGrou
     assert third.owned == {}, "both still read what they had"
 
 
-def test_member_that_does_not_join_again_is_taken_out(rig: ConsumerGroupRig) -> None:
-    """It sends heartbeats but never joins again: after its rebalance timeout its partitions are free."""
+def test_classic_member_that_does_not_rejoin_is_removed(rig: ConsumerGroupRig) -> None:
+    """It sends heartbeats only: after its rebalance timeout its partitions are free."""
     first, second = _classic_pair(rig)
     third = _new(rig, "a")
     third.beat()
@@ -139,8 +141,8 @@ def test_member_that_does_not_join_again_is_taken_out(rig: ConsumerGroupRig) -> 
     _assert_shared(second, third)
 
 
-def test_member_that_does_not_sync_is_taken_out(rig: ConsumerGroupRig) -> None:
-    """It joined, but never asks for its assignment."""
+def test_classic_member_that_does_not_sync_is_removed(rig: ConsumerGroupRig) -> None:
+    """It joined, but never requests its assignment."""
     third = _new(rig, "a")
     third.beat()
     classic = SimClassicMember(rig)
@@ -154,7 +156,7 @@ def test_member_that_does_not_sync_is_taken_out(rig: ConsumerGroupRig) -> None:
     assert set(rig.group.members) == {"a"}
 
 
-def test_silent_classic_member_has_the_session_that_it_asked_for(rig: ConsumerGroupRig) -> None:
+def test_classic_member_keeps_its_own_session_timeout(rig: ConsumerGroupRig) -> None:
     """Ten seconds, not the 45 of the new protocol."""
     first, second = _classic_pair(rig)
     third = _new(rig, "a")
@@ -165,8 +167,8 @@ def test_silent_classic_member_has_the_session_that_it_asked_for(rig: ConsumerGr
     assert set(rig.group.members) == {first.member_id, "a"}
 
 
-def test_append_that_failed_leaves_the_classic_group_as_it_is(rig: ConsumerGroupRig) -> None:
-    """Its members still have sessions, and are to join again."""
+def test_failed_append_leaves_the_classic_group_unchanged(rig: ConsumerGroupRig) -> None:
+    """Its members still have sessions, and must rejoin."""
     first, second = _classic_pair(rig)
     rig.refuses = errors.NotEnoughReplicasError("no")
     with pytest.raises(errors.CoordinatorNotAvailableError):
@@ -189,10 +191,11 @@ def test_append_that_failed_leaves_the_classic_group_as_it_is(rig: ConsumerGroup
         ("disabled", False, False),
     ],
 )
-def test_policy_says_which_way_groups_change(
+def test_migration_policy_is_enforced(
     rig: ConsumerGroupRig, policy: str, *, goes_up: bool, goes_down: bool
 ) -> None:
-    """What it does not allow is refused to the new protocol, or leaves classic members in the new one."""
+    """A refused upgrade fails in the new protocol; a refused downgrade leaves classic members in the new
+    group."""
     _classic_pair(rig)
     with_config(rig, group_consumer_migration_policy=policy)
     if not goes_up:
@@ -214,15 +217,15 @@ def test_policy_says_which_way_groups_change(
         {"protocols": (GroupProtocol("range", b"no subscription"),)},
     ],
 )
-def test_groups_that_are_no_consumers_stay_classic(rig: ConsumerGroupRig, changes: dict[str, object]) -> None:
-    """Other protocol types, and bytes that cannot be read."""
+def test_other_protocol_types_stay_classic(rig: ConsumerGroupRig, changes: dict[str, object]) -> None:
+    """Also unreadable subscriptions."""
     rig.join("", GROUP, requires_member_id=False, **changes)
     with pytest.raises(errors.GroupIdNotFoundError):
         _new(rig, "a").beat()
     assert isinstance(rig.shard.groups[GROUP], ClassicGroup)
 
 
-def test_assignors_with_data_of_their_own_stay_classic(rig: ConsumerGroupRig) -> None:
+def test_assignors_with_user_data_stay_classic(rig: ConsumerGroupRig) -> None:
     """The data would be lost."""
     member = SimClassicMember(rig)
     join = rig.join("", GROUP, protocols=member.protocols(), requires_member_id=False)
@@ -234,8 +237,8 @@ def test_assignors_with_data_of_their_own_stay_classic(rig: ConsumerGroupRig) ->
         _new(rig, "a").beat()
 
 
-def test_too_many_members_for_the_other_protocol(rig: ConsumerGroupRig) -> None:
-    """Either way, the group stays what it is."""
+def test_group_above_the_other_protocols_limit_does_not_migrate(rig: ConsumerGroupRig) -> None:
+    """In both directions."""
     _classic_pair(rig)
     with_config(rig, group_consumer_max_size=1)
     with pytest.raises(errors.GroupIdNotFoundError):
@@ -248,7 +251,7 @@ def test_too_many_members_for_the_other_protocol(rig: ConsumerGroupRig) -> None:
     assert isinstance(rig.shard.groups[GROUP], ConsumerGroup)
 
 
-def test_static_member_changes_its_protocol_both_ways(rig: ConsumerGroupRig) -> None:
+def test_static_member_migrates_in_both_directions(rig: ConsumerGroupRig) -> None:
     """The newest member with an instance id replaces the other; the last one to return converts the group."""
     first, second = SimClassicMember(rig, instance_id="one"), SimClassicMember(rig, instance_id="two")
     run(first, second)
@@ -267,8 +270,7 @@ def test_static_member_changes_its_protocol_both_ways(rig: ConsumerGroupRig) -> 
         newer.send()
 
 
-def test_what_classic_members_may_not_do(rig: ConsumerGroupRig) -> None:
-    """Errors as the classic protocol has them."""
+def test_classic_members_of_a_new_group_get_classic_errors(rig: ConsumerGroupRig) -> None:
     third = _new(rig, "a")
     third.beat()
     classic = SimClassicMember(rig)
@@ -297,7 +299,7 @@ def test_what_classic_members_may_not_do(rig: ConsumerGroupRig) -> None:
     assert set(rig.group.members) == {"a"}
 
 
-def test_commits_of_classic_members_are_checked_as_generations(rig: ConsumerGroupRig) -> None:
+def test_commits_of_classic_members_check_the_generation(rig: ConsumerGroupRig) -> None:
     """ILLEGAL_GENERATION, which their clients know, instead of STALE_MEMBER_EPOCH."""
     third, classic = _new(rig, "a"), SimClassicMember(rig)
     third.beat()
@@ -313,10 +315,10 @@ def test_commits_of_classic_members_are_checked_as_generations(rig: ConsumerGrou
     assert code("a", 99) == errors.StaleMemberEpochError.code
 
 
-def test_data_of_an_assignor_that_is_not_in_use_need_not_be_readable(rig: ConsumerGroupRig) -> None:
-    """What a custom assignor tells of itself may be anything. The last member of the new protocol goes when
-    its session is over: nobody is asking then who could be told of an error, and it would end every node that
-    leads the partition, one after the other."""
+def test_unreadable_data_of_unused_assignors_is_accepted(rig: ConsumerGroupRig) -> None:
+    """A custom assignor's data may be arbitrary bytes. When the session of the last new-protocol member
+    expires, no request waits for an error: an exception would end every node that leads the partition in
+    turn."""
     plain = SimClassicMember(rig)
     data = plain.protocols()[0].metadata
     protocols = (GroupProtocol("mine", b"?"), GroupProtocol("range", data))

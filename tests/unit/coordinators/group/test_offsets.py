@@ -51,8 +51,8 @@ def fetch_one(rig: GroupRig, group: str, topic: str, partition: int) -> m.Fetche
 # --- who may commit --------------------------------------------------------------------------------------
 
 
-def test_who_claims_no_membership_commits_to_a_group_of_no_members() -> None:
-    """It comes to be with the first commit; the empty name is a name."""
+def test_commit_without_a_member_id_needs_an_empty_group() -> None:
+    """The first commit creates the group; the empty group id is valid."""
     rig = GroupRig()
     assert outcome_of(rig, offset=7) == 0
     assert outcome_of(rig, offset=8, group="") == 0
@@ -61,8 +61,8 @@ def test_who_claims_no_membership_commits_to_a_group_of_no_members() -> None:
     assert rig.shard.groups["g"].protocol_type == ""
 
 
-def test_nobody_commits_to_a_group_with_members_but_they() -> None:
-    """A tool that resets offsets must not disturb readers."""
+def test_only_members_commit_to_a_group_with_members() -> None:
+    """A tool that resets offsets must not disturb consumers."""
     rig = GroupRig()
     rig.stable_group()
     assert outcome_of(rig) == UnknownMemberIdError.code
@@ -80,7 +80,7 @@ def test_nobody_commits_to_a_group_with_members_but_they() -> None:
         ({"group_instance_id": "i"}, UnknownMemberIdError),
     ],
 )
-def test_members_commit_in_their_generation(change: dict[str, object], error: type[KafkaError]) -> None:
+def test_commit_of_another_generation_is_refused(change: dict[str, object], error: type[KafkaError]) -> None:
     """A member that missed a rebalance may not commit for partitions of another member."""
     rig = GroupRig()
     first, _ = rig.stable_group(2)
@@ -88,7 +88,7 @@ def test_members_commit_in_their_generation(change: dict[str, object], error: ty
     assert rig.offsets() == {}
 
 
-def test_members_commit_what_they_have_done_before_they_join_again() -> None:
+def test_commit_before_a_rejoin_is_accepted() -> None:
     """But not between the new generation and its assignments."""
     rig = GroupRig()
     first, second = rig.stable_group(2)
@@ -98,8 +98,7 @@ def test_members_commit_what_they_have_done_before_they_join_again() -> None:
     assert outcome_of(rig, member_id=second, generation=3) == RebalanceInProgressError.code
 
 
-def test_a_member_that_commits_lives() -> None:
-    """It need not heartbeat as well."""
+def test_commit_extends_the_session() -> None:
     rig = GroupRig()
     (member,) = rig.stable_group()
     for _ in range(3):
@@ -122,22 +121,22 @@ def test_a_member_that_commits_lives() -> None:
         ({"metadata": "é" * 5}, OffsetMetadataTooLargeError),
     ],
 )
-def test_what_cannot_be_taken(more: dict[str, object], error: type[KafkaError]) -> None:
-    """Nothing of it is in the log."""
+def test_invalid_commits_are_refused(more: dict[str, object], error: type[KafkaError]) -> None:
+    """No record of them is written."""
     rig = GroupRig(offset_metadata_max_bytes=9)
     assert outcome_of(rig, **more) == error.code
     assert not rig.log
 
 
-def test_a_negative_offset_is_taken() -> None:
-    """What it means is the client's: kafkajs commits -2 for the earliest offset."""
+def test_negative_offset_is_accepted() -> None:
+    """Its meaning is the client's: kafkajs commits -2 for the earliest offset."""
     rig = GroupRig()
     assert outcome_of(rig, offset=-2) == 0
     assert fetch_one(rig, "g", "t", 0).offset == -2
 
 
-def test_one_bad_offset_does_not_spoil_the_others() -> None:
-    """Each has its own result, in the order of the request."""
+def test_one_invalid_offset_is_refused_alone() -> None:
+    """Results are in the order of the request."""
     rig = GroupRig()
     offsets = tuple(m.CommittedOffset(topic, 1, 5) for topic in ("v", "t", "u"))
     body = m.OffsetCommitRequest("g", -1, "", offsets)
@@ -147,16 +146,16 @@ def test_one_bad_offset_does_not_spoil_the_others() -> None:
     assert rig.shard.counters.offset_commits == 2
 
 
-def test_what_was_committed_comes_back_whole() -> None:
-    """Epoch and metadata; after a load, too."""
+def test_fetch_returns_epoch_and_metadata() -> None:
+    """Also after a load."""
     rig = GroupRig()
     rig.commit_offset(9, leader_epoch=4, metadata="now", topic_id=bytes(15) + b"\1")
     rig.reload()
     assert fetch_one(rig, "g", "t", 0) == m.FetchedOffset("t", 0, 0, 9, 4, "now")
 
 
-def test_a_commit_shows_when_it_is_committed() -> None:
-    """To the one that commits, and to those that read it."""
+def test_fetch_returns_replicated_commits_only() -> None:
+    """For the committing member and for others."""
     rig = GroupRig()
     rig.is_committing = False
     commit = rig.commit_offset(5)
@@ -175,8 +174,7 @@ def test_a_commit_shows_when_it_is_committed() -> None:
         (MessageTooLargeError, InvalidCommitOffsetSizeError),
     ],
 )
-def test_a_commit_that_cannot_be_written(refusal: type, seen: type[KafkaError]) -> None:
-    """It did not happen."""
+def test_failed_append_commits_no_offset(refusal: type, seen: type[KafkaError]) -> None:
     rig = GroupRig()
     rig.refuses = refusal()
     assert outcome_of(rig) == seen.code
@@ -187,8 +185,8 @@ def test_a_commit_that_cannot_be_written(refusal: type, seen: type[KafkaError]) 
 # --- reading ---------------------------------------------------------------------------------------------
 
 
-def test_what_was_never_committed_is_no_error() -> None:
-    """Also of groups that are not there."""
+def test_missing_offsets_are_no_error() -> None:
+    """Also of unknown groups."""
     rig = GroupRig()
     rig.commit_offset()
     nothing = (0, -1, -1, "")
@@ -198,8 +196,8 @@ def test_what_was_never_committed_is_no_error() -> None:
     assert rig.offsets("h") == {}
 
 
-def test_many_groups_are_read_at_once() -> None:
-    """Answers are in their order."""
+def test_several_groups_are_fetched_in_one_request() -> None:
+    """Responses are in the order of the request."""
     rig = GroupRig()
     for number in range(3):
         rig.commit_offset(number, group=f"g{number}")
@@ -208,8 +206,8 @@ def test_many_groups_are_read_at_once() -> None:
     assert [each.offsets[0].offset for each in answer.groups] == [2, 0, 1]
 
 
-def test_an_offset_of_a_topic_that_had_the_same_name_is_not_shown() -> None:
-    """A reader would begin somewhere in the new one."""
+def test_offset_of_a_deleted_topic_is_not_returned_for_its_successor() -> None:
+    """A consumer would start at an unrelated position."""
     rig = GroupRig()
     rig.commit_offset(5)
     rig.image = image_of(topic_image("t", 9), offset=2)
@@ -219,8 +217,8 @@ def test_an_offset_of_a_topic_that_had_the_same_name_is_not_shown() -> None:
 # --- deleting --------------------------------------------------------------------------------------------
 
 
-def test_an_admin_deletes_offsets_of_a_group_without_members() -> None:
-    """What is not there counts as deleted, and is not written."""
+def test_offsets_of_an_empty_group_are_deleted() -> None:
+    """A missing offset counts as deleted, and no record is written."""
     rig = GroupRig()
     rig.commit_offset(5)
     rig.commit_offset(6, tp=("u", 0))
@@ -235,8 +233,7 @@ def test_an_admin_deletes_offsets_of_a_group_without_members() -> None:
     assert rig.shard.counters.offset_deletions == 1
 
 
-def test_offsets_of_topics_that_members_read_stay() -> None:
-    """Those of others may go."""
+def test_offsets_of_subscribed_topics_cannot_be_deleted() -> None:
     rig = GroupRig()
     (member,) = rig.stable_group(**reading("t"))
     for topic in "tu":
@@ -246,16 +243,14 @@ def test_offsets_of_topics_that_members_read_stay() -> None:
     assert rig.offsets() == {("t", 0): 5}
 
 
-def test_if_it_cannot_be_told_what_members_read_all_of_it_stays() -> None:
-    """Consumers with a subscription that cannot be read."""
+def test_unreadable_subscriptions_protect_all_offsets() -> None:
     rig = GroupRig()
     (member,) = rig.stable_group()
     rig.commit_offset(5, member, 1)
     assert delete(rig, ("t", 0)).results[0].error_code == GroupSubscribedToTopicError.code
 
 
-def test_groups_of_others_than_consumers_must_be_empty() -> None:
-    """Nothing says what they read."""
+def test_offset_deletion_of_other_protocol_types_needs_an_empty_group() -> None:
     rig = GroupRig()
     rig.stable_group(protocol_type="connect")
     assert delete(rig, ("t", 0)).code == NonEmptyGroupError.code

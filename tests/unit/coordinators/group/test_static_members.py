@@ -38,8 +38,8 @@ def static_group(rig: GroupRig) -> tuple[str, str]:
     return leader, follower_id
 
 
-def test_a_static_member_needs_no_id_to_join() -> None:
-    """Its instance id identifies it; the member id begins with the instance id."""
+def test_static_member_joins_without_a_member_id() -> None:
+    """The instance id identifies it; the member id begins with the instance id."""
     rig = GroupRig()
     joined = rig.join(group_instance_id="i")
     assert joined.waits
@@ -49,9 +49,8 @@ def test_a_static_member_needs_no_id_to_join() -> None:
 
 
 @pytest.mark.parametrize("reloads", [False, True])
-def test_one_that_comes_back_goes_on_without_a_rebalance(reloads: bool) -> None:
-    """With a new member id, the same assignment and in the same generation, also after the coordinator has
-    moved."""
+def test_returning_static_member_causes_no_rebalance(reloads: bool) -> None:
+    """A new member id, the same assignment and generation, also under another coordinator."""
     rig = GroupRig()
     leader, old = static_group(rig)
     if reloads:
@@ -65,9 +64,9 @@ def test_one_that_comes_back_goes_on_without_a_rebalance(reloads: bool) -> None:
     assert rig.heartbeat(leader, 2).code == 0
 
 
-def test_a_rolling_restart_of_static_members_disturbs_nobody() -> None:
-    """Scenario 51: one after the other comes back, the coordinator moves meanwhile, and the generation, what
-    each reads and what is committed stay."""
+def test_rolling_restart_of_static_members_causes_no_rebalance() -> None:
+    """Scenario 51: one after the other returns, the coordinator changes meanwhile, and generation,
+    assignments and commits stay."""
     rig = GroupRig()
     joins = [rig.join(group_instance_id=each) for each in "ijk"]
     rig.advance(0)
@@ -89,8 +88,8 @@ def test_a_rolling_restart_of_static_members_disturbs_nobody() -> None:
     assert rig.offsets() == {("t", 0): 5, ("t", 1): 4, ("t", 2): 3}
 
 
-def test_who_had_the_place_is_fenced() -> None:
-    """Whatever it asks: two clients with one instance id would read the same partitions."""
+def test_replaced_static_member_is_fenced() -> None:
+    """In every request: two clients with one instance id would read the same partitions."""
     rig = GroupRig()
     _, old = static_group(rig)
     rig.join(group_instance_id="i")
@@ -103,15 +102,15 @@ def test_who_had_the_place_is_fenced() -> None:
     assert rig.heartbeat(old, 2).code == UnknownMemberIdError.code
 
 
-def test_an_instance_id_that_nobody_has() -> None:
-    """A member id does not help."""
+def test_unknown_instance_id_is_refused() -> None:
+    """Also with a valid member id."""
     rig = GroupRig()
     leader, _ = static_group(rig)
     assert rig.heartbeat(leader, 2, instance_id="j").code == UnknownMemberIdError.code
 
 
-def test_a_static_leader_that_comes_back_sees_the_members_and_skips_assigning() -> None:
-    """KIP-814: it needs to know them to notice changes, but the assignment stands."""
+def test_returning_static_leader_gets_members_and_skips_the_assignment() -> None:
+    """KIP-814: it needs the members to notice changes, but the assignment stays."""
     rig = GroupRig()
     rig.join(group_instance_id="lead")
     other = rig.join(requires_member_id=False)
@@ -125,8 +124,8 @@ def test_a_static_leader_that_comes_back_sees_the_members_and_skips_assigning() 
     assert rig.sync(back.member_id, generation).answer.assignment == b"L"
 
 
-def test_one_that_comes_back_with_other_assignors_has_the_group_vote_again() -> None:
-    """The assignment was made by another one."""
+def test_returning_member_with_other_assignors_starts_a_rebalance() -> None:
+    """The assignment was made by another assignor."""
     rig = GroupRig()
     both = (m.GroupProtocol("range", b"r"), m.GroupProtocol("sticky", b"s"))
     first = rig.join(group_instance_id="i", protocols=both)
@@ -141,8 +140,8 @@ def test_one_that_comes_back_with_other_assignors_has_the_group_vote_again() -> 
     assert back.answer.protocol_name == "sticky"
 
 
-def test_one_that_comes_back_while_the_group_prepares() -> None:
-    """The one before is fenced at once, and the new one waits in its place."""
+def test_static_member_returns_during_a_rebalance() -> None:
+    """The earlier instance is fenced at once, and the new one waits in its place."""
     rig = GroupRig()
     leader, old = static_group(rig)
     rig.join(requires_member_id=False)
@@ -154,8 +153,8 @@ def test_one_that_comes_back_while_the_group_prepares() -> None:
     assert back.code == 0
 
 
-def test_one_that_comes_back_before_the_leader_has_assigned() -> None:
-    """The leader would assign to the old id: all join again."""
+def test_static_member_returns_before_the_assignment() -> None:
+    """The leader would assign to the old member id: all members rejoin."""
     rig = GroupRig()
     leader, old = static_group(rig)
     first = rig.join(leader)
@@ -169,8 +168,8 @@ def test_one_that_comes_back_before_the_leader_has_assigned() -> None:
     assert again.answer.generation_id == back.answer.generation_id == 4
 
 
-def test_one_that_is_away_keeps_its_place_for_its_session() -> None:
-    """A rebalance waits for it so long, whatever time the others allow for that; then it is dropped."""
+def test_absent_static_member_stays_until_its_session_expires() -> None:
+    """A rebalance waits for it, whatever the rebalance timeouts of others; then it is removed."""
     rig = GroupRig()
     leader, away = static_group(rig)
     joined = rig.join(leader, session_timeout_ms=1_800_000, rebalance_timeout_ms=5_000)
@@ -181,8 +180,8 @@ def test_one_that_is_away_keeps_its_place_for_its_session() -> None:
     assert rig.heartbeat(away, 2).code == UnknownMemberIdError.code
 
 
-def test_if_only_static_members_that_are_away_are_left_nobody_leads() -> None:
-    """The rebalance goes on until their sessions are over, and then the group is empty."""
+def test_rebalance_of_absent_static_members_has_no_leader() -> None:
+    """It lasts until their sessions expire, and then the group is Empty."""
     rig = GroupRig()
     joined = [rig.join(group_instance_id=each, session_timeout_ms=100_000) for each in "ij"]
     rig.advance(0)
@@ -199,8 +198,8 @@ def test_if_only_static_members_that_are_away_are_left_nobody_leads() -> None:
     assert group_of(rig).state is ClassicState.EMPTY
 
 
-def test_waiting_for_static_members_that_ask_for_no_time_is_no_loop() -> None:
-    """They are looked for again and again until their sessions are over, but not at once again."""
+def test_zero_rebalance_timeout_of_static_members_is_no_busy_loop() -> None:
+    """The check is repeated until their sessions expire, but not immediately."""
     rig = GroupRig()
     leader, _ = static_group(rig)
     back = rig.join(group_instance_id="i", rebalance_timeout_ms=0)
@@ -214,8 +213,8 @@ def test_waiting_for_static_members_that_ask_for_no_time_is_no_loop() -> None:
     assert group_of(rig).is_empty
 
 
-def test_a_new_static_member_of_a_stable_group_leaves_nobody_stuck() -> None:
-    """KAFKA-14422: it knows that it does not lead, and the rebalance ends."""
+def test_new_static_member_of_a_stable_group_completes_the_rebalance() -> None:
+    """KAFKA-14422: it knows that it does not lead."""
     rig = GroupRig()
     first, second = rig.stable_group(2)
     new = rig.join(group_instance_id="i")
@@ -228,15 +227,14 @@ def test_a_new_static_member_of_a_stable_group_leaves_nobody_stuck() -> None:
     assert [each.code for each in (*joins, *syncs)] == [0] * 4
 
 
-def test_a_member_id_that_was_given_away_is_not_for_static_members() -> None:
-    """They are given none."""
+def test_pending_member_id_is_refused_with_an_instance_id() -> None:
     rig = GroupRig()
     given = rig.join().answer.member_id
     assert rig.join(given, group_instance_id="i").code == InvalidRequestError.code
 
 
-def test_if_the_new_id_cannot_be_written_the_old_one_goes_on() -> None:
-    """Else the log and the members would disagree after the next load."""
+def test_failed_append_keeps_the_old_member_id() -> None:
+    """Else log and members would disagree after the next load."""
     rig = GroupRig()
     leader, old = static_group(rig)
     rig.refuses = NotEnoughReplicasError()
@@ -251,8 +249,7 @@ def test_if_the_new_id_cannot_be_written_the_old_one_goes_on() -> None:
     assert old not in group_of(rig).members
 
 
-def test_the_generation_counts_for_static_members_too() -> None:
-    """One that missed a rebalance."""
+def test_static_member_with_an_old_generation_is_refused() -> None:
     rig = GroupRig()
     _, old = static_group(rig)
     assert rig.heartbeat(old, 1, instance_id="i").code == IllegalGenerationError.code

@@ -32,8 +32,8 @@ def joined_group(rig: GroupRig, count: int = 2, **more: object) -> list[str]:
     return [each.answer.member_id for each in joins]
 
 
-def test_followers_wait_for_the_leader() -> None:
-    """Each gets its own; whom the leader forgot, nothing."""
+def test_sync_of_followers_waits_for_the_leader() -> None:
+    """Each gets its own assignment; a member without one gets empty bytes."""
     rig = GroupRig()
     first, second, third = joined_group(rig, 3)
     waiting = [rig.sync(second, 1), rig.sync(third, 1)]
@@ -44,8 +44,8 @@ def test_followers_wait_for_the_leader() -> None:
     assert rig.shard.counters.by_name()["group-completed-rebalance-count"] == 1
 
 
-def test_nobody_gets_an_assignment_that_is_not_committed() -> None:
-    """Two nodes that both think that they coordinate must not both hand out partitions."""
+def test_assignments_are_returned_once_committed() -> None:
+    """Two nodes that both act as coordinator must not both return assignments."""
     rig = GroupRig()
     first, second = joined_group(rig)
     follower = rig.sync(second, 1)
@@ -59,8 +59,8 @@ def test_nobody_gets_an_assignment_that_is_not_committed() -> None:
     assert (leader.answer.assignment, follower.answer.assignment, late.answer.assignment) == (b"", b"2", b"2")
 
 
-def test_a_stable_group_answers_from_what_it_knows() -> None:
-    """Also where it was loaded."""
+def test_stable_group_answers_sync_at_once() -> None:
+    """Also after a load."""
     rig = GroupRig()
     first, second = rig.stable_group(2)
     assert rig.sync(second, 2).answer.assignment == b"a1"
@@ -79,14 +79,13 @@ def test_a_stable_group_answers_from_what_it_knows() -> None:
         ({"group_instance_id": "i"}, UnknownMemberIdError),
     ],
 )
-def test_a_sync_must_be_of_this_generation(change: dict[str, object], error: type) -> None:
-    """Of a member, and with what was agreed on."""
+def test_sync_checks_member_generation_and_protocol(change: dict[str, object], error: type) -> None:
     rig = GroupRig()
     _, second = joined_group(rig)
     assert rig.sync(**{"member_id": second, "generation": 1, **change}).code == error.code
 
 
-def test_while_the_group_prepares_there_is_nothing_to_sync() -> None:
+def test_sync_during_a_rebalance_is_refused() -> None:
     """A parked SyncGroup fails with REBALANCE_IN_PROGRESS."""
     rig = GroupRig()
     _, second, third = joined_group(rig, 3)
@@ -96,8 +95,7 @@ def test_while_the_group_prepares_there_is_nothing_to_sync() -> None:
     assert rig.sync(third, 1).code == RebalanceInProgressError.code
 
 
-def test_a_second_sync_of_a_member_replaces_the_first() -> None:
-    """Both are answered."""
+def test_repeated_sync_replaces_the_first() -> None:
     rig = GroupRig()
     first, second = joined_group(rig)
     abandoned, waiting = rig.sync(second, 1), rig.sync(second, 1)
@@ -107,7 +105,7 @@ def test_a_second_sync_of_a_member_replaces_the_first() -> None:
 
 
 @pytest.mark.parametrize("leader_syncs", [False, True])
-def test_members_that_never_sync_are_dropped(leader_syncs: bool) -> None:
+def test_members_that_never_sync_are_removed(leader_syncs: bool) -> None:
     """KAFKA-12890: they send heartbeats but consume no partition. The others rebalance."""
     rig = GroupRig()
     first, second, third = joined_group(rig, 3, rebalance_timeout_ms=20_000)
@@ -123,8 +121,7 @@ def test_members_that_never_sync_are_dropped(leader_syncs: bool) -> None:
     assert not any(each.waits for each in synced)
 
 
-def test_the_session_of_one_that_waits_begins_with_its_answer() -> None:
-    """It cannot heartbeat before."""
+def test_session_of_a_waiting_sync_starts_with_its_response() -> None:
     rig = GroupRig()
     first, second = joined_group(rig)
     waiting = rig.sync(second, 1)
@@ -144,7 +141,7 @@ def test_the_session_of_one_that_waits_begins_with_its_answer() -> None:
     ("refusal", "seen"),
     [(NotEnoughReplicasError, CoordinatorNotAvailableError), (TooLargeError, UnknownServerError)],
 )
-def test_if_the_assignments_cannot_be_written_all_join_again(refusal: type, seen: type) -> None:
+def test_failed_append_of_assignments_starts_a_rebalance(refusal: type, seen: type) -> None:
     """No member owns a partition by an assignment that is not in the log."""
     rig = GroupRig()
     first, second = joined_group(rig)
@@ -159,8 +156,8 @@ def test_if_the_assignments_cannot_be_written_all_join_again(refusal: type, seen
     assert {each.answer.generation_id for each in joins} == {2}
 
 
-def test_a_member_that_heartbeats_stays() -> None:
-    """And one that does not is dropped, at the end of its session."""
+def test_heartbeats_extend_the_session() -> None:
+    """A member without heartbeats is removed when its session expires."""
     rig = GroupRig()
     first, second = rig.stable_group(2)
     rig.advance(9_999)
@@ -182,18 +179,17 @@ def test_a_member_that_heartbeats_stays() -> None:
         (0, 2, "h", UnknownMemberIdError),
     ],
 )
-def test_a_heartbeat_must_be_of_this_generation(
+def test_heartbeat_checks_member_and_generation(
     member: int | None, generation: int, group: str, error: type
 ) -> None:
-    """Of a member that the group has."""
     rig = GroupRig()
     ids = rig.stable_group(2)
     member_id = "x" if member is None else ids[member]
     assert rig.heartbeat(member_id, generation, group).code == error.code
 
 
-def test_members_leave_together_and_the_rest_rebalances_once() -> None:
-    """Each has its own answer."""
+def test_several_members_leave_in_one_request() -> None:
+    """Each has its own result; the group rebalances once."""
     rig = GroupRig()
     ids = rig.stable_group(4)
     static = rig.join(group_instance_id="i")
@@ -217,13 +213,12 @@ def test_members_leave_together_and_the_rest_rebalances_once() -> None:
     assert {each.answer.leader for each in joins} == {ids[1]}
 
 
-def test_leaving_a_group_that_is_not_there() -> None:
+def test_leaving_an_unknown_group() -> None:
     """Every member gets UNKNOWN_MEMBER_ID."""
     assert GroupRig().leave(m.LeavingMember("x")).code == UnknownMemberIdError.code
 
 
-def test_the_requests_of_members_that_are_taken_out_are_answered() -> None:
-    """A join and a sync that wait."""
+def test_waiting_requests_of_removed_members_are_answered() -> None:
     rig = GroupRig()
     first, second = joined_group(rig)
     sync = rig.sync(second, 1)
@@ -238,8 +233,8 @@ def test_the_requests_of_members_that_are_taken_out_are_answered() -> None:
     assert group_of(rig).leader == third.answer.member_id
 
 
-def test_when_the_last_member_leaves_the_group_is_empty_and_stays_so() -> None:
-    """In the log, too; its generations go on."""
+def test_group_is_empty_after_the_last_member_left() -> None:
+    """Also in the log; its generations continue."""
     rig = GroupRig()
     (member,) = rig.stable_group()
     rig.leave(m.LeavingMember(member))
@@ -251,8 +246,7 @@ def test_when_the_last_member_leaves_the_group_is_empty_and_stays_so() -> None:
     assert joined.answer.generation_id == 3
 
 
-def test_when_the_last_one_that_is_waited_for_leaves_the_others_have_joined() -> None:
-    """The rebalance need not wait for its end."""
+def test_leave_of_the_last_missing_member_completes_the_rebalance() -> None:
     rig = GroupRig()
     first, second = rig.stable_group(2)
     waiting = rig.join(first)
@@ -260,8 +254,8 @@ def test_when_the_last_one_that_is_waited_for_leaves_the_others_have_joined() ->
     assert waiting.answer.generation_id == 3
 
 
-def test_one_that_is_told_to_join_again_has_a_session_to_do_so() -> None:
-    """While it waited for its assignment it had none."""
+def test_member_that_must_rejoin_has_a_session() -> None:
+    """It had none while it waited for its assignment."""
     rig = GroupRig()
     first, second = joined_group(rig)
     rig.sync(second, 1)
@@ -276,8 +270,8 @@ def test_one_that_is_told_to_join_again_has_a_session_to_do_so() -> None:
     assert second not in group_of(rig).members
 
 
-def test_if_the_empty_generation_cannot_be_written_its_members_time_out_later() -> None:
-    """Where the log is loaded they are members, for one session."""
+def test_failed_append_of_the_empty_generation() -> None:
+    """After a load the members exist, for one session."""
     rig = GroupRig()
     (member,) = rig.stable_group()
     rig.refuses = NotEnoughReplicasError()
@@ -290,7 +284,7 @@ def test_if_the_empty_generation_cannot_be_written_its_members_time_out_later() 
     assert group_of(rig).state is ClassicState.EMPTY
 
 
-def test_if_the_first_record_of_a_group_cannot_be_written_there_is_no_group() -> None:
+def test_failed_append_of_the_first_generation_leaves_no_group() -> None:
     """The member joins again; no request waits."""
     rig = GroupRig()
     rig.refuses = NotEnoughReplicasError()
@@ -301,7 +295,7 @@ def test_if_the_first_record_of_a_group_cannot_be_written_there_is_no_group() ->
         assert not any(key[0] == "session" for key in rig.timer_keys())
 
 
-def test_after_a_load_every_member_has_a_fresh_session() -> None:
+def test_reload_restarts_all_sessions() -> None:
     """It could not send a heartbeat while the group had no coordinator."""
     rig = GroupRig()
     first, second = rig.stable_group(2)
@@ -314,8 +308,8 @@ def test_after_a_load_every_member_has_a_fresh_session() -> None:
     assert second not in group_of(rig).members
 
 
-def test_a_rebalance_that_a_move_interrupts_begins_anew() -> None:
-    """Scenario 52: the new coordinator knows the last complete generation, and the members join again."""
+def test_rebalance_interrupted_by_a_new_coordinator_restarts() -> None:
+    """Scenario 52: the new coordinator has the last complete generation, and the members rejoin."""
     rig = GroupRig()
     first, second = rig.stable_group(2)
     interrupted = rig.join(first)
@@ -326,7 +320,7 @@ def test_a_rebalance_that_a_move_interrupts_begins_anew() -> None:
     assert {each.answer.generation_id for each in joins} == {3}
 
 
-def test_what_a_deposed_coordinator_decided_is_never_seen() -> None:
+def test_decisions_of_a_deposed_coordinator_are_never_returned() -> None:
     """Scenario 52: its assignments are in no log; the generation with the same number is another one."""
     rig = GroupRig()
     first, second = joined_group(rig)

@@ -59,8 +59,7 @@ def test_hash_covers_what_assignments_depend_on() -> None:
     assert facts.hash_of(["a"]) == hashes[-1]
 
 
-def test_names_and_ids() -> None:
-    """Both ways, and nothing for what is not there."""
+def test_names_and_ids_are_mapped_both_ways() -> None:
     facts = TopicIndex()
     facts.look_at(_image(_topic("a", 1, (1,), (1,))))
     assert facts.ids_of(["a", "b"]) == {bytes([1]) * 16}

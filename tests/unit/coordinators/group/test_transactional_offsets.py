@@ -60,8 +60,8 @@ def error_of(asked: Asked) -> int:
 
 @pytest.mark.parametrize("reloads", [False, True])
 @pytest.mark.parametrize("is_commit", [False, True])
-def test_the_marker_decides(is_commit: bool, reloads: bool) -> None:
-    """Before the marker they are pending, and a fetch of stable offsets is retriable; also after a load."""
+def test_marker_commits_or_aborts_pending_offsets(is_commit: bool, reloads: bool) -> None:
+    """Before the marker a fetch of stable offsets is retriable; also after a load."""
     rig = trusting()
     rig.commit_offset(1)
     assert error_of(rig.txn_commit_offset(5, P)) == 0
@@ -75,7 +75,7 @@ def test_the_marker_decides(is_commit: bool, reloads: bool) -> None:
     assert rig.offsets(require_stable=True) == {("t", 0): 5 if is_commit else 1}
 
 
-def test_a_partition_that_only_a_transaction_has_is_unstable_too() -> None:
+def test_partition_with_pending_offsets_only_is_unstable() -> None:
     """A fetch of all stable offsets includes it; a fetch without require_stable does not."""
     rig = trusting()
     rig.txn_commit_offset(5, P)
@@ -83,8 +83,8 @@ def test_a_partition_that_only_a_transaction_has_is_unstable_too() -> None:
     assert rig.offsets(require_stable=True) == UNSTABLE
 
 
-def test_the_later_commit_counts_whenever_the_transaction_ends() -> None:
-    """By their places in the log, so that compaction cannot change it."""
+def test_later_commit_in_the_log_wins() -> None:
+    """Whenever the transaction ends, so that compaction cannot change the result."""
     rig = trusting()
     rig.txn_commit_offset(5, P)
     rig.commit_offset(7)
@@ -97,8 +97,8 @@ def test_the_later_commit_counts_whenever_the_transaction_ends() -> None:
     assert rig.offsets() == {("t", 0): 6}
 
 
-def test_two_transactions_hold_offsets_of_one_partition() -> None:
-    """Each ends for itself."""
+def test_two_transactions_have_pending_offsets_of_one_partition() -> None:
+    """Each ends on its own."""
     rig = trusting()
     rig.txn_commit_offset(5, P)
     rig.txn_commit_offset(6, Q)
@@ -109,16 +109,15 @@ def test_two_transactions_hold_offsets_of_one_partition() -> None:
     assert rig.offsets(require_stable=True) == {("t", 0): 6}
 
 
-def test_a_marker_of_a_producer_that_wrote_nothing_here() -> None:
-    """Nothing changes."""
+def test_marker_without_pending_offsets_changes_nothing() -> None:
     rig = trusting()
     rig.txn_commit_offset(5, P)
     rig.end_transaction(Q, is_commit=True)
     assert rig.offsets(require_stable=True) == UNSTABLE
 
 
-def test_deleted_offsets_do_not_come_back_with_a_commit() -> None:
-    """An admin has deleted them while the transaction was open: the topic's, or the whole group."""
+def test_deleted_offsets_are_not_restored_by_a_commit() -> None:
+    """An admin deleted them during the transaction: those of a topic, or the whole group."""
     rig = trusting()
     for group in "gh":
         rig.txn_commit_offset(5, P, group)
@@ -137,8 +136,8 @@ def test_deleted_offsets_do_not_come_back_with_a_commit() -> None:
 # --- who may ---------------------------------------------------------------------------------------------
 
 
-def test_members_commit_in_their_generation() -> None:
-    """Zombies of before the last rebalance are fenced (KIP-447); old clients claim nothing."""
+def test_txn_commit_of_another_generation_is_refused() -> None:
+    """KIP-447: zombies of earlier generations are fenced; old clients send no generation."""
     rig = trusting()
     first, _ = rig.stable_group(2)
     assert error_of(rig.txn_commit_offset(5, P, member_id=first, generation_id=2)) == 0
@@ -149,8 +148,8 @@ def test_members_commit_in_their_generation() -> None:
     assert (IllegalGenerationError.code, UnknownMemberIdError.code) == (22, 25)
 
 
-def test_they_may_while_the_group_completes_a_rebalance() -> None:
-    """What they have read is theirs, as their transaction began before."""
+def test_txn_commit_during_a_rebalance_is_accepted() -> None:
+    """The transaction began before it."""
     rig = trusting()
     joined = rig.join(requires_member_id=False)
     rig.advance(0)
@@ -159,8 +158,8 @@ def test_they_may_while_the_group_completes_a_rebalance() -> None:
 
 
 @pytest.mark.parametrize("producer", [(-1, -1), (-1, 5), (1 << 63, 0), (9, -1), (9, 1 << 15)])
-def test_who_is_no_producer_commits_nothing(producer: tuple[int, int]) -> None:
-    """Without a producer it would count at once; what no batch can name would end the node."""
+def test_txn_commit_without_a_producer_id_is_refused(producer: tuple[int, int]) -> None:
+    """It would count at once; an id that no batch can hold would end the node."""
     rig = trusting()
     assert (
         error_of(rig.txn_commit_offset(1, ProducerIdAndEpoch(*producer)))
@@ -169,15 +168,14 @@ def test_who_is_no_producer_commits_nothing(producer: tuple[int, int]) -> None:
     assert rig.offsets() == {}
 
 
-def test_a_partition_that_is_not_there() -> None:
-    """Nothing is appended, so nothing of the transaction is here."""
+def test_txn_commit_for_a_missing_partition_appends_nothing() -> None:
     rig = trusting()
     assert error_of(rig.txn_commit_offset(5, P, tp=("v", 0))) == UnknownTopicOrPartitionError.code
     assert not rig.log
 
 
-def test_what_cannot_be_written() -> None:
-    """The client gets the error, and no request is parked."""
+def test_failed_append_is_returned_to_the_client() -> None:
+    """No request stays parked."""
     rig = trusting()
     rig.refuses = MessageTooLargeError()
     assert error_of(rig.txn_commit_offset(5, P)) == InvalidCommitOffsetSizeError.code
@@ -188,8 +186,8 @@ def test_what_cannot_be_written() -> None:
 # --- adding the partition --------------------------------------------------------------------------------
 
 
-def test_first_the_partition_is_added_to_the_transaction() -> None:
-    """By the coordinator of its id; then the offsets are written, and nothing is asked twice."""
+def test_partition_is_added_to_the_transaction_first() -> None:
+    """By the transaction coordinator; then the offsets are appended, and the request is not repeated."""
     rig = asking()
     waiting = rig.txn_commit_offset(5, P, adds_partition=True)
     assert waiting.waits
@@ -207,14 +205,14 @@ def test_first_the_partition_is_added_to_the_transaction() -> None:
     assert not rig.sent
 
 
-def test_if_the_client_adds_it_that_is_looked_up() -> None:
-    """A transaction that no coordinator would end must not begin (KIP-890)."""
+def test_partition_added_by_the_client_is_verified() -> None:
+    """KIP-890: a transaction that no coordinator would end must not begin."""
     rig = asking()
     rig.txn_commit_offset(5, P)
     assert rig.sent[0].body.transactions[0].verify_only
 
 
-def test_the_next_transaction_is_asked_about_again() -> None:
+def test_next_transaction_is_verified_again() -> None:
     """After a marker, and for another epoch."""
     rig = asking()
     rig.txn_commit_offset(5, P, adds_partition=True)
@@ -239,7 +237,7 @@ def test_the_next_transaction_is_asked_about_again() -> None:
         (agreed(0, InvalidProducerEpochError.code), InvalidProducerEpochError),
     ],
 )
-def test_if_the_coordinator_does_not_agree_nothing_is_written(answer: object, seen: type[KafkaError]) -> None:
+def test_refused_verification_appends_nothing(answer: object, seen: type[KafkaError]) -> None:
     """The group coordinator retries transient errors; the client gets the others."""
     rig = asking()
     waiting = rig.txn_commit_offset(5, P, adds_partition=True)
@@ -248,7 +246,7 @@ def test_if_the_coordinator_does_not_agree_nothing_is_written(answer: object, se
     assert not rig.log
 
 
-def test_a_transaction_without_a_coordinator() -> None:
+def test_verification_without_a_transaction_coordinator() -> None:
     """The internal topic does not exist yet, or the partition has no leader."""
     rig = GroupRig()
     assert error_of(rig.txn_commit_offset(5, P)) == CoordinatorNotAvailableError.code
@@ -260,8 +258,8 @@ def test_a_transaction_without_a_coordinator() -> None:
     assert error_of(rig.txn_commit_offset(5, P)) == CoordinatorNotAvailableError.code
 
 
-def test_a_transaction_that_ends_meanwhile_leaves_nothing_open() -> None:
-    """Its marker is here already: what came after it would hang for ever."""
+def test_transaction_that_ends_during_verification_stays_ended() -> None:
+    """Its marker is in the log: later offsets would be pending for ever."""
     rig = asking()
     waiting = rig.txn_commit_offset(5, P, adds_partition=True)
     rig.end_transaction(P, is_commit=False)
@@ -270,8 +268,8 @@ def test_a_transaction_that_ends_meanwhile_leaves_nothing_open() -> None:
     assert rig.offsets(require_stable=True) == {}
 
 
-def test_a_rebalance_meanwhile_fences_the_member() -> None:
-    """It is checked again when the partition is added."""
+def test_rebalance_during_verification_fences_the_member() -> None:
+    """The generation is checked again when the partition is added."""
     rig = asking()
     first, second = rig.stable_group(2)
     waiting = rig.txn_commit_offset(5, P, member_id=second, generation_id=2, adds_partition=True)
@@ -281,8 +279,7 @@ def test_a_rebalance_meanwhile_fences_the_member() -> None:
     assert rig.heartbeat(first, 2).code == 27
 
 
-def test_several_questions_of_a_producer_are_under_way() -> None:
-    """Each is answered for itself."""
+def test_concurrent_verifications_are_answered_separately() -> None:
     rig = asking()
     waiting = [rig.txn_commit_offset(number, P, adds_partition=True) for number in (5, 6)]
     rig.reply(agreed())
@@ -292,8 +289,8 @@ def test_several_questions_of_a_producer_are_under_way() -> None:
     assert rig.offsets() == {("t", 0): 6}
 
 
-def test_a_coordinator_that_goes_answers_those_that_wait_for_another() -> None:
-    """The client looks for the new one."""
+def test_waiting_verifications_are_answered_when_the_shard_ends() -> None:
+    """The client looks up the new coordinator."""
     rig = asking()
     waiting = rig.txn_commit_offset(5, P, adds_partition=True)
     assert rig.shard.close() == [waiting]

@@ -39,8 +39,8 @@ def late() -> CoordinatorRig:
     return rig
 
 
-def test_it_follows_the_commit() -> None:
-    """In order, each once, and not before all that was applied is committed."""
+def test_follow_up_runs_after_the_commit() -> None:
+    """In order, once each, and not before all applied records are committed."""
     rig = late()
     assert rig.shard.seen == ["loaded"]
     rig.set(1)
@@ -52,8 +52,8 @@ def test_it_follows_the_commit() -> None:
     assert rig.shard.seen == ["loaded", "after", "after"]
 
 
-def test_it_waits_for_ever() -> None:
-    """Longer than answers do."""
+def test_follow_up_has_no_timeout() -> None:
+    """Responses have one."""
     rig = late()
     rig.set(1)
     rig.pass_time(3_600_000)
@@ -62,8 +62,7 @@ def test_it_waits_for_ever() -> None:
     assert rig.shard.seen == ["loaded", "after"]
 
 
-def test_it_does_not_follow_what_was_refused_or_dropped() -> None:
-    """The outcome of an append that failed never was; nor is a shard that is dropped asked any more."""
+def test_follow_up_of_a_failed_append_or_dropped_shard_never_runs() -> None:
     rig = late()
     rig.host.refuses = NotEnoughReplicasError("one replica")
     rig.set(1)
@@ -75,8 +74,8 @@ def test_it_does_not_follow_what_was_refused_or_dropped() -> None:
     assert shard.seen == ["loaded"]
 
 
-def test_a_log_that_is_read_counts_when_it_is_committed() -> None:
-    """As far as it was read."""
+def test_loaded_records_count_once_committed() -> None:
+    """Up to the offset that was read."""
     rig = late()
     rig.set(1)
     rig.leave()

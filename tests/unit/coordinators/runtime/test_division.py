@@ -46,8 +46,8 @@ def delete(rig: CoordinatorRig) -> Request:
     return rig.ask(registry.DELETE_GROUPS, DeleteGroupsRequest(("g",)))
 
 
-def test_a_group_with_many_offsets_is_deleted(rig: CoordinatorRig) -> None:
-    """In several batches, none of which is too large; a reload knows nothing of it either."""
+def test_group_with_many_offsets_is_deleted_in_several_batches(rig: CoordinatorRig) -> None:
+    """None is too large; a reload finds no group."""
     before = len(rig.host.logs[0].batches)
     assert delete(rig).answer.results[0].error_code == 0
     new = rig.host.logs[0].batches[before:]
@@ -62,15 +62,15 @@ def test_a_group_with_many_offsets_is_deleted(rig: CoordinatorRig) -> None:
         rig.load()
 
 
-def test_many_offsets_are_deleted(rig: CoordinatorRig) -> None:
-    """The others stay."""
+def test_many_offsets_are_deleted_in_several_batches(rig: CoordinatorRig) -> None:
+    """Other offsets stay."""
     numbers = tuple(range(COUNT - 1))
     request = OffsetDeleteRequest("g", (TopicNamePartitions("t", numbers),))
     assert not any(each.error_code for each in rig.ask(registry.OFFSET_DELETE, request).answer.results)
     assert offsets_of(rig) == 1
 
 
-def test_what_was_deleted_before_a_refusal_is_deleted(rig: CoordinatorRig) -> None:
+def test_batches_before_a_refusal_stay_deleted(rig: CoordinatorRig) -> None:
     """The response is an error, and the client may retry the rest."""
     append, left = rig.host.append, [2]
 
@@ -88,8 +88,7 @@ def test_what_was_deleted_before_a_refusal_is_deleted(rig: CoordinatorRig) -> No
     assert offsets_of(rig) == 0
 
 
-def test_a_record_that_no_batch_holds_stops_all(rig: CoordinatorRig) -> None:
-    """Nothing is appended then."""
+def test_record_larger_than_a_batch_refuses_the_whole_division(rig: CoordinatorRig) -> None:
     rig.host.max_bytes = 70
     end = rig.host.logs[0].end
     assert delete(rig).answer.results[0].error_code == UnknownServerError.code
@@ -97,7 +96,7 @@ def test_a_record_that_no_batch_holds_stops_all(rig: CoordinatorRig) -> None:
 
 
 def test_commits_are_not_divided(rig: CoordinatorRig) -> None:
-    """All of a request or nothing."""
+    """A request is committed as a whole, or not at all."""
     offsets = tuple(CommittedOffset("t", number, 8) for number in range(COUNT))
     committed = rig.ask(registry.OFFSET_COMMIT, OffsetCommitRequest("g", -1, "", offsets))
     assert isinstance(committed.answer, InvalidCommitOffsetSizeError)

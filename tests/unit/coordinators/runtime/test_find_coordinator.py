@@ -35,7 +35,7 @@ def find(rig: CoordinatorRig, *keys: str, key_type: int = GROUP_KEY) -> Any:
     return rig.ask(registry.FIND_COORDINATOR, FindCoordinatorRequest(key_type, keys)).answer
 
 
-def test_the_leader_of_the_partition_coordinates() -> None:
+def test_find_coordinator_returns_the_partition_leader() -> None:
     """With its address; key by key."""
     rig = CoordinatorRig(partitions=3)
     found = find(rig, "a", "", "x" * 5_000).coordinators
@@ -45,8 +45,8 @@ def test_the_leader_of_the_partition_coordinates() -> None:
     assert len(found[2].key) < 200
 
 
-def test_nobody_coordinates_what_nobody_leads() -> None:
-    """The client asks again."""
+def test_partition_without_a_leader_has_no_coordinator() -> None:
+    """The client retries."""
     rig = CoordinatorRig()
     rig.image_with(1, leader=NO_NODE)
     (found,) = find(rig, "a").coordinators
@@ -57,8 +57,8 @@ def test_nobody_coordinates_what_nobody_leads() -> None:
     ("key_type", "topic", "partitions", "replicas"),
     [(GROUP_KEY, CONSUMER_OFFSETS, 50, 3), (TRANSACTION_KEY, TRANSACTION_STATE, 50, 3)],
 )
-def test_a_topic_that_is_missing_is_made(key_type: int, topic: str, partitions: int, replicas: int) -> None:
-    """By the controller, once at a time; until it is there the answer is to ask again."""
+def test_missing_internal_topic_is_created(key_type: int, topic: str, partitions: int, replicas: int) -> None:
+    """By the controller, one request at a time; until then the error is retriable."""
     rig = CoordinatorRig()
     rig.image_with(0)
     for _ in range(2):
@@ -79,8 +79,8 @@ def test_a_topic_that_is_missing_is_made(key_type: int, topic: str, partitions: 
     assert rig.host.notes == []
 
 
-def test_why_a_topic_cannot_be_made_is_told() -> None:
-    """To clients each time, to the operator once; and it is tried again."""
+def test_failed_creation_is_reported() -> None:
+    """To clients each time, to the operator once; it is retried."""
     rig = CoordinatorRig()
     rig.image_with(0)
     fault = CreatedTopic(CONSUMER_OFFSETS, InvalidReplicationFactorError.code, "3 replicas on 1 node")
@@ -95,8 +95,8 @@ def test_why_a_topic_cannot_be_made_is_told() -> None:
     assert "no controller" in find(rig, "a").coordinators[0].error_detail
 
 
-def test_a_node_that_starts_makes_nothing() -> None:
-    """The topic may be there."""
+def test_starting_node_creates_no_topic() -> None:
+    """The topic may exist."""
     rig = CoordinatorRig()
     rig.image_with(0)
     rig.host.is_caught_up = False
@@ -104,7 +104,7 @@ def test_a_node_that_starts_makes_nothing() -> None:
     assert rig.host.asked == []
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_requests_are_refused() -> None:
     """Other key types, too many keys, no transactional id."""
     rig = CoordinatorRig(**{"max.request.partitions": 2})
     assert isinstance(find(rig, "a", key_type=2), InvalidRequestError)
@@ -113,8 +113,8 @@ def test_what_makes_no_sense_is_refused() -> None:
     assert found.error_code == InvalidRequestError.code
 
 
-def test_any_node_gives_producer_ids() -> None:
-    """From its block, which it fetches when the first is wanted; a controller that is away is asked again."""
+def test_every_node_assigns_producer_ids() -> None:
+    """From its block, fetched when the first id is needed; an unreachable controller is asked again."""
     rig = CoordinatorRig()
 
     def wanted() -> Any:

@@ -30,8 +30,8 @@ def rig() -> CoordinatorRig:
     return rig
 
 
-def test_what_is_only_remembered_waits_for_a_commit(rig: CoordinatorRig) -> None:
-    """Of something that says nothing, appended for it. A lease that comes later does not speak for then."""
+def test_uncommitted_state_is_returned_after_a_commit(rig: CoordinatorRig) -> None:
+    """A no-op record is appended for it. A later lease does not cover an earlier read."""
     shown = rig.describe("g")
     assert shown.is_waiting
     assert rig.host.logs[0].end == 2
@@ -43,8 +43,8 @@ def test_what_is_only_remembered_waits_for_a_commit(rig: CoordinatorRig) -> None
     assert rig.host.logs[0].end == 2
 
 
-def test_what_says_nothing_changes_nothing(rig: CoordinatorRig) -> None:
-    """It deletes what can never be there."""
+def test_no_op_record_changes_no_state(rig: CoordinatorRig) -> None:
+    """It deletes a key that can never exist."""
     rig.describe("g")
     (record,) = active_codec().decode(rig.host.logs[0].batches[-1])
     key, value = decode_record(record.key, record.value)  # type: ignore[misc]
@@ -52,8 +52,8 @@ def test_what_says_nothing_changes_nothing(rig: CoordinatorRig) -> None:
     assert rig.shard.numbers == {"g": 5}
 
 
-def test_an_earlier_append_is_no_proof(rig: CoordinatorRig) -> None:
-    """The next leader may have had it before it began to lead."""
+def test_earlier_append_does_not_prove_leadership(rig: CoordinatorRig) -> None:
+    """The next leader may have replicated it before its election."""
     written = rig.set(6)
     shown = rig.describe("g")
     rig.commit(2)
@@ -63,7 +63,7 @@ def test_an_earlier_append_is_no_proof(rig: CoordinatorRig) -> None:
     assert shown.answer.groups[0].group_state == "6"
 
 
-def test_a_former_leader_shows_no_state(rig: CoordinatorRig) -> None:
+def test_former_leader_returns_no_state(rig: CoordinatorRig) -> None:
     """It responds with NOT_COORDINATOR, or its no-op record is never committed."""
     late = rig.describe("g")
     rig.pass_time(5_000)
@@ -73,7 +73,7 @@ def test_a_former_leader_shows_no_state(rig: CoordinatorRig) -> None:
     assert shown.answer.groups[0].error_code == NotCoordinatorError.code
 
 
-def test_too_few_replicas_show_nothing_without_a_lease(rig: CoordinatorRig) -> None:
+def test_isr_below_the_minimum_needs_a_lease(rig: CoordinatorRig) -> None:
     """Without a lease the node cannot exclude a newer leader."""
     rig.host.refuses = NotEnoughReplicasError("too few")
     assert rig.describe("g").answer.groups[0].error_code == CoordinatorNotAvailableError.code
@@ -92,8 +92,7 @@ def test_error_waits_for_the_lease_like_a_response(rig: CoordinatorRig) -> None:
     assert not rig.describe("g").is_waiting
 
 
-def test_what_a_timer_answers_waits_as_well(rig: CoordinatorRig) -> None:
-    """A response that a timer caused needs a lease, too."""
+def test_response_of_a_timer_waits_for_the_lease(rig: CoordinatorRig) -> None:
     joined = rig.join()
     rig.pass_time(10)
     assert joined.is_waiting
@@ -101,8 +100,8 @@ def test_what_a_timer_answers_waits_as_well(rig: CoordinatorRig) -> None:
     assert not isinstance(joined.answer, KafkaError)
 
 
-def test_nothing_is_shown_before_the_partition_is_handed_over() -> None:
-    """The log is read meanwhile, also what is written to it; then the coordinator looks every so often."""
+def test_no_state_is_returned_before_the_handover() -> None:
+    """The log is read meanwhile, including new records; then the coordinator polls for the handover."""
     rig = CoordinatorRig()
     rig.host.handed_over = set()
     rig.lead()
@@ -115,8 +114,8 @@ def test_nothing_is_shown_before_the_partition_is_handed_over() -> None:
     assert rig.set(5).answer == HeartbeatResponse(0, "5")
 
 
-def test_one_that_loses_the_partition_before_it_was_handed_over_is_gone() -> None:
-    """Its timer with it."""
+def test_shard_that_loses_the_partition_before_the_handover_is_dropped() -> None:
+    """With its timer."""
     rig = CoordinatorRig()
     rig.host.handed_over = set()
     rig.lead()

@@ -17,8 +17,8 @@ def metrics_of(rig: CoordinatorRig) -> Any:
     return rig.all.status()["metrics"]["group-coordinator-metrics"]
 
 
-def test_a_node_tells_of_its_coordinators() -> None:
-    """How many shards are in which state, and the sums of what they have; half a state counts nothing."""
+def test_metrics_sum_over_shards() -> None:
+    """Shards by state, and the sums of their gauges; a loading shard counts nothing."""
     rig = CoordinatorRig(partitions=3)
     rig.lead(0)
     rig.lead(1)
@@ -34,8 +34,8 @@ def test_a_node_tells_of_its_coordinators() -> None:
     assert (found["NumGroups"], found["commits"]) == (led, led)
 
 
-def test_what_was_counted_stays_when_a_shard_goes() -> None:
-    """What there is goes with it; what has happened has happened."""
+def test_counters_stay_when_a_shard_is_dropped() -> None:
+    """Its gauges go."""
     rig = CoordinatorRig()
     rig.lead()
     rig.set(1)
@@ -48,8 +48,8 @@ def test_what_was_counted_stays_when_a_shard_goes() -> None:
     assert (metrics_of(rig)["NumGroups"], metrics_of(rig)["commits"]) == (1, 3)
 
 
-def test_load_times() -> None:
-    """From when the node leads the partition until its shard serves; one that goes before does not count."""
+def test_load_time_ends_when_the_shard_serves() -> None:
+    """It starts with the leadership; a shard dropped during its load does not count."""
     rig = CoordinatorRig(partitions=2)
     rig.host.put(0, batch_of(("g", 1)))
     rig.host.put(1, batch_of(("g", 1)))
@@ -73,8 +73,8 @@ def lagging(rig: CoordinatorRig) -> None:
     rig.set(5, "fast")
 
 
-def test_lag_is_told_where_both_ends_are_known() -> None:
-    """The high watermark of a follower may be behind what was read at the leader: no group is ahead of it."""
+def test_lag_needs_both_offsets() -> None:
+    """The high watermark of a follower may be lower than the committed offset: the lag is not negative."""
     rig = CoordinatorRig()
     lagging(rig)
     assert rig.all.status()["consumer_lag"] == {}
@@ -84,7 +84,7 @@ def test_lag_is_told_where_both_ends_are_known() -> None:
     assert rig.all.status()["consumer_lag"] == {}
 
 
-def test_no_more_lags_are_told_than_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_lags_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups may have committed in millions of partitions."""
     monkeypatch.setattr(metrics, "MAX_LAGS", 1)
     rig = CoordinatorRig()

@@ -24,15 +24,15 @@ def with_first(start: int, length: int = 10) -> ProducerIds:
     return ids
 
 
-def test_nothing_is_asked_for_before_an_id_is_wanted() -> None:
-    """A node that serves no such producers takes no block."""
+def test_block_is_requested_with_the_first_id() -> None:
+    """A node without such producers takes no block."""
     ids = ProducerIds(1)
     assert ids.poll(10**9, 5) is None
     assert ids.due_ms is None
 
 
-def test_one_request_is_under_way() -> None:
-    """However many want ids meanwhile."""
+def test_one_block_request_at_a_time() -> None:
+    """However many ids are requested meanwhile."""
     ids = ProducerIds(1)
     for _ in range(3):
         with pytest.raises(CoordinatorLoadInProgressError):
@@ -43,8 +43,8 @@ def test_one_request_is_under_way() -> None:
     assert ids.due_ms is None
 
 
-def test_the_next_block_is_asked_for_at_nine_tenths() -> None:
-    """And the ids go on in it without a gap in time."""
+def test_next_block_is_requested_at_nine_tenths() -> None:
+    """Ids continue in it without a pause."""
     ids = with_first(0)
     assert [ids.next_id() for _ in range(9)] == list(range(9))
     assert ids.poll(0, 5) is None
@@ -68,8 +68,10 @@ def test_the_next_block_is_asked_for_at_nine_tenths() -> None:
         block(2**63 - 2, 10),
     ],
 )
-def test_no_block_or_one_that_cannot_be(answer: NetworkError | AllocateProducerIdsResponse) -> None:
-    """Nothing is taken from it, and the controller is asked again a little later."""
+def test_failed_or_invalid_block_is_requested_again(
+    answer: NetworkError | AllocateProducerIdsResponse,
+) -> None:
+    """After a backoff; no id is taken from it."""
     ids = with_first(0)
     for _ in range(10):
         ids.next_id()
@@ -94,8 +96,8 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_no_id_twice_in_the_cluster(steps: list[tuple[str, int, int]]) -> None:
-    """Nodes and controllers are restarted, answers are lost."""
+def test_ids_are_unique_in_the_cluster(steps: list[tuple[str, int, int]]) -> None:
+    """Nodes and controllers restart, responses are lost."""
     driver = Driver()
     driver.join(1, 2, 3)
     nodes = [ProducerIds(node_id) for node_id in (1, 2, 3)]

@@ -47,13 +47,13 @@ from headrace.protocol.messages.transactions import (
         ("\U0001f600", 0xD83D * 31 + 0xDE00),
     ],
 )
-def test_hashes_are_javas(text: str, value: int) -> None:
+def test_hash_equals_javas(text: str, value: int) -> None:
     """Over UTF-16 units, 32 bits, signed."""
     assert string_hash(text) == value
 
 
-def test_partitions_are_kafkas() -> None:
-    """The absolute value; the smallest integer has none and counts as 0."""
+def test_partition_equals_kafkas() -> None:
+    """The absolute value; the smallest integer counts as 0."""
     assert partition_of_id("hello", 50) == 22
     assert partition_of_id("Hello World", 50) == 26
     assert partition_of_id("polygenelubricants", 50) == 0
@@ -68,8 +68,8 @@ def spread(rig: CoordinatorRig, partitions: int) -> dict[int, list[str]]:
     return found
 
 
-def test_a_request_for_many_is_split_and_merged_in_its_order() -> None:
-    """Each shard is asked once for its own; what this node does not lead or has not read has its error."""
+def test_request_for_several_ids_is_split_and_merged_in_order() -> None:
+    """Each shard gets its own ids once; partitions that are not led or not loaded here have errors."""
     rig = CoordinatorRig(partitions=4)
     names = spread(rig, 4)
     for index in (0, 1):
@@ -93,8 +93,7 @@ def test_a_request_for_many_is_split_and_merged_in_its_order() -> None:
     assert rig.all.status()["waiting_requests"] == 0
 
 
-def test_a_request_for_many_waits_for_its_slowest_part() -> None:
-    """And is answered once."""
+def test_split_request_is_answered_after_its_last_part() -> None:
     rig = CoordinatorRig(partitions=2)
     rig.host.commits_at_once = False
     rig.lead(0)
@@ -109,22 +108,20 @@ def test_a_request_for_many_waits_for_its_slowest_part() -> None:
     assert [group.error_code for group in asked.answer.groups] == [0, 0]
 
 
-def test_a_request_for_none_is_answered() -> None:
-    """With nothing."""
+def test_request_without_ids_is_answered() -> None:
     rig = CoordinatorRig()
     rig.lead()
     assert rig.describe().answer.groups == ()
 
 
-def test_a_request_for_too_many_is_refused() -> None:
-    """As a whole."""
+def test_request_for_too_many_ids_is_refused() -> None:
     rig = CoordinatorRig(**{"max.request.partitions": 2})
     rig.lead()
     assert isinstance(rig.describe("a", "b", "c").answer, InvalidRequestError)
 
 
-def test_all_shards_are_asked_for_lists() -> None:
-    """A shard that is being read makes the answer an incomplete one, and says so."""
+def test_list_requests_go_to_all_shards() -> None:
+    """A loading shard makes the response incomplete, with an error."""
     rig = CoordinatorRig(partitions=3)
     names = spread(rig, 3)
     rig.lead(0)
@@ -141,14 +138,13 @@ def test_all_shards_are_asked_for_lists() -> None:
     assert len(listed.groups) == 2
 
 
-def test_a_node_that_leads_nothing_lists_nothing() -> None:
-    """Without an error."""
+def test_list_on_a_node_without_shards_is_empty() -> None:
     answer = CoordinatorRig().ask(registry.LIST_TRANSACTIONS, ListTransactionsRequest()).answer
     assert answer == ListTransactionsResponse(0)
 
 
 @pytest.mark.parametrize("name", ["", "x" * (MAX_ID_LENGTH + 1)])
-def test_ids_are_checked(name: str) -> None:
+def test_invalid_ids_are_refused(name: str) -> None:
     """Empty ones where Kafka refuses them, long ones everywhere."""
     rig = CoordinatorRig()
     rig.lead()
@@ -167,8 +163,8 @@ def test_ids_are_checked(name: str) -> None:
     assert described.error_code == InvalidRequestError.code
 
 
-def test_the_empty_group_may_commit_offsets() -> None:
-    """Old clients without a group do: it can be described, deleted and read."""
+def test_empty_group_id_may_commit_offsets() -> None:
+    """Old clients do: the group can be described, deleted and fetched."""
     rig = CoordinatorRig()
     rig.lead()
     (described,) = rig.ask(registry.DESCRIBE_GROUPS, DescribeGroupsRequest(("",))).answer.groups
@@ -177,8 +173,8 @@ def test_the_empty_group_may_commit_offsets() -> None:
     assert fetched.error_code != InvalidGroupIdError.code
 
 
-def test_every_transaction_of_a_request_has_its_own_answer() -> None:
-    """No node coordinates any of them here."""
+def test_each_transaction_of_a_request_has_its_own_result() -> None:
+    """This node coordinates none of them."""
     asked = tuple(TransactionPartitions(name, 1, 1, ()) for name in ("a", "b"))
     answer = CoordinatorRig().ask(registry.ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnRequest(asked)).answer
     assert [(each.transactional_id, each.error_code) for each in answer.transactions] == [
@@ -187,8 +183,8 @@ def test_every_transaction_of_a_request_has_its_own_answer() -> None:
     ]
 
 
-def test_what_the_node_does_not_lead_it_does_not_coordinate() -> None:
-    """Also while there is no such topic."""
+def test_partition_led_elsewhere_is_not_coordinated() -> None:
+    """Also without the internal topic."""
     rig = CoordinatorRig(partitions=4)
     names = spread(rig, 4)
     rig.lead(1)
@@ -198,8 +194,8 @@ def test_what_the_node_does_not_lead_it_does_not_coordinate() -> None:
     assert isinstance(rig.set(1, names[1][0]).answer, NotCoordinatorError)
 
 
-def test_groups_of_the_new_protocol_can_be_switched_off() -> None:
-    """By the level of their feature; classic ones go on."""
+def test_new_group_protocol_can_be_disabled() -> None:
+    """By the level of its feature; classic groups continue."""
     rig = CoordinatorRig()
     rig.lead()
     rig.host.image = replace(rig.host.image, features={"group.version": 0})

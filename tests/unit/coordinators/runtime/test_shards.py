@@ -48,7 +48,7 @@ def late() -> CoordinatorRig:
 # --- load ---------------------------------------------------------------------------------------------------
 
 
-def test_an_empty_log_is_loaded_at_once(rig: CoordinatorRig) -> None:
+def test_empty_log_is_loaded_at_once(rig: CoordinatorRig) -> None:
     """Nothing is read, and requests are served."""
     assert rig.shard.is_loaded
     assert not rig.host.reads
@@ -56,7 +56,7 @@ def test_an_empty_log_is_loaded_at_once(rig: CoordinatorRig) -> None:
     assert rig.shard.numbers == {"g": 5}
 
 
-def test_a_log_is_replayed_piece_by_piece() -> None:
+def test_log_is_replayed_in_pieces() -> None:
     """Up to the log end offset, also records appended during the load; the shard is notified once."""
     rig = CoordinatorRig()
     for number in range(4):
@@ -103,8 +103,8 @@ def test_transactions_are_replayed_with_their_markers() -> None:
     assert rig.shard.ended == [(2, True), (3, False)]
 
 
-def test_records_of_unknown_types_are_skipped_and_told() -> None:
-    """A newer node wrote them."""
+def test_records_of_unknown_types_are_skipped_and_logged() -> None:
+    """A newer version wrote them."""
     rig = CoordinatorRig()
     builder = active_codec().builder(max_bytes=1000)
     builder.append(1, b"\x70\x00what", b"ever")
@@ -118,8 +118,8 @@ def test_records_of_unknown_types_are_skipped_and_told() -> None:
     ]
 
 
-def test_a_damaged_log_fails_the_shard_alone() -> None:
-    """Requests hear why, nothing is decided on half a state, and the next epoch tries again."""
+def test_corrupt_log_fails_only_its_shard() -> None:
+    """Requests get the reason, none is decided on partial state, and the next epoch loads again."""
     rig = CoordinatorRig()
     rig.host.put(0, batch_of(("g", 1)))
     rig.lead()
@@ -139,9 +139,9 @@ def test_a_damaged_log_fails_the_shard_alone() -> None:
     assert rig.shard.numbers == {"g": 1}
 
 
-def test_bytes_that_have_changed_on_the_disk_are_not_believed() -> None:
-    """A log that was closed in order is not scanned at the next start: a flipped bit of an offset would be
-    loaded, shown, and read from."""
+def test_bit_flip_after_a_clean_shutdown_is_found() -> None:
+    """A cleanly closed log is not scanned at the next start: without the CRC check a flipped offset would be
+    loaded."""
     rig = CoordinatorRig()
     rig.host.put(0, batch_of(("g", 1)))
     batch = rig.host.logs[0].batches[0]
@@ -153,8 +153,7 @@ def test_bytes_that_have_changed_on_the_disk_are_not_believed() -> None:
     assert "offset 0 is corrupt: CRC" in rig.host.notes[0]
 
 
-def test_a_record_that_cannot_be_decoded_names_its_offset() -> None:
-    """It is a fault of the log as well."""
+def test_undecodable_record_is_reported_with_its_offset() -> None:
     rig = CoordinatorRig()
     builder = active_codec().builder(max_bytes=1000)
     builder.append(1, b"\x00\x01\x00", b"")
@@ -177,8 +176,8 @@ def test_record_that_the_codec_cannot_decode_fails_only_its_shard() -> None:
     assert "offset 0 cannot be decoded: ZeroDivisionError" in rig.host.notes[0]
 
 
-def test_a_record_that_a_shard_chokes_on_ends_nothing_else() -> None:
-    """Else it would end every node that leads the partition, one after the other."""
+def test_exception_in_replay_fails_only_its_shard() -> None:
+    """Else it would end every node that leads the partition in turn."""
 
     class Choking(Counter):
         def replay(self, record: Record, offset: int, producer: ProducerIdAndEpoch) -> None:
@@ -192,8 +191,7 @@ def test_a_record_that_a_shard_chokes_on_ends_nothing_else() -> None:
     assert "what is that?" in rig.host.notes[0]
 
 
-def test_a_load_that_was_overtaken_is_dropped() -> None:
-    """What it read belongs to an epoch that is over."""
+def test_load_of_an_older_epoch_is_dropped() -> None:
     rig = CoordinatorRig()
     rig.host.put(0, batch_of(("g", 1)))
     rig.lead(epoch=1)
@@ -209,8 +207,8 @@ def test_a_load_that_was_overtaken_is_dropped() -> None:
     assert rig.shard.numbers == {"g": 1}
 
 
-def test_after_a_load_answers_wait_for_what_was_read() -> None:
-    """The log of a new leader may reach beyond what is committed."""
+def test_responses_after_a_load_wait_for_loaded_records() -> None:
+    """The log of a new leader may reach beyond the high watermark."""
     rig = late()
     rig.leave()
     rig.host.put(0, batch_of(("g", 1)))
@@ -225,9 +223,7 @@ def test_after_a_load_answers_wait_for_what_was_read() -> None:
 # --- append, apply, answer ----------------------------------------------------------------------------------
 
 
-def test_records_become_one_batch_with_the_wall_clock(rig: CoordinatorRig) -> None:
-    """One outcome, one batch."""
-
+def test_records_of_an_outcome_are_one_batch_with_the_wall_time(rig: CoordinatorRig) -> None:
     class Pairs(Counter):
         def _set(self, body: Any, token: Any) -> Outcome:
             outcome = super()._set(body, token)
@@ -245,8 +241,8 @@ def test_records_become_one_batch_with_the_wall_clock(rig: CoordinatorRig) -> No
     assert not read_batch_header(batch).is_transactional
 
 
-def test_a_stamp_makes_the_batch_part_of_a_transaction() -> None:
-    """So that it counts only when the marker says so."""
+def test_stamp_makes_the_batch_transactional() -> None:
+    """It counts only after a commit marker."""
 
     class Stamped(Counter):
         def _set(self, body: Any, token: Any) -> Outcome:
@@ -266,8 +262,8 @@ def test_a_stamp_makes_the_batch_part_of_a_transaction() -> None:
     assert rig.set(4).answer == HeartbeatResponse(0, "4")  # behind the marker
 
 
-def test_answers_leave_in_order_when_they_are_committed() -> None:
-    """Also those that only show what is not committed."""
+def test_responses_are_sent_in_order_once_committed() -> None:
+    """Also those that only read uncommitted state."""
     rig = late()
     first, shown, second = rig.set(1), rig.describe("g"), rig.set(2)
     assert rig.shard.numbers == {"g": 2}
@@ -280,7 +276,7 @@ def test_answers_leave_in_order_when_they_are_committed() -> None:
     assert second.answer == HeartbeatResponse(0, "2")
 
 
-def test_no_answer_overtakes_those_that_wait() -> None:
+def test_no_response_overtakes_a_waiting_one() -> None:
     """The high watermark has advanced, but the shard is not notified yet."""
     rig = late()
     first = rig.set(1)
@@ -291,7 +287,7 @@ def test_no_answer_overtakes_those_that_wait() -> None:
     assert [r.is_waiting for r in (first, shown)] == [False, False]
 
 
-def test_an_answer_that_shows_nothing_need_not_wait() -> None:
+def test_response_without_state_does_not_wait() -> None:
     """`waits=False` is for those."""
 
     class Hasty(Counter):
@@ -306,8 +302,8 @@ def test_an_answer_that_shows_nothing_need_not_wait() -> None:
     assert rig.set(1).answer == HeartbeatResponse(0, "1")
 
 
-def test_what_is_not_committed_in_time_is_not_known() -> None:
-    """The response is that error; the record may still be committed, and its state stays."""
+def test_response_of_a_late_commit_is_a_timeout() -> None:
+    """The record may still be committed, and its state stays."""
     rig = late()
     first = rig.set(1)
     rig.pass_time(3_000)
@@ -330,8 +326,8 @@ def test_what_is_not_committed_in_time_is_not_known() -> None:
         (MessageTooLargeError("too large"), UnknownServerError),
     ],
 )
-def test_a_refused_append_changes_nothing(error: KafkaError, seen: type[KafkaError]) -> None:
-    """The client, and every parked request of the decision, gets the error that Kafka would send."""
+def test_refused_append_changes_no_state(error: KafkaError, seen: type[KafkaError]) -> None:
+    """The request, and every parked request of the decision, gets Kafka's error."""
     rig = CoordinatorRig()
     rig.lead()
     parked = rig.park()
@@ -344,8 +340,8 @@ def test_a_refused_append_changes_nothing(error: KafkaError, seen: type[KafkaErr
     assert rig.set(2).answer == HeartbeatResponse(0, "2")
 
 
-def test_a_shard_may_undo_what_was_refused() -> None:
-    """It gets the error, and responds itself to the requests that need another error."""
+def test_shard_is_notified_of_a_refused_append() -> None:
+    """It answers itself the requests that need another error."""
 
     class Undoing(Counter):
         def _set(self, body: Any, token: Any) -> Outcome:
@@ -369,7 +365,7 @@ def test_a_shard_may_undo_what_was_refused() -> None:
     assert parked.answer == LeaveGroupResponse(99)
 
 
-def test_records_that_no_batch_holds_are_refused(rig: CoordinatorRig) -> None:
+def test_records_larger_than_a_batch_are_refused(rig: CoordinatorRig) -> None:
     """By max.message.bytes of the partition, and by the widths of their fields."""
     rig.host.max_bytes = 200
     assert isinstance(rig.set(1, text="x" * 300).answer, UnknownServerError)
@@ -382,7 +378,7 @@ def test_records_that_no_batch_holds_are_refused(rig: CoordinatorRig) -> None:
 @pytest.mark.parametrize(
     "producer", [ProducerIdAndEpoch(11, 1 << 15), ProducerIdAndEpoch(1 << 63, 0), ProducerIdAndEpoch(-1, 2)]
 )
-def test_a_stamp_that_no_batch_can_have_is_refused(producer: ProducerIdAndEpoch) -> None:
+def test_invalid_stamp_is_refused(producer: ProducerIdAndEpoch) -> None:
     """As a record that cannot be encoded."""
 
     class Stamped(Counter):
@@ -397,9 +393,7 @@ def test_a_stamp_that_no_batch_can_have_is_refused(producer: ProducerIdAndEpoch)
     assert rig.host.logs[0].batches == []
 
 
-def test_an_error_of_a_handler_is_its_answer(rig: CoordinatorRig) -> None:
-    """At once."""
-
+def test_error_of_a_handler_is_returned_at_once(rig: CoordinatorRig) -> None:
     class Strict(Counter):
         def handle(self, api: Any, body: Any, token: Any, now: Any) -> Outcome:
             raise InvalidRecordError("never")
@@ -413,7 +407,7 @@ def test_an_error_of_a_handler_is_its_answer(rig: CoordinatorRig) -> None:
 # --- timers, questions, the end -----------------------------------------------------------------------------
 
 
-def test_timers_decide_in_their_time(rig: CoordinatorRig) -> None:
+def test_timers_fire_at_their_deadline(rig: CoordinatorRig) -> None:
     """A timer that is set again replaces the earlier one."""
     first = rig.join()
     rig.pass_time(5)
@@ -426,8 +420,8 @@ def test_timers_decide_in_their_time(rig: CoordinatorRig) -> None:
     assert first.is_waiting  # what the counter forgot is its own business
 
 
-def test_a_timer_that_another_cancels_is_not_fired(rig: CoordinatorRig) -> None:
-    """Both are due in the same moment."""
+def test_timer_cancelled_by_another_does_not_fire(rig: CoordinatorRig) -> None:
+    """Both are due at the same time."""
     fired = []
     timers = rig.shard.context.timers
 
@@ -444,8 +438,8 @@ def test_a_timer_that_another_cancels_is_not_fired(rig: CoordinatorRig) -> None:
     assert timers.deadline_of("b") is None
 
 
-def test_what_others_say_is_decided_on(rig: CoordinatorRig) -> None:
-    """An error too."""
+def test_responses_of_other_servers_are_decided_on(rig: CoordinatorRig) -> None:
+    """Errors too."""
     one, other = rig.sync(), rig.sync()
     ((node, _, _, timeout_ms, answered), (_, _, _, _, failed)) = rig.host.asked
     assert (node, timeout_ms) == (2, 500)
@@ -455,8 +449,9 @@ def test_what_others_say_is_decided_on(rig: CoordinatorRig) -> None:
     assert "gone" in other.answer.error_detail
 
 
-def test_the_end_of_a_leadership_answers_everybody() -> None:
-    """Parked, held back, timed: all hear NOT_COORDINATOR, and nothing comes of timers and questions."""
+def test_end_of_leadership_answers_all_requests() -> None:
+    """Parked, waiting for a commit or for a timer: all get NOT_COORDINATOR; later timers and responses have
+    no effect."""
     rig = late()
     waiting = [rig.set(1), rig.park(), rig.join(), rig.sync(), rig.describe("g")]
     answered = rig.host.asked[0][4]
@@ -474,8 +469,8 @@ def test_the_end_of_a_leadership_answers_everybody() -> None:
     assert isinstance(rig.set(1).answer, NotCoordinatorError)
 
 
-def test_a_connection_that_is_gone_frees_its_requests(rig: CoordinatorRig) -> None:
-    """Its shards forget it, others are not bothered, and its answers go nowhere."""
+def test_closed_connection_drops_its_requests(rig: CoordinatorRig) -> None:
+    """In its shards only; its responses are not sent."""
     mine, others = rig.park("a", session=5), rig.park("b", session=6)
     rig.all.connection_gone(5, rig.host.at())
     rig.all.connection_gone(99, rig.host.at())
@@ -489,7 +484,7 @@ def test_a_connection_that_is_gone_frees_its_requests(rig: CoordinatorRig) -> No
 
 
 def test_waiting_requests_are_bounded() -> None:
-    """Those beyond are refused at once."""
+    """Further ones are refused at once."""
     rig = CoordinatorRig(**{"purgatory.max.requests": 3})
     rig.lead()
     waiting = [rig.park(str(i)) for i in range(3)]
@@ -499,21 +494,20 @@ def test_waiting_requests_are_bounded() -> None:
     assert rig.set(1, "1").answer == HeartbeatResponse(0, "1")
 
 
-def test_metadata_reaches_loaded_shards(rig: CoordinatorRig) -> None:
-    """With what has changed."""
+def test_metadata_changes_reach_loaded_shards(rig: CoordinatorRig) -> None:
     rig.all.followed(rig.host.image, None, rig.host.at())
     assert rig.shard.seen == [None]
 
 
-def test_tokens_tell_who_asks(rig: CoordinatorRig) -> None:
-    """The shard makes members of them."""
+def test_tokens_identify_clients(rig: CoordinatorRig) -> None:
+    """The shard names members by them."""
     rig.park(session=8)
     (token,) = rig.shard.parked.values()
     assert (token.session, token.client_id, token.client_host) == (8, "test", "10.0.0.9")
 
 
-def test_what_was_written_is_read_again(rig: CoordinatorRig) -> None:
-    """Written and read by the same codec."""
+def test_written_records_are_read_again(rig: CoordinatorRig) -> None:
+    """By the same codec."""
     rig.set(7)
     rig.leave()
     rig.lead(epoch=1)

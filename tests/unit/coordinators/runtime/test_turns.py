@@ -39,8 +39,8 @@ def counts(rig: CoordinatorRig) -> list[int]:
     return [read_batch_header(batch).record_count for batch in rig.host.logs[0].batches]
 
 
-def test_the_decisions_of_a_turn_are_one_batch(rig: CoordinatorRig) -> None:
-    """Each is answered for itself, and the log says them in their order."""
+def test_decisions_of_a_turn_are_one_batch(rig: CoordinatorRig) -> None:
+    """Each request has its own response; the records are in the order of decisions."""
     requests = rig.ask_together(*(setting(number, f"g{number}") for number in range(5)))
     assert [request.answer for request in requests] == [HeartbeatResponse(0, str(n)) for n in range(5)]
     assert counts(rig) == [5]
@@ -51,8 +51,8 @@ def test_the_decisions_of_a_turn_are_one_batch(rig: CoordinatorRig) -> None:
     assert rig.shard.numbers == state == {f"g{number}": number for number in range(5)}
 
 
-def test_each_decision_knows_those_before(rig: CoordinatorRig) -> None:
-    """And none is shown before all of them are committed."""
+def test_each_decision_sees_the_earlier_ones(rig: CoordinatorRig) -> None:
+    """No response is sent before all of them are committed."""
     rig.host.commits_at_once = False
     first, shown, second = rig.ask_together(setting(1), READING, setting(2))
     assert first.is_waiting
@@ -63,8 +63,8 @@ def test_each_decision_knows_those_before(rig: CoordinatorRig) -> None:
     assert rig.shard.numbers == {"g": 2}
 
 
-def test_what_does_not_fit_begins_another_batch(rig: CoordinatorRig) -> None:
-    """Nothing is too large, and what no batch holds alone is refused alone."""
+def test_full_batch_starts_another_one(rig: CoordinatorRig) -> None:
+    """A record that no batch holds is refused alone."""
     rig.host.max_bytes = 400
     texts = ["x" * 60] * 6
     texts[3] = "x" * 500
@@ -77,16 +77,15 @@ def test_what_does_not_fit_begins_another_batch(rig: CoordinatorRig) -> None:
     assert rig.shard.numbers == {f"g{n}": n for n in (0, 1, 2, 4, 5)}
 
 
-def test_what_is_no_record_is_refused_alone(rig: CoordinatorRig) -> None:
-    """The others of its turn are not."""
+def test_record_that_cannot_be_encoded_is_refused_alone(rig: CoordinatorRig) -> None:
     first, bad, last = rig.ask_together(setting(1), setting(1 << 70), setting(3))
     assert isinstance(bad.answer, InvalidRequestError)
     assert (first.answer, last.answer) == (HeartbeatResponse(0, "1"), HeartbeatResponse(0, "3"))
     assert rig.shard.numbers == {"g": 3}
 
 
-def test_too_few_replicas_refuse_each(rig: CoordinatorRig) -> None:
-    """No record is applied, and a request that only reads gets its response."""
+def test_isr_below_the_minimum_refuses_each_write(rig: CoordinatorRig) -> None:
+    """No record is applied; a read gets its response."""
     rig.set(1)
     rig.host.refuses = NotEnoughReplicasError("too few")
     first, shown, second = rig.ask_together(setting(2), READING, setting(3))
@@ -111,8 +110,8 @@ def test_failed_append_reloads_the_shard(rig: CoordinatorRig) -> None:
     assert "loading the coordinator again" in rig.host.notes[0]
 
 
-def test_batches_of_transactions_stand_alone() -> None:
-    """In their place."""
+def test_transactional_batches_are_not_joined() -> None:
+    """They keep their place in the order."""
 
     class Stamping(Counter):
         def handle(self, api: Any, body: Any, token: Any, now: Any) -> Outcome:
@@ -129,8 +128,8 @@ def test_batches_of_transactions_stand_alone() -> None:
     assert (rig.shard.numbers, rig.shard.pending) == ({"g": 5}, {7: {"g": 3}})
 
 
-def test_one_that_says_nothing_is_enough_for_a_turn(rig: CoordinatorRig) -> None:
-    """Also where others write anyway."""
+def test_one_no_op_record_per_turn(rig: CoordinatorRig) -> None:
+    """Also where other records are appended."""
     rig.host.has_lease = False
     rig.ask_together(READING, READING, setting(1), READING)
     assert counts(rig) == [2]
@@ -144,7 +143,7 @@ def handed_over(rig: CoordinatorRig, session: int = 5) -> Request:
     return request
 
 
-def test_a_shard_that_lost_its_partition_within_the_turn_decides_no_request(rig: CoordinatorRig) -> None:
+def test_shard_that_lost_its_partition_within_the_turn_decides_no_request(rig: CoordinatorRig) -> None:
     """Every request fails with NOT_COORDINATOR; in the next epoch none of the state is left."""
     request = handed_over(rig)
     rig.leave()
@@ -154,8 +153,8 @@ def test_a_shard_that_lost_its_partition_within_the_turn_decides_no_request(rig:
     assert rig.host.logs[0].batches == []
 
 
-def test_what_nobody_waits_for_any_more_is_not_decided(rig: CoordinatorRig) -> None:
-    """Its connection has ended within the turn."""
+def test_request_of_a_closed_connection_is_not_decided(rig: CoordinatorRig) -> None:
+    """It was closed within the turn."""
     request = handed_over(rig)
     rig.all.connection_gone(5, rig.host.at())
     rig.all.end_turn(rig.host.at())
@@ -163,8 +162,8 @@ def test_what_nobody_waits_for_any_more_is_not_decided(rig: CoordinatorRig) -> N
     assert rig.host.logs[0].batches == []
 
 
-def test_a_log_that_others_wrote_is_gone_on_with(rig: CoordinatorRig) -> None:
-    """The offsets of a joint batch follow what was read."""
+def test_joint_batch_follows_the_loaded_log(rig: CoordinatorRig) -> None:
+    """Its offsets continue after the records that were read."""
     rig.leave()
     rig.host.put(0, batch_of(("a", 1), ("b", 2)))
     rig.lead(epoch=1)
@@ -173,8 +172,8 @@ def test_a_log_that_others_wrote_is_gone_on_with(rig: CoordinatorRig) -> None:
     assert rig.shard.numbers == {"a": 1, "b": 2, "c": 3, "d": 4}
 
 
-def test_what_was_asked_comes_before_what_is_due(rig: CoordinatorRig) -> None:
-    """A node that stood still finds both at once."""
+def test_requests_are_decided_before_due_timers(rig: CoordinatorRig) -> None:
+    """A node that was stalled finds both at once."""
     joined = rig.join()
     rig.host.now_ms += 10
     request = handed_over(rig)

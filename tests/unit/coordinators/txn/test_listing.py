@@ -38,7 +38,7 @@ def listed(rig: TxnRig, **filters: Any) -> list[str]:
     return [each.transactional_id for each in answer.transactions]
 
 
-def test_a_description() -> None:
+def test_describe_transactions() -> None:
     """State, producer, times and partitions; an unknown id gets TRANSACTIONAL_ID_NOT_FOUND."""
     rig = rig_with_three()
     request = DescribeTransactionsRequest(("app:2", "nobody", "", "app:1"))
@@ -53,8 +53,8 @@ def test_a_description() -> None:
     assert (fourth.state, fourth.start_ms, fourth.topics) == ("Empty", -1, ())
 
 
-def test_filters() -> None:
-    """All that are named must let an id through."""
+def test_list_filters_are_combined() -> None:
+    """An id must match all of them."""
     rig = rig_with_three()
     assert listed(rig) == ["app:1", "app:2", "b"]
     assert listed(rig, states=("Ongoing", "PrepareCommit")) == ["app:2", "b"]
@@ -64,8 +64,8 @@ def test_filters() -> None:
     assert listed(rig, states=("Ongoing",), duration_ms=60_000) == []
 
 
-def test_what_is_prepared() -> None:
-    """A state of its own, with the time since when; it is as old as its first partition."""
+def test_prepared_transactions_have_their_own_state() -> None:
+    """With the time since they are prepared; their age counts from their first partition."""
     rig = rig_with_three()
     value = rig.known("app:2").value
     assert rig.prepare((1001, 0), "app:2").code == 0
@@ -83,8 +83,7 @@ def test_what_is_prepared() -> None:
     assert rig.known("app:2").value.prepared_ms == -1
 
 
-def test_a_state_that_there_is_not() -> None:
-    """It is said, and lets nothing through."""
+def test_unknown_state_is_reported_and_matches_nothing() -> None:
     rig = rig_with_three()
     request = ListTransactionsRequest(states=("Done", "Ongoing"))
     answer = rig.call(registry.LIST_TRANSACTIONS, request).answer
@@ -93,8 +92,8 @@ def test_a_state_that_there_is_not() -> None:
     assert listed(rig, states=("Done",)) == []
 
 
-def test_a_pattern_matches_whole_ids() -> None:
-    """Whatever characters they are made of."""
+def test_pattern_matches_whole_ids() -> None:
+    """Whatever their characters."""
     rig = rig_with_three()
     assert listed(rig, transactional_id_pattern="app.*") == ["app:1", "app:2"]
     assert listed(rig, transactional_id_pattern="app:[^1]") == ["app:2"]
@@ -102,8 +101,7 @@ def test_a_pattern_matches_whole_ids() -> None:
     assert listed(rig, transactional_id_pattern="") == ["app:1", "app:2", "b"]
 
 
-def test_a_pattern_that_cannot_be_read() -> None:
-    """Or would be dear."""
+def test_invalid_or_expensive_pattern_is_refused() -> None:
     rig = rig_with_three()
     for pattern in ("(", "a{1000}{1000}", "x" * 2_000):
         request = ListTransactionsRequest(transactional_id_pattern=pattern)
@@ -111,8 +109,7 @@ def test_a_pattern_that_cannot_be_read() -> None:
         assert answer.error_code == InvalidRegularExpressionError.code
 
 
-def test_a_pattern_that_others_take_for_ever() -> None:
-    """Time grows with the length of the id alone."""
+def test_backtracking_patterns_take_linear_time() -> None:
     rig = rig_with_three()
     rig.begun("a" * 2_000 + "!")
     assert listed(rig, transactional_id_pattern="(a+)+") == []

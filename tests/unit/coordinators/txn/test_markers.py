@@ -24,8 +24,8 @@ WRONG_STATE, WRONG_ID = InvalidTxnStateError.code, InvalidProducerIdMappingError
 # --- markers ------------------------------------------------------------------------------------------------
 
 
-def test_a_partition_without_leader_gets_its_marker_later() -> None:
-    """Scenario 44: when there is one; the others have theirs, and other transactions go on."""
+def test_partition_without_a_leader_gets_its_marker_later() -> None:
+    """Scenario 44: with its next leader; other partitions and transactions continue."""
     rig = TxnRig()
     producer, other = rig.begun(), rig.begun("b")
     rig.write(producer, T0, "x")
@@ -46,8 +46,8 @@ def test_a_partition_without_leader_gets_its_marker_later() -> None:
     assert rig.leaders[U0].committed == ["y"]
 
 
-def test_a_topic_that_was_deleted_is_not_waited_for() -> None:
-    """Before the markers are sent, or while they are tried again."""
+def test_deleted_topic_needs_no_marker() -> None:
+    """Deleted before the markers are sent, or during their retries."""
     rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
@@ -66,8 +66,8 @@ def test_a_topic_that_was_deleted_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("is_written", [True, False])
-def test_a_request_or_its_answer_is_lost(is_written: bool) -> None:
-    """The marker is written again, which changes nothing."""
+def test_lost_marker_request_or_response_is_retried(is_written: bool) -> None:
+    """A repeated marker changes nothing."""
     rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
@@ -80,8 +80,8 @@ def test_a_request_or_its_answer_is_lost(is_written: bool) -> None:
 
 
 @pytest.mark.parametrize("code", [3, 6, 7, 19, 20, 56, 14, 5, 2, 87, TransactionCoordinatorFencedError.code])
-def test_a_refusal_is_tried_again(code: int) -> None:
-    """Whatever it is: no transaction is stuck when it passes."""
+def test_refused_marker_is_retried(code: int) -> None:
+    """Whatever the error: the transaction completes once it passes."""
     rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
@@ -97,8 +97,8 @@ def test_a_refusal_is_tried_again(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [InvalidProducerEpochError.code, UnsupportedVersionError.code, 43])
-def test_a_partition_where_nothing_is_open_is_not_waited_for(code: int) -> None:
-    """A later epoch has been there, or it takes no transactions."""
+def test_partition_with_a_newer_epoch_needs_no_marker(code: int) -> None:
+    """Nor one that accepts no transactions."""
     rig = TxnRig()
     producer = rig.begun()
     rig.add(producer, T0)
@@ -108,8 +108,8 @@ def test_a_partition_where_nothing_is_open_is_not_waited_for(code: int) -> None:
     assert rig.state() == "CompleteCommit"
 
 
-def test_a_completion_that_cannot_be_written_is_tried_again() -> None:
-    """KAFKA-9777, KAFKA-10080: and is written once."""
+def test_failed_append_of_the_completion_is_retried() -> None:
+    """KAFKA-9777, KAFKA-10080: it is written once."""
     rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
@@ -126,8 +126,8 @@ def test_a_completion_that_cannot_be_written_is_tried_again() -> None:
     assert len(rig.log) == size + 1
 
 
-def test_an_answer_to_markers_of_an_earlier_end_changes_nothing() -> None:
-    """KAFKA-16352: what is under way for this transaction stays so."""
+def test_response_to_earlier_markers_changes_nothing() -> None:
+    """KAFKA-16352: the present markers stay pending."""
     rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
@@ -147,8 +147,8 @@ def test_an_answer_to_markers_of_an_earlier_end_changes_nothing() -> None:
     assert rig.leaders[U0].committed == ["y"]
 
 
-def test_many_transactions_share_requests() -> None:
-    """A node has few of them under way; what comes meanwhile goes together in the next."""
+def test_markers_of_several_transactions_share_requests() -> None:
+    """The requests in flight to a node are bounded; later markers are joined in the next one."""
     rig = TxnRig()
     producers = {f"id-{i}": rig.begun(f"id-{i}") for i in range(40)}
     for name, producer in producers.items():
@@ -161,8 +161,8 @@ def test_many_transactions_share_requests() -> None:
     assert sorted(rig.leaders[T0].committed) == sorted(producers)
 
 
-def test_a_node_takes_fewer_markers_at_once() -> None:
-    """As its configuration says; they get through in smaller requests."""
+def test_marker_request_respects_the_nodes_limit() -> None:
+    """Smaller requests succeed."""
     rig = TxnRig()
     producer = rig.begun()
     for key in (*[("t", number) for number in range(3)], ("u", 0), ("u", 1)):
@@ -174,8 +174,8 @@ def test_a_node_takes_fewer_markers_at_once() -> None:
     assert all(leader.committed == [key] for key, leader in rig.leaders.items() if key[0] in "tu")
 
 
-def test_what_waits_for_a_request_follows_the_leader() -> None:
-    """A node that does not answer holds up its own requests alone."""
+def test_waiting_markers_follow_the_leader() -> None:
+    """A node that does not respond delays only its own requests."""
     rig = TxnRig()
     producers = {f"id-{i}": rig.begun(f"id-{i}") for i in range(7)}
     for name, producer in producers.items():
@@ -194,8 +194,8 @@ def test_what_waits_for_a_request_follows_the_leader() -> None:
 # --- time ---------------------------------------------------------------------------------------------------
 
 
-def test_a_transaction_that_takes_too_long_is_aborted() -> None:
-    """Its producer is fenced; scenario 47: what it still writes is refused."""
+def test_expired_transaction_is_aborted() -> None:
+    """Its producer is fenced; scenario 47: later records of it are refused."""
     rig = TxnRig()
     producer = rig.begun(timeout_ms=15_000)
     rig.write(producer, T0, "x")
@@ -210,7 +210,7 @@ def test_a_transaction_that_takes_too_long_is_aborted() -> None:
 
 
 @pytest.mark.parametrize("jump_ms", [3_600_000, -3_600_000])
-def test_a_jump_of_the_wall_clock_ends_no_transaction_early_nor_keeps_it(jump_ms: int) -> None:
+def test_wall_clock_jump_does_not_change_the_timeout(jump_ms: int) -> None:
     """Scenario 58."""
     rig = TxnRig()
     producer = rig.begun(timeout_ms=60_000)
@@ -223,8 +223,7 @@ def test_a_jump_of_the_wall_clock_ends_no_transaction_early_nor_keeps_it(jump_ms
     assert rig.state() == "PrepareAbort"
 
 
-def test_the_time_goes_on_over_a_reload() -> None:
-    """By the wall clock."""
+def test_timeout_continues_over_a_reload() -> None:
     rig = TxnRig()
     producer = rig.begun(timeout_ms=60_000)
     rig.write(producer, T0, "x")
@@ -234,8 +233,8 @@ def test_the_time_goes_on_over_a_reload() -> None:
     assert rig.state() == "PrepareAbort"
 
 
-def test_a_coordinator_whose_clock_is_behind_waits_no_longer_than_the_timeout() -> None:
-    """To it the transaction begins in the future."""
+def test_slow_clock_does_not_extend_the_timeout() -> None:
+    """The start of the transaction is in this coordinator's future."""
     rig = TxnRig()
     rig.write(rig.begun(timeout_ms=30_000), T0, "x")
     rig.wall_shift_ms -= 3_600_000
@@ -245,8 +244,8 @@ def test_a_coordinator_whose_clock_is_behind_waits_no_longer_than_the_timeout() 
     assert rig.leaders[T0].aborted == ["x"]
 
 
-def test_what_is_overdue_is_tried_once_in_a_while_where_nothing_can_be_written() -> None:
-    """And not over and over."""
+def test_overdue_abort_is_retried_with_a_backoff() -> None:
+    """While appends are refused."""
     rig = TxnRig()
     for i in range(250):
         rig.write(rig.begun(f"id-{i}", timeout_ms=1_000), T0, i, name=f"id-{i}")
@@ -259,8 +258,7 @@ def test_what_is_overdue_is_tried_once_in_a_while_where_nothing_can_be_written()
     assert rig.known("id-0").value.producer_epoch == 2
 
 
-def test_many_are_overdue_at_once() -> None:
-    """All are aborted, in several batches."""
+def test_many_overdue_transactions_are_aborted_in_several_batches() -> None:
     rig = TxnRig()
     for i in range(250):
         rig.write(rig.begun(f"id-{i}", timeout_ms=1_000), T0, i, name=f"id-{i}")
@@ -269,8 +267,8 @@ def test_many_are_overdue_at_once() -> None:
     assert sorted(rig.leaders[T0].aborted) == list(range(250))
 
 
-def test_what_does_not_fit_one_batch_goes_in_several() -> None:
-    """Together they are too large: to abort, to complete and to forget; none of it may wait for ever."""
+def test_large_transactions_take_several_batches() -> None:
+    """Their aborts, completions and tombstones are too large together; none waits for ever."""
     rig = TxnRig()
     names = ["x" * 500 + str(i) for i in range(50)]
     for name in names:
@@ -286,8 +284,8 @@ def test_what_does_not_fit_one_batch_goes_in_several() -> None:
     assert not rig.shard.transactions
 
 
-def test_ids_that_nobody_used_for_long_are_forgotten() -> None:
-    """Those in a transaction are not."""
+def test_unused_transactional_ids_expire() -> None:
+    """Those with an open transaction do not."""
     config = {"transactional.id.expiration.ms": "100000000"}
     rig = TxnRig(**config)
     for i in range(250):

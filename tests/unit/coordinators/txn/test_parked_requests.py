@@ -46,8 +46,8 @@ def add(rig: TxnRig, session: int = 1, *, verify_only: bool = False) -> Call:
     return call
 
 
-def test_the_next_transaction_begins_when_the_one_before_has_ended(rig: TxnRig) -> None:
-    """Without another request."""
+def test_parked_request_begins_the_next_transaction(rig: TxnRig) -> None:
+    """Once the previous transaction is complete, without another request."""
     added, offsets = add(rig), rig.add_offsets(NEXT)
     assert not added.answers
     assert not offsets.answers
@@ -59,8 +59,8 @@ def test_the_next_transaction_begins_when_the_one_before_has_ended(rig: TxnRig) 
     assert rig.state() == "Ongoing"
 
 
-def test_it_waits_for_the_end_to_be_committed_too(rig: TxnRig) -> None:
-    """Else a record of it could come before the end is decided."""
+def test_parked_request_waits_for_the_committed_end(rig: TxnRig) -> None:
+    """Else a record of the next transaction could precede the decided end."""
     added = add(rig)
     rig.commits_at_once = False
     rig.deliver()
@@ -70,8 +70,7 @@ def test_it_waits_for_the_end_to_be_committed_too(rig: TxnRig) -> None:
     assert added.answer.transactions[0].error_code == 0
 
 
-def test_a_new_producer_waits_and_fences(rig: TxnRig) -> None:
-    """In the order in which they came."""
+def test_parked_init_producer_id_fences_in_order(rig: TxnRig) -> None:
     began, added = rig.init(), add(rig)
     rig.deliver()
     rig.pass_time(0)
@@ -79,8 +78,8 @@ def test_a_new_producer_waits_and_fences(rig: TxnRig) -> None:
     assert added.answer.transactions[0].error_code == ProducerFencedError.code
 
 
-def test_it_does_not_wait_for_long(rig: TxnRig) -> None:
-    """A partition may be without a leader for hours; each gets an answer of its own kind."""
+def test_parked_requests_time_out(rig: TxnRig) -> None:
+    """A partition may be without a leader for hours; each API has its own response."""
     calls = [add(rig), rig.init(), rig.add_offsets(NEXT)]
     rig.pass_time(PARK_MS)
     assert calls[0].answer.transactions[0].error_code == CONCURRENT
@@ -90,8 +89,8 @@ def test_it_does_not_wait_for_long(rig: TxnRig) -> None:
     assert all(len(call.answers) == 1 for call in calls)
 
 
-def test_few_wait(rig: TxnRig) -> None:
-    """The rest come again."""
+def test_parked_requests_are_bounded(rig: TxnRig) -> None:
+    """The client retries the others."""
     calls = [rig.init() for _ in range(MAX_PARKED + 2)]
     assert [len(call.answers) for call in calls] == [0] * MAX_PARKED + [1, 1]
     rig.settle()
@@ -99,8 +98,8 @@ def test_few_wait(rig: TxnRig) -> None:
     assert all(call.code in (0, CONCURRENT) for call in calls)
 
 
-def test_several_wait_on_when_one_of_them_begins_what_is_ended_again(rig: TxnRig) -> None:
-    """They are not asked over and over meanwhile."""
+def test_parked_requests_stay_parked_for_the_next_end(rig: TxnRig) -> None:
+    """They are not retried in between."""
     added = add(rig)
     calls = [rig.init() for _ in range(MAX_PARKED - 1)]
     rig.deliver()
@@ -112,13 +111,13 @@ def test_several_wait_on_when_one_of_them_begins_what_is_ended_again(rig: TxnRig
     assert [call.answer.producer_epoch for call in calls[1:]] == [4, 5]
 
 
-def test_who_asks_for_a_record_that_came_late_does_not_wait(rig: TxnRig) -> None:
-    """Its leader refuses it."""
+def test_verification_of_a_late_record_is_not_parked(rig: TxnRig) -> None:
+    """The leader refuses the record."""
     assert add(rig, verify_only=True).answer.transactions[0].error_code == CONCURRENT
 
 
-def test_an_end_before_the_end_comes_again(rig: TxnRig) -> None:
-    """The producer that was answered is not fenced for being quick, nor with its new id."""
+def test_early_end_of_the_next_transaction_is_retriable(rig: TxnRig) -> None:
+    """A fast producer is not fenced, also with its new producer id."""
     assert rig.end(NEXT, commit=False).code == CONCURRENT
     rig.settle()
     assert rig.end(NEXT).code == InvalidTxnStateError.code
@@ -132,8 +131,7 @@ def test_an_end_before_the_end_comes_again(rig: TxnRig) -> None:
     assert began.answer.producer_id == 2_000
 
 
-def test_a_request_of_a_closed_connection_is_not_retried(rig: TxnRig) -> None:
-    """A request is dropped if its connection is closed before it begins."""
+def test_request_of_a_closed_connection_is_dropped(rig: TxnRig) -> None:
     gone, here = add(rig, session=7), rig.init()
     rig.run(lambda now: rig.shard.on_peer_gone(7, now))
     rig.settle()
@@ -142,14 +140,12 @@ def test_a_request_of_a_closed_connection_is_not_retried(rig: TxnRig) -> None:
     assert rig.state() == "Empty"
 
 
-def test_the_shard_gives_back_who_waits(rig: TxnRig) -> None:
-    """When it is dropped."""
+def test_dropped_shard_returns_parked_requests(rig: TxnRig) -> None:
     calls = [add(rig), rig.init()]
     assert rig.shard.close() == calls
 
 
-def test_what_cannot_be_written_then_is_said(rig: TxnRig) -> None:
-    """As if it had just been asked for."""
+def test_failed_append_of_a_parked_request_is_returned(rig: TxnRig) -> None:
     began = rig.init()
     rig.deliver()
     rig.refuses = NotEnoughReplicasError("one replica")

@@ -34,9 +34,9 @@ def rig_with_one() -> tuple[TxnRig, tuple[int, int]]:
 @pytest.mark.parametrize("is_commit", [True, False])
 @pytest.mark.parametrize("v2", [True, False])
 @pytest.mark.parametrize("moves", [True, False])
-def test_no_time_ends_it_but_its_driver_does(is_commit: bool, v2: bool, moves: bool) -> None:
-    """Not even transactional.id.expiration.ms, a week, also at a coordinator that has only read of it; at the
-    very producer id and epoch."""
+def test_prepared_transaction_never_times_out(is_commit: bool, v2: bool, moves: bool) -> None:
+    """Not even after transactional.id.expiration.ms, also at a coordinator that loaded it; the driver ends it
+    with the same producer id and epoch."""
     rig, producer = rig_with_one()
     for _ in range(3):
         rig.pass_time(60 * 3_600_000)
@@ -53,8 +53,8 @@ def test_no_time_ends_it_but_its_driver_does(is_commit: bool, v2: bool, moves: b
     check_transaction_state_counts(rig.shard)
 
 
-def test_the_next_producer_comes_again_until_it_has_ended() -> None:
-    """InitProducerId neither fences nor aborts, whatever epoch it names, and gets the reason."""
+def test_init_producer_id_is_refused_while_prepared() -> None:
+    """It neither fences nor aborts, whatever epoch it names, and gets the reason."""
     rig, producer = rig_with_one()
     for call in (rig.init(), rig.init(producer=producer)):
         assert call.code == CONCURRENT
@@ -67,7 +67,7 @@ def test_the_next_producer_comes_again_until_it_has_ended() -> None:
     assert (next_one.answer.producer_id, next_one.answer.producer_epoch) == (producer[0], 2)
 
 
-def test_a_parked_init_producer_id_gets_the_state_prepared_meanwhile() -> None:
+def test_parked_init_producer_id_gets_the_state_prepared_meanwhile() -> None:
     """The producer prepared the next transaction before the waiting InitProducerId was retried."""
     rig = TxnRig()
     first = rig.begun()
@@ -84,9 +84,8 @@ def test_a_parked_init_producer_id_gets_the_state_prepared_meanwhile() -> None:
     assert rig.state() == "Prepared"
 
 
-def test_nothing_joins_it() -> None:
-    """No partition, no offsets of a group; a leader that asks about a batch hears the same. What is there
-    may be prepared again."""
+def test_prepared_transaction_accepts_no_partitions() -> None:
+    """Nor offsets of a group; the verification by a leader fails too. Preparing it again succeeds."""
     rig, producer = rig_with_one()
     size = len(rig.log)
     for added in (rig.add(producer, T0), rig.add(producer, T1), rig.add(producer, T0, verify_only=True)):
@@ -98,8 +97,8 @@ def test_nothing_joins_it() -> None:
     assert len(rig.log) == size
 
 
-def test_what_cannot_be_prepared() -> None:
-    """Unknown ids, another producer's, not open, ended or ending transactions."""
+def test_prepare_is_refused() -> None:
+    """For unknown ids, other producers, and transactions that are not open, ending or ended."""
     rig = TxnRig()
     assert rig.prepare((1, 0), "nobody").code == WRONG_ID
     producer = rig.begun()
@@ -115,8 +114,8 @@ def test_what_cannot_be_prepared() -> None:
     assert rig.prepare((producer[0], 1)).code == WRONG_STATE
 
 
-def test_what_has_timed_out_or_was_taken_over_is_told() -> None:
-    """The driver comes too late: nothing of the batch is decided yet."""
+def test_prepare_of_an_aborted_or_fenced_transaction_is_refused() -> None:
+    """The driver is too late: nothing of the batch is decided yet."""
     rig = TxnRig()
     slow = rig.begun(timeout_ms=60_000)
     rig.write(slow, T0, "x")
@@ -129,8 +128,8 @@ def test_what_has_timed_out_or_was_taken_over_is_told() -> None:
     assert rig.prepare(fenced).code == FENCED
 
 
-def test_it_is_prepared_once_that_is_committed() -> None:
-    """A coordinator that takes over without the record may still abort it, and no response said otherwise."""
+def test_prepare_is_answered_once_committed() -> None:
+    """A new coordinator without the record may still abort the transaction."""
     rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
@@ -146,8 +145,8 @@ def test_it_is_prepared_once_that_is_committed() -> None:
     assert rig.prepare(producer).code == 0
 
 
-def test_the_next_transaction_of_the_id_times_out_as_any() -> None:
-    """To be prepared is of one transaction alone."""
+def test_next_transaction_of_the_id_times_out() -> None:
+    """Only one transaction is prepared, not the id."""
     rig, producer = rig_with_one()
     rig.end(producer)
     rig.settle()
@@ -157,8 +156,8 @@ def test_the_next_transaction_of_the_id_times_out_as_any() -> None:
     assert rig.leaders[T0].aborted == ["y"]
 
 
-def test_with_the_last_epoch_of_a_producer_id() -> None:
-    """The end brings the next producer id, as of any transaction."""
+def test_prepared_transaction_with_the_last_epoch() -> None:
+    """Its end assigns the next producer id, as of any transaction."""
     rig = TxnRig()
     rig.put(1, 32_766, partitions=(TransactionTopic("t", (0,)),))
     rig.leaders[T0].append(500, 32_766, "x")
@@ -169,7 +168,7 @@ def test_with_the_last_epoch_of_a_producer_id() -> None:
     assert rig.leaders[T0].committed == ["x"]
 
 
-def test_its_record_is_that_of_an_ongoing_one_with_a_tag_more() -> None:
+def test_prepared_record_is_an_ongoing_record_with_a_tag() -> None:
     """Readers that do not know the tag see an open transaction. In other states it has no meaning."""
     rig, _ = rig_with_one()
     decoded = decode_record(*rig.log[-1])
@@ -179,7 +178,7 @@ def test_its_record_is_that_of_an_ongoing_one_with_a_tag_more() -> None:
     assert state_of(4, is_prepared=True) is TxnState.COMPLETE_COMMIT
 
 
-def test_it_is_never_forgotten() -> None:
+def test_id_with_a_prepared_transaction_does_not_expire() -> None:
     """Unused ids expire after a week."""
     rig, _ = rig_with_one()
     rig.begun("other")

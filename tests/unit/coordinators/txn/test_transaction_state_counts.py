@@ -7,7 +7,7 @@ from txn_rig import TxnRig
 
 
 def test_ends_are_counted_once() -> None:
-    """When they are decided, by this shard; what it reads from its log happened before."""
+    """When this shard decides them; loaded records do not count."""
     rig = TxnRig()
     producer = rig.begun()
     for commit in (True, False, True):

@@ -39,8 +39,8 @@ WRONG_STATE, WRONG_ID = InvalidTxnStateError.code, InvalidProducerIdMappingError
 # --- the whole path -----------------------------------------------------------------------------------------
 
 
-def test_a_transaction_is_committed() -> None:
-    """The decision is answered, the markers follow, and the id is ready for the next one."""
+def test_transaction_is_committed() -> None:
+    """The decision is answered, the markers follow, and the id is ready for the next transaction."""
     rig = TxnRig()
     producer = rig.begun()
     assert producer == (1000, 0)
@@ -60,8 +60,8 @@ def test_a_transaction_is_committed() -> None:
     assert rig.write((1000, 1), T1, "z")
 
 
-def test_an_aborted_one_leaves_nothing() -> None:
-    """Also with partitions of other nodes: each node gets what it leads."""
+def test_aborted_transaction_leaves_no_partitions() -> None:
+    """Each node gets markers for the partitions that it leads."""
     rig = TxnRig()
     rig.move(U0, 2)
     producer = rig.begun()
@@ -76,8 +76,8 @@ def test_an_aborted_one_leaves_nothing() -> None:
     assert (rig.leaders[T0].aborted, rig.leaders[U0].aborted) == (["x"], ["y"])
 
 
-def test_offsets_of_a_group_are_part_of_it() -> None:
-    """The partition of the offsets topic gets its marker as others do."""
+def test_offsets_partition_gets_a_marker() -> None:
+    """As other partitions do."""
     rig = TxnRig()
     producer = rig.begun()
     assert rig.add_offsets(producer, "g").code == 0
@@ -104,8 +104,8 @@ def test_markers_wait_until_the_decision_is_committed() -> None:
     assert len(rig.asks) == 1
 
 
-def test_a_decision_that_was_lost_is_none() -> None:
-    """The next coordinator does not have it; no marker was written."""
+def test_lost_decision_has_no_markers() -> None:
+    """The next coordinator does not have it."""
     rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
@@ -122,7 +122,7 @@ def test_a_decision_that_was_lost_is_none() -> None:
 
 @pytest.mark.parametrize("is_commit", [True, False])
 @pytest.mark.parametrize("written", [0, 1, 2])
-def test_a_new_coordinator_goes_on_with_the_markers(is_commit: bool, written: int) -> None:
+def test_new_coordinator_continues_sending_markers(is_commit: bool, written: int) -> None:
     """However many partitions have theirs; a request to the old coordinator is refused."""
     rig = TxnRig()
     rig.move(U0, 2)
@@ -143,8 +143,8 @@ def test_a_new_coordinator_goes_on_with_the_markers(is_commit: bool, written: in
         )
 
 
-def test_a_reload_waits_too_for_what_it_read_to_be_committed() -> None:
-    """What the new leader has alone is not decided yet."""
+def test_markers_after_a_reload_wait_for_the_commit() -> None:
+    """Records that only the new leader has are not decided yet."""
     rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
@@ -160,7 +160,7 @@ def test_a_reload_waits_too_for_what_it_read_to_be_committed() -> None:
 # --- producers ----------------------------------------------------------------------------------------------
 
 
-def test_each_new_producer_fences_the_one_before() -> None:
+def test_new_producer_fences_the_previous_one() -> None:
     """By the epoch; scenario 42."""
     rig = TxnRig()
     old = rig.begun()
@@ -170,7 +170,7 @@ def test_each_new_producer_fences_the_one_before() -> None:
     assert rig.add_offsets(old).code == FENCED
 
 
-def test_a_transaction_of_the_producer_before_is_aborted_first() -> None:
+def test_open_transaction_of_the_previous_producer_is_aborted_first() -> None:
     """Meanwhile InitProducerId gets a retriable error, and its retries do not raise the epoch again."""
     rig = TxnRig()
     zombie = rig.begun()
@@ -189,13 +189,13 @@ def test_a_transaction_of_the_producer_before_is_aborted_first() -> None:
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
-def test_timeouts_have_bounds(timeout_ms: int) -> None:
-    """transaction.max.timeout.ms is the highest."""
+def test_timeout_above_the_maximum_is_refused(timeout_ms: int) -> None:
+    """transaction.max.timeout.ms."""
     assert TxnRig().init(timeout_ms=timeout_ms).code == InvalidTransactionTimeoutError.code
 
 
-def test_going_on_after_an_error() -> None:
-    """KIP-360: InitProducerId with the present id and epoch gets the next epoch, and a retry the same one."""
+def test_init_producer_id_after_an_error() -> None:
+    """KIP-360: with the present id and epoch it gets the next epoch, and a retry the same one."""
     rig = TxnRig()
     first = rig.begun()
     second = rig.begun(producer=first)
@@ -207,8 +207,8 @@ def test_going_on_after_an_error() -> None:
     assert rig.init(producer=(first[0], -1)).code == InvalidRequestError.code
 
 
-def test_a_zombie_cannot_end_the_transaction_of_another_by_beginning() -> None:
-    """With an epoch that is over nothing is aborted."""
+def test_init_producer_id_of_a_zombie_aborts_nothing() -> None:
+    """Its epoch is over."""
     rig = TxnRig()
     zombie = rig.begun()
     producer = rig.begun()
@@ -217,8 +217,8 @@ def test_a_zombie_cannot_end_the_transaction_of_another_by_beginning() -> None:
     assert rig.state() == "Ongoing"
 
 
-def test_an_epoch_that_is_used_up_brings_a_new_producer_id() -> None:
-    """And the answer's retry brings that one again; the last epoch is never given out."""
+def test_last_epoch_is_followed_by_a_new_producer_id() -> None:
+    """A retry gets the same one; the last epoch is never assigned."""
     rig = TxnRig()
     rig.put(4, 32_765)
     assert rig.begun() == (500, 32_766)
@@ -227,8 +227,8 @@ def test_an_epoch_that_is_used_up_brings_a_new_producer_id() -> None:
     assert rig.begun() == (1000, 1)
 
 
-def test_without_producer_ids_nothing_changes() -> None:
-    """The client comes again."""
+def test_without_producer_ids_the_error_is_retriable() -> None:
+    """No state changes."""
     rig = TxnRig()
     rig.has_ids = False
     assert rig.init().code == CoordinatorLoadInProgressError.code
@@ -237,8 +237,8 @@ def test_without_producer_ids_nothing_changes() -> None:
     assert rig.state() == "Ongoing"
 
 
-def test_retries_use_up_no_epochs_while_nothing_can_be_written() -> None:
-    """KAFKA-9666: under min ISR the log refuses, or takes what does not get committed."""
+def test_retries_take_no_epochs_while_appends_fail() -> None:
+    """KAFKA-9666: below min ISR the log refuses, or accepts records that are not committed."""
     rig = TxnRig()
     producer = rig.begun()
     rig.refuses = NotEnoughReplicasError("one replica")
@@ -254,8 +254,8 @@ def test_retries_use_up_no_epochs_while_nothing_can_be_written() -> None:
     assert rig.begun() == (producer[0], 2)
 
 
-def test_a_fencing_that_cannot_be_written_uses_up_no_epochs() -> None:
-    """The transaction goes on until it can."""
+def test_failed_append_of_a_fencing_takes_no_epoch() -> None:
+    """The transaction continues until it can be fenced."""
     rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
@@ -272,7 +272,7 @@ def test_a_fencing_that_cannot_be_written_uses_up_no_epochs() -> None:
 
 
 def test_partitions_are_added_once() -> None:
-    """What is there already is not written again."""
+    """A known partition is not written again."""
     rig = TxnRig()
     producer = rig.begun()
     rig.add(producer, T1, T0, T1)
@@ -282,8 +282,7 @@ def test_partitions_are_added_once() -> None:
     assert rig.known().partitions() == [T0, T1]
 
 
-def test_a_partition_that_is_not_there() -> None:
-    """None is added then."""
+def test_missing_partition_refuses_all_of_the_request() -> None:
     rig = TxnRig()
     producer = rig.begun()
     added = rig.add(producer, T0, ("t", 9), ("w", 0))
@@ -293,8 +292,8 @@ def test_a_partition_that_is_not_there() -> None:
     assert rig.state() == "Empty"
 
 
-def test_verification() -> None:
-    """KIP-890: a leader asks whether the partition is in the transaction; nothing is added."""
+def test_verification_adds_no_partition() -> None:
+    """KIP-890: a leader asks whether the partition is in the transaction."""
     rig = TxnRig()
     producer = rig.begun()
     rig.add(producer, T0)
@@ -309,8 +308,8 @@ def test_verification() -> None:
     assert len(rig.log) == size + 1
 
 
-def test_a_late_record_after_an_abort_is_refused() -> None:
-    """Scenario 46: its leader asks, and the transaction has no such partition."""
+def test_late_record_after_an_abort_is_refused() -> None:
+    """Scenario 46: the verification fails, since the transaction does not have the partition."""
     rig = TxnRig()
     producer = rig.begun()
     rig.add(producer, T0)
@@ -320,8 +319,8 @@ def test_a_late_record_after_an_abort_is_refused() -> None:
     assert not rig.write(producer, T0, "late")
 
 
-def test_one_request_with_several_transactions() -> None:
-    """Each has its own answer, and two of the same id are one after the other."""
+def test_several_transactions_in_one_request() -> None:
+    """Each has its own result; two with the same id are decided in order."""
     rig = TxnRig()
     a, b = rig.begun("a"), rig.begun("b")
     asked = tuple(
@@ -334,8 +333,8 @@ def test_one_request_with_several_transactions() -> None:
     assert rig.state("b") == "Empty"
 
 
-def test_there_is_a_bound_to_partitions() -> None:
-    """Of a request, and of what a transaction has."""
+def test_partitions_are_bounded() -> None:
+    """Per request, and per transaction."""
     rig = TxnRig()
     producer = rig.begun()
     assert rig.add(producer, *[T0] * 10_001).error_code == InvalidRequestError.code
@@ -350,8 +349,8 @@ def test_there_is_a_bound_to_partitions() -> None:
 @pytest.mark.parametrize("status", [0, 4, 5])
 @pytest.mark.parametrize("is_commit", [True, False])
 @pytest.mark.parametrize("is_retry", [True, False])
-def test_ends_where_nothing_is_ongoing(status: int, is_commit: bool, is_retry: bool) -> None:
-    """With transaction version 2, as Kafka's table has it."""
+def test_end_without_an_open_transaction(status: int, is_commit: bool, is_retry: bool) -> None:
+    """With transaction version 2, as in Kafka's table."""
     rig = TxnRig()
     rig.put(status, 7)
     call = rig.end((500, 6 if is_retry else 7), commit=is_commit)
@@ -369,8 +368,8 @@ def test_ends_where_nothing_is_ongoing(status: int, is_commit: bool, is_retry: b
 
 @pytest.mark.parametrize("status", [0, 4, 5])
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_ends_of_older_clients_where_nothing_is_ongoing(status: int, is_commit: bool) -> None:
-    """Without epoch bumps the same decision is taken for a retry."""
+def test_end_of_an_older_client_without_an_open_transaction(status: int, is_commit: bool) -> None:
+    """Without epoch bumps an equal decision counts as a retry."""
     rig = TxnRig()
     rig.put(status, 7)
     assert rig.end((500, 6), commit=is_commit, v2=False).code == FENCED
@@ -380,7 +379,7 @@ def test_ends_of_older_clients_where_nothing_is_ongoing(status: int, is_commit: 
 
 
 def test_older_clients_keep_their_epoch() -> None:
-    """Transaction version 1, with an answer that names none."""
+    """Transaction version 1; the response has no epoch."""
     rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
@@ -392,8 +391,8 @@ def test_older_clients_keep_their_epoch() -> None:
     assert rig.write(producer, T0, "y")
 
 
-def test_retries_of_an_end() -> None:
-    """While it is under way, and afterwards; never as another decision."""
+def test_retried_end_gets_the_same_answer() -> None:
+    """While the markers are pending, and afterwards; the opposite decision is refused."""
     rig = TxnRig()
     producer = rig.begun()
     rig.write(producer, T0, "x")
@@ -406,7 +405,7 @@ def test_retries_of_an_end() -> None:
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_an_end_that_was_delayed_does_not_end_the_next_transaction(is_commit: bool) -> None:
+def test_delayed_end_does_not_end_the_next_transaction(is_commit: bool) -> None:
     """KAFKA-17754, scenario 45."""
     rig = TxnRig()
     first = rig.begun()
@@ -420,8 +419,9 @@ def test_an_end_that_was_delayed_does_not_end_the_next_transaction(is_commit: bo
     assert rig.state() == "Ongoing"
 
 
-def test_the_last_epoch_of_a_producer_id() -> None:
-    """The end is written with the highest epoch, the next transaction has a new id; retries hear the same."""
+def test_end_with_the_last_epoch() -> None:
+    """The end is written with the highest epoch, the next transaction has a new id; retries get the same
+    response."""
     rig = TxnRig()
     rig.put(1, 32_766, partitions=(TransactionTopic("t", (0,)),))
     rig.leaders[T0].append(500, 32_766, "x")
@@ -439,7 +439,7 @@ def test_the_last_epoch_of_a_producer_id() -> None:
 
 @pytest.mark.parametrize("epoch", [32_764, 32_765, 32_766])
 def test_fencing_near_the_last_epoch(epoch: int) -> None:
-    """The fenced one never comes back, and the next producer has a new id once no epoch is left."""
+    """The fenced producer stays fenced, and the next one has a new id once no epoch is left."""
     rig = TxnRig()
     rig.put(1, epoch, partitions=(TransactionTopic("t", (0,)),))
     assert rig.init().code == CONCURRENT
@@ -451,8 +451,7 @@ def test_fencing_near_the_last_epoch(epoch: int) -> None:
 # --- bad input ----------------------------------------------------------------------------------------------
 
 
-def test_what_has_no_id_is_refused() -> None:
-    """As Kafka does."""
+def test_request_without_a_transactional_id_is_refused() -> None:
     rig = TxnRig()
     assert rig.init("").code == InvalidRequestError.code
     assert rig.add((1, 0), T0, name="").error_code == InvalidRequestError.code
@@ -462,15 +461,14 @@ def test_what_has_no_id_is_refused() -> None:
 
 
 @pytest.mark.parametrize("status", [-1, 6, 7, 8])
-def test_a_state_that_no_record_can_have(status: int) -> None:
-    """The log is not loaded then."""
+def test_invalid_state_in_a_record_fails_the_load(status: int) -> None:
     rig = TxnRig()
     with pytest.raises(InvalidRecordError):
         rig.put(status, 0)
 
 
-def test_the_table_says_all_that_follows() -> None:
-    """As Kafka's own list of states before each state."""
+def test_transition_table_equals_kafkas() -> None:
+    """Kafka lists the valid previous states of each state."""
     before = {state: {each for each in TxnState if state in TRANSITIONS[each]} for state in TxnState}
     resting = {TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT}
     assert before[TxnState.EMPTY] == before[TxnState.DEAD] == resting

@@ -29,7 +29,7 @@ def test_full_device_is_an_error(tmp_path: Path) -> None:
     file.close()
 
 
-def test_lack_of_memory_is_not_a_disk_failure(tmp_path: Path) -> None:
+def test_memory_error_is_not_a_disk_failure(tmp_path: Path) -> None:
     """With a real memory limit: cached bytes count as not cached, and the blocking read raises
     MemoryError."""
     file = OsFiles().open(f"{tmp_path}/a", create=True)

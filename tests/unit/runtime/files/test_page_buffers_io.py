@@ -45,8 +45,8 @@ def test_small_reads_are_not_pooled() -> None:
     assert not buffers._pools
 
 
-def test_read_without_free_mappings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process has a limited number of them; running out is not a disk failure."""
+def test_read_without_free_mappings_is_no_disk_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process has a limited number of them."""
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOMEM, "no room for another mapping")
