@@ -23,6 +23,9 @@ ROOT = Path(__file__).parent.parent
 # Before anything imports Ray: no token is written into the developer's home folder.
 os.environ.setdefault("RAY_AUTH_MODE", "disabled")
 
+# JVMs of tests live for seconds or a few minutes: the optimizing compiler takes more time than it saves.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 # A job in the background of a shell script ignores Ctrl-C, and so would each command that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -5,12 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from fake_files import FakeFiles
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.control import EndTransaction, decode_control
 from headrace.protocol.records.header import assigned_prefix, read_batch_header
+from headrace.storage_node.log.guarded_files import guarded
 from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.markers import encode_marker
-from log_rig import NOW, batch, read_all
+from headrace.storage_node.log.partition_folder import PartitionFolder
+from headrace.storage_node.log.producer_recovery import snapshot_offsets
+from log_rig import FOLDER, NOW, append, batch, open_log, read_all
+
+SMALL_SEGMENTS = {"segment_bytes": 400, "index_interval_bytes": 60}
 
 
 def idempotent(producer_id: int, sequence: int, count: int = 1, *, epoch: int = 0, **more: Any) -> bytes:
@@ -169,3 +175,30 @@ def _check_aborted(log: Log, truth: Truth) -> None:
             is_there = any(writer == producer_id and first <= at < min(marker, upto) for writer, at in data)
             if is_there and not is_commit and marker >= offset:
                 assert (producer_id, first) in told
+
+
+def fill(log: Log) -> None:
+    """Append idempotent batches, an aborted, a committed and an open transaction; several segments."""
+    for number in range(3):
+        append(log, idempotent(1, number))
+    verified(log, transactional(2, 0))
+    verified(log, transactional(3, 0))
+    append(log, batch(2))
+    end(log, 2, epoch=1, is_commit=False)
+    append(log, idempotent(1, 3))
+    end(log, 3, epoch=1)
+    verified(log, transactional(2, 0, epoch=1))
+    append(log, idempotent(1, 4))
+    log.high_watermark = log.log_end_offset
+
+
+def snapshots(files: FakeFiles) -> list[int]:
+    """The offsets of the snapshots on disk."""
+    return snapshot_offsets(PartitionFolder(guarded(files), FOLDER))
+
+
+def reopened(files: FakeFiles, *, was_clean: bool = False, recovery_point: int = 0) -> Log:
+    """A log that `fill` has filled, opened again."""
+    log = open_log(files, was_clean=was_clean, recovery_point=recovery_point, **SMALL_SEGMENTS)
+    log.high_watermark = log.log_end_offset
+    return log

@@ -23,7 +23,7 @@ from headrace.clients.pipeline import (
     write_options,
 )
 from headrace.clients.pipeline.commits import Decision, Gate
-from headrace.clients.pipeline.sink_io import Progress
+from headrace.clients.pipeline.driver_log_io import Progress
 from headrace.protocol.errors import ApiTimeoutError, InvalidTxnStateError, ProducerFencedError
 from markers import until_markers_are_written
 from pipeline_rig import Killed, pipeline_cluster

@@ -25,8 +25,8 @@ from headrace.clients.pipeline import (
     write_options,
 )
 from headrace.clients.pipeline.commits import Decision
+from headrace.clients.pipeline.driver_log_io import Progress
 from headrace.clients.pipeline.ranges import CREATED_AGAIN, OffsetRange
-from headrace.clients.pipeline.sink_io import Progress
 from headrace.clients.spark import stream_io
 from headrace.clients.spark.reading_io import fetched
 from headrace.clients.spark.stream_offsets import from_spark, to_spark

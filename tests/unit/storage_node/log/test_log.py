@@ -8,7 +8,6 @@ from headrace.protocol.errors import (
     CorruptMessageError,
     InvalidRecordError,
     KafkaStorageError,
-    OffsetOutOfRangeError,
 )
 from headrace.protocol.records.codec import active_codec
 from headrace.protocol.records.header import read_batch_header
@@ -75,64 +74,6 @@ def _crc(data: bytearray) -> int:
     from crc32c import crc32c
 
     return crc32c(memoryview(data)[21:])
-
-
-def test_reads_are_bounded() -> None:
-    """Never beyond `upto_offset`, whole batches only, about `max_bytes`, at least one batch with
-    `min_one`."""
-    log = open_log(FakeFiles())
-    sent = [batch(2, tag=str(number)) for number in range(10)]
-    for data in sent:
-        append(log, data)
-    size = len(sent[0])
-    assert log.reader.read(0, 10**6, upto_offset=20).next_offset == 20
-    assert log.reader.read(0, 3 * size, upto_offset=20).next_offset == 6
-    assert log.reader.read(0, 3 * size + 60, upto_offset=20).next_offset == 6
-    assert log.reader.read(5, size, upto_offset=20).next_offset == 6  # offset 5 is inside the batch 4..5
-    assert log.reader.read(0, 1, upto_offset=20).next_offset == 2
-    assert log.reader.read(0, 1, upto_offset=20, min_one=False) == ([], 0)
-    assert log.reader.read(0, 10**6, upto_offset=7).next_offset == 6  # never half a batch above the watermark
-    assert log.reader.read(6, 10**6, upto_offset=7) == ([], 6)
-    assert log.reader.read(8, 10**6, upto_offset=4) == ([], 8)
-    assert log.reader.read(20, 10**6, upto_offset=20) == ([], 20)
-    for offset in (-1, 21):
-        with pytest.raises(OffsetOutOfRangeError):
-            log.reader.read(offset, 100, upto_offset=20)
-
-
-def test_batch_larger_than_read_window_is_read_whole() -> None:
-    """A reader with a small limit makes progress, and finds the batches after a large one."""
-    log = open_log(FakeFiles(), max_message_bytes=10**6)
-    for size in (100_000, 10, 200_000, 10):
-        append(log, batch(1, size=size))
-    assert len(check_dense(log)) == 4
-    assert [len(read_all(log, max_bytes=limit)) for limit in (1, 50_000, 100_100, 10**6)] == [4, 4, 4, 4]
-    assert log.reader.read(0, 1, upto_offset=4).next_offset == 1
-    assert log.reader.read(0, 100_300, upto_offset=4).next_offset == 2
-
-
-def test_read_spans_segments() -> None:
-    """One read returns a buffer per segment."""
-    log = open_log(FakeFiles(), segment_bytes=300)
-    for number in range(10):
-        append(log, batch(1, tag=str(number)))
-    assert len(log.segments) > 2
-    found = log.reader.read(0, 10**6, upto_offset=10)
-    assert (len(found.data), found.next_offset) == (len(log.segments), 10)
-
-
-def test_bytes_between_is_exact_at_batch_boundaries() -> None:
-    """min_bytes waits for this number; it must not be too high."""
-    log = open_log(FakeFiles(), segment_bytes=500, index_interval_bytes=100)
-    sent = [batch(2, tag=str(number)) for number in range(12)]
-    for data in sent:
-        append(log, data)
-    for first in range(12):
-        for last in range(first, 12):
-            expected = sum(map(len, sent[first:last]))
-            assert log.reader.bytes_between(2 * first, 2 * last) == expected
-    assert log.reader.bytes_between(0, 999) == sum(map(len, sent))
-    assert log.reader.bytes_between(24, 24) == log.reader.bytes_between(9, 3) == 0
 
 
 @pytest.mark.parametrize(
@@ -207,53 +148,6 @@ def test_preallocated_segment_is_truncated_when_sealed() -> None:
     assert keys_of(check_dense(killed)) == [(0, b"a:0"), (1, b"b:0")]
     log.close()
     assert files.size(f"{FOLDER}/00000000000000000001.log") < 200
-
-
-def test_flushed_batches_survive_power_loss() -> None:
-    """Batches below the recovery point stay; those above it may be lost."""
-    files = FakeFiles()
-    log = open_log(files, segment_bytes=300)
-    for number in range(5):
-        append(log, batch(1, tag=str(number)))
-    assert log.recovery_point == 0
-    log.flush()
-    assert log.recovery_point == 5
-    append(log, batch(1, tag="lost"))
-    found = keys_of(check_dense(open_log(files.power_loss("none"))))
-    assert found == [(number, f"{number}:0".encode()) for number in range(5)]
-
-
-def test_flush_excludes_later_appends() -> None:
-    """A flush covers the batches at its start; only one runs at a time."""
-    files = FakeFiles()
-    log = open_log(files)
-    append(log, batch(1))
-    flush = log.start_flush()
-    assert flush is not None
-    assert log.start_flush() is None
-    flush.sync()
-    append(log, batch(1))
-    log.roll(NOW)
-    append(log, batch(1))
-    log.finish_flush(flush)
-    assert log.recovery_point == 1
-    again = log.start_flush()
-    assert again is not None
-    again.sync()
-    log.finish_flush(again)
-    assert log.recovery_point == 3
-    assert log.start_flush() is None
-    assert open_log(files.power_loss("none")).log_end_offset == 3
-
-
-def test_open_log_is_flushed_after_recovery() -> None:
-    """After a kill the page cache has everything; what readers then see must not be lost with the power."""
-    files = FakeFiles()
-    log = open_log(files)
-    append(log, batch(1))
-    killed = files.restart()
-    assert open_log(killed).recovery_point == 1
-    assert open_log(killed.power_loss("none")).log_end_offset == 1
 
 
 @pytest.mark.parametrize("is_flushed", [True, False])
@@ -365,24 +259,6 @@ def test_log_restarts_at_an_offset() -> None:
     assert keys_of(check_dense(open_log(files.restart()))) == [(100, b":0")]
 
 
-def test_log_start_offset_hides_records() -> None:
-    """Lower offsets are out of range, also if their batch is still on disk, and after a restart."""
-    files = FakeFiles()
-    log = open_log(files)
-    append(log, batch(3))
-    append(log, batch(3))
-    log.advance_log_start_offset(4)
-    log.advance_log_start_offset(2)
-    assert log.log_start_offset == 4
-    with pytest.raises(OffsetOutOfRangeError):
-        log.reader.read(3, 100, upto_offset=6)
-    with pytest.raises(OffsetOutOfRangeError):
-        log.advance_log_start_offset(7)
-    again = open_log(files.restart(), log_start_offset=4)
-    assert again.log_start_offset == 4
-    assert log.reader.read(4, 1000, upto_offset=6).next_offset == 6
-
-
 def test_delete_segments_below_an_offset() -> None:
     """Only whole segments below the offset, never the active one."""
     files = FakeFiles()
@@ -397,32 +273,6 @@ def test_delete_segments_below_an_offset() -> None:
     log.delete_segments_below(10**6)
     assert len(log.segments) == 1
     assert check_dense(open_log(files.restart())) == check_dense(log)
-
-
-def test_flush_retires_dropped_segments() -> None:
-    """Oldest first, on the flush's thread; a crash before or during it leaves a dense log."""
-    files = FakeFiles()
-    log = open_log(files, segment_bytes=300)
-    for number in range(24):
-        append(log, batch(1, tag=str(number)))
-    bases = [segment.base_offset for segment in log.segments]
-    assert log.drop_segments_below(bases[4], 2) == 2
-    assert log.drop_segments_below(bases[4]) == 2
-    assert log.log_start_offset == log.segments.first_base_offset == bases[4]
-    kept = keys_of(check_dense(log))
-    again = open_log(files.restart(), segment_bytes=300, log_start_offset=bases[4])
-    assert keys_of(check_dense(again)) == kept
-    flush = log.start_flush()
-    assert flush is not None
-    flush.dropped.pop(0).remove()
-    again = open_log(files.restart(), segment_bytes=300)
-    assert check_dense(again)
-    assert again.segments.first_base_offset == bases[1]
-    flush.sync()
-    log.finish_flush(flush)
-    again = open_log(files.power_loss("all"), segment_bytes=300)
-    assert again.segments.first_base_offset == bases[4]
-    assert keys_of(check_dense(again)) == kept
 
 
 def test_restarted_log_reuses_no_name_of_a_dropped_segment() -> None:

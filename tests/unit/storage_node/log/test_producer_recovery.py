@@ -2,65 +2,27 @@
 
 from __future__ import annotations
 
-import errno
-
 import pytest
 from cleaner_rig import clean
 from fake_files import Crash, FakeFiles
 from headrace.protocol.records.header import read_batch_header
-from headrace.storage_node.log.disk_room import DiskRoom
-from headrace.storage_node.log.guarded_files import Fuse, GuardedFiles, guarded
 from headrace.storage_node.log.log import Log
-from headrace.storage_node.log.partition_folder import PartitionFolder
-from headrace.storage_node.log.producer_recovery import snapshot_offsets, stray_snapshots
+from headrace.storage_node.log.producer_recovery import stray_snapshots
 from headrace.storage_node.log.producer_snapshot import parse_producer_snapshot
 from log_rig import FOLDER, NOW, append, batch, open_log, read_all
-from producer_oracle import check_producers, end, follow, idempotent, marker_batch, transactional, verified
-
-KEYS = {"segment_bytes": 400, "index_interval_bytes": 60}
-
-
-def fill(log: Log) -> None:
-    """Idempotent batches, an aborted, a committed and an open transaction; several segments."""
-    for number in range(3):
-        append(log, idempotent(1, number))
-    verified(log, transactional(2, 0))
-    verified(log, transactional(3, 0))
-    append(log, batch(2))
-    end(log, 2, epoch=1, is_commit=False)
-    append(log, idempotent(1, 3))
-    end(log, 3, epoch=1)
-    verified(log, transactional(2, 0, epoch=1))
-    append(log, idempotent(1, 4))
-    log.high_watermark = log.log_end_offset
-
-
-def snapshots(files: FakeFiles) -> list[int]:
-    return snapshot_offsets(PartitionFolder(guarded(files), FOLDER))
-
-
-def reopened(files: FakeFiles, *, was_clean: bool = False, recovery_point: int = 0) -> Log:
-    log = open_log(files, was_clean=was_clean, recovery_point=recovery_point, **KEYS)
-    log.high_watermark = log.log_end_offset
-    return log
-
-
-def test_snapshot_per_segment_and_at_the_log_end() -> None:
-    """Kafka's names and shape; after a clean shutdown only the tail of the active segment is read, for the
-    index."""
-    files = FakeFiles()
-    log = open_log(files, **KEYS)
-    fill(log)
-    bases = [segment.base_offset for segment in log.segments]
-    assert snapshots(files) == bases[1:]
-    log.close()
-    assert snapshots(files) == [*bases[1:], log.log_end_offset]
-    content = files.content(f"{FOLDER}/{log.log_end_offset:020d}.snapshot")
-    assert parse_producer_snapshot(content) == log.producers.states.to_snapshot()
-    found = files.restart()
-    found.fail("pread", f"{bases[-2]:020d}.log")
-    again = reopened(found, was_clean=True, recovery_point=log.log_end_offset)
-    assert again.producers.states.to_snapshot() == log.producers.states.to_snapshot()
+from producer_oracle import (
+    SMALL_SEGMENTS,
+    check_producers,
+    end,
+    fill,
+    follow,
+    idempotent,
+    marker_batch,
+    reopened,
+    snapshots,
+    transactional,
+    verified,
+)
 
 
 @pytest.mark.parametrize("lost", ["newest", "all"])
@@ -68,7 +30,7 @@ def test_snapshot_per_segment_and_at_the_log_end() -> None:
 def test_damaged_snapshots_are_not_needed(damage: str, lost: str) -> None:
     """An older snapshot is used, or the batches alone."""
     files = FakeFiles()
-    log = open_log(files, **KEYS)
+    log = open_log(files, **SMALL_SEGMENTS)
     fill(log)
     log.close()
     found = snapshots(files)
@@ -86,7 +48,7 @@ def test_damaged_snapshots_are_not_needed(damage: str, lost: str) -> None:
 def test_clean_log_without_snapshots_has_no_producers() -> None:
     """As in Kafka, its batches are not read."""
     files = FakeFiles()
-    log = open_log(files, **KEYS)
+    log = open_log(files, **SMALL_SEGMENTS)
     fill(log)
     log.close()
     for offset in snapshots(files):
@@ -95,83 +57,16 @@ def test_clean_log_without_snapshots_has_no_producers() -> None:
     assert len(again.producers.states) == 0
 
 
-def test_log_without_producers_writes_no_snapshot() -> None:
-    """Thousands of such logs close faster; the first producer later is known after a crash."""
-    files = FakeFiles()
-    log = open_log(files, **KEYS)
-    append(log, batch(2))
-    log.close()
-    assert snapshots(files) == []
-    log = reopened(files.restart(), was_clean=True, recovery_point=2)
-    append(log, idempotent(1, 0))
-    found = log.folder.files._files.restart()
-    check_producers(reopened(found, recovery_point=2))
-    log.close()
-    assert snapshots(log.folder.files._files) == [3]
-
-
-def test_last_snapshot_on_full_disk() -> None:
-    """It does not fit; the log is closed cleanly, and the state is rebuilt from the batches."""
-    files = FakeFiles()
-    files.mkdir(FOLDER)
-    log = open_log(GuardedFiles(files, Fuse(), DiskRoom(files, "/d", 0)), **KEYS)
-    fill(log)
-    log.flush()
-    files.fail("pwrite", ".snapshot", errno.ENOSPC)
-    log.close()
-    assert not log.is_offline
-    check_producers(reopened(files.restart(), recovery_point=log.log_end_offset))
-
-
-def test_truncation_deletes_snapshots_durably() -> None:
-    """Otherwise one of them would later apply to other batches."""
-    files = FakeFiles()
-    log = open_log(files, **KEYS)
-    fill(log)
-    log.flush()
-    cut_to = snapshots(files)[-1]
-    log.truncate_to(cut_to)
-    log.high_watermark = log.log_end_offset
-    check_producers(log)
-    assert cut_to not in snapshots(files)
-    for number in range(8):
-        append(log, idempotent(5, number))
-    for mode in ("none", "all", 1, 2, 3):
-        check_producers(reopened(files.power_loss(mode), recovery_point=log.recovery_point))
-
-
-def test_retired_segment_takes_its_snapshot_along() -> None:
-    """Retention removes both; the producer state stays."""
-    files = FakeFiles()
-    log = open_log(files, **KEYS)
-    fill(log)
-    before = log.producers.states.to_snapshot()
-    start = log.segments[2].base_offset
-    log.advance_log_start_offset(start)
-    log.delete_segments_below(start)
-    assert snapshots(files)[0] == start
-    assert log.producers.states.to_snapshot() == before
-    log.close()
-    again = open_log(
-        files.restart(), was_clean=True, recovery_point=log.log_end_offset, log_start_offset=start, **KEYS
-    )
-    assert again.producers.states.to_snapshot() == before
-    killed = open_log(files.restart(), recovery_point=start, log_start_offset=start, **KEYS)
-    assert {each.producer_id for each in before} == {
-        each.producer_id for each in killed.producers.states.all()
-    }
-
-
 def test_a_producer_whose_batches_were_deleted_is_known_after_a_crash() -> None:
     """From the snapshot at the new start: a duplicate is not stored."""
     files = FakeFiles()
-    log = open_log(files, **KEYS)
+    log = open_log(files, **SMALL_SEGMENTS)
     append(log, idempotent(1, 0))
     log.roll(NOW)
     append(log, batch(1))
     log.advance_log_start_offset(1)
     log.delete_segments_below(1)
-    again = open_log(files.restart(), log_start_offset=1, **KEYS)
+    again = open_log(files.restart(), log_start_offset=1, **SMALL_SEGMENTS)
     assert append(again, idempotent(1, 0)) == 0
     assert again.log_end_offset == log.log_end_offset
 
@@ -179,7 +74,7 @@ def test_a_producer_whose_batches_were_deleted_is_known_after_a_crash() -> None:
 def test_snapshot_before_deleted_batches_is_not_used() -> None:
     """It would reopen a transaction whose marker was deleted, and block the last stable offset."""
     files = FakeFiles()
-    log = open_log(files, **KEYS)
+    log = open_log(files, **SMALL_SEGMENTS)
     fill(log)
     contents = [files.content(f"{FOLDER}/{offset:020d}.snapshot") for offset in snapshots(files)]
     stale = next(
@@ -194,17 +89,19 @@ def test_snapshot_before_deleted_batches_is_not_used() -> None:
     log.delete_segments_below(log.log_end_offset)
     files.put(f"{FOLDER}/{3:020d}.snapshot", stale)
     for point in (0, log.log_end_offset):
-        again = open_log(files.restart(), log_start_offset=log.log_start_offset, recovery_point=point, **KEYS)
+        again = open_log(
+            files.restart(), log_start_offset=log.log_start_offset, recovery_point=point, **SMALL_SEGMENTS
+        )
         assert again.producers.states.to_snapshot() == log.producers.states.to_snapshot()
     files.put(f"{FOLDER}/{log.log_end_offset:020d}.snapshot", b"damaged")
-    again = open_log(files.restart(), log_start_offset=log.log_start_offset, **KEYS)
+    again = open_log(files.restart(), log_start_offset=log.log_start_offset, **SMALL_SEGMENTS)
     assert again.producers.states.is_empty
 
 
 def test_truncation_reopens_transaction_of_expired_producer() -> None:
     """A follower has a marker that was never committed, and was restarted."""
     files = FakeFiles()
-    log = open_log(files, **KEYS)
+    log = open_log(files, **SMALL_SEGMENTS)
     append(log, batch(1))
     verified(log, transactional(2, 0))
     log.roll(NOW)
@@ -212,7 +109,7 @@ def test_truncation_reopens_transaction_of_expired_producer() -> None:
     end(log, 2, epoch=1, is_commit=False)
     log.producers.states.expire(NOW)
     log.close()
-    log = open_log(files.restart(), was_clean=True, recovery_point=4, **KEYS)
+    log = open_log(files.restart(), was_clean=True, recovery_point=4, **SMALL_SEGMENTS)
     log.truncate_to(3)
     log.high_watermark = 3
     assert log.last_stable_offset == 1
@@ -225,7 +122,7 @@ def test_truncation_reopens_transaction_of_expired_producer() -> None:
 def test_transaction_with_compacted_marker_stays_ended(lost: str) -> None:
     """A snapshot from its time would reopen it, and no marker would end it."""
     files = FakeFiles()
-    more = {**KEYS, "cleanup_policy": ("compact",), "delete_retention_ms": 0}
+    more = {**SMALL_SEGMENTS, "cleanup_policy": ("compact",), "delete_retention_ms": 0}
     log = open_log(files, **more)
     append(log, batch(1, tag="first"))  # with it the leader epoch began
     verified(log, transactional(2, 0))
@@ -251,20 +148,20 @@ def test_transaction_with_compacted_marker_stays_ended(lost: str) -> None:
 def test_snapshot_above_the_log_end_is_not_used() -> None:
     """Nor when the log has grown to that offset with other batches, and a segment starts there."""
     files = FakeFiles()
-    log = open_log(files, **KEYS)
+    log = open_log(files, **SMALL_SEGMENTS)
     for number in range(4):
         append(log, idempotent(1, number))
     log.close()
     content = files.content(f"{FOLDER}/{4:020d}.snapshot")
     files = FakeFiles()
-    log = open_log(files, **KEYS)
+    log = open_log(files, **SMALL_SEGMENTS)
     append(log, idempotent(2, 0))
     files.put(f"{FOLDER}/{4:020d}.snapshot", content)
-    log = open_log(files.restart(), **KEYS)
+    log = open_log(files.restart(), **SMALL_SEGMENTS)
     for number in range(1, 4):
         append(log, idempotent(2, number))
     log.roll(NOW)
-    again = open_log(log.folder.files._files.restart(), recovery_point=5, **KEYS)
+    again = open_log(log.folder.files._files.restart(), recovery_point=5, **SMALL_SEGMENTS)
     assert [each.producer_id for each in again.producers.states.all()] == [2]
 
 
@@ -272,7 +169,7 @@ def test_snapshot_above_the_log_end_is_not_used() -> None:
 def test_flushed_transaction_index_survives_power_loss(mode: str | int) -> None:
     """Below the recovery point it is trusted: a missing entry would show aborted records."""
     files = FakeFiles()
-    log = open_log(files, **KEYS)
+    log = open_log(files, **SMALL_SEGMENTS)
     verified(log, transactional(2, 0))
     end(log, 2, epoch=1, is_commit=False)
     for _ in range(2):
@@ -287,7 +184,7 @@ def test_flushed_transaction_index_survives_power_loss(mode: str | int) -> None:
 def test_transaction_with_damaged_marker_is_open() -> None:
     """The end of the log cannot be read, although the shutdown was clean."""
     files = FakeFiles()
-    log = open_log(files, **KEYS)
+    log = open_log(files, **SMALL_SEGMENTS)
     verified(log, transactional(2, 0))
     end(log, 2, epoch=1, is_commit=False)
     log.close()
@@ -297,36 +194,6 @@ def test_transaction_with_damaged_marker_is_open() -> None:
     again = reopened(files, was_clean=True, recovery_point=2)
     assert again.recovery.faults
     assert (again.log_end_offset, again.last_stable_offset, again.reader.aborted_between(0, 1)) == (1, 0, ())
-
-
-def test_restarted_log_deletes_all_snapshots() -> None:
-    """Also that of the clean shutdown, which belongs to no segment."""
-    files = FakeFiles()
-    log = open_log(files, **KEYS)
-    append(log, idempotent(1, 0, 4))
-    log.close()
-    log = open_log(files.restart(), was_clean=True, recovery_point=4, **KEYS)
-    log.truncate_fully_and_start_at(2)
-    assert snapshots(log.folder.files._files) == []
-
-
-def test_snapshot_of_clean_shutdown_is_deleted_by_truncation() -> None:
-    """It is not used when the log ends there again with other batches, and is rolled."""
-    files = FakeFiles()
-    log = open_log(files, **KEYS)
-    for number in range(4):
-        append(log, idempotent(1, number))
-    log.close()
-    log = open_log(files.restart(), was_clean=True, recovery_point=4, **KEYS)
-    log.truncate_to(1)
-    for number in range(3):
-        append(log, idempotent(2, number))
-    log.roll(NOW)
-    again = open_log(log.folder.files._files.restart(), recovery_point=5, **KEYS)
-    assert [(each.producer_id, each.last_sequence) for each in again.producers.states.all()] == [
-        (1, 0),
-        (2, 2),
-    ]
 
 
 def test_stray_snapshots_are_deleted_but_the_newest() -> None:
@@ -339,7 +206,7 @@ def test_stray_snapshots_are_deleted_but_the_newest() -> None:
 def test_unfinished_compaction_keeps_snapshots() -> None:
     """KAFKA-12520: its segments are replaced at the next start; producer state must not be lost."""
     files = FakeFiles()
-    log = open_log(files, cleanup_policy=("compact",), **KEYS)
+    log = open_log(files, cleanup_policy=("compact",), **SMALL_SEGMENTS)
     append(log, idempotent(7, 0))
     for _ in range(8):
         append(log, batch(1))
@@ -351,7 +218,7 @@ def test_unfinished_compaction_keeps_snapshots() -> None:
     whole = log.producers.states.to_snapshot()
     for at in range(start, len(files.operations)):
         disk = FakeFiles()
-        other = open_log(disk, cleanup_policy=("compact",), **KEYS)
+        other = open_log(disk, cleanup_policy=("compact",), **SMALL_SEGMENTS)
         append(other, idempotent(7, 0))
         for _ in range(8):
             append(other, batch(1))
@@ -360,7 +227,7 @@ def test_unfinished_compaction_keeps_snapshots() -> None:
         disk.crash_at = at
         with pytest.raises(Crash):
             _clean_and_close(other)
-        again = open_log(disk.restart(), cleaner_offset=0, cleanup_policy=("compact",), **KEYS)
+        again = open_log(disk.restart(), cleaner_offset=0, cleanup_policy=("compact",), **SMALL_SEGMENTS)
         assert again.producers.states.to_snapshot() == whole
 
 
@@ -392,7 +259,7 @@ def test_producer_state_after_crash_in_every_operation(power: str | int | None) 
 
 
 def _live(files: FakeFiles, flushed: list[int]) -> None:
-    log = open_log(files, **KEYS)
+    log = open_log(files, **SMALL_SEGMENTS)
     fill(log)
     log.flush()
     flushed.append(log.recovery_point)
@@ -410,7 +277,7 @@ def _live(files: FakeFiles, flushed: list[int]) -> None:
 
 def test_producer_state_survives_deletion_of_all_records() -> None:
     """Only an expired or a new producer is unknown."""
-    log = open_log(FakeFiles(), **KEYS)
+    log = open_log(FakeFiles(), **SMALL_SEGMENTS)
     append(log, idempotent(1, 0))
     log.roll()
     log.advance_log_start_offset(1)

@@ -120,55 +120,6 @@ def test_read_window_keeps_first_batches_when_it_moves() -> None:
             assert not following or sum(map(len, [*found, *following])) > max_bytes
 
 
-def cached(log: Log, offset: int, max_bytes: int = 10**6) -> tuple[list[bytes], int]:
-    found = log.reader.read_cached(offset, max_bytes, upto_offset=log.log_end_offset)
-    assert found is not None
-    return split(b"".join(map(bytes, found.data))), found.next_offset
-
-
-def test_next_read_starts_at_the_end_of_the_last() -> None:
-    """The end of a run is known without the index."""
-    files = FakeFiles()
-    log = open_log(files, index_interval_bytes=10**9)
-    for number in range(3000):  # more than the newest ones that are known without the index
-        append(log, batch(1, tag=str(number)))
-    batches = read_all(log, max_bytes=1 << 22)
-    first, offset = cached(log, 0, 50_000)
-    segment = log.segments.active
-    assert segment.start_of(offset).position == 0
-    start = segment.run_ends.find(offset)
-    assert start is not None
-    assert start.position == sum(map(len, first))
-    second, following = cached(log, offset, 50_000)
-    assert [*first, *second] == batches[:following]
-
-
-def test_run_ends_are_bounded_and_dropped_by_truncation() -> None:
-    """The log then has other batches at the old positions."""
-    log = open_log(FakeFiles(), index_interval_bytes=10**9)
-    for number in range(3000):
-        append(log, batch(1, tag=str(number)))
-    for offset in range(0, 500, 2):
-        cached(log, offset, 100)
-    segment = log.segments.active
-    assert len(segment.run_ends._positions) == 64
-    log.truncate_to(300)
-    assert not segment.run_ends._positions
-    for number in range(3000):
-        append(log, batch(2, tag=f"other {number}"))
-    assert cached(log, 300, 100)[0] == read_all(log, offset=300)[:1]
-
-
-def test_wrong_run_end_is_forgotten() -> None:
-    """It came from a header without a CRC check: a thread reads with CRCs."""
-    log = open_log(FakeFiles(), index_interval_bytes=100)
-    for number in range(3000):
-        append(log, batch(1, tag=str(number)))
-    log.segments.active.run_ends.note(7, 13)
-    assert log.reader.read_cached(7, 1000, upto_offset=3000) is None
-    assert cached(log, 7)[0][:2] == read_all(log, offset=7)[:2]
-
-
 def test_truncated_sealed_segment_is_noticed() -> None:
     """Below the recovery point: its offsets are missing, not skipped."""
     files = FakeFiles()

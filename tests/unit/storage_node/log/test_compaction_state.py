@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import pytest
 from fake_files import FakeFiles
-from headrace.protocol.errors import CorruptMessageError, InvalidRecordError
+from headrace.protocol.errors import (
+    CorruptMessageError,
+    InvalidRecordError,
+)
 from headrace.protocol.records.header import assigned_prefix, read_batch_header
 from headrace.storage_node.log.log import Log
 from headrace.storage_node.log.tail_cache import Tail, TailCache
@@ -47,40 +50,6 @@ def test_follower_appends_batches_after_a_gap() -> None:
             log.append_as_follower(at(offset, 2))
     log.append_as_follower(at(1004))
     assert bases(log, 1002) == [1002, 1004]
-
-
-@pytest.mark.parametrize("suffix", ["memory", "files", "cold"])
-def test_read_from_a_gap_starts_at_the_next_batch(suffix: str) -> None:
-    """From the tail cache, from the page cache and from the disk."""
-    files = FakeFiles()
-    log = open_log(files, **KEYS)
-    if suffix == "memory":
-        log.reader.tail = Tail(TailCache(1 << 20, 1 << 20))
-    for offset in OFFSETS:
-        log.append_as_follower(at(offset, 2))
-    for asked in range(1004):
-        expected = next(base for base in OFFSETS if base + 2 > asked)
-        if suffix == "cold":
-            found = log.reader.read_one_run(asked, 1, upto_offset=1004)
-            data = [found.data]
-        else:
-            cached = log.reader.read_cached(asked, 1, upto_offset=1004)
-            assert cached is not None
-            data = cached.data
-            assert cached.next_offset == expected + 2
-        assert read_batch_header(data[0]).base_offset == expected
-    assert bases(log, 21) == [20, 22, 40, 47, 90, 1000, 1002]
-
-
-def test_read_up_to_an_offset_in_a_gap() -> None:
-    """A high watermark may be in a gap; the read needs no disk."""
-    log = gappy(FakeFiles(), *OFFSETS)
-    for limit in (23, 24, 30, 40, 41):
-        found = log.reader.read(20, 1 << 20, upto_offset=limit)
-        assert found.next_offset == (24 if limit > 23 else 22)
-        cached = log.reader.read_cached(24, 1 << 20, upto_offset=limit)
-        assert cached is not None
-        assert (cached.data, cached.next_offset) == ([], 24)
 
 
 @pytest.mark.parametrize("mode", ["clean", "killed", "none", "all", 3])
@@ -227,3 +196,37 @@ def test_leader_appends_are_dense() -> None:
         append(log, batch(3))
     assert len(check_dense(log)) == 10
     assert not log.compaction.has_gaps
+
+
+@pytest.mark.parametrize("suffix", ["memory", "files", "cold"])
+def test_read_from_a_gap_starts_at_the_next_batch(suffix: str) -> None:
+    """From the tail cache, from the page cache and from the disk."""
+    files = FakeFiles()
+    log = open_log(files, **KEYS)
+    if suffix == "memory":
+        log.reader.tail = Tail(TailCache(1 << 20, 1 << 20))
+    for offset in OFFSETS:
+        log.append_as_follower(at(offset, 2))
+    for asked in range(1004):
+        expected = next(base for base in OFFSETS if base + 2 > asked)
+        if suffix == "cold":
+            found = log.reader.read_one_run(asked, 1, upto_offset=1004)
+            data = [found.data]
+        else:
+            cached = log.reader.read_cached(asked, 1, upto_offset=1004)
+            assert cached is not None
+            data = cached.data
+            assert cached.next_offset == expected + 2
+        assert read_batch_header(data[0]).base_offset == expected
+    assert bases(log, 21) == [20, 22, 40, 47, 90, 1000, 1002]
+
+
+def test_read_up_to_an_offset_in_a_gap() -> None:
+    """A high watermark may be in a gap; the read needs no disk."""
+    log = gappy(FakeFiles(), *OFFSETS)
+    for limit in (23, 24, 30, 40, 41):
+        found = log.reader.read(20, 1 << 20, upto_offset=limit)
+        assert found.next_offset == (24 if limit > 23 else 22)
+        cached = log.reader.read_cached(24, 1 << 20, upto_offset=limit)
+        assert cached is not None
+        assert (cached.data, cached.next_offset) == ([], 24)

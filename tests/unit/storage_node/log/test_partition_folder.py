@@ -12,7 +12,7 @@ from headrace.runtime.files.files_io import OsFiles
 from headrace.storage_node.log import names
 from headrace.storage_node.log.checkpoints import parse_offsets
 from headrace.storage_node.log.log_manager import LogManager
-from log_rig import NOW, TP, append, batch, config, detach
+from log_rig import FOLDER, NOW, TP, append, batch, config, detach, open_log
 
 ID = bytes(range(16))
 
@@ -72,3 +72,14 @@ def test_longest_topic_name_on_a_real_disk(tmp_path: Path) -> None:
     detach(manager, name).delete()
     manager.shutdown()
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+
+
+def test_flush_syncs_folder_once() -> None:
+    """Hundreds of logs are closed at a shutdown; nothing is lost with the power."""
+    files = FakeFiles()
+    log = open_log(files)
+    append(log, batch(2))
+    before = len(files.operations)
+    log.close()
+    assert files.operations[before:].count(f"fsync_directory {FOLDER}") == 1
+    assert open_log(files.power_loss("none"), was_clean=True, recovery_point=2).log_end_offset == 2
