@@ -97,6 +97,9 @@ class ProcessorContext(Protocol):
 
     def current_system_time_ms(self) -> int: ...
 
+    def resolve(self, serde: Any, field: str) -> Any:
+        """The serde to use for a field, "key" or "value": the default where it is None."""
+
     def state_store(self, name: str) -> Any:
         """A connected or global store. Errors: LookupError for a store that is not connected."""
 

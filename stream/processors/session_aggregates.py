@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..records import Change, Window, Windowed
 from .aggregates import Aggregator, Initializer, StoredTableSupplier
-from .table_store import SessionValueGetterSupplier
+from .closed_windows import NO_TIMESTAMP, ClosedWindows
+from .table_store import SessionValueGetterSupplier, session_forwarder
 
 if TYPE_CHECKING:
-    from ..processing import SessionWindowDefinition, ValueGetterSupplier
+    from ...clients.records import Headers
+    from ..processing import Forward, ProcessorContext, SessionWindowDefinition, ValueGetterSupplier
 
 Merger = Callable[[Any, Any, Any], Any]
 """Key and the aggregates of two sessions."""
@@ -17,7 +20,10 @@ Merger = Callable[[Any, Any, Any], Any]
 
 class KStreamSessionWindowAggregate(StoredTableSupplier):
     """Aggregates per session and key. Records with a null key, and late ones for a closed session, are
-    dropped."""
+    dropped.
+
+    A record that merges sessions forwards the removal of each of them, then the merged one.
+    """
 
     def __init__(
         self,
@@ -37,3 +43,64 @@ class KStreamSessionWindowAggregate(StoredTableSupplier):
 
     def view(self) -> ValueGetterSupplier:
         return SessionValueGetterSupplier(self.store_name)
+
+    def bind(self, context: ProcessorContext) -> Forward:
+        store = context.state_store(self.store_name)
+        find, put, remove = store.find_sessions, store.put, store.remove
+        initializer, aggregator, merge = self.initializer, self.aggregator, self.session_merger
+        gap_ms, grace_ms = self.windows.inactivity_gap_ms, self.windows.grace_ms
+        dropped = context.dropped
+        emit = self._emitter(context, store) if self.emit_on_close else None
+        forward = None if self.emit_on_close else session_forwarder(context, store, self.send_old_values)
+        stream_time = NO_TIMESTAMP
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            nonlocal stream_time
+            if key is None:
+                dropped("null key")
+                return
+            if timestamp > stream_time:
+                stream_time = timestamp
+            close_time = stream_time - grace_ms - gap_ms
+            start = end = timestamp
+            aggregate = initializer()
+            with find(key, timestamp - gap_ms, timestamp + gap_ms) as sessions:
+                merged = list(sessions)
+            for session, found in merged:
+                aggregate = merge(key, aggregate, found)
+                start = min(start, session.window.start)
+                end = max(end, session.window.end)
+            if end < close_time:
+                dropped("closed session")
+            else:
+                if start != end:
+                    for session, found in merged:
+                        remove(session)
+                        if forward is not None:
+                            forward(session, None, found, session.window.end, (), True)
+                aggregate = aggregator(key, value, aggregate)
+                session = Windowed(key, Window(start, end))
+                put(session, aggregate)
+                if forward is not None:
+                    forward(session, aggregate, None, end, (), True)
+            if emit is not None:
+                emit(close_time, headers)
+
+        return process
+
+    def _emitter(self, context: ProcessorContext, store: Any) -> Callable[[int, Headers], None]:
+        closed = ClosedWindows(context, self.store_name)
+        forward = context.forward_changed
+
+        def emit(close_time: int, headers: Headers) -> None:
+            if not closed.is_due(close_time):
+                return
+            first, last = max(0, closed.emitted_to), close_time - 1
+            if last < first:
+                return
+            with store.find_sessions_by_end(first, last) as sessions:
+                for session, aggregate in sessions:
+                    forward(session, Change(aggregate, None), session.window.end, headers)
+            closed.emitted(close_time)
+
+        return emit

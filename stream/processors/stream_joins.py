@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..state.formats.joins import LeftOrRightValue, TimestampedKeyAndJoinSide
 from .binding import BindingSupplier
 
 if TYPE_CHECKING:
-    from ..processing import JoinWindowDefinition, TaskId
+    from ...clients.records import Headers
+    from ..processing import Forward, JoinWindowDefinition, Processor, ProcessorContext, TaskId
 
 Joiner = Callable[[Any, Any, Any], Any]
-"""Key, left value, right value."""
+"""Key, value of this side, value of the other side."""
 
 NO_TIMESTAMP = -1
 MAX_TIMESTAMP = (1 << 63) - 1
@@ -56,9 +58,20 @@ class KStreamJoinWindow(BindingSupplier):
     def stores(self) -> tuple[Any, ...]:
         return (self.window_store,)
 
+    def bind(self, context: ProcessorContext) -> Forward:
+        forward = context.forward
+        put = context.state_store(self.window_store.name).put
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            forward(key, value, timestamp, headers)
+            if key is not None:
+                put(key, value, timestamp)
+
+        return process
+
 
 class KStreamKStreamJoin(BindingSupplier):
-    """One side of a join. `joiner` takes (key, left, right) on both sides.
+    """One side of a join. `joiner` takes (key, value of this side, value of the other side).
 
     `outer`: a record of this side without a partner is joined with None once its window has closed.
     """
@@ -86,6 +99,9 @@ class KStreamKStreamJoin(BindingSupplier):
             return (self.other_window_store,)
         return (self.other_window_store, self.outer_join_store)
 
+    def create(self) -> Processor:
+        return StreamStreamJoinProcessor(self)
+
 
 class KStreamKStreamJoinLeftSide(KStreamKStreamJoin):
     """The left side of a join."""
@@ -97,6 +113,102 @@ class KStreamKStreamJoinRightSide(KStreamKStreamJoin):
     """The right side of a join."""
 
     is_left = False
+
+
+class StreamStreamJoinProcessor:
+    """Joins the records of one side with those in the window store of the other side."""
+
+    def __init__(self, supplier: KStreamKStreamJoin) -> None:
+        windows = supplier.windows
+        self._supplier = supplier
+        self._is_left = supplier.is_left
+        self._outer = supplier.outer
+        self._joiner = supplier.joiner
+        self._before_ms, self._after_ms = windows.before_ms, windows.after_ms
+        # A record of the left side may wait for later ones of the right side, and the reverse.
+        self._waits_left_ms = windows.after_ms + windows.grace_ms
+        self._waits_right_ms = windows.before_ms + windows.grace_ms
+        if not self._is_left:
+            self._before_ms, self._after_ms = self._after_ms, self._before_ms
+        self._waits_ms = self._after_ms + windows.grace_ms
+
+    def init(self, context: ProcessorContext) -> None:
+        self._context = context
+        self._dropped = context.dropped
+        self._forward = context.forward_changed
+        self._wall_ms = context.current_system_time_ms
+        self._fetch = context.state_store(self._supplier.other_window_store.name).fetch_range
+        self._time = self._supplier.time_trackers.get(context.task_id)
+        outer_store = self._supplier.outer_join_store
+        self._waiting = None if outer_store is None else context.state_store(outer_store.name)
+        self._time.emit_interval_ms = context.config.outer_join_emit_interval_ms
+
+    def close(self) -> None:
+        self._supplier.time_trackers.remove(self._context.task_id)
+
+    def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        time, forward, joiner = self._time, self._forward, self._joiner
+        if timestamp > time.stream_time:
+            time.stream_time = timestamp
+        if key is None or value is None:
+            if self._outer and value is not None:
+                forward(key, joiner(key, value, None), timestamp, headers)
+            else:
+                self._dropped("null key or value")
+            return
+        waiting = self._waiting
+        if waiting is not None and timestamp == time.stream_time:
+            self._emit_without_partner(waiting, headers)
+        to_time = max(0, timestamp + self._after_ms)
+        found = False
+        with self._fetch(key, max(0, timestamp - self._before_ms), to_time) as others:
+            for other_timestamp, other in others:
+                found = True
+                if waiting is not None:
+                    waiting.put_if_absent(
+                        TimestampedKeyAndJoinSide(not self._is_left, key, other_timestamp), None
+                    )
+                forward(key, joiner(key, value, other), max(timestamp, other_timestamp), headers)
+        if found or not self._outer:
+            return
+        if waiting is None or to_time < time.stream_time:
+            forward(key, joiner(key, value, None), timestamp, headers)
+            return
+        time.min_time = min(time.min_time, timestamp)
+        values = LeftOrRightValue(value, None) if self._is_left else LeftOrRightValue(None, value)
+        waiting.put(TimestampedKeyAndJoinSide(self._is_left, key, timestamp), values)
+
+    def _emit_without_partner(self, waiting: Any, headers: Headers) -> None:
+        """Forward the waiting records of both sides whose window has closed; they are in order of time."""
+        time = self._time
+        now = self._wall_ms()
+        # Without a known record that waits, as after a restart, the sum overflows in Java: it looks.
+        is_open = time.stream_time <= time.min_time + self._waits_ms <= MAX_TIMESTAMP
+        if is_open or now < time.next_time_to_emit_ms:
+            return
+        time.next_time_to_emit_ms = now + time.emit_interval_ms
+        time.min_time = MAX_TIMESTAMP  # for an empty store
+        is_left_open = is_right_open = False
+        done = None
+        with waiting.all() as records:
+            for place, values in records:
+                time.min_time = place.timestamp
+                if is_left_open and is_right_open:
+                    break
+                wait_ms = self._waits_left_ms if place.is_left else self._waits_right_ms
+                if time.min_time + wait_ms >= time.stream_time:
+                    if place.is_left:
+                        is_left_open = True
+                    else:
+                        is_right_open = True
+                    continue
+                own, other = values if self._is_left else (values.right, values.left)
+                self._forward(place.key, self._joiner(place.key, own, other), place.timestamp, headers)
+                if done is not None and done != place:  # the last record of a key and time has been forwarded
+                    waiting.put(done, None)
+                done = place
+            if done is not None:
+                waiting.put(done, None)
 
 
 class KStreamKStreamSelfJoin(BindingSupplier):
@@ -112,3 +224,33 @@ class KStreamKStreamSelfJoin(BindingSupplier):
 
     def stores(self) -> tuple[Any, ...]:
         return (self.window_store,)
+
+    def bind(self, context: ProcessorContext) -> Forward:
+        fetch = context.state_store(self.window_store.name).fetch_range
+        forward, dropped, joiner = context.forward_changed, context.dropped, self.joiner
+        before_ms, after_ms, retention_ms = self.windows.before_ms, self.windows.after_ms, self.retention_ms
+        stream_time = NO_TIMESTAMP
+
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            nonlocal stream_time
+            if key is None or value is None:
+                dropped("null key or value")
+                return
+            # The join with itself goes out between earlier and later partners, as in a join of two streams.
+            with_itself = joiner(key, value, value)
+            if timestamp > stream_time:
+                stream_time = timestamp
+            is_pending = timestamp > stream_time - retention_ms + 1
+            with fetch(key, max(0, timestamp - before_ms), max(0, timestamp + after_ms)) as others:
+                for other_timestamp, other in others:
+                    forward(key, joiner(key, value, other), max(timestamp, other_timestamp), headers)
+            with fetch(key, max(0, timestamp - after_ms), max(0, timestamp + before_ms)) as others:
+                for other_timestamp, other in others:
+                    if is_pending and other_timestamp > timestamp:
+                        is_pending = False
+                        forward(key, with_itself, timestamp, headers)
+                    forward(key, joiner(key, other, value), max(timestamp, other_timestamp), headers)
+            if is_pending:
+                forward(key, with_itself, timestamp, headers)
+
+        return process

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from .binding import BindingSupplier
 
 if TYPE_CHECKING:
-    from ..processing import ValueGetterSupplier
+    from ...clients.records import Headers
+    from ..processing import Processor, ProcessorContext, ValueGetter, ValueGetterSupplier
+    from ..state.stores import Eviction, TimeOrderedBuffer
 
 Joiner = Callable[[Any, Any, Any], Any]
 """Key and value of the record, value of the row."""
@@ -38,6 +40,11 @@ class KStreamKTableJoin(BindingSupplier):
     def stores(self) -> tuple[Any, ...]:
         return () if self.buffer_store is None else (self.buffer_store,)
 
+    def create(self) -> Processor:
+        getter = self.value_getter_supplier.create()
+        store_name = None if self.buffer_store is None else self.buffer_store.name
+        return KStreamKTableJoinProcessor(getter, None, self.joiner, self.left_join, store_name)
+
 
 class KStreamGlobalKTableJoin(BindingSupplier):
     """Joins with a global table by the key that `mapper(key, value)` returns."""
@@ -53,3 +60,78 @@ class KStreamGlobalKTableJoin(BindingSupplier):
         self.joiner = joiner
         self.mapper = mapper
         self.left_join = left_join
+
+    def create(self) -> Processor:
+        getter = self.value_getter_supplier.create()
+        return KStreamKTableJoinProcessor(getter, self.mapper, self.joiner, self.left_join, None)
+
+
+class KStreamKTableJoinProcessor:
+    """Looks up the row of each record. `mapper` None: by the key of the record."""
+
+    def __init__(
+        self,
+        getter: ValueGetter,
+        mapper: Callable[[Any, Any], Any] | None,
+        joiner: Joiner,
+        left_join: bool,
+        buffer_name: str | None,
+    ) -> None:
+        self._getter = getter
+        self._mapper = mapper
+        self._joiner = joiner
+        self._left_join = left_join
+        self._buffer_name = buffer_name
+        self._stream_time = -1
+
+    def init(self, context: ProcessorContext) -> None:
+        self._context = context
+        self._dropped = context.dropped
+        self._forward = context.forward_changed
+        self._getter.init(context)
+        self._is_versioned = self._getter.is_versioned
+        self._buffer: TimeOrderedBuffer | None = None
+        if self._buffer_name is not None:
+            if not self._is_versioned:
+                raise ValueError("a stream-table join with grace needs a versioned table")
+            self._buffer = context.state_store(self._buffer_name)
+
+    def close(self) -> None:
+        self._getter.close()
+
+    def process(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        self._stream_time = max(self._stream_time, timestamp)
+        table_key = key if self._mapper is None else self._mapper(key, value)
+        if value is None or (table_key is None and not self._left_join):
+            self._dropped("null join key or value")
+            return
+        buffer = self._buffer
+        if buffer is None:
+            self._join(key, value, timestamp, headers, table_key)
+            return
+        context = self._context.record_context
+        assert context is not None
+        if buffer.put(self._stream_time, key, value, context):
+            buffer.evict_while(lambda: True, self._emit)
+        else:
+            self._join(key, value, timestamp, headers, table_key)
+
+    def _emit(self, record: Eviction) -> None:
+        before = self._context.record_context
+        self._context.record_context = context = record.context
+        try:
+            key, value = record.key, record.value
+            table_key = key if self._mapper is None else self._mapper(key, value)
+            self._join(key, value, context.timestamp, context.headers, table_key)
+        finally:
+            self._context.record_context = before
+
+    def _join(self, key: Any, value: Any, timestamp: int, headers: Headers, table_key: Any) -> None:
+        row = None
+        if table_key is not None:
+            getter = self._getter
+            row = getter.get_as_of(table_key, timestamp) if self._is_versioned else getter.get(table_key)
+        if row is not None:
+            self._forward(key, self._joiner(key, value, row[0]), timestamp, headers)
+        elif self._left_join:
+            self._forward(key, self._joiner(key, value, None), timestamp, headers)

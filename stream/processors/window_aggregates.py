@@ -5,23 +5,52 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..records import Change, ValueAndTimestamp, Windowed
 from .aggregates import Aggregator, Initializer, StoredTableSupplier
-from .table_store import WindowValueGetterSupplier
+from .closed_windows import NO_TIMESTAMP, ClosedWindows
+from .table_store import WindowValueGetterSupplier, change_forwarder
 
 if TYPE_CHECKING:
-    from ..processing import SlidingWindowDefinition, TimeWindowDefinition, ValueGetterSupplier
+    from ...clients.records import Headers
+    from ..processing import Forward, ProcessorContext, TimeWindowDefinition, ValueGetterSupplier
+    from .table_store import ForwardChange
+
+MAX_TIME = 2**63 - 1
 
 
 class WindowedTableSupplier(StoredTableSupplier):
     """A supplier of a windowed table."""
 
+    emit_on_close: bool
+
     def view(self) -> ValueGetterSupplier:
         return WindowValueGetterSupplier(self.store_name)
+
+    def update_forwarder(self, context: ProcessorContext, store: Any) -> ForwardChange:
+        """Forwards updates, or with `emit_on_close` nothing."""
+        return _nothing if self.emit_on_close else change_forwarder(context, store, self.send_old_values)
+
+
+def _nothing(_key: Any, _new: Any, _old: Any, _timestamp: int, _headers: Headers, _is_latest: bool) -> None:
+    """The window has not closed."""
+
+
+def emit_windows(
+    context: ProcessorContext, store: Any, from_start: int, to_start: int, headers: Headers
+) -> None:
+    """Forward the windows of a timestamped store that start in a span of time, both ends included."""
+    forward = context.forward_changed
+    with store.fetch_all(from_start, to_start) as windows:
+        for key, (value, timestamp) in windows:
+            forward(key, Change(value, None), timestamp, headers)
 
 
 class KStreamWindowAggregate(WindowedTableSupplier):
     """Aggregates per time window and key. Records with a null key, and late ones for a closed window, are
-    dropped."""
+    dropped.
+
+    Errors: ValueError for `emit_on_close` and windows that do not end.
+    """
 
     def __init__(
         self,
@@ -32,25 +61,67 @@ class KStreamWindowAggregate(WindowedTableSupplier):
         aggregator: Aggregator,
     ) -> None:
         super().__init__(store)
+        if emit_on_close and windows.size_ms == MAX_TIME:
+            raise ValueError("windows without end never close: emit them on update")
         self.windows = windows
         self.emit_on_close = emit_on_close
         self.initializer = initializer
         self.aggregator = aggregator
 
+    def bind(self, context: ProcessorContext) -> Forward:
+        store = context.state_store(self.store_name)
+        fetch, put = store.fetch, store.put
+        forward = self.update_forwarder(context, store)
+        initializer, aggregator, dropped = self.initializer, self.aggregator, context.dropped
+        windows_for, grace_ms = self.windows.windows_for, self.windows.grace_ms
+        emit = self._emitter(context, store) if self.emit_on_close else None
+        stream_time = NO_TIMESTAMP
 
-class KStreamSlidingWindowAggregate(WindowedTableSupplier):
-    """Aggregates per sliding window and key. Null keys and values, and late records, are dropped."""
+        def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            nonlocal stream_time
+            if key is None:
+                dropped("null key")
+                return
+            if timestamp > stream_time:
+                stream_time = timestamp
+            close_time = stream_time - grace_ms
+            for window in windows_for(timestamp):
+                if window.end <= close_time:
+                    dropped("closed window")
+                    continue
+                start = window.start
+                found = fetch(key, start)
+                new_timestamp = timestamp
+                if found is None:
+                    old = initializer()
+                else:
+                    old, found_timestamp = found
+                    if found_timestamp > timestamp:
+                        new_timestamp = found_timestamp
+                new = aggregator(key, value, old)
+                put(key, None if new is None else ValueAndTimestamp(new, new_timestamp), start)
+                forward(Windowed(key, window), new, old, new_timestamp, headers, True)
+            if emit is not None:
+                emit(close_time, headers)
 
-    def __init__(
-        self,
-        windows: SlidingWindowDefinition,
-        store: Any,
-        emit_on_close: bool,
-        initializer: Initializer,
-        aggregator: Aggregator,
-    ) -> None:
-        super().__init__(store)
-        self.windows = windows
-        self.emit_on_close = emit_on_close
-        self.initializer = initializer
-        self.aggregator = aggregator
+        return process
+
+    def _emitter(self, context: ProcessorContext, store: Any) -> Any:
+        closed = ClosedWindows(context, self.store_name)
+        windows_for, size_ms = self.windows.windows_for, self.windows.size_ms
+
+        def emit(close_time: int, headers: Headers) -> None:
+            if not closed.is_due(close_time):
+                return
+            last = close_time - size_ms
+            if last < 0:
+                return
+            first = 0
+            if closed.emitted_to != NO_TIMESTAMP:
+                first = max(0, closed.emitted_to - size_ms) + 1
+                if list(windows_for(last)) == list(windows_for(first - 1)):
+                    return  # no window has closed since
+            emit_windows(context, store, first, last, headers)
+            closed.emitted(close_time)
+
+        return emit

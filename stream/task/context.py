@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..errors import StreamsError
 from ..processing import PunctuationType
+from ..topology.serdes import resolve
 from .current_record import CurrentRecord
 from .punctuation import PunctuationQueue, Schedule, next_time
 
@@ -151,6 +153,12 @@ class NodeContext:
 
     def current_system_time_ms(self) -> int:
         return self.task.wall_ms
+
+    def resolve(self, serde: Any, field: str) -> Any:
+        found = resolve(serde, field, key=self.key_serde, value=self.value_serde)
+        if found is None:
+            raise StreamsError(f"processor {self.name} has no {field} serde, and there is no default")
+        return found
 
     def state_store(self, name: str) -> Any:
         """A connected or global store. Errors: LookupError for a store that is not connected."""
