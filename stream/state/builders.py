@@ -6,8 +6,26 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from .key_value_bytes import (
+    InMemoryKeyValueBytes,
+    ListValueBytes,
+    LruKeyValueBytes,
+    PersistentKeyValueBytes,
+)
+from .key_value_store import CachedKeyValueStore, TypedKeyValueStore
+from .session_bytes import InMemorySessionBytes, PersistentSessionBytes
+from .session_store import CachedSessionStore, TypedSessionStore
+from .window_bytes import InMemoryWindowBytes, PersistentWindowBytes
+from .window_store import CachedWindowStore, TypedWindowStore
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    from .key_value_bytes import KeyValueBytes
+    from .session_bytes import SessionBytes
+    from .window_bytes import WindowBytes
+
+_MIN_SEGMENT_MS = 60_000
 
 
 class StoreKind(Enum):
@@ -29,7 +47,8 @@ class StoreBuilder:
     """A store of a topology. Times in ms.
 
     `key_serde` and `value_serde` None: the defaults of the application. `max_entries`: of an LRU store.
-    `is_time_ordered`: window and session stores of EmitStrategy.onWindowClose. `grace_ms`: of a join buffer.
+    `is_time_ordered`: window and session stores of EmitStrategy.onWindowClose; `has_index`: they are also
+    indexed by key (sliding windows and sessions), and have no cache. `grace_ms`: of a join buffer.
     """
 
     name: str
@@ -60,6 +79,70 @@ class StoreBuilder:
     def without_logging(self) -> StoreBuilder:
         return replace(self, is_logged=False, changelog_config={})
 
+    def segment_ms(self) -> int:
+        """Half of the retention and at least a minute, unless it is set. Source: Stores."""
+        return self.segment_interval_ms or max(self.retention_ms // 2, _MIN_SEGMENT_MS)
+
     def build(self) -> Any:
         """The store of one task, not yet open."""
-        raise NotImplementedError(self.kind)
+        return _MAKERS[self.kind](self)
+
+
+def _key_value(builder: StoreBuilder) -> TypedKeyValueStore:
+    inner: KeyValueBytes
+    if builder.max_entries is not None:
+        inner = LruKeyValueBytes(builder.max_entries)
+    else:
+        inner = PersistentKeyValueBytes() if builder.persistent else InMemoryKeyValueBytes()
+    if builder.kind is StoreKind.LIST_VALUE:
+        inner = ListValueBytes(inner)
+    store = CachedKeyValueStore if builder.is_cached else TypedKeyValueStore
+    is_timestamped = builder.kind is StoreKind.TIMESTAMPED_KEY_VALUE
+    serdes = builder.key_serde, builder.value_serde
+    return store(builder.name, inner, serdes, is_timestamped, builder.is_logged)
+
+
+def _window(builder: StoreBuilder) -> TypedWindowStore:
+    """Errors: ValueError for a retention that is shorter than the window."""
+    if builder.window_size_ms > builder.retention_ms:
+        raise ValueError(
+            f"store {builder.name!r}: retention ({builder.retention_ms} ms) is shorter than the window "
+            f"({builder.window_size_ms} ms)"
+        )
+    inner: WindowBytes
+    if builder.persistent:
+        inner = PersistentWindowBytes(
+            builder.retention_ms,
+            builder.segment_ms(),
+            builder.retain_duplicates,
+            builder.is_time_ordered,
+            builder.has_index,
+        )
+    else:
+        inner = InMemoryWindowBytes(builder.retention_ms, builder.retain_duplicates)
+    is_cached = builder.is_cached and not builder.retain_duplicates and not builder.has_index
+    store = CachedWindowStore if is_cached else TypedWindowStore
+    return store(builder, inner, builder.kind is StoreKind.TIMESTAMPED_WINDOW)
+
+
+def _session(builder: StoreBuilder) -> TypedSessionStore:
+    inner: SessionBytes
+    if builder.persistent:
+        inner = PersistentSessionBytes(
+            builder.retention_ms, builder.segment_ms(), builder.is_time_ordered, builder.has_index
+        )
+    else:
+        inner = InMemorySessionBytes(builder.retention_ms)
+    is_cached = builder.is_cached and not builder.has_index
+    store = CachedSessionStore if is_cached else TypedSessionStore
+    return store(builder, inner)
+
+
+_MAKERS: dict[StoreKind, Callable[[StoreBuilder], Any]] = {
+    StoreKind.KEY_VALUE: _key_value,
+    StoreKind.TIMESTAMPED_KEY_VALUE: _key_value,
+    StoreKind.LIST_VALUE: _key_value,
+    StoreKind.WINDOW: _window,
+    StoreKind.TIMESTAMPED_WINDOW: _window,
+    StoreKind.SESSION: _session,
+}

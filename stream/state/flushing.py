@@ -1,0 +1,73 @@
+"""What a cached store does with flushed entries: read the old value, write to store and changelog, forward.
+
+Order: the write comes before the listener, which may read the store. Source: CachingKeyValueStore.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..processing import FlushListener
+    from .stores import StoreContext
+    from .thread_cache import CacheEntry
+
+
+class Flusher:
+    """`key_of` and `loads` give the typed key and value; `get` and `write` take keys of the cache."""
+
+    def __init__(
+        self,
+        context: StoreContext,
+        key_of: Callable[[bytes], Any],
+        loads: Callable[[bytes], Any],
+        get: Callable[[bytes], bytes | None],
+        write: Callable[[bytes, bytes | None], None],
+    ) -> None:
+        self._context = context
+        self._key_of = key_of
+        self._loads = loads
+        self._get = get
+        self._write = write
+        self._listener: FlushListener | None = None
+        self._send_old_values = False
+
+    def listen(self, listener: FlushListener, send_old_values: bool) -> bool:
+        """Forward flushed entries to `listener`; True."""
+        self._listener = listener
+        self._send_old_values = send_old_values
+        return True
+
+    def flush(self, entries: list[tuple[bytes, CacheEntry]]) -> None:
+        """Each entry has the context of the record that wrote it while it is written and forwarded.
+
+        With a listener, deleting a key that the store does not have is neither written nor forwarded.
+        """
+        context, listener = self._context, self._listener
+        current = context.record_context
+        try:
+            for key, entry in entries:
+                value = entry[0]
+                old = None
+                if listener is not None:
+                    if value is None or self._send_old_values:
+                        old = self._get(key)
+                    if value is None and old is None:
+                        continue
+                context.record_context = entry[1]
+                self._write(key, value)
+                if listener is not None:
+                    self._forward(listener, key, entry, old if self._send_old_values else None)
+        finally:
+            context.record_context = current
+
+    def _forward(self, listener: FlushListener, key: bytes, entry: CacheEntry, old: bytes | None) -> None:
+        loads, context = self._loads, entry.context
+        assert context is not None
+        new = entry.typed
+        if new is None and entry.value is not None:
+            new = loads(entry.value)
+        old_value = None if old is None else loads(old)
+        listener(self._key_of(key), new, old_value, context.timestamp, context.headers)

@@ -1,0 +1,151 @@
+"""The writes of a persistent store since its last commit, over the files that have the others.
+
+A crash loses the overlay alone: the files are always those of a commit, with its changelog offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from .sorted_keys import SortedKeys
+
+if TYPE_CHECKING:
+    from .engines import Engine
+
+Rows = Iterator[tuple[bytes, bytes]]
+
+_OVERHEAD = 150  # bytes of Python's objects around a key and a value, about
+
+
+class _Changes:
+    """Uncommitted values of one key space; None: deleted."""
+
+    __slots__ = ("keys", "values")
+
+    def __init__(self) -> None:
+        self.values: dict[bytes, bytes | None] = {}
+        self.keys: SortedKeys | None = None
+
+    def between(
+        self, from_key: bytes | None, to_key: bytes | None, forward: bool
+    ) -> list[tuple[bytes, bytes | None]]:
+        if self.keys is None:
+            self.keys = SortedKeys(self.values)
+        keys = self.keys.between(from_key, to_key, to_inclusive=False)
+        if not forward:
+            keys.reverse()
+        values = self.values
+        return [(key, values[key]) for key in keys]
+
+
+class Overlay:
+    """Reads see all writes; an iterator sees those from before it was made, as one of RocksDB does.
+
+    Invariant: `uncommitted_bytes` is 0 exactly after a commit. It is an estimate: a worker commits early when
+    the overlays of its stores become too large.
+    """
+
+    __slots__ = ("_changes", "_dropped", "_engine", "_spaces", "uncommitted_bytes")
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._changes: dict[str, _Changes] = {}
+        self._dropped: list[str] = []
+        self._spaces = set(engine.spaces())
+        self.uncommitted_bytes = 0
+
+    def spaces(self) -> set[str]:
+        """The key spaces with committed or uncommitted values."""
+        return self._spaces | self._changes.keys()
+
+    def get(self, space: str, key: bytes) -> bytes | None:
+        changes = self._changes.get(space)
+        if changes is not None and key in changes.values:
+            return changes.values[key]
+        if space in self._spaces:
+            return self._engine.get(space, key)
+        return None
+
+    def put(self, space: str, key: bytes, value: bytes | None) -> None:
+        """None deletes."""
+        changes = self._changes.get(space)
+        if changes is None:
+            changes = self._changes[space] = _Changes()
+        values = changes.values
+        if key not in values:
+            if changes.keys is not None:
+                changes.keys.add(key)
+            self.uncommitted_bytes += len(key) + _OVERHEAD
+        values[key] = value
+        if value is not None:
+            self.uncommitted_bytes += len(value)
+
+    def drop(self, space: str) -> None:
+        """Remove a key space with all of its values."""
+        self._changes.pop(space, None)
+        if space in self._spaces:
+            self._spaces.remove(space)
+            self._dropped.append(space)
+            self.uncommitted_bytes += _OVERHEAD
+
+    def rows(
+        self, space: str, from_key: bytes | None = None, to_key: bytes | None = None, forward: bool = True
+    ) -> Rows:
+        """Entries with `from_key` <= key < `to_key`."""
+        changes = self._changes.get(space)
+        over = changes.between(from_key, to_key, forward) if changes is not None else []
+        if space not in self._spaces:
+            return iter([(key, value) for key, value in over if value is not None])
+        under = self._engine.rows(space, from_key, to_key, forward)
+        return _merged(over, under, forward) if over else under
+
+    def approximate_count(self, space: str) -> int:
+        """The committed entries, and the uncommitted ones as if their keys were new."""
+        changes = self._changes.get(space)
+        count = self._engine.approximate_count(space) if space in self._spaces else 0
+        return count + (0 if changes is None else len(changes.values))
+
+    def commit(self, offset: int | None) -> None:
+        """Write everything in one batch. Errors: StateStoreError; the overlay is kept."""
+        if not self.uncommitted_bytes and offset is None:
+            return
+        batch = {space: changes.values for space, changes in self._changes.items()}
+        self._engine.write(batch, tuple(self._dropped), offset)
+        self._spaces |= self._changes.keys()
+        self._changes = {}
+        self._dropped = []
+        self.uncommitted_bytes = 0
+
+    def committed_offset(self) -> int | None:
+        return self._engine.offset()
+
+    def close(self) -> None:
+        """Drop what is not committed."""
+        self._engine.close()
+
+
+def _merged(over: list[tuple[bytes, bytes | None]], under: Rows, forward: bool) -> Rows:
+    """Both in the same direction; of equal keys the value of `over`, or none where that is deleted."""
+    position, count = 0, len(over)
+    for row in under:
+        key = row[0]
+        while position < count:
+            next_key, value = over[position]
+            if next_key == key:
+                break
+            if (next_key < key) != forward:
+                break
+            position += 1
+            if value is not None:
+                yield next_key, value
+        if position < count and over[position][0] == key:
+            value = over[position][1]
+            position += 1
+            if value is not None:
+                yield key, value
+        else:
+            yield row
+    for key, value in over[position:]:
+        if value is not None:
+            yield key, value

@@ -1,0 +1,57 @@
+"""Serdes of a store: the application's default where a store has none, with the topic of its changelog."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...clients import serdes
+from ...clients.serdes import ContextSerde, Serde, SerdeContext
+from ...protocol.errors import SerializationError
+
+if TYPE_CHECKING:
+    from .stores import StoreContext
+
+# Values of these types cannot change and equal what the serde reads from their bytes: a cache keeps them.
+_KEPT: dict[str, frozenset[type]] = {
+    serdes.int64.name: frozenset({int}),
+    serdes.utf8.name: frozenset({str}),
+    serdes.bytes_.name: frozenset({bytes}),
+    serdes.json.name: frozenset({int, str, float}),
+    serdes.msgpack.name: frozenset({int, str, float}),
+}
+
+
+def kept_types(serde: Serde[Any]) -> frozenset[type]:
+    """The types of values that a cache may keep instead of reading their bytes again."""
+    own = (serdes.int64, serdes.utf8, serdes.bytes_, serdes.json, serdes.msgpack)
+    return _KEPT[serde.name] if any(serde is each for each in own) else frozenset()
+
+
+def bind_serde(serde: Any, field: str, store_name: str, context: StoreContext) -> Serde[Any]:
+    """The serde of a store. `field`: "key" or "value". Errors: TypeError without one."""
+    if serde is None:
+        serde = context.key_serde if field == "key" else context.value_serde
+    if isinstance(serde, Serde):
+        return serde
+    if not isinstance(serde, ContextSerde):
+        raise TypeError(f"store {store_name!r} needs {field}= a serde, not {serde!r}")
+    topic = context.changelog_for(store_name) or store_name
+
+    def in_context() -> SerdeContext:
+        record = context.record_context
+        return SerdeContext(topic, field, () if record is None else record.headers)
+
+    return Serde(
+        type(serde).__name__,
+        lambda value: serde.serialize(value, in_context()),
+        lambda data: serde.deserialize(data, in_context()),
+    )
+
+
+def bad_value(store_name: str, field: str, value: Any, error: BaseException) -> SerializationError:
+    """For a value that the serde of a store refuses; a serde of another type is the usual cause."""
+    text = (
+        f"store {store_name!r} cannot serialize the {field} of type {type(value).__name__}: "
+        f"{type(error).__name__}: {error}"
+    )
+    return SerializationError(text, store_name, field)

@@ -1,0 +1,162 @@
+"""Typed window stores, without and with a cache. Source: MeteredWindowStore, CachingWindowStore,
+ChangeLoggingWindowBytesStore."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..records import ValueAndTimestamp, Windowed
+from .flushing import Flusher
+from .formats.windows import MAX_SEQNUM, MAX_TIME, window_key, window_of
+from .segmented_cache import SegmentedCache
+from .typed import TypedStore
+
+if TYPE_CHECKING:
+    from ..processing import FlushListener
+    from .builders import StoreBuilder
+    from .stores import StoreContext, StoreIterator
+    from .typed import Rows
+    from .window_bytes import WindowBytes
+
+
+class TypedWindowStore(TypedStore):
+    """Without a cache."""
+
+    _inner: WindowBytes
+
+    def __init__(self, builder: StoreBuilder, inner: WindowBytes, is_timestamped: bool) -> None:
+        serdes = builder.key_serde, builder.value_serde
+        super().__init__(builder.name, inner, serdes, is_timestamped, builder.is_logged)
+        self._window_size_ms = builder.window_size_ms
+        self._retain_duplicates = builder.retain_duplicates
+        self._seqnum = 0
+
+    def init(self, context: StoreContext) -> None:
+        super().init(context)
+        self._split = self._inner.schema.split
+
+    def put(self, key: Any, value: Any, window_start: int) -> None:
+        key_bytes, data = self._bytes_of(key, value)
+        self._write(key_bytes, data, window_start)
+
+    def _write(self, key: bytes, value: bytes | None, start: int) -> None:
+        self._inner.put(key, value, start)
+        if self._is_logged:
+            if self._retain_duplicates:
+                self._seqnum = (self._seqnum + 1) & MAX_SEQNUM
+            self._log(window_key(key, start, self._seqnum), value)
+
+    def fetch(self, key: Any, time: int) -> Any:
+        data = self._inner.fetch(self._dumps_key(key), time)
+        return None if data is None else self._loads(data)
+
+    def fetch_range(self, key: Any, from_time: int, to_time: int) -> StoreIterator[Any]:
+        return self._fetch_range(key, from_time, to_time, True)
+
+    def backward_fetch_range(self, key: Any, from_time: int, to_time: int) -> StoreIterator[Any]:
+        return self._fetch_range(key, from_time, to_time, False)
+
+    def fetch_key_range(self, from_key: Any, to_key: Any, from_time: int, to_time: int) -> StoreIterator[Any]:
+        return self._fetch_key_range(from_key, to_key, from_time, to_time, True)
+
+    def backward_fetch_key_range(
+        self, from_key: Any, to_key: Any, from_time: int, to_time: int
+    ) -> StoreIterator[Any]:
+        return self._fetch_key_range(from_key, to_key, from_time, to_time, False)
+
+    def fetch_all(self, from_time: int, to_time: int) -> StoreIterator[Any]:
+        return self._iterate(self._all_rows(from_time, to_time, True), self._windowed)
+
+    def backward_fetch_all(self, from_time: int, to_time: int) -> StoreIterator[Any]:
+        return self._iterate(self._all_rows(from_time, to_time, False), self._windowed)
+
+    def all(self) -> StoreIterator[Any]:
+        return self.fetch_all(0, MAX_TIME)
+
+    def backward_all(self) -> StoreIterator[Any]:
+        return self.backward_fetch_all(0, MAX_TIME)
+
+    def _fetch_range(self, key: Any, from_time: int, to_time: int, forward: bool) -> StoreIterator[Any]:
+        key_bytes, split = self._dumps_key(key), self._split
+        rows = self._rows(key_bytes, key_bytes, from_time, to_time, forward)
+        return self._iterate(rows, lambda data: split(data)[1])
+
+    def _fetch_key_range(
+        self, from_key: Any, to_key: Any, from_time: int, to_time: int, forward: bool
+    ) -> StoreIterator[Any]:
+        start, end = self._key_bytes(from_key), self._key_bytes(to_key)
+        if start is not None and end is not None and start > end:
+            return self._iterate(iter(()), self._windowed)
+        return self._iterate(self._rows(start, end, from_time, to_time, forward), self._windowed)
+
+    def _windowed(self, data: bytes) -> Windowed[Any]:
+        key, start, _ = self._split(data)
+        return Windowed(self._loads_key(key), window_of(start, self._window_size_ms))
+
+    def _rows(
+        self, from_key: bytes | None, to_key: bytes | None, from_time: int, to_time: int, forward: bool
+    ) -> Rows:
+        return self._inner.rows(from_key, to_key, from_time, to_time, forward)
+
+    def _all_rows(self, from_time: int, to_time: int, forward: bool) -> Rows:
+        return self._inner.all_rows(from_time, to_time, forward)
+
+
+class CachedWindowStore(TypedWindowStore):
+    """With a cache, which writes to the store and the changelog when an entry leaves it or is flushed."""
+
+    def init(self, context: StoreContext) -> None:
+        super().init(context)
+        schema, interval = self._inner.schema, self._inner.segment_interval_ms
+        self._flusher = Flusher(context, self._key_of, self._loads, self._fetch_bytes, self._write_back)
+        self._cached = SegmentedCache(context, self.name, schema, interval, self._flusher.flush)
+        self._key = schema.key
+
+    def put(self, key: Any, value: Any, window_start: int) -> None:
+        key_bytes, data = self._bytes_of(key, value)
+        plain = value[0] if self._is_timestamped and type(value) is ValueAndTimestamp else value
+        typed = value if type(plain) in self._kept_types else None
+        self._cached.put(self._key(key_bytes, window_start), data, typed)
+
+    def fetch(self, key: Any, time: int) -> Any:
+        key_bytes = self._dumps_key(key)
+        entry = self._cached.get(self._key(key_bytes, time))
+        if entry is None:
+            data = self._inner.fetch(key_bytes, time)
+        elif entry.typed is not None:
+            return entry.typed
+        else:
+            data = entry.value
+        return None if data is None else self._loads(data)
+
+    def _rows(
+        self, from_key: bytes | None, to_key: bytes | None, from_time: int, to_time: int, forward: bool
+    ) -> Rows:
+        under = self._inner.rows(from_key, to_key, from_time, to_time, forward)
+        return self._cached.rows(under, from_key, to_key, from_time, to_time, forward)
+
+    def _all_rows(self, from_time: int, to_time: int, forward: bool) -> Rows:
+        under = self._inner.all_rows(from_time, to_time, forward)
+        return self._cached.rows(under, None, None, from_time, to_time, forward)
+
+    def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
+        return self._flusher.listen(listener, send_old_values)
+
+    def _fetch_bytes(self, cache_key: bytes) -> bytes | None:
+        key, start, _ = self._split(cache_key[8:])
+        return self._inner.fetch(key, start)
+
+    def _write_back(self, cache_key: bytes, value: bytes | None) -> None:
+        key, start, _ = self._split(cache_key[8:])
+        self._write(key, value, start)
+
+    def _key_of(self, cache_key: bytes) -> Windowed[Any]:
+        return self._windowed(cache_key[8:])
+
+    def flush(self) -> None:
+        self._cached.cache.flush()
+
+    def close(self) -> None:
+        if self.is_open:
+            self._cached.close()
+        super().close()
