@@ -20,7 +20,12 @@ _SOURCES = {name: Path(*name.split(".")[1:]).with_suffix(".py") for name in sort
 
 
 class BuildExt(build_ext):
-    """Builds what has changed. What cannot be compiled is left out: then its source is run."""
+    """Builds what has changed. What cannot be compiled is left out: then its source is run. A source that
+    changes while Cython reads it is left out too: the digest in the name would be of other code."""
+
+    def initialize_options(self) -> None:
+        super().initialize_options()
+        self._built = {name: _built_of(source) for name, source in _SOURCES.items()}
 
     def finalize_options(self) -> None:
         from Cython.Build import cythonize
@@ -29,7 +34,7 @@ class BuildExt(build_ext):
         stale = [
             Extension(name, [str(source)], extra_compile_args=["-O2", "-g0"])
             for name, source in _SOURCES.items()
-            if not (is_in_place and _built_of(source).exists())
+            if not (is_in_place and self._built[name].exists())
         ]
         known = {extension.name for extension in self.distribution.ext_modules}
         stale = [extension for extension in stale if extension.name not in known]
@@ -37,19 +42,23 @@ class BuildExt(build_ext):
             stale,
             build_dir="build/hot",
             nthreads=os.cpu_count() or 1,
+            force=True,  # C code that is newer than its source may be of an earlier one
             language_level=3,
             compiler_directives={"annotation_typing": False},  # annotations are mypy's
         )
         for extension in made:
             extension.optional = True
-        self.distribution.ext_modules += made
+            if _built_of(_SOURCES[extension.name]) == self._built[extension.name]:
+                self.distribution.ext_modules.append(extension)
+            else:
+                self.warn(f"{_SOURCES[extension.name]} has changed meanwhile: build again")
         super().finalize_options()
         self.parallel = self.parallel or os.cpu_count()
 
     def run(self) -> None:
         super().run()
         for name, source in _SOURCES.items():
-            built = _built_of(source)
+            built = self._built[name]
             # also where wheels are made of: it stays from one to the next
             for place in (built, Path(self.get_ext_fullpath(name))):
                 if place.exists():
@@ -68,10 +77,9 @@ class BuildExt(build_ext):
 
     def get_ext_filename(self, fullname: str) -> str:
         """Under names that Python alone does not load."""
-        source = _SOURCES.get(fullname)
-        if source is None:
+        if fullname not in _SOURCES:
             return str(super().get_ext_filename(fullname))
-        return str(Path(*fullname.split(".")[:-1], _built_of(source).name))
+        return str(Path(*fullname.split(".")[:-1], self._built[fullname].name))
 
     def get_ext_fullpath(self, ext_name: str) -> str:
         """Where it is built."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio  # async only
 import contextlib
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     from ..serdes import Deserializer
 
 _BYTES: Any = bytes_
+# Consumers whose `close` called the running rebalance callback.
+_closing: ContextVar[tuple[Any, ...]] = ContextVar("_closing", default=())
 
 
 class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
@@ -89,7 +92,7 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
         self._iter_timeout = iter_timeout
         self._io, self.config = attach(AsyncClusterIo, bootstrap, ConsumerConfig, config, options)
         self._topics = () if self.config.group else wanted
-        self._is_closed = False
+        self._is_closed, self._has_ended = False, self._io.new_event()
         with self._io.opening(self):
             first = first_subscription(self.config, wanted, pattern, listener)
             self._callbacks = Callbacks(listener, awaits=not self._io.is_threaded)
@@ -309,20 +312,27 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
     async def close(self, timeout: float | None = None, *, leave: bool | None = None) -> None:
         """Commit processed records (auto-commit), leave the group and close, within `timeout` seconds (30 by
         default). `leave` says whether the coordinator assigns the partitions to other members at once; by
-        default those of a static member wait for its return (KIP-1092)."""
+        default those of a static member wait for its return (KIP-1092). A second call waits for the
+        first one, unless a rebalance callback of that one makes it."""
+        timeout = min(CLOSE_TIMEOUT_S, self._timeout_s(None)) if timeout is None else timeout
         if self._is_closed:
+            if self not in _closing.get():
+                await self._io.wait(self._has_ended, timeout)
             return
         self._io.check_may_block()
         self._is_closed = True
+        before = _closing.set((*_closing.get(), self))
         try:
             if self._holder.made is not None:
-                if timeout is None:
-                    timeout = min(CLOSE_TIMEOUT_S, self._timeout_s(None))
                 await self._leave("the consumer was closed", leave, timeout)
         except ClosedError:
             pass  # the connections were closed before
         finally:
-            await self._end()
+            try:
+                await self._end()
+            finally:
+                self._has_ended.set()
+                _closing.reset(before)
 
     async def _end(self) -> None:
         try:
@@ -335,7 +345,8 @@ class AsyncConsumer(AsyncGroupConsumer[K, V], Generic[K, V]):
 
     def forked(self) -> None:
         """Make every further call raise ClosedError: this process is a forked child."""
-        self._is_closed = True
+        self._is_closed, self._has_ended = True, self._io.new_event()
+        self._has_ended.set()
         if self._holder.made is not None:
             self._holder.made.buffer.forked()
 

@@ -117,7 +117,11 @@ class AsyncGroupConsumer(Generic[K, V]):
 
         `callback` is called with (offsets, None) or (None, error), by the event loop
         of the consumer.
+
+        Errors: ClosedError, raised here, of a closed consumer. In the future and the callback: those of
+        `commit`, and ClosedError if the consumer closes before the commit ends.
         """
+        self._engine.buffer.raise_if_closed()
         offsets = offsets_to_commit(what)
         if offsets is None:
             offsets = self.handed_out()

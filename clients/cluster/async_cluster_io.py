@@ -103,6 +103,18 @@ class AsyncClusterIo:
         return await work
 
     @staticmethod
+    def new_event() -> asyncio.Event:
+        """An event for `wait`."""
+        return asyncio.Event()
+
+    @staticmethod
+    async def wait(event: asyncio.Event, timeout_s: float) -> None:
+        """Wait until the event is set, or `timeout_s` seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await event.wait()
+
+    @staticmethod
     async def call_user(function: Callable[..., Any], *args: Any) -> None:
         """Call a function of the user, and await its result if it is a coroutine function."""
         result = function(*args)

@@ -112,7 +112,8 @@ class ClusterIo:
     def start(self, begin: Callable[[], asyncio.Future[T]]) -> concurrent.futures.Future[T]:
         """Call `begin` on the IO thread, without waiting; gives the outcome of the future it returns.
 
-        Calls of `start`, `run` and `call` begin in their order. Errors: ClosedError.
+        Calls of `start`, `run` and `call` begin in their order. Errors: ClosedError, in the outcome if the IO
+        thread ends meanwhile.
         """
         if self._failure is not None:
             raise self._failure
@@ -158,6 +159,18 @@ class ClusterIo:
     def wake(self, callback: Any) -> None:
         """Run a plain callback on the IO thread soon."""
         self._thread.wake(callback)
+
+    @staticmethod
+    def new_event() -> threading.Event:
+        """An event for `wait`."""
+        return threading.Event()
+
+    def wait(self, event: threading.Event, timeout_s: float) -> None:
+        """Wait until the event is set, or `timeout_s` seconds. Errors: as `check_may_block`, if it is not
+        set."""
+        if not event.is_set():
+            self.check_may_block()
+            event.wait(timeout_s)
 
     @staticmethod
     def call_user(function: Callable[..., Any], *args: Any) -> None:
@@ -252,7 +265,10 @@ async def _result_of(function: Callable[..., T], args: tuple[Any, ...]) -> T:
 
 
 async def _outcome_of(begin: Callable[[], asyncio.Future[T]]) -> T:
-    return await begin()
+    try:
+        return await begin()
+    except asyncio.CancelledError as error:  # at the end of the loop
+        raise ClosedError("the client was closed") from error
 
 
 _open: set[ClusterIo] = set()

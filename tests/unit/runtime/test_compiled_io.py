@@ -83,6 +83,29 @@ def test_wheel_has_one_build_of_each_module(tmp_path: Path, monkeypatch: pytest.
     assert (built.exists(), old.exists(), other.exists()) == (True, False, True)
 
 
+def test_a_source_that_changes_while_it_is_compiled_has_no_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name would have the digest of one version, and its code be of the other."""
+    command = build_command(monkeypatch)
+    same, changed = tmp_path / "same.py", tmp_path / "changed.py"
+    for source in (same, changed):
+        source.write_text("x = 1\n")
+    sources = {"headrace.same": same, "headrace.changed": changed}
+    monkeypatch.setitem(type(command).run.__globals__, "_SOURCES", sources)
+
+    def cythonize(extensions: list[Any], **options: Any) -> list[Any]:
+        assert options["force"], "C code of an earlier source is not taken"
+        changed.write_text("x = 2\n")
+        return extensions
+
+    monkeypatch.setattr("Cython.Build.cythonize", cythonize)
+    command.initialize_options()
+    command.distribution.ext_modules = []
+    command.finalize_options()
+    assert [extension.name for extension in command.distribution.ext_modules] == ["headrace.same"]
+
+
 def test_builds_are_installed_atomically(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An existing one is loaded, and not built again."""
     made, wanted = tmp_path / "made.so", tmp_path / "wanted.so"

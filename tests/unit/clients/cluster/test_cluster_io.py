@@ -52,6 +52,15 @@ def test_calls_run_on_the_io_thread(fake: FakeCluster) -> None:
     io.close()
 
 
+def test_an_outcome_that_outlives_the_io_thread_is_a_closed_error(fake: FakeCluster) -> None:
+    """Not a cancellation, of which callbacks would not learn."""
+    io = ClusterIo("node0:1", {}, fake.make_hub)
+    outcome = io.start(lambda: io.hub.loop.create_future())
+    io.close()
+    with pytest.raises(ClosedError):
+        outcome.result(60)
+
+
 def test_blocking_calls_in_callbacks_raise(fake: FakeCluster) -> None:
     """flush, result, close and admin calls inside a done callback; `send` does not block there."""
     with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:

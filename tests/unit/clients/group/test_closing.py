@@ -136,3 +136,30 @@ async def test_a_callback_may_close_its_consumer(fake: Any, cluster: Any, kind: 
     await consumer.close()
     assert len(revoked) == 1
     assert fake.group_members("g") == []
+
+
+@each_kind
+async def test_a_second_close_waits_for_the_first(fake: Any, cluster: Any, kind: str) -> None:
+    """After it the offsets are committed and the member has left, so that the loop may end. It waits no longer
+    than its own timeout."""
+    fake.create("t")
+    fake.put("t", 0, b"x")
+    may_end = asyncio.Event()
+
+    class Slow:
+        async def on_revoked(self, _consumer: Any, _tps: Any) -> None:
+            await may_end.wait()
+
+    consumer = member(cluster, kind, listener=Slow())
+    assert await consumer.poll(60)
+    first = asyncio.ensure_future(consumer.close(60))
+    await asyncio.sleep(0.1)
+    assert 1 <= await closed(consumer, 1.0) < 1.1
+    second = asyncio.ensure_future(consumer.close())
+    await asyncio.sleep(1)
+    assert not second.done()
+    may_end.set()
+    await second
+    assert first.done()
+    assert fake.group_members("g") == []
+    assert await closed(consumer) == 0
