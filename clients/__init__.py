@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from .group.group_metadata import GroupMetadata, OffsetAndMetadata
     from .group.listeners import RebalanceListener
     from .producer.delivery_io import BatchResult, RecordFuture
-    from .producer.outgoing_io import ProducerInterceptor
     from .producer.partitioner import murmur2_sticky
+    from .producer.record_preparer_io import ProducerInterceptor
     from .records import OffsetAndTimestamp, PartitionInfo, ProducerRecord, Record, RecordMetadata
     from .serdes import ContextSerde, Serde, SerdeContext, bytes_, int64, json, msgpack, utf8, uuid
     from .sync.admin_io import Admin
@@ -51,7 +51,7 @@ _HOMES = {
     ".group.assignors": ("Assignor",),
     ".consumer.interceptors": ("ConsumerInterceptor",),
     ".producer.delivery_io": ("BatchResult", "RecordFuture"),
-    ".producer.outgoing_io": ("ProducerInterceptor",),
+    ".producer.record_preparer_io": ("ProducerInterceptor",),
     ".producer.partitioner": ("murmur2_sticky",),
     ".admin.admin_types": (
         "NewTopic", "Resource", "Results", "append", "subtract", "EARLIEST", "LATEST", "MAX_TIMESTAMP",

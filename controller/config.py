@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..protocol.errors import ConfigError
 from ..runtime.config import KIB, MAX_INT, MIB, MINUTE, SECOND, key
-from ..storage_node.log.listener_memory import MAX_PORT, reachable_host
+from ..runtime.listener_address import MAX_PORT, reachable_host
 from .group_bounds import GroupBounds
 
 

@@ -23,10 +23,10 @@ from ..protocol.transport.router_io import Request, Router, RouterLimits, Server
 from ..runtime.clock_io import monotonic_ms, wall_ms
 from ..runtime.files.files_io import OsFiles
 from ..runtime.limited_log_io import LimitedLog
+from ..runtime.listener_address import store_port, stored_port
 from ..runtime.shell_io import TaskOwner, require_assertions
 from ..runtime.stalls import StallMeter
 from ..storage_node.log.checkpoints import uuid_text
-from ..storage_node.log.listener_memory import remember_port, remembered_port
 from .controller import Controller, tick_interval_ms
 from .metadata_feed import MetadataFeed
 from .peers_io import QUORUM_APIS, Peers
@@ -296,7 +296,7 @@ class ControllerServer:
         return self._router
 
     def _bind(self) -> None:
-        port = self.config.listener_port or remembered_port(self._storage.files, self._storage.directory)
+        port = self.config.listener_port or stored_port(self._storage.files, self._storage.directory)
         try:
             router = self._new_router(port)
             self.port = router.start()
@@ -310,7 +310,7 @@ class ControllerServer:
             router = self._new_router(0)
             self.port = router.start()
         self._router = router
-        remember_port(self._storage.files, self._storage.directory, self.port)
+        store_port(self._storage.files, self._storage.directory, self.port)
         router.on_peer_gone = self._peer_gone
 
     def _join(self) -> None:

@@ -140,7 +140,7 @@ class AskPeer:
 
 
 @dataclass(frozen=True, slots=True)
-class TellController:
+class SendHeartbeat:
     """The state of a disk changed: send a heartbeat at once."""
 
 
@@ -186,7 +186,7 @@ Effect = (
     | SendFetch
     | ProposeIsr
     | AskPeer
-    | TellController
+    | SendHeartbeat
     | WakeAt
     | Note
     | EndTurn

@@ -205,7 +205,7 @@ class StorageNode:
         self._view = MetadataView(image, self._controller_id)
         self.coordinators.learned()
         self._settle(now_ms)
-        self.coordinators.followed(delta, now_ms)
+        self.coordinators.metadata_changed(delta, now_ms)
         self._settle(now_ms)
         self._fetches.check(_METADATA_KEY, now_ms)
         return image.offset

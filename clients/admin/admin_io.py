@@ -35,7 +35,6 @@ from .admin_types import (
     TopicDescription,
     TopicListing,
 )
-from .asking_io import Asking, error_of
 from .configs_io import TYPES, ConfigEngine
 from .deletion_io import delete_records
 from .groups_io import GroupEngine
@@ -43,6 +42,7 @@ from .log_dirs_io import LogDirsEngine
 from .quorum_io import QuorumEngine
 from .quotas_io import QuotaEngine
 from .replication_io import ReplicationEngine
+from .requester_io import AdminRequester, error_of
 from .transactions_io import TransactionEngine
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from ..cluster.hub_io import Hub
     from ..config import AdminConfig
     from ..records import TimestampLike
-    from .asking_io import Call
+    from .requester_io import Call
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -65,27 +65,27 @@ class AdminEngine:
 
     def __init__(self, hub: Hub, config: AdminConfig) -> None:
         self._hub, self._config = hub, config
-        self._asking = Asking(hub, config)
-        self.replication = ReplicationEngine(self._asking)
-        self.quorum = QuorumEngine(self._asking)
-        self.configs = ConfigEngine(self._asking)
-        self.quotas = QuotaEngine(self._asking)
-        self.log_dirs = LogDirsEngine(self._asking)
-        self.groups = GroupEngine(self._asking)
-        self.transactions = TransactionEngine(self._asking)
+        self._requester = AdminRequester(hub, config)
+        self.replication = ReplicationEngine(self._requester)
+        self.quorum = QuorumEngine(self._requester)
+        self.configs = ConfigEngine(self._requester)
+        self.quotas = QuotaEngine(self._requester)
+        self.log_dirs = LogDirsEngine(self._requester)
+        self.groups = GroupEngine(self._requester)
+        self.transactions = TransactionEngine(self._requester)
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool, timeout: float | None
     ) -> Results[str, CreatedTopicInfo]:
         """The created topic for each spec, or the error."""
-        call = self._asking.call(timeout)
+        call = self._requester.call(timeout)
         wanted_specs = [_spec(topic) for topic in topics]
         specs = {spec.name: spec for spec in wanted_specs}
 
         async def ask(names: list[str]) -> dict[str, CreatedTopicInfo | KafkaError]:
             wanted = tuple(specs[name] for name in names)
-            request = control.CreateTopicsRequest(wanted, self._asking.left_ms(call), validate_only)
-            response = await self._asking.ask(apis.CREATE_TOPICS, request, call)
+            request = control.CreateTopicsRequest(wanted, self._requester.left_ms(call), validate_only)
+            response = await self._requester.ask(apis.CREATE_TOPICS, request, call)
             found: dict[str, CreatedTopicInfo | KafkaError] = {}
             for answer in response.topics:
                 error = error_of(answer)
@@ -98,31 +98,31 @@ class AdminEngine:
                     found[answer.name] = error or made
             return found
 
-        return await self._asking.retried([spec.name for spec in wanted_specs], ask, call)
+        return await self._requester.retried([spec.name for spec in wanted_specs], ask, call)
 
     async def delete_topics(self, names: Sequence[str], *, timeout: float | None) -> Results[str, None]:
         """None for each topic, or the error."""
-        call = self._asking.call(timeout)
+        call = self._requester.call(timeout)
 
         async def ask(wanted: list[str]) -> dict[str, KafkaError | None]:
-            request = control.DeleteTopicsRequest(tuple(wanted), self._asking.left_ms(call))
-            response = await self._asking.ask(apis.DELETE_TOPICS, request, call)
+            request = control.DeleteTopicsRequest(tuple(wanted), self._requester.left_ms(call))
+            response = await self._requester.ask(apis.DELETE_TOPICS, request, call)
             found = {item.name: error_of(item) for item in response.results}
             gone = [name for name, error in found.items() if isinstance(error, UnknownTopicOrPartitionError)]
             return {**found, **dict.fromkeys(gone)} if call.may_have_run else found
 
-        return await self._asking.retried(list(names), ask, call)
+        return await self._requester.retried(list(names), ask, call)
 
     async def create_partitions(
         self, counts: Mapping[str, int], *, validate_only: bool, timeout: float | None
     ) -> Results[str, None]:
         """None for each topic, or the error."""
-        call = self._asking.call(timeout)
+        call = self._requester.call(timeout)
 
         async def ask(names: list[str]) -> dict[str, KafkaError | None]:
             growths = tuple(control.PartitionGrowth(name, counts[name]) for name in names)
-            request = control.CreatePartitionsRequest(growths, self._asking.left_ms(call), validate_only)
-            response = await self._asking.ask(apis.CREATE_PARTITIONS, request, call)
+            request = control.CreatePartitionsRequest(growths, self._requester.left_ms(call), validate_only)
+            response = await self._requester.ask(apis.CREATE_PARTITIONS, request, call)
             found = {item.name: error_of(item) for item in response.results}
             for name, error in found.items():
                 if isinstance(error, InvalidPartitionsError) and call.may_have_run and not validate_only:
@@ -130,11 +130,11 @@ class AdminEngine:
                     found[name] = error if topic is None or len(topic.partitions) != counts[name] else None
             return found
 
-        return await self._asking.retried(list(counts), ask, call)
+        return await self._requester.retried(list(counts), ask, call)
 
     async def list_topics(self, *, internal: bool, timeout: float | None) -> list[TopicListing]:
         """All topics by name."""
-        response = await self._metadata(None, self._asking.call(timeout))
+        response = await self._metadata(None, self._requester.call(timeout))
         found = [
             TopicListing(topic.name, topic.topic_id, len(topic.partitions), topic.is_internal)
             for topic in response.topics
@@ -146,7 +146,7 @@ class AdminEngine:
         self, names: Sequence[str], *, timeout: float | None
     ) -> Results[str, TopicDescription]:
         """The description of each topic, or the error."""
-        response = await self._metadata(tuple(names), self._asking.call(timeout))
+        response = await self._metadata(tuple(names), self._requester.call(timeout))
         found = {topic.name: topic for topic in response.topics}
         outcomes: dict[str, TopicDescription | BaseException] = {}
         for name in names:
@@ -154,7 +154,7 @@ class AdminEngine:
             if topic is None or topic.error_code:
                 code = 3 if topic is None else topic.error_code
                 error = error_from_code(code, f"topic {name!r}: {_text_of_code(code)}")
-                outcomes[name] = await self._asking.named(name, error)
+                outcomes[name] = await self._requester.named(name, error)
                 continue
             partitions = tuple(
                 _partition(name, part) for part in sorted(topic.partitions, key=lambda part: part.partition)
@@ -176,9 +176,9 @@ class AdminEngine:
         found = await list_offsets(
             self._hub,
             timestamps,
-            deadline_ms=self._asking.call(timeout).deadline_ms,
+            deadline_ms=self._requester.call(timeout).deadline_ms,
             request_timeout_ms=self._config.request_timeout_ms,
-            backoff=self._asking.backoff,
+            backoff=self._requester.backoff,
         )
         return Results(found)
 
@@ -186,7 +186,7 @@ class AdminEngine:
         self, offsets: Mapping[TopicPartition, int | OffsetSpec], *, timeout: float | None
     ) -> Results[TopicPartition, DeletedRecords]:
         """The new low watermark of each partition, or the error."""
-        return await delete_records(self._asking, offsets, timeout=timeout)
+        return await delete_records(self._requester, offsets, timeout=timeout)
 
     # --- inside -----------------------------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class AdminEngine:
         if wanted and wanted != assigned:
             return None
         request = control.DescribeConfigsRequest((control.ConfigResource(TYPES["topic"], spec.name),))
-        (described,) = (await self._asking.ask(apis.DESCRIBE_CONFIGS, request, call)).results
+        (described,) = (await self._requester.ask(apis.DESCRIBE_CONFIGS, request, call)).results
         values = {entry.name: entry.value for entry in described.entries}
         if any(values.get(name) != value for name, value in spec.configs.items()):
             return None
@@ -215,7 +215,7 @@ class AdminEngine:
         while True:
             (topic,) = (await self._metadata((name,), call)).topics
             failures += 1
-            wait_ms = self._asking.backoff.wait_ms(failures)
+            wait_ms = self._requester.backoff.wait_ms(failures)
             if not topic.error_code or self._hub.now_ms() + wait_ms >= call.deadline_ms:
                 return None if topic.error_code else topic
             await asyncio.sleep(wait_ms / 1000)
@@ -227,9 +227,11 @@ class AdminEngine:
         metadata, failures = self._hub.metadata, 0
         while True:
             known_offset = metadata.newest_offset
-            response: MetadataResponse = await self._asking.ask(apis.METADATA, MetadataRequest(topics), call)
+            response: MetadataResponse = await self._requester.ask(
+                apis.METADATA, MetadataRequest(topics), call
+            )
             failures += 1
-            wait_ms = self._asking.backoff.wait_ms(failures)
+            wait_ms = self._requester.backoff.wait_ms(failures)
             if response.metadata_offset >= known_offset:
                 return response
             if self._hub.now_ms() + wait_ms >= give_up_ms:

@@ -21,12 +21,12 @@ from .admin_types import (
     Resource,
     Results,
 )
-from .asking_io import error_of
+from .requester_io import error_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from .asking_io import Asking, Call
+    from .requester_io import AdminRequester, Call
 
 TYPES = {"topic": 2, "broker": 4, "client-metrics": 16, "group": 32}
 _KINDS = {number: kind for kind, number in TYPES.items()}
@@ -36,14 +36,14 @@ _OPERATIONS = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
 class ConfigEngine:
     """Runs on the loop of the client."""
 
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
+    def __init__(self, requester: AdminRequester) -> None:
+        self._requester = requester
 
     async def describe(
         self, resources: Sequence[Resource], *, synonyms: bool, docs: bool, timeout: float | None
     ) -> Results[Resource, dict[str, ConfigValue]]:
         """The effective configs of each resource by name, or the error."""
-        call = self._asking.call(timeout)
+        call = self._requester.call(timeout)
 
         async def ask(wanted: list[Resource]) -> dict[Resource, dict[str, ConfigValue] | KafkaError]:
             groups: dict[str, list[Resource]] = {}
@@ -57,19 +57,19 @@ class ConfigEngine:
                     found[item] = error_of(answer) or _values(answer)
             return found
 
-        return await self._asking.retried(list(resources), ask, call)
+        return await self._requester.retried(list(resources), ask, call)
 
     async def _ask(self, node: str, request: control.DescribeConfigsRequest, call: Call) -> Any:
         """Ask the node with this id if it responds; otherwise any node."""
         if node.isdecimal():
             try:
-                return await self._asking.ask_node(int(node), apis.DESCRIBE_CONFIGS, request, call)
+                return await self._requester.ask_node(int(node), apis.DESCRIBE_CONFIGS, request, call)
             except BrokerIdNotRegisteredError:
                 pass  # another node has the same values
             except KafkaError as error:
                 if not error.retriable:
                     raise
-        return await self._asking.ask(apis.DESCRIBE_CONFIGS, request, call)
+        return await self._requester.ask(apis.DESCRIBE_CONFIGS, request, call)
 
     async def alter(
         self,
@@ -79,27 +79,27 @@ class ConfigEngine:
         timeout: float | None,
     ) -> Results[Resource, None]:
         """None for each resource, or the error; none of its changes was made then."""
-        call = self._asking.call(timeout)
+        call = self._requester.call(timeout)
 
         async def ask(wanted: list[Resource]) -> dict[Resource, KafkaError | None]:
             alters = tuple(control.AlterConfigs(_resource(item), _changes(changes[item])) for item in wanted)
             request = control.IncrementalAlterConfigsRequest(alters, validate_only)
-            response = await self._asking.ask(apis.INCREMENTAL_ALTER_CONFIGS, request, call)
+            response = await self._requester.ask(apis.INCREMENTAL_ALTER_CONFIGS, request, call)
             return {item: error_of(answer) for item, answer in zip(wanted, response.results, strict=False)}
 
-        return await self._asking.retried(list(changes), ask, call)
+        return await self._requester.retried(list(changes), ask, call)
 
     async def list_resources(self, *, configured_only: bool, timeout: float | None) -> list[Resource]:
         """As `Admin.list_config_resources`, without types that this client does not know."""
-        call = self._asking.call(timeout)
+        call = self._requester.call(timeout)
 
         async def ask() -> list[Resource] | KafkaError:
             request = control.ListConfigResourcesRequest((), configured_only)
-            response = await self._asking.ask(apis.LIST_CONFIG_RESOURCES, request, call)
+            response = await self._requester.ask(apis.LIST_CONFIG_RESOURCES, request, call)
             known = [each for each in response.resources if each.resource_type in _KINDS]
             return error_of(response) or [Resource(_KINDS[each.resource_type], each.name) for each in known]
 
-        return await self._asking.one("the configs", ask, call)
+        return await self._requester.one("the configs", ask, call)
 
 
 def resources_of(items: Iterable[str | Resource]) -> list[Resource]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ...protocol.model import TopicPartition
-    from .asking_io import Asking
+    from .requester_io import AdminRequester
 
 
 def _body(entries: tuple[DeleteRecordsPartition, ...], timeout_ms: int) -> DeleteRecordsRequest:
@@ -40,17 +40,17 @@ _DELETION: LeaderQuery[int, DeletedRecords] = LeaderQuery(
 
 
 async def delete_records(
-    asking: Asking, offsets: Mapping[TopicPartition, int | OffsetSpec], *, timeout: float | None
+    requester: AdminRequester, offsets: Mapping[TopicPartition, int | OffsetSpec], *, timeout: float | None
 ) -> Results[TopicPartition, DeletedRecords]:
     """The new low watermark of each partition, or the error. Errors: ConfigError for other offsets."""
     wanted = {tp: _offset_of(offset) for tp, offset in offsets.items()}
     found = await query_leaders(
-        asking.hub,
+        requester.hub,
         _DELETION,
         wanted,
-        deadline_ms=asking.call(timeout).deadline_ms,
-        request_timeout_ms=asking.config.request_timeout_ms,
-        backoff=asking.backoff,
+        deadline_ms=requester.call(timeout).deadline_ms,
+        request_timeout_ms=requester.config.request_timeout_ms,
+        backoff=requester.backoff,
     )
     return Results(found)
 

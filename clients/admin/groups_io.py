@@ -24,8 +24,7 @@ from ..consumer.offsets_io import list_offsets
 from ..consumer.requests import READ_COMMITTED, READ_UNCOMMITTED
 from ..group.group_metadata import NO_GENERATION, OffsetAndMetadata
 from .admin_types import LATEST, Results
-from .asking_io import error_of, may_retry
-from .coordinating_io import Coordinating
+from .coordinator_requester_io import CoordinatorRequester
 from .group_types import (
     GroupDescription,
     GroupListing,
@@ -35,12 +34,13 @@ from .group_types import (
     PartitionLag,
     known_names,
 )
+from .requester_io import error_of, may_retry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from .asking_io import Asking, Call
-    from .coordinating_io import Coordinator
+    from .coordinator_requester_io import Coordinator
+    from .requester_io import AdminRequester, Call
 
 Outcomes = dict[TopicPartition, KafkaError | None]
 MAX_OFFSETS = 1_000  # Bound: in a request, all of which become one batch
@@ -49,9 +49,9 @@ MAX_OFFSETS = 1_000  # Bound: in a request, all of which become one batch
 class GroupEngine:
     """Runs on the loop of the client. Timeouts are in seconds; None takes default.api.timeout.ms."""
 
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
-        self._coordinating = Coordinating(asking, groups.GROUP_KEY)
+    def __init__(self, requester: AdminRequester) -> None:
+        self._requester = requester
+        self._coordinator_requester = CoordinatorRequester(requester, groups.GROUP_KEY)
 
     # --- describing -------------------------------------------------------------------------------------
 
@@ -60,8 +60,8 @@ class GroupEngine:
     ) -> list[GroupListing]:
         """Groups by id. Errors: ConfigError for an unknown state or type."""
         request = groups.ListGroupsRequest(known_names(GroupState, states), known_names(GroupType, types))
-        call = self._asking.call(timeout)
-        answers = await self._coordinating.everywhere(apis.LIST_GROUPS, request, call)
+        call = self._requester.call(timeout)
+        answers = await self._coordinator_requester.everywhere(apis.LIST_GROUPS, request, call)
         found = {each.group_id: _listing(each) for answer in answers.values() for each in answer.groups}
         return [found[group_id] for group_id in sorted(found)]
 
@@ -69,7 +69,7 @@ class GroupEngine:
         self, group_ids: Sequence[str], *, timeout: float | None
     ) -> Results[str, GroupDescription]:
         """The description of each group, or the error."""
-        return await self._described(group_ids, self._asking.call(timeout))
+        return await self._described(group_ids, self._requester.call(timeout))
 
     async def _described(self, group_ids: Sequence[str], call: Call) -> Results[str, GroupDescription]:
         async def ask(at: Coordinator) -> GroupDescription | KafkaError:
@@ -84,7 +84,7 @@ class GroupEngine:
                 return GroupIdNotFoundError(f"there is no group {at.key!r}, of either protocol")
             return error or _classic_group(classic, at.node_id)
 
-        return await self._coordinating.each(group_ids, ask, call)
+        return await self._coordinator_requester.each(group_ids, ask, call)
 
     async def list_offsets(
         self,
@@ -107,7 +107,7 @@ class GroupEngine:
                 return min(failed, key=lambda error: error.retriable)
             return {TopicPartition(each.topic, each.partition): _committed(each) for each in found.offsets}
 
-        return await self._coordinating.one(group_id, ask, self._asking.call(timeout))
+        return await self._coordinator_requester.one(group_id, ask, self._requester.call(timeout))
 
     async def lag(
         self,
@@ -118,14 +118,14 @@ class GroupEngine:
         timeout: float | None,
     ) -> dict[TopicPartition, PartitionLag]:
         """The lag of all partitions with a committed offset, or of some."""
-        call = self._asking.call(timeout)
+        call = self._requester.call(timeout)
         committed = await self.list_offsets(group_id, partitions, require_stable=False, timeout=timeout)
         ends = await list_offsets(
-            self._asking.hub,
+            self._requester.hub,
             dict.fromkeys(committed, LATEST.timestamp),
             deadline_ms=call.deadline_ms,
-            request_timeout_ms=self._asking.config.request_timeout_ms,
-            backoff=self._asking.backoff,
+            request_timeout_ms=self._requester.config.request_timeout_ms,
+            backoff=self._requester.backoff,
             isolation=READ_COMMITTED if read_committed else READ_UNCOMMITTED,
         )
         return {
@@ -145,7 +145,7 @@ class GroupEngine:
     ) -> Results[TopicPartition, None]:
         """None for each partition, or the error. Errors: of the group, such as UnknownMemberIdError while it
         has members, or GroupIdNotFoundError unless `create`; ValueError for a negative offset."""
-        call = self._asking.call(timeout)
+        call = self._requester.call(timeout)
         entries = [_entry(tp, offset) for tp, offset in offsets.items()]
 
         async def ask(at: Coordinator) -> Outcomes | KafkaError:
@@ -159,14 +159,14 @@ class GroupEngine:
 
         if not create:
             await self._check_exists(group_id, call)
-        return Results(await self._coordinating.one(group_id, ask, call))
+        return Results(await self._coordinator_requester.one(group_id, ask, call))
 
     async def _check_exists(self, group_id: str, call: Call) -> None:
         """Errors: GroupIdNotFoundError, with the most similar group id."""
         error = (await self._described([group_id], call)).errors.get(group_id)
         if isinstance(error, GroupIdNotFoundError):
             try:
-                answers = await self._coordinating.everywhere(
+                answers = await self._coordinator_requester.everywhere(
                     apis.LIST_GROUPS, groups.ListGroupsRequest((), ()), call
                 )
                 known = [each.group_id for answer in answers.values() for each in answer.groups]
@@ -188,7 +188,7 @@ class GroupEngine:
             found = _outcomes(answer.results)
             return error_of(answer) or _retriable(found) or found
 
-        return Results(await self._coordinating.one(group_id, ask, self._asking.call(timeout)))
+        return Results(await self._coordinator_requester.one(group_id, ask, self._requester.call(timeout)))
 
     async def delete(self, group_ids: Sequence[str], *, timeout: float | None) -> Results[str, None]:
         """None for each group, or the error."""
@@ -198,13 +198,13 @@ class GroupEngine:
             error = error_of(result)
             return None if at.may_have_run and isinstance(error, GroupIdNotFoundError) else error
 
-        return await self._coordinating.each(group_ids, ask, self._asking.call(timeout))
+        return await self._coordinator_requester.each(group_ids, ask, self._requester.call(timeout))
 
     async def remove_members(
         self, group_id: str, instance_ids: Iterable[str] | None, reason: str, *, timeout: float | None
     ) -> Results[str, None]:
         """None or the error for each instance id, or with None for each member id. Errors: of the group."""
-        call = self._asking.call(timeout)
+        call = self._requester.call(timeout)
         if instance_ids is None:
             described = await self._described([group_id], call)
             leaving = [
@@ -230,7 +230,7 @@ class GroupEngine:
 
         if not leaving:
             return Results({})
-        return Results(await self._coordinating.one(group_id, ask, call))
+        return Results(await self._coordinator_requester.one(group_id, ask, call))
 
 
 def _listing(group: groups.ListedGroup) -> GroupListing:

@@ -14,14 +14,14 @@ from ...protocol.messages.log_dirs import (
     LogDirTarget,
 )
 from .admin_types import LogDirInfo, LogDirReplicaInfo, Results, TopicPartitionReplica
-from .asking_io import error_of
+from .requester_io import error_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from ...protocol.messages.log_dirs import LogDirDescription
     from ...protocol.model import TopicPartition
-    from .asking_io import Asking, Call
+    from .requester_io import AdminRequester, Call
 
 Outcomes = dict[TopicPartitionReplica, KafkaError | None]
 
@@ -29,8 +29,8 @@ Outcomes = dict[TopicPartitionReplica, KafkaError | None]
 class LogDirsEngine:
     """Runs on the loop of the client; sends to each node what concerns its own dirs. Timeouts in seconds."""
 
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
+    def __init__(self, requester: AdminRequester) -> None:
+        self._requester = requester
 
     async def describe(
         self,
@@ -40,8 +40,8 @@ class LogDirsEngine:
         timeout: float | None,
     ) -> Results[int, tuple[LogDirInfo, ...]]:
         """The log dirs of each node, or the error. None for `nodes` means all that are not fenced."""
-        call = self._asking.call(timeout)
-        wanted = sorted(await self._asking.nodes(call)) if nodes is None else list(nodes)
+        call = self._requester.call(timeout)
+        wanted = sorted(await self._requester.nodes(call)) if nodes is None else list(nodes)
         topics = None if partitions is None else _named((tp.topic, tp.partition) for tp in partitions)
         request = DescribeLogDirsRequest(topics)
 
@@ -49,13 +49,13 @@ class LogDirsEngine:
             found = await asyncio.gather(*(self._described(node_id, request, call) for node_id in node_ids))
             return dict(zip(node_ids, found, strict=True))
 
-        return await self._asking.retried(wanted, ask, call)
+        return await self._requester.retried(wanted, ask, call)
 
     async def alter(
         self, moves: Mapping[TopicPartitionReplica, str], *, timeout: float | None
     ) -> Results[TopicPartitionReplica, None]:
         """None for each replica whose move has begun, or the error."""
-        call = self._asking.call(timeout)
+        call = self._requester.call(timeout)
         targets = {TopicPartitionReplica(*replica): path for replica, path in moves.items()}
 
         async def ask(wanted: list[TopicPartitionReplica]) -> Outcomes:
@@ -67,13 +67,13 @@ class LogDirsEngine:
             )
             return {replica: error for part in parts for replica, error in part.items()}
 
-        return await self._asking.retried(list(targets), ask, call)
+        return await self._requester.retried(list(targets), ask, call)
 
     async def _described(
         self, node_id: int, request: DescribeLogDirsRequest, call: Call
     ) -> tuple[LogDirInfo, ...] | KafkaError:
         try:
-            response = await self._asking.ask_node(node_id, apis.DESCRIBE_LOG_DIRS, request, call)
+            response = await self._requester.ask_node(node_id, apis.DESCRIBE_LOG_DIRS, request, call)
         except KafkaError as error:
             return error
         return error_of(response) or tuple(map(_info, response.log_dirs))
@@ -95,7 +95,7 @@ class LogDirsEngine:
             )
         )
         try:
-            response = await self._asking.ask_node(node_id, apis.ALTER_REPLICA_LOG_DIRS, request, call)
+            response = await self._requester.ask_node(node_id, apis.ALTER_REPLICA_LOG_DIRS, request, call)
         except KafkaError as error:
             return dict.fromkeys(wanted, error)
         whole = error_of(response)

@@ -9,11 +9,11 @@ from ...protocol.messages import registry as apis
 from ...protocol.messages.quorum import AddRaftVoterRequest, DescribeQuorumRequest, RemoveRaftVoterRequest
 from ..cluster.network import Address
 from .admin_types import QuorumDescription, QuorumReplicaInfo
-from .asking_io import error_of
+from .requester_io import error_of
 
 if TYPE_CHECKING:
     from ...protocol.messages.quorum import DescribeQuorumResponse, QuorumReplica
-    from .asking_io import Asking, Call
+    from .requester_io import AdminRequester, Call
 
 ANY_CLUSTER = ""
 
@@ -25,47 +25,47 @@ class QuorumEngine:
     the time is over.
     """
 
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
+    def __init__(self, requester: AdminRequester) -> None:
+        self._requester = requester
 
     async def describe(self, *, timeout: float | None) -> QuorumDescription:
         """The controller quorum as its leader sees it."""
-        return await self._described(self._asking.call(timeout))
+        return await self._described(self._requester.call(timeout))
 
     async def add_voter(
         self, voter_id: int, directory_id: bytes, address: Address, *, timeout: float | None
     ) -> None:
         """Errors: of the quorum. A retry that finds this very voter has succeeded."""
-        call = self._asking.call(timeout)
+        call = self._requester.call(timeout)
         request = AddRaftVoterRequest(ANY_CLUSTER, voter_id, directory_id, *address)
 
         async def ask() -> KafkaError | None:
-            error = error_of(await self._asking.ask(apis.ADD_RAFT_VOTER, request, call))
+            error = error_of(await self._requester.ask(apis.ADD_RAFT_VOTER, request, call))
             if call.may_have_run and isinstance(error, DuplicateVoterError):
                 voters = (await self._described(call)).voters
                 keys = {(each.replica_id, each.directory_id) for each in voters}
                 return None if (voter_id, directory_id) in keys else error
             return error
 
-        await self._asking.one(f"voter {voter_id}", ask, call)
+        await self._requester.one(f"voter {voter_id}", ask, call)
 
     async def remove_voter(self, voter_id: int, directory_id: bytes, *, timeout: float | None) -> None:
         """Errors: of the quorum. A retry that finds no such voter has succeeded."""
-        call = self._asking.call(timeout)
+        call = self._requester.call(timeout)
         request = RemoveRaftVoterRequest(ANY_CLUSTER, voter_id, directory_id)
 
         async def ask() -> KafkaError | None:
-            error = error_of(await self._asking.ask(apis.REMOVE_RAFT_VOTER, request, call))
+            error = error_of(await self._requester.ask(apis.REMOVE_RAFT_VOTER, request, call))
             return None if call.may_have_run and isinstance(error, VoterNotFoundError) else error
 
-        await self._asking.one(f"voter {voter_id}", ask, call)
+        await self._requester.one(f"voter {voter_id}", ask, call)
 
     async def _described(self, call: Call) -> QuorumDescription:
         async def ask() -> QuorumDescription | KafkaError:
-            response = await self._asking.ask(apis.DESCRIBE_QUORUM, DescribeQuorumRequest(), call)
+            response = await self._requester.ask(apis.DESCRIBE_QUORUM, DescribeQuorumRequest(), call)
             return error_from_code(response.error_code) if response.error_code else _quorum(response)
 
-        return await self._asking.one("the quorum", ask, call)
+        return await self._requester.one("the quorum", ask, call)
 
 
 def _quorum(response: DescribeQuorumResponse) -> QuorumDescription:

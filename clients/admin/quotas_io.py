@@ -9,13 +9,13 @@ from ...protocol.messages import quotas as q
 from ...protocol.messages import registry as apis
 from ...protocol.metadata.quotas import CLIENT_ID, IP, USER, Entity, sorted_entity
 from .admin_types import ANY_NAME
-from .asking_io import error_of
+from .requester_io import error_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .admin_types import Results
-    from .asking_io import Asking
+    from .requester_io import AdminRequester
 
 _TYPES = {"user": USER, "client_id": CLIENT_ID, "ip": IP}
 
@@ -23,21 +23,21 @@ _TYPES = {"user": USER, "client_id": CLIENT_ID, "ip": IP}
 class QuotaEngine:
     """Runs on the loop of the client."""
 
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
+    def __init__(self, requester: AdminRequester) -> None:
+        self._requester = requester
 
     async def describe(
         self, names: Mapping[str, Any], *, strict: bool, timeout: float | None
     ) -> dict[Entity, dict[str, float]]:
         """The quotas of all entities that match."""
         request = q.DescribeClientQuotasRequest(tuple(_filter(*pair) for pair in names.items()), strict)
-        call = self._asking.call(timeout)
+        call = self._requester.call(timeout)
 
         async def ask() -> dict[Entity, dict[str, float]] | KafkaError:
-            response = await self._asking.ask(apis.DESCRIBE_CLIENT_QUOTAS, request, call)
+            response = await self._requester.ask(apis.DESCRIBE_CLIENT_QUOTAS, request, call)
             return error_of(response) or {entry.entity: entry.values for entry in response.entries}
 
-        return await self._asking.one("the quotas", ask, call)
+        return await self._requester.one("the quotas", ask, call)
 
     async def alter(
         self,
@@ -47,7 +47,7 @@ class QuotaEngine:
         timeout: float | None,
     ) -> Results[Entity, None]:
         """None for each entity, or the error; none of its changes was made then."""
-        call = self._asking.call(timeout)
+        call = self._requester.call(timeout)
 
         async def ask(wanted: list[Entity]) -> dict[Entity, KafkaError | None]:
             alterations = tuple(
@@ -55,10 +55,10 @@ class QuotaEngine:
                 for entity in wanted
             )
             request = q.AlterClientQuotasRequest(alterations, validate_only)
-            response = await self._asking.ask(apis.ALTER_CLIENT_QUOTAS, request, call)
+            response = await self._requester.ask(apis.ALTER_CLIENT_QUOTAS, request, call)
             return {item: error_of(answer) for item, answer in zip(wanted, response.results, strict=False)}
 
-        return await self._asking.retried(list(changes), ask, call)
+        return await self._requester.retried(list(changes), ask, call)
 
 
 def quota_entity(**names: str | None) -> Entity:

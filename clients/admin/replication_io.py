@@ -23,12 +23,12 @@ from .admin_types import (
     PartitionReassignment,
     Results,
 )
-from .asking_io import error_of
+from .requester_io import error_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from .asking_io import Asking, Call
+    from .requester_io import AdminRequester, Call
 
 Outcomes = dict[TopicPartition, KafkaError | None]
 
@@ -40,13 +40,13 @@ class ReplicationEngine:
     succeeded.
     """
 
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
+    def __init__(self, requester: AdminRequester) -> None:
+        self._requester = requester
 
     async def describe_cluster(self, *, include_fenced: bool, timeout: float | None) -> ClusterDescription:
         """The cluster, by the metadata of one node."""
         request = data.DescribeClusterRequest(include_fenced)
-        response = await self._asking.ask(apis.DESCRIBE_CLUSTER, request, self._asking.call(timeout))
+        response = await self._requester.ask(apis.DESCRIBE_CLUSTER, request, self._requester.call(timeout))
         nodes = sorted(response.nodes, key=lambda node: node.node_id)
         return ClusterDescription(response.cluster_id, response.controller_id, tuple(map(_node, nodes)))
 
@@ -58,18 +58,18 @@ class ReplicationEngine:
         timeout: float | None,
     ) -> Results[TopicPartition, None]:
         """None for each partition, or the error. With None as partitions: all that needed an election."""
-        call = self._asking.call(timeout)
+        call = self._requester.call(timeout)
         if partitions is not None:
 
             async def ask(wanted: list[TopicPartition]) -> Outcomes:
                 return await self._elect(election_type, wanted, call)
 
-            return await self._asking.retried(list(partitions), ask, call)
+            return await self._requester.retried(list(partitions), ask, call)
 
         async def ask_all() -> Outcomes | KafkaError:
             return await self._elect_all(election_type, call)
 
-        return Results(await self._asking.one("the elections", ask_all, call))
+        return Results(await self._requester.one("the elections", ask_all, call))
 
     async def alter_partition_reassignments(
         self,
@@ -79,7 +79,7 @@ class ReplicationEngine:
         timeout: float | None,
     ) -> Results[TopicPartition, None]:
         """None for each partition whose reassignment has begun (or was cancelled), or the error."""
-        call = self._asking.call(timeout)
+        call = self._requester.call(timeout)
         targets = {place: None if nodes is None else tuple(nodes) for place, nodes in reassignments.items()}
 
         async def ask(wanted: list[TopicPartition]) -> Outcomes:
@@ -94,24 +94,24 @@ class ReplicationEngine:
                     )
                     for topic, numbers in _by_topic(wanted).items()
                 ),
-                self._asking.left_ms(call),
+                self._requester.left_ms(call),
                 allow_replication_factor_change,
             )
-            response = await self._asking.ask(apis.ALTER_PARTITION_REASSIGNMENTS, request, call)
+            response = await self._requester.ask(apis.ALTER_PARTITION_REASSIGNMENTS, request, call)
             return _outcomes(response, wanted, call, NoReassignmentInProgressError)
 
-        return await self._asking.retried(list(targets), ask, call)
+        return await self._requester.retried(list(targets), ask, call)
 
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None, *, timeout: float | None
     ) -> dict[TopicPartition, PartitionReassignment]:
         """The reassignments that go on, by topic and partition."""
-        call = self._asking.call(timeout)
+        call = self._requester.call(timeout)
         wanted = None if partitions is None else _named(list(partitions))
 
         async def ask() -> dict[TopicPartition, PartitionReassignment] | KafkaError:
-            request = control.ListPartitionReassignmentsRequest(wanted, self._asking.left_ms(call))
-            response = await self._asking.ask(apis.LIST_PARTITION_REASSIGNMENTS, request, call)
+            request = control.ListPartitionReassignmentsRequest(wanted, self._requester.left_ms(call))
+            response = await self._requester.ask(apis.LIST_PARTITION_REASSIGNMENTS, request, call)
             return error_of(response) or {
                 TopicPartition(each.topic, each.partition): PartitionReassignment(
                     each.replicas, each.adding_replicas, each.removing_replicas, each.isr
@@ -119,43 +119,45 @@ class ReplicationEngine:
                 for each in response.ongoing
             }
 
-        return await self._asking.one("the reassignments", ask, call)
+        return await self._requester.one("the reassignments", ask, call)
 
     async def drain_node(self, node_id: int, *, drained: bool, timeout: float | None) -> DrainedNode:
         """The partitions that the node still leads, and the topics that reject acks=all."""
-        call = self._asking.call(timeout)
+        call = self._requester.call(timeout)
 
         async def ask() -> DrainedNode | KafkaError:
             request = control.DrainNodeRequest(node_id, drained)
-            response = await self._asking.ask(apis.DRAIN_NODE, request, call)
+            response = await self._requester.ask(apis.DRAIN_NODE, request, call)
             return error_of(response) or DrainedNode(
                 node_id, response.leaders_left, response.below_min_isr, response.topics_below_min_isr
             )
 
-        return await self._asking.one(f"node {node_id}", ask, call)
+        return await self._requester.one(f"node {node_id}", ask, call)
 
     async def unregister_broker(self, node_id: int, *, timeout: float | None) -> None:
         """Errors: of the controller."""
-        call = self._asking.call(timeout)
+        call = self._requester.call(timeout)
 
         async def ask() -> KafkaError | None:
             request = control.UnregisterBrokerRequest(node_id)
-            error = error_of(await self._asking.ask(apis.UNREGISTER_BROKER, request, call))
+            error = error_of(await self._requester.ask(apis.UNREGISTER_BROKER, request, call))
             is_done = call.may_have_run and isinstance(error, BrokerIdNotRegisteredError)
             return None if is_done else error
 
-        await self._asking.one(f"node {node_id}", ask, call)
+        await self._requester.one(f"node {node_id}", ask, call)
 
     async def _elect(self, election_type: ElectionType, wanted: list[TopicPartition], call: Call) -> Outcomes:
         request = control.ElectLeadersRequest(
-            ElectionType(election_type), _named(wanted), self._asking.left_ms(call)
+            ElectionType(election_type), _named(wanted), self._requester.left_ms(call)
         )
-        response = await self._asking.ask(apis.ELECT_LEADERS, request, call)
+        response = await self._requester.ask(apis.ELECT_LEADERS, request, call)
         return _outcomes(response, wanted, call, ElectionNotNeededError)
 
     async def _elect_all(self, election_type: ElectionType, call: Call) -> Outcomes | KafkaError:
-        request = control.ElectLeadersRequest(ElectionType(election_type), None, self._asking.left_ms(call))
-        response = await self._asking.ask(apis.ELECT_LEADERS, request, call)
+        request = control.ElectLeadersRequest(
+            ElectionType(election_type), None, self._requester.left_ms(call)
+        )
+        response = await self._requester.ask(apis.ELECT_LEADERS, request, call)
         return error_of(response) or {
             TopicPartition(each.topic, each.partition): error_of(each) for each in response.results
         }

@@ -16,8 +16,7 @@ from ...protocol.messages.groups import TRANSACTION_KEY, PartitionResult, TopicN
 from ...protocol.model import TopicPartition
 from ..cluster.leaders_io import LeaderQuery, query_leaders
 from .admin_types import Results
-from .asking_io import error_of
-from .coordinating_io import Coordinating
+from .coordinator_requester_io import CoordinatorRequester
 from .group_types import (
     HangingTransaction,
     ProducerDescription,
@@ -27,12 +26,13 @@ from .group_types import (
     TransactionState,
     known_names,
 )
+from .requester_io import error_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from .asking_io import Asking, Call
-    from .coordinating_io import Coordinator
+    from .coordinator_requester_io import Coordinator
+    from .requester_io import AdminRequester, Call
 
 # The timeout of a producer that is only fenced: any valid value.
 _FENCE_TIMEOUT_MS = 1
@@ -77,9 +77,9 @@ _PRODUCERS: LeaderQuery[TopicPartition, Producers] = LeaderQuery(
 class TransactionEngine:
     """Runs on the loop of the client. Timeouts are in seconds; None takes default.api.timeout.ms."""
 
-    def __init__(self, asking: Asking) -> None:
-        self._asking = asking
-        self._coordinating = Coordinating(asking, TRANSACTION_KEY)
+    def __init__(self, requester: AdminRequester) -> None:
+        self._requester = requester
+        self._coordinator_requester = CoordinatorRequester(requester, TRANSACTION_KEY)
 
     # --- describing -------------------------------------------------------------------------------------
 
@@ -102,27 +102,27 @@ class TransactionEngine:
             -1 if longer_than is None else int(longer_than * 1000),
             pattern,
         )
-        return await self._listed(request, self._asking.call(timeout))
+        return await self._listed(request, self._requester.call(timeout))
 
     async def describe(
         self, transactional_ids: Sequence[str], *, timeout: float | None
     ) -> Results[str, TransactionDescription]:
         """The state of each id at its coordinator, or the error."""
-        return await self._described(transactional_ids, self._asking.call(timeout))
+        return await self._described(transactional_ids, self._requester.call(timeout))
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, timeout: float | None
     ) -> Results[TopicPartition, Producers]:
         """The producers of each partition, by its leader, or the error."""
-        return await self._producers(partitions, self._asking.call(timeout))
+        return await self._producers(partitions, self._requester.call(timeout))
 
     async def find_hanging(
         self, partitions: Iterable[TopicPartition], *, longer_than: float, timeout: float | None
     ) -> list[HangingTransaction]:
         """Transactions without records for `longer_than` seconds. Errors: of partitions and coordinators,
         because their transactions might hang."""
-        call = self._asking.call(timeout)
-        latest_ms = self._asking.hub.wall_ms() - int(longer_than * 1000)
+        call = self._requester.call(timeout)
+        latest_ms = self._requester.hub.wall_ms() - int(longer_than * 1000)
         found = await self._open(partitions, call)
         old = {place: each for place, each in found.items() if each.last_timestamp_ms < latest_ms}
         if not old:
@@ -174,7 +174,7 @@ class TransactionEngine:
             failure="no marker is known to be written",
             answers=_marker_results,
         )
-        Results(await self._ask_leaders(question, {tp: tp}, self._asking.call(timeout)))[tp]
+        Results(await self._ask_leaders(question, {tp: tp}, self._requester.call(timeout)))[tp]
 
     async def fence(
         self, transactional_ids: Sequence[str], *, timeout: float | None
@@ -187,7 +187,7 @@ class TransactionEngine:
             answer = await at.ask(apis.INIT_PRODUCER_ID, request)
             return error_of(answer) or ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
 
-        return await self._coordinating.each(transactional_ids, ask, self._asking.call(timeout))
+        return await self._coordinator_requester.each(transactional_ids, ask, self._requester.call(timeout))
 
     async def abort_prepared(
         self, transactional_ids: Sequence[str], *, timeout: float | None
@@ -204,14 +204,14 @@ class TransactionEngine:
             end = transactions.EndTxnRequest(at.key, found.producer_id, found.producer_epoch, committed=False)
             return error_of(found) or error_of(await at.ask(apis.END_TXN, end))
 
-        return await self._coordinating.each(transactional_ids, ask, self._asking.call(timeout))
+        return await self._coordinator_requester.each(transactional_ids, ask, self._requester.call(timeout))
 
     # --- inside -----------------------------------------------------------------------------------------
 
     async def _listed(
         self, request: transactions.ListTransactionsRequest, call: Call
     ) -> list[TransactionListing]:
-        answers = await self._coordinating.everywhere(apis.LIST_TRANSACTIONS, request, call)
+        answers = await self._coordinator_requester.everywhere(apis.LIST_TRANSACTIONS, request, call)
         found = {
             each.transactional_id: TransactionListing(
                 *(each.transactional_id, each.producer_id, TransactionState(each.state), node_id),
@@ -228,7 +228,7 @@ class TransactionEngine:
             (found,) = (await at.ask(apis.DESCRIBE_TRANSACTIONS, request)).transactions
             return error_of(found) or _description(found, at.node_id)
 
-        return await self._coordinating.each(names, ask, call)
+        return await self._coordinator_requester.each(names, ask, call)
 
     async def _producers(
         self, partitions: Iterable[TopicPartition], call: Call
@@ -255,12 +255,12 @@ class TransactionEngine:
         self, question: LeaderQuery[Any, Any], wanted: Mapping[TopicPartition, Any], call: Call
     ) -> dict[TopicPartition, Any]:
         return await query_leaders(
-            self._asking.hub,
+            self._requester.hub,
             question,
             wanted,
             deadline_ms=call.deadline_ms,
-            request_timeout_ms=self._asking.config.request_timeout_ms,
-            backoff=self._asking.backoff,
+            request_timeout_ms=self._requester.config.request_timeout_ms,
+            backoff=self._requester.backoff,
         )
 
 

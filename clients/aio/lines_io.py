@@ -19,7 +19,7 @@ from ...protocol.errors import (
 from ..losses_io import Unfinished
 from ..producer.appending import NO_MEMORY, NO_PARTITION
 from ..producer.delivery_io import RecordFuture
-from ..producer.outgoing_io import OVERHEAD_BYTES
+from ..producer.record_preparer_io import OVERHEAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from ..cluster.hub_io import Hub
     from ..config import ProducerConfig
     from ..producer.delivery_io import Delivery
-    from ..producer.outgoing_io import Outgoing, Prepared
     from ..producer.producer_io import ProducerEngine
+    from ..producer.record_preparer_io import PreparedRecord, RecordPreparer
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    prepared: Prepared
+    prepared: PreparedRecord
     partition: int | None
     future: asyncio.Future[RecordFuture]
     deadline_ms: int
@@ -46,8 +46,10 @@ class Lines:
     Bound: buffer.memory bytes of waiting records, beside those that the buffer holds.
     """
 
-    def __init__(self, engine: ProducerEngine, hub: Hub, config: ProducerConfig, outgoing: Outgoing) -> None:
-        self._engine, self._hub, self._config, self._outgoing = engine, hub, config, outgoing
+    def __init__(
+        self, engine: ProducerEngine, hub: Hub, config: ProducerConfig, preparer: RecordPreparer
+    ) -> None:
+        self._engine, self._hub, self._config, self._preparer = engine, hub, config, preparer
         self._lines: dict[str, deque[_Waiting]] = {}
         self._tasks: dict[str, asyncio.Task[Any] | None] = {}
         self._ended_by: HeadraceError = ClosedError("the client was closed")
@@ -63,7 +65,9 @@ class Lines:
     def __bool__(self) -> bool:
         return bool(self._lines)
 
-    def add(self, topic: str, prepared: Prepared, partition: int | None) -> asyncio.Future[RecordFuture]:
+    def add(
+        self, topic: str, prepared: PreparedRecord, partition: int | None
+    ) -> asyncio.Future[RecordFuture]:
         """Add a record to the line of its topic; the result is the record's future, once it is buffered.
 
         Errors: BufferExhaustedError when the waiting records have buffer.memory bytes.
@@ -156,7 +160,7 @@ class Lines:
                 try:
                     found = await self._append_when_possible(topic, waiting)
                 except (HeadraceError, TypeError, ValueError) as error:
-                    self._outgoing.tell_failed(error)
+                    self._preparer.tell_failed(error)
                     if not waiting.future.done():
                         waiting.future.set_exception(error)
                 else:
@@ -195,7 +199,7 @@ class Lines:
             await self._engine.load_topic(topic, waiting.deadline_ms, least)
 
 
-def future_of(found: tuple[Delivery, int], prepared: Prepared) -> RecordFuture:
+def future_of(found: tuple[Delivery, int], prepared: PreparedRecord) -> RecordFuture:
     """The future of a record that was appended."""
     key, value, _, timestamp_ms = prepared
     key_size, value_size = -1 if key is None else len(key), -1 if value is None else len(value)

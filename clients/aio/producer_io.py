@@ -13,8 +13,8 @@ from ..cluster.attach_io import attach
 from ..config import ProducerConfig
 from ..losses_io import log_loss, raise_unless
 from ..producer.delivery_io import BatchResult, RecordFuture, until_done
-from ..producer.outgoing_io import Outgoing, check_records
 from ..producer.partitioner import murmur2_sticky
+from ..producer.record_preparer_io import RecordPreparer, check_records
 from ..records import K, PartitionInfo, ProducerRecord, V
 from ..serdes import bytes_
 from .send_path_io import SendPath
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from ..cluster.async_cluster_io import AsyncSharedCluster
     from ..options import ProducerOptions
     from ..producer.delivery_io import AsyncRecordFuture, Delivery
-    from ..producer.outgoing_io import SomeProducerInterceptor
     from ..producer.partitioner import Partitioner
     from ..producer.producer_io import ProducerEngine
+    from ..producer.record_preparer_io import SomeProducerInterceptor
     from ..producer.transaction_manager_io import TransactionManager
     from ..records import HeadersLike, TimestampLike
     from ..serdes import Serializer
@@ -60,10 +60,10 @@ class AsyncProducer(AsyncTransactionalProducer[K, V], Generic[K, V]):
         **options: Unpack[ProducerOptions],
     ) -> None:
         self._io, self.config = attach(AsyncClusterIo, bootstrap, ProducerConfig, config, options)
-        outgoing = Outgoing(self.config, key, value, partitioner, interceptors, wall_ms)
-        self._outgoing, self._is_closed = outgoing, False
+        preparer = RecordPreparer(self.config, key, value, partitioner, interceptors, wall_ms)
+        self._preparer, self._is_closed = preparer, False
         with self._io.opening(self):
-            self._holder = self._io.engine(lambda hub: SendPath(hub, self.config, outgoing))
+            self._holder = self._io.engine(lambda hub: SendPath(hub, self.config, preparer))
 
     def send(
         self,
@@ -86,7 +86,7 @@ class AsyncProducer(AsyncTransactionalProducer[K, V], Generic[K, V]):
         try:
             return self._path.send(topic, record)
         except HeadraceError as error:
-            self._outgoing.tell_failed(error)
+            self._preparer.tell_failed(error)
             raise
 
     async def send_many(self, topic: str, records: Iterable[ProducerRecord[K, V] | V | None]) -> BatchResult:
@@ -128,7 +128,7 @@ class AsyncProducer(AsyncTransactionalProducer[K, V], Generic[K, V]):
 
         path = self._path
         names = Names(key, value, headers, partition, timestamp)
-        sending = ArrowSend(self._outgoing, self.config, topic, data, names)
+        sending = ArrowSend(self._preparer, self.config, topic, data, names)
         if sending.needs_records:
             return await self.send_many(topic, sending.records())
         while topic in path.lines:  # records that were sent before come first

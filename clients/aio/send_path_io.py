@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.errors import ClosedError, HeadraceError, TransactionAbortableError, TransactionAbortedError
 from ..producer.appending import NO_MEMORY, NO_PARTITION, NO_TOPIC
 from ..producer.delivery_io import RecordFuture
-from ..producer.outgoing_io import known_partition
 from ..producer.producer_io import ProducerEngine
+from ..producer.record_preparer_io import known_partition
 from ..records import ProducerRecord, RecordMetadata
 from .lines_io import Lines, future_of
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..cluster.hub_io import Hub
     from ..config import ProducerConfig
     from ..producer.delivery_io import AsyncRecordFuture
-    from ..producer.outgoing_io import Outgoing
+    from ..producer.record_preparer_io import RecordPreparer
 
     Buffered = RecordFuture | asyncio.Future[RecordFuture]  # the latter while the record waits in line
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 class SendPath:
     """The engine of one asyncio producer, and the lines of records that it cannot buffer yet."""
 
-    def __init__(self, hub: Hub, config: ProducerConfig, outgoing: Outgoing) -> None:
-        self.engine = ProducerEngine(hub, config, outgoing.partitioner, None, is_plain=outgoing.is_plain)
-        self.lines = Lines(self.engine, hub, config, outgoing)
-        self._outgoing = outgoing
+    def __init__(self, hub: Hub, config: ProducerConfig, preparer: RecordPreparer) -> None:
+        self.engine = ProducerEngine(hub, config, preparer.partitioner, None, is_plain=preparer.is_plain)
+        self.lines = Lines(self.engine, hub, config, preparer)
+        self._preparer = preparer
         if self.engine.transactions is not None:
-            outgoing.on_failed = self.engine.transactions.on_error
+            preparer.on_failed = self.engine.transactions.on_error
         else:
-            outgoing.losses = self.engine.losses
+            preparer.losses = self.engine.losses
 
     def send(self, topic: str, record: ProducerRecord[Any, Any]) -> AsyncRecordFuture:
         """The future of the record's outcome. Errors: those of `AsyncProducer.send`."""
@@ -70,14 +70,14 @@ class SendPath:
         except ClosedError:
             raise
         except (HeadraceError, TypeError, ValueError) as error:
-            return self._outgoing.failed(topic, item, error)
+            return self._preparer.failed(topic, item, error)
         if isinstance(buffered, RecordFuture):
             return buffered
         entered: asyncio.Future[RecordFuture] = asyncio.get_running_loop().create_future()
 
         def on_buffered(waited: asyncio.Future[RecordFuture]) -> None:
             error = waited.exception()
-            future = waited.result() if error is None else self._outgoing.failed(topic, item, error)
+            future = waited.result() if error is None else self._preparer.failed(topic, item, error)
             if not entered.done():
                 entered.set_result(future)
 
@@ -101,15 +101,15 @@ class SendPath:
         return None
 
     def _buffer(self, topic: str, record: ProducerRecord[Any, Any]) -> Buffered:
-        outgoing = self._outgoing
+        preparer = self._preparer
         # Order: not before records of the topic that wait in line.
         if record.timestamp is None and not record.headers and topic not in self.lines:
             future = self.engine.lanes.try_send(topic, record.value, record.key, record.partition)
             if future is not None:
                 return future
-        if not outgoing.is_intercepted:
+        if not preparer.is_intercepted:
             return self._append(topic, record)
-        record = outgoing.intercept(record)
+        record = preparer.intercept(record)
         topic = record.topic or topic
         try:
             buffered = self._append(topic, record)
@@ -117,13 +117,13 @@ class SendPath:
             self._report_failure(topic, record, error)
             raise
         if isinstance(buffered, RecordFuture):
-            outgoing.watch(buffered)
+            preparer.watch(buffered)
         else:
             buffered.add_done_callback(lambda waited: self._watch_buffered(topic, record, waited))
         return buffered
 
     def _append(self, topic: str, record: ProducerRecord[Any, Any]) -> Buffered:
-        prepared = self._outgoing.prepare(topic, record.key, record.value, record.headers, record.timestamp)
+        prepared = self._preparer.prepare(topic, record.key, record.value, record.headers, record.timestamp)
         key, value, headers, timestamp_ms = prepared
         if topic not in self.lines:
             appended = self.engine.append(topic, key, value, headers, record.partition, timestamp_ms)
@@ -138,22 +138,22 @@ class SendPath:
             return
         error = waited.exception()
         if error is None:
-            self._outgoing.watch(waited.result())
+            self._preparer.watch(waited.result())
         else:
             self._report_failure(topic, record, error)
 
     def _report_failure(self, topic: str, record: ProducerRecord[Any, Any], error: BaseException) -> None:
         """Call `on_acknowledgement` of the interceptors for a record that never joined a batch."""
         partition = known_partition(record.partition)
-        self._outgoing.acknowledge(RecordMetadata(topic, partition, -1, -1, -1, -1), error)
+        self._preparer.acknowledge(RecordMetadata(topic, partition, -1, -1, -1, -1), error)
 
     def _fail(self, outcome: AsyncRecordFuture, error: BaseException) -> None:
         if not outcome.done():  # the caller may have cancelled it
             outcome.set_exception(error)
             if isinstance(error, TransactionAbortableError | TransactionAbortedError):
                 outcome.exception()  # marks it as retrieved: the end of the transaction raises the error
-        if self._outgoing.losses is not None:
-            self._outgoing.losses.add(_FailedRecord(outcome, error), 1)
+        if self._preparer.losses is not None:
+            self._preparer.losses.add(_FailedRecord(outcome, error), 1)
 
 
 @dataclass(slots=True, eq=False)

@@ -11,8 +11,8 @@ from ...protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 from ...protocol.records.columns import Columns
-from ..producer.outgoing_io import HEADER_OVERHEAD_BYTES, OVERHEAD_BYTES
 from ..producer.partitioner import murmur2_sticky
+from ..producer.record_preparer_io import HEADER_OVERHEAD_BYTES, OVERHEAD_BYTES
 from .columns import (
     TooWide,
     binary_column,
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ...protocol.records.codec import RecordCodec
-    from ..producer.outgoing_io import Dumps
     from ..producer.partitioner import Partitioner
+    from ..producer.record_preparer_io import Dumps
     from .columns import Headers
     from .tables import Rows
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from ...protocol.errors import HeadraceError
     from ..config import ProducerConfig
-    from ..producer.outgoing_io import Outgoing
     from ..producer.producer_io import ProducerEngine
+    from ..producer.record_preparer_io import RecordPreparer
     from .tables import Rows
 
 PAUSE = "pause"
@@ -45,16 +45,16 @@ class ArrowSend:
     """One call. Errors: TypeError, ValueError for the table as a whole, before any row is sent."""
 
     def __init__(
-        self, outgoing: Outgoing, config: ProducerConfig, topic: str, data: Any, names: Names
+        self, preparer: RecordPreparer, config: ProducerConfig, topic: str, data: Any, names: Names
     ) -> None:
-        dumps_key, dumps_value = outgoing.serializers()
+        dumps_key, dumps_value = preparer.serializers()
         self.table = Table(data, names, key_serde=dumps_key is not None, value_serde=dumps_value is not None)
-        self._outgoing, self._topic = outgoing, topic
+        self._preparer, self._topic = preparer, topic
         self._rules = Rules(
             topic,
             dumps_key,
             dumps_value,
-            outgoing.partitioner,
+            preparer.partitioner,
             config.partitioner_ignore_keys,
             config.max_request_size,
             max(config.batch_size, 1),
@@ -69,11 +69,11 @@ class ArrowSend:
     @property
     def needs_records(self) -> bool:
         """Whether rows have to be sent as single records, because of interceptors."""
-        return self._outgoing.is_intercepted
+        return self._preparer.is_intercepted
 
     def records(self) -> Iterator[ProducerRecord[Any, Any]]:
         """The rows as records for `send_many`."""
-        plain_key, plain_value = (dumps is None for dumps in self._outgoing.serializers())
+        plain_key, plain_value = (dumps is None for dumps in self._preparer.serializers())
         for row in self.table.records():
             key = row.key.encode() if plain_key and isinstance(row.key, str) else row.key
             value = row.value.encode() if plain_value and isinstance(row.value, str) else row.value
@@ -85,7 +85,7 @@ class ArrowSend:
         """Send all rows. Errors: the failure of the producer."""
         for rows in self.table.pieces():
             spread = yield from self._spread(engine, rows)
-            now_ms = self._outgoing.wall_ms()
+            now_ms = self._preparer.wall_ms()
             if spread is None:
                 self._refuse(rows, now_ms)
                 continue
@@ -156,7 +156,7 @@ class ArrowSend:
 
     def _fail(self, result: PieceResult, partition: int, count: int, error: BaseException) -> None:
         self._has_failed_rows = True
-        self._outgoing.tell_failed(error)
+        self._preparer.tell_failed(error)
         result.add_failed(self._topic, partition, count, error)
 
     def _refuse(self, rows: Rows, now_ms: int) -> None:

@@ -42,7 +42,7 @@ class _Slot:
 
 
 class _Call:
-    """One request in flight with a callback: the `Asker` of the connection, without a future or a task."""
+    """A request in flight with a callback: a `Recipient` without a future or a task."""
 
     __slots__ = ("_failed", "_on_done", "_timer")
 

@@ -13,12 +13,12 @@ from ...protocol.errors import ConcurrentTransactionsError, KafkaError, Transact
 from ...protocol.messages.groups import TRANSACTION_KEY
 from ...protocol.messages.registry import DESCRIBE_TRANSACTIONS
 from ...protocol.messages.transactions import DescribeTransactionsRequest
-from ..admin.asking_io import Asking, error_of
-from ..admin.coordinating_io import Coordinating
+from ..admin.coordinator_requester_io import CoordinatorRequester
+from ..admin.requester_io import AdminRequester, error_of
 from ..config import AdminConfig, resolve
 
 if TYPE_CHECKING:
-    from ..admin.coordinating_io import Coordinator
+    from ..admin.coordinator_requester_io import Coordinator
     from ..cluster.cluster_io import ClusterIo
     from .commits import Gate
     from .sink_options import WriteOptions
@@ -32,7 +32,7 @@ def check_gate(io: ClusterIo, options: WriteOptions, gate: Gate | None) -> None:
     Errors: ProducerFencedError if it is closed; ApiTimeoutError, KafkaError."""
     if gate is None:
         return
-    asking = Asking(io.hub, resolve(AdminConfig, dict(options.client), {}))
+    requester = AdminRequester(io.hub, resolve(AdminConfig, dict(options.client), {}))
 
     async def ask(at: Coordinator) -> Producer | KafkaError:
         answer = await at.ask(DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest((at.key,)))
@@ -41,8 +41,8 @@ def check_gate(io: ClusterIo, options: WriteOptions, gate: Gate | None) -> None:
             return ConcurrentTransactionsError(f"a transaction of {at.key} is still ending: retry")
         return error_of(found) or (found.producer_id, found.producer_epoch)
 
-    call = asking.call(None)
-    found = io.call(Coordinating(asking, TRANSACTION_KEY).each([gate.transactional_id], ask, call))
+    call = requester.call(None)
+    found = io.call(CoordinatorRequester(requester, TRANSACTION_KEY).each([gate.transactional_id], ask, call))
     error = found.errors.get(gate.transactional_id)
     if error is not None and not isinstance(error, TransactionalIdNotFoundError):
         raise error

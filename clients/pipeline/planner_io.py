@@ -14,8 +14,8 @@ from ...protocol.errors import DataLossError, KafkaError, NetworkError, UnknownT
 from ...protocol.messages.data import MetadataRequest
 from ...protocol.messages.registry import METADATA
 from ...protocol.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
-from ..admin.asking_io import Asking
 from ..admin.log_dirs_io import LogDirsEngine
+from ..admin.requester_io import AdminRequester
 from ..cluster.backoff import Backoff
 from ..config import AdminConfig, ConnectionConfig, resolve
 from ..consumer.offsets_io import list_offsets, offsets_or_raise
@@ -157,7 +157,7 @@ class Planner:
         """(bytes, offsets) of whole logs, from nodes that answer. A replica may lag behind its leader."""
 
         async def ask(io: ClusterIo) -> Results[int, tuple[LogDirInfo, ...]]:
-            engine = LogDirsEngine(Asking(io.hub, self._config))
+            engine = LogDirsEngine(AdminRequester(io.hub, self._config))
             return await engine.describe(None, list(latest), timeout=None)
 
         found, sizes = self._run(ask), dict[TopicPartition, int]()
@@ -193,22 +193,22 @@ class Planner:
 
     async def _places_of(self, io: ClusterIo, names: Iterable[str] | None, expected: Position) -> Places:
         """The topics as one node knows them; as all nodes do, if that differs from `expected`."""
-        asking = Asking(io.hub, self._config)
+        requester = AdminRequester(io.hub, self._config)
         request = MetadataRequest(None if names is None else tuple(names))
-        answer = await asking.ask(METADATA, request, asking.call(None))
+        answer = await requester.ask(METADATA, request, requester.call(None))
         found = places_of(answer, with_internal=names is not None)
         return found if agrees(found, expected) else await self._places_of_all(io, names)
 
     async def _places_of_all(self, io: ClusterIo, names: Iterable[str] | None) -> Places:
         """The topics as all nodes know them: a node with older metadata would make existing topics look lost
         or unknown."""
-        asking = Asking(io.hub, self._config)
-        call, request = asking.call(None), MetadataRequest(None if names is None else tuple(names))
+        requester = AdminRequester(io.hub, self._config)
+        call, request = requester.call(None), MetadataRequest(None if names is None else tuple(names))
 
         async def ask() -> Places | KafkaError:
-            nodes = sorted(await asking.nodes(call))
+            nodes = sorted(await requester.nodes(call))
             try:
-                answers = [asking.ask_node(node, METADATA, request, call) for node in nodes]
+                answers = [requester.ask_node(node, METADATA, request, call) for node in nodes]
                 told = [
                     places_of(each, with_internal=names is not None)
                     for each in await asyncio.gather(*answers)
@@ -220,7 +220,7 @@ class Planner:
                 return NetworkError("the nodes have different metadata: retry")
             return told[0]
 
-        return await asking.one("the topics", ask, call)
+        return await requester.one("the topics", ask, call)
 
     async def _edges(self, io: ClusterIo, *edges: Edge) -> tuple[Places, Logs, list[Offsets]]:
         """The result of `_logs` for subscribed partitions, and for each edge the offsets of its

@@ -20,9 +20,9 @@ from ...protocol.errors import (
 from ...protocol.messages.groups import TRANSACTION_KEY
 from ...protocol.messages.registry import END_TXN, PREPARE_TXN
 from ...protocol.messages.transactions import EndTxnRequest, PrepareTxnRequest
-from ..admin.asking_io import Asking, error_of
-from ..admin.coordinating_io import Coordinating
+from ..admin.coordinator_requester_io import CoordinatorRequester
 from ..admin.group_types import TransactionState
+from ..admin.requester_io import AdminRequester, error_of
 from ..admin.transactions_io import TransactionEngine
 from ..config import AdminConfig, resolve
 from ..producer.transactions import PreparedTransaction
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from ..admin.admin_types import Results
-    from ..admin.coordinating_io import Coordinator
+    from ..admin.coordinator_requester_io import Coordinator
     from ..admin.group_types import TransactionListing
     from ..cluster.cluster_io import ClusterIo
     from .driver_log_io import Progress
@@ -89,7 +89,7 @@ class Sink:
         try:
             cluster = self._exit.enter_context(shared_cluster(options.bootstrap, options.client))
             self._io: ClusterIo = cluster.io
-            self._engine = TransactionEngine(_asking(self._io, options))
+            self._engine = TransactionEngine(_requester(self._io, options))
             self._log = DriverLog(cluster, options, COMMITS_TOPIC, query, name)
             self._exit.callback(self._log.close)
             self._has_gate = self._is_over = False
@@ -342,11 +342,11 @@ async def _each(
     ask: Callable[[Coordinator, Prepared], Awaitable[KafkaError | None]],
 ) -> Results[str, None]:
     """Send a request for each write to its coordinator; results by transactional id."""
-    asking = _asking(io, options)
+    requester = _requester(io, options)
     by_name = {each.transactional_id: each for each in writes}
-    coordinating = Coordinating(asking, TRANSACTION_KEY)
-    return await coordinating.each(list(by_name), lambda at: ask(at, by_name[at.key]), asking.call(None))
+    coordinators = CoordinatorRequester(requester, TRANSACTION_KEY)
+    return await coordinators.each(list(by_name), lambda at: ask(at, by_name[at.key]), requester.call(None))
 
 
-def _asking(io: ClusterIo, options: WriteOptions) -> Asking:
-    return Asking(io.hub, resolve(AdminConfig, dict(options.client), {}))
+def _requester(io: ClusterIo, options: WriteOptions) -> AdminRequester:
+    return AdminRequester(io.hub, resolve(AdminConfig, dict(options.client), {}))

@@ -53,8 +53,8 @@ from .identity_io import new_identity
 from .lanes import LockedLanes, new_lanes
 from .memory_wait_io import MemoryWait
 from .metrics import producer_metrics
-from .outgoing_io import OVERHEAD_BYTES
 from .partitioner import Partitioner, choice_of, murmur2_sticky, partition_number
+from .record_preparer_io import OVERHEAD_BYTES
 from .requests import frames_of, leaders_of, request_of
 from .transaction_manager_io import TransactionManager
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ..group.assignors import Assignor
     from ..group.listeners import SomeListener
     from ..options import AdminOptions, ConnectionOptions, ConsumerOptions, ProducerOptions
-    from ..producer.outgoing_io import SomeProducerInterceptor
     from ..producer.partitioner import Partitioner
+    from ..producer.record_preparer_io import SomeProducerInterceptor
     from ..records import K, V
     from ..serdes import Deserializer, Serializer
     from .admin_io import Admin

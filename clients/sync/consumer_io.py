@@ -306,8 +306,8 @@ class Consumer(GroupConsumer[K, V], Generic[K, V]):
     def close(self, timeout: float | None = None, *, leave: bool | None = None) -> None:
         """Commit processed records (auto-commit), leave the group and close, within `timeout` seconds (30 by
         default). `leave` says whether the coordinator assigns the partitions to other members at once; by
-        default those of a static member wait for its return (KIP-1092). A second call waits for the first one,
-        unless a rebalance callback of that one makes it."""
+        default those of a static member wait for its return (KIP-1092). A second call waits for the
+        first one, unless a rebalance callback of that one makes it."""
         timeout = min(CLOSE_TIMEOUT_S, self._timeout_s(None)) if timeout is None else timeout
         if self._is_closed:
             if self not in _closing.get():

@@ -21,9 +21,9 @@ from ..config import ProducerConfig
 from ..losses_io import log_loss, raise_unless
 from ..producer.appending import NO_MEMORY, NO_PARTITION, NO_TOPIC
 from ..producer.delivery_io import BatchResult, RecordFuture, Run
-from ..producer.outgoing_io import Outgoing, check_records, known_partition
 from ..producer.partitioner import murmur2_sticky
 from ..producer.producer_io import ProducerEngine
+from ..producer.record_preparer_io import RecordPreparer, check_records, known_partition
 from ..records import K, PartitionInfo, ProducerRecord, RecordMetadata, V
 from ..serdes import bytes_
 from .transaction_io import TransactionalProducer
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from ..cluster.hub_io import Hub
     from ..options import ProducerOptions
     from ..producer.delivery_io import Delivery
-    from ..producer.outgoing_io import Prepared, SomeProducerInterceptor
     from ..producer.partitioner import Partitioner
+    from ..producer.record_preparer_io import PreparedRecord, SomeProducerInterceptor
     from ..producer.transaction_manager_io import TransactionManager
     from ..records import HeadersLike, TimestampLike
     from ..serdes import Serializer
@@ -68,7 +68,7 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
     ) -> None:
         self._io, self.config = attach(ClusterIo, bootstrap, ProducerConfig, config, options)
         with self._io.opening(self):
-            self._outgoing = Outgoing(self.config, key, value, partitioner, interceptors, wall_ms)
+            self._preparer = RecordPreparer(self.config, key, value, partitioner, interceptors, wall_ms)
             self._engine: ProducerEngine = self._io.engine(self._new_engine).get()
         self._append = self._engine.append
         self._max_block_s = self.config.max_block_ms / 1000
@@ -77,17 +77,17 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
         send_any = self._send_any
         if self._engine.transactions is not None:
             send_any = self._send_in_transaction
-            self._outgoing.on_failed = self._record_failed
+            self._preparer.on_failed = self._record_failed
         else:
-            self._outgoing.losses = self._engine.losses
+            self._preparer.losses = self._engine.losses
         send = self._engine.lanes.bind(send_any)
         if type(self).send is Producer.send:
             self.send = send  # type: ignore[method-assign]
 
     def _new_engine(self, hub: Hub) -> ProducerEngine:
-        outgoing = self._outgoing
-        is_plain = outgoing.is_plain and outgoing.wall_ms is wall_ms
-        return ProducerEngine(hub, self.config, outgoing.partitioner, self._io.thread_id, is_plain=is_plain)
+        preparer = self._preparer
+        is_plain = preparer.is_plain and preparer.wall_ms is wall_ms
+        return ProducerEngine(hub, self.config, preparer.partitioner, self._io.thread_id, is_plain=is_plain)
 
     def _transactions(self) -> TransactionManager | None:
         return self._engine.transactions
@@ -129,11 +129,11 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
         headers: HeadersLike = (),
     ) -> RecordFuture:
         """`send` in Python; the compiled one calls it for records with serdes, headers or timestamps."""
-        outgoing = self._outgoing
-        if outgoing.is_intercepted:
+        preparer = self._preparer
+        if preparer.is_intercepted:
             return self._send_intercepted(topic, ProducerRecord(value, key, headers, partition, timestamp))
         # `_send`, written out: this is the path of every record
-        prepared = outgoing.prepare(topic, key, value, headers, timestamp)
+        prepared = preparer.prepare(topic, key, value, headers, timestamp)
         key_data, value_data, pairs, timestamp_ms = prepared
         found = self._append(topic, key_data, value_data, pairs, partition, timestamp_ms)
         if isinstance(found, str):
@@ -166,7 +166,7 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
         check_records(records)
         outcomes: list[RecordFuture | Run] = []
         full: BufferExhaustedError | None = None  # after one timeout the others do not wait
-        for sizes, items in self._outgoing.groups(records):
+        for sizes, items in self._preparer.groups(records):
             try:
                 if full is not None:
                     raise full
@@ -176,11 +176,11 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
                     outcomes += self._send_values(topic, items, sizes)
             except BufferExhaustedError as error:
                 full = error
-                outcomes += [self._outgoing.failed(topic, item, error) for item in items]
+                outcomes += [self._preparer.failed(topic, item, error) for item in items]
             except ClosedError:
                 raise
             except (HeadraceError, TypeError, ValueError) as error:
-                outcomes += [self._outgoing.failed(topic, item, error) for item in items]
+                outcomes += [self._preparer.failed(topic, item, error) for item in items]
         return BatchResult(outcomes)
 
     def send_arrow(
@@ -205,7 +205,7 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
 
         self._check_open()
         names = Names(key, value, headers, partition, timestamp)
-        sending = ArrowSend(self._outgoing, self.config, topic, data, names)
+        sending = ArrowSend(self._preparer, self.config, topic, data, names)
         if sending.needs_records:
             return self.send_many(topic, sending.records())
         steps, error, ends_at = sending.steps(self._engine), None, 0.0
@@ -305,7 +305,7 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
     def _send_values(self, topic: str, values: list[bytes], sizes: Sequence[int]) -> list[RecordFuture | Run]:
         """Append plain bytes without keys; values that are in a batch before an error keep their outcome."""
         outcomes: list[RecordFuture | Run] = []
-        start, timestamp_ms = 0, self._outgoing.wall_ms()
+        start, timestamp_ms = 0, self._preparer.wall_ms()
         while start < len(values):
             runs, lacks = self._engine.append_values(topic, values, start, timestamp_ms)
             for delivery, first, count in runs:
@@ -317,7 +317,7 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
                 except (HeadraceError, ValueError) as error:
                     if not outcomes:
                         raise
-                    outcomes += [self._outgoing.failed(topic, value, error) for value in values[start:]]
+                    outcomes += [self._preparer.failed(topic, value, error) for value in values[start:]]
                     break
                 start += 1
         return outcomes
@@ -330,26 +330,26 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
             future = self._engine.lanes.try_send(topic, record.value, record.key, record.partition)
             if future is not None:
                 return future
-        if self._outgoing.is_intercepted:
+        if self._preparer.is_intercepted:
             return self._send_intercepted(topic, record)
-        prepared = self._outgoing.prepare(topic, record.key, record.value, record.headers, record.timestamp)
+        prepared = self._preparer.prepare(topic, record.key, record.value, record.headers, record.timestamp)
         return self._send(topic, prepared, record.partition)
 
     def _send_intercepted(self, topic: str, record: ProducerRecord[Any, Any]) -> RecordFuture:
-        outgoing = self._outgoing
-        record = outgoing.intercept(record)
+        preparer = self._preparer
+        record = preparer.intercept(record)
         topic = record.topic or topic
         try:
-            prepared = outgoing.prepare(topic, record.key, record.value, record.headers, record.timestamp)
+            prepared = preparer.prepare(topic, record.key, record.value, record.headers, record.timestamp)
             future = self._send(topic, prepared, record.partition)
         except (HeadraceError, TypeError, ValueError) as error:
             partition = known_partition(record.partition)
-            outgoing.acknowledge(RecordMetadata(topic, partition, -1, -1, -1, -1), error)
+            preparer.acknowledge(RecordMetadata(topic, partition, -1, -1, -1, -1), error)
             raise
-        outgoing.watch(future)
+        preparer.watch(future)
         return future
 
-    def _send(self, topic: str, prepared: Prepared, partition: int | None) -> RecordFuture:
+    def _send(self, topic: str, prepared: PreparedRecord, partition: int | None) -> RecordFuture:
         key, value, headers, timestamp_ms = prepared
         found = self._engine.append(topic, key, value, headers, partition, timestamp_ms)
         if isinstance(found, str):
@@ -360,7 +360,7 @@ class Producer(TransactionalProducer[K, V], Generic[K, V]):
         return RecordFuture(delivery, index, timestamp_ms, key_size, value_size)
 
     def _send_slowly(
-        self, topic: str, prepared: Prepared, partition: int | None, lacks: str
+        self, topic: str, prepared: PreparedRecord, partition: int | None, lacks: str
     ) -> tuple[Delivery, int]:
         """Wait for metadata or memory, up to max.block.ms in all, and append."""
         self._check_open()

@@ -162,7 +162,7 @@ class Coordinators:
 
     def _has_work(self, shard: HostedShard) -> None:
         self._busy[shard] = None
-        self._host.soon()
+        self._host.schedule_end_turn()
 
     def end_turn(self, now: Now) -> None:
         """Each shard decides on the requests of this turn."""
@@ -172,8 +172,8 @@ class Coordinators:
 
     def _restart(self, shard: HostedShard, now: Now) -> None:
         """The shard's state differs from its log: load it again."""
-        self.left(shard.key)
-        self.led(shard.key, shard.name, shard.epoch, now)
+        self.resigned(shard.key)
+        self.elected(shard.key, shard.name, shard.epoch, now)
 
     # --- producer ids ---------------------------------------------------------------------------------------
 
@@ -208,14 +208,14 @@ class Coordinators:
 
     # --- events of the node ---------------------------------------------------------------------------------
 
-    def led(self, key: PartitionKey, name: TopicPartition, leader_epoch: int, now: Now) -> None:
+    def elected(self, key: PartitionKey, name: TopicPartition, leader_epoch: int, now: Now) -> None:
         """This node leads the partition: its shard starts to load."""
         make = self._makers.get(name.topic)
         if make is not None:
             shard = self._shards[key] = HostedShard(key, name, leader_epoch, make, self._parts)
             shard.load(now)
 
-    def left(self, key: PartitionKey) -> None:
+    def resigned(self, key: PartitionKey) -> None:
         """This node stopped leading the partition: its shard is dropped."""
         shard = self._shards.pop(key, None)
         if shard is not None:
@@ -228,7 +228,7 @@ class Coordinators:
         if shard is not None:
             shard.committed(now)
 
-    def followed(self, image: MetadataImage, delta: MetadataDelta | None, now: Now) -> None:
+    def metadata_changed(self, image: MetadataImage, delta: MetadataDelta | None, now: Now) -> None:
         """The metadata image has changed."""
         if self._ids is None:
             self._known_ids().want()

@@ -30,7 +30,7 @@ class ConnectionOptions:
     heartbeat_timeout_ms: int = 6_000
 
 
-class Asker(Protocol):
+class Recipient(Protocol):
     """The recipient of a response: an `asyncio.Future[Response]`, or a callback."""
 
     def done(self) -> bool:
@@ -44,10 +44,10 @@ class Asker(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Outgoing:
+class ConnectionRequest:
     """A request: its frames until it is sent, its recipient until it is answered."""
 
-    asker: Asker
+    recipient: Recipient
     api: Api
     correlation_id: int
     parts: Sequence[Buffer]
@@ -65,7 +65,7 @@ class Backlog:
     def __init__(self, loop: asyncio.AbstractEventLoop, options: ConnectionOptions) -> None:
         self._loop = loop
         self._options = options
-        self._queue: deque[Outgoing] = deque()
+        self._queue: deque[ConnectionRequest] = deque()
         self._bytes = 0
         self._waiters: deque[asyncio.Future[None]] = deque()
 
@@ -78,23 +78,23 @@ class Backlog:
         options = self._options
         return len(self._queue) >= options.max_backlog_requests or self._bytes >= options.max_backlog_bytes
 
-    def append(self, outgoing: Outgoing) -> bool:
+    def append(self, request: ConnectionRequest) -> bool:
         """Queue a request; False if the backlog is full."""
         if self.is_full:
             return False
-        self._queue.append(outgoing)
-        self._bytes += outgoing.size
+        self._queue.append(request)
+        self._bytes += request.size
         return True
 
-    def flush(self, transmit: Callable[[Outgoing], bool]) -> None:
+    def flush(self, transmit: Callable[[ConnectionRequest], bool]) -> None:
         """Send requests in order until `transmit` returns False."""
         while self._queue:
-            outgoing = self._queue[0]
+            request = self._queue[0]
             # a cancelled request need not be sent
-            if not outgoing.asker.done() and not transmit(outgoing):
+            if not request.recipient.done() and not transmit(request):
                 break
             self._queue.popleft()
-            self._bytes -= outgoing.size
+            self._bytes -= request.size
         if not self.is_full:
             self._wake()
 
@@ -105,7 +105,7 @@ class Backlog:
             self._waiters.append(waiter)
             await waiter
 
-    def clear(self) -> list[Outgoing]:
+    def clear(self) -> list[ConnectionRequest]:
         """Empty the backlog permanently; returns its requests."""
         left = list(self._queue)
         self._queue.clear()

@@ -33,7 +33,7 @@ from ..errors import (
 from ..messages.envelope import ApiVersionsRequest, ApiVersionsResponse, RequestHeader
 from ..messages.registry import API_VERSIONS
 from . import wire
-from .backlog_io import Asker, Backlog, ConnectionOptions, Outgoing
+from .backlog_io import Backlog, ConnectionOptions, ConnectionRequest, Recipient
 from .context_io import set_common_options, shared_context, tcp_endpoint
 from .ending_io import Standing, drop_arrived
 from .monitor_io import HANDSHAKE_FAILED, SocketMonitor
@@ -75,7 +75,7 @@ class Connection:
         self._window = FIRST_WINDOW
         self._session = 0
         self._numbers = itertools.count(1)
-        self._waiting: dict[int, Outgoing] = {}  # sent requests, including cancelled ones
+        self._waiting: dict[int, ConnectionRequest] = {}  # sent requests, including cancelled ones
         self._backlog = Backlog(loop, options)
         self._is_scheduled = self._is_choked = False  # choked: ZeroMQ's queue is full
         self._muted = 0  # throttle responses in effect: nothing is sent meanwhile
@@ -222,17 +222,17 @@ class Connection:
 
     def submit(
         self,
-        asker: Asker,
+        recipient: Recipient,
         api: Api,
         body: msgspec.Struct | bytes,
         frames: Sequence[Buffer] = (),
         *,
         expect_reply: bool = True,
     ) -> KafkaError | None:
-        """`send` with the outcome delivered to `asker`. Returns the error if the request was rejected;
-        `asker` is not called then.
+        """`send` with the outcome delivered to `recipient`. Returns the error if the request was rejected;
+        `recipient` is not called then.
 
-        Only without `expect_reply` may `asker` be called before this returns.
+        Only without `expect_reply` may `recipient` be called before this returns.
         """
         if self._failure is not None:
             return NetworkError(self._failure.detail)
@@ -245,12 +245,12 @@ class Connection:
         header = RequestHeader(api.key, min(version, api.max_version), number, self._session)
         payload = body if isinstance(body, bytes) else wire.encode(body)
         parts = [ready_part(part) for part in (wire.encode(header), payload, *frames)]
-        outgoing = Outgoing(asker, api, number, parts, sum(map(len, parts)), expect_reply)
-        if len(self._backlog) == 0 and self._transmit(outgoing):
+        request = ConnectionRequest(recipient, api, number, parts, sum(map(len, parts)), expect_reply)
+        if len(self._backlog) == 0 and self._transmit(request):
             return None
         if self._is_choked:
             self._schedule()
-        if self._backlog.append(outgoing):
+        if self._backlog.append(request):
             return None
         return ThrottlingQuotaExceededError(
             f"{len(self._backlog)} requests wait on this connection, its limit"
@@ -296,25 +296,25 @@ class Connection:
         """Wait for room in the backlog; returns at once on a closed connection, where `send` fails."""
         await self._backlog.has_room()
 
-    def _transmit(self, outgoing: Outgoing) -> bool:
+    def _transmit(self, request: ConnectionRequest) -> bool:
         """Pass a request to ZeroMQ; False if the server's limit is reached, the socket is full, or a throttle
         is in effect."""
         if self._muted:
             return False
-        if outgoing.expect_reply and len(self._waiting) >= self._window:
+        if request.expect_reply and len(self._waiting) >= self._window:
             return False
         try:
-            self._messages.send(outgoing.parts)
+            self._messages.send(request.parts)
         except zmq.Again:
             self._is_choked = True
             return False
-        outgoing.parts = ()
-        if outgoing.expect_reply:
-            self._waiting[outgoing.correlation_id] = outgoing
+        request.parts = ()
+        if request.expect_reply:
+            self._waiting[request.correlation_id] = request
         else:
             self._has_unanswered = True
-            if not outgoing.asker.done():
-                outgoing.asker.set_result(Response(None, []))
+            if not request.recipient.done():
+                request.recipient.set_result(Response(None, []))
         self._schedule()
         return True
 
@@ -367,7 +367,7 @@ class Connection:
         asked = self._waiting.get(header.correlation_id)
         if asked is None:
             return True  # an error of an acks=0 request, or a response to an unknown request
-        if asked.asker.done():
+        if asked.recipient.done():
             del self._waiting[header.correlation_id]  # the request was cancelled
             return True
         if header.error_code:
@@ -378,7 +378,7 @@ class Connection:
         decoded = wire.decode_body(decoder, body, self._options.max_body_bytes, asked.api.response.__name__)
         # Order: only now, because a body that cannot be decoded fails all pending requests.
         del self._waiting[header.correlation_id]
-        asked.asker.set_result(Response(decoded, frames, bytes(body)))
+        asked.recipient.set_result(Response(decoded, frames, bytes(body)))
         return True
 
     def _mute(self, for_ms: int) -> None:
@@ -391,12 +391,12 @@ class Connection:
         if not self._muted and self._failure is None:
             self._schedule()
 
-    def _refused(self, asked: Outgoing, error: KafkaError) -> None:
+    def _refused(self, asked: ConnectionRequest, error: KafkaError) -> None:
         if isinstance(error, NetworkError):
             # The server does not know this session any more, so no request on this connection can succeed.
             # Order: closed first, because the recipient may send again.
             self._end(error, 0)
-        asked.asker.set_exception(error)
+        asked.recipient.set_exception(error)
 
     # --- end of the connection ------------------------------------------------------------------------------
 
@@ -437,12 +437,12 @@ class Connection:
         self._loop.call_later(linger_ms / 1000 + REAP_AFTER_S, self._messages.reap)
         under_way = [*self._waiting.values(), *self._backlog.clear()]
         self._waiting.clear()
-        for outgoing in under_way:
-            asker = outgoing.asker
-            if not asker.done():
-                asker.set_exception(NetworkError(reason.detail))
-                if isinstance(asker, asyncio.Future):
-                    asker.exception()  # mark as retrieved: callers may ignore it
+        for request in under_way:
+            recipient = request.recipient
+            if not recipient.done():
+                recipient.set_exception(NetworkError(reason.detail))
+                if isinstance(recipient, asyncio.Future):
+                    recipient.exception()  # mark as retrieved: callers may ignore it
         if self.on_close is not None:
             self.on_close()
 

@@ -12,7 +12,7 @@ from ...protocol.messages import groups as m
 from ...protocol.messages import registry
 from ...protocol.model import CONSUMER_OFFSETS
 from .calls import Call, KafkaApi, error_alone
-from .coordinating import SplitRequest, ask_many, ask_one
+from .coordinator_requests import SplitRequest, ask_many, ask_one
 from .entities import id_of, ms_of
 from .operations_allowed import OF_GROUP, allowed
 from .plain import each, fields, message

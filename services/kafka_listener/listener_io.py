@@ -100,11 +100,11 @@ class KafkaListener:
         return tuple(self._advertised)
 
     def _bind(self, listener: ListenerEndpoint) -> int:
-        remembered = 0 if listener.port else self.host.remembered_port(listener.name)
+        stored = 0 if listener.port else self.host.stored_port(listener.name)
         try:
-            bound = _bound_socket(listener.host, listener.port or remembered)
+            bound = _bound_socket(listener.host, listener.port or stored)
         except OSError as error:
-            if not remembered:
+            if not stored:
                 raise listen_error(f"listener {listener.name}", error) from error
             _LOG.warning(
                 "listener %s: cannot bind the port of its last run (%s): using a free port",
@@ -115,7 +115,7 @@ class KafkaListener:
         self._bound[listener.name] = bound
         port = int(bound.getsockname()[1])
         if not listener.port:
-            self.host.remember_port(listener.name, port)
+            self.host.store_port(listener.name, port)
         return port
 
     async def start(self) -> None:

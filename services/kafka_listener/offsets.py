@@ -14,7 +14,7 @@ from ...protocol.messages import groups as m
 from ...protocol.messages import registry
 from ...protocol.model import CONSUMER_OFFSETS
 from .calls import Call, KafkaApi
-from .coordinating import SplitRequest, ask_many, ask_one
+from .coordinator_requests import SplitRequest, ask_many, ask_one
 from .entities import id_of
 from .plain import by_topic, message
 

@@ -10,7 +10,7 @@ from ...protocol.messages import transactions as m
 from ...protocol.messages.groups import PartitionResult, TopicNamePartitions
 from ...protocol.model import CONSUMER_OFFSETS, TRANSACTION_STATE
 from .calls import Call, KafkaApi, error_alone
-from .coordinating import SplitRequest, ask_many, ask_one
+from .coordinator_requests import SplitRequest, ask_many, ask_one
 from .offsets import commit_failed, committed
 from .plain import by_topic, each, fields, message
 

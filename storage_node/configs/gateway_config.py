@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...protocol.errors import ConfigError
 from ...protocol.model import ListenerEndpoint
 from ...runtime.config import MAX_INT, MIB, Config, key
-from ..log.listener_memory import MAX_PORT, is_wildcard
+from ...runtime.listener_address import MAX_PORT, is_wildcard
 
 _ADDRESS = re.compile(r"([A-Za-z0-9_.-]{1,100})://(\[[0-9A-Fa-f:.%]*\]|[^\[\]:/\s]*):([0-9]{1,5})")
 # Names of security protocols, which are reserved until they are implemented.

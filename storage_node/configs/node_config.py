@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ...protocol.errors import ConfigError
 from ...runtime.config import GIB, MAX_INT, MAX_LONG, MIB, MINUTE, SECOND, key
+from ...runtime.listener_address import reachable_host
 from ..log.cleaner.config import CleanerConfig
-from ..log.listener_memory import reachable_host
 from ..log.log_defaults import LogDefaults
 from .coordinator_config import CoordinatorConfig
 from .gateway_config import GatewayConfig

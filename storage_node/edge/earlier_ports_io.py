@@ -1,7 +1,7 @@
 """The ports of a node whose log dirs are empty: those of its registration in the metadata.
 
 Clients keep addresses, so that a node must use the same ports also after its disk was replaced. A node with
-log dirs has them there (`log/listener_memory.py`) and does not ask the controller.
+log dirs has them there (`runtime/listener_address.py`) and does not ask the controller.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from ...protocol.messages.control import FetchMetadataRequest
 from ...protocol.metadata.image import MetadataImage
 from ...protocol.metadata.replay import image_of, replay
 from ...protocol.model import NO_NODE
+from ...runtime.listener_address import FILE_NAME, port_file_name, store_port, stored_port
 from ..configs.gateway_config import parse_listeners
 from ..links.leader_search_io import ElectingError, LeaderSearch
-from ..log.listener_memory import FILE_NAME, file_of_listener, remember_port, remembered_port
 
 if TYPE_CHECKING:
     from ...protocol.messages.control import FetchMetadataResponse
@@ -41,7 +41,7 @@ async def adopt_registered_ports(
     if (
         node_id < 0
         or not files_by_listener
-        or any(remembered_port(files, directory, name) for name in files_by_listener.values())
+        or any(stored_port(files, directory, name) for name in files_by_listener.values())
     ):
         return
     registration = await _registration(config, node_id, locators)
@@ -52,7 +52,7 @@ async def adopt_registered_ports(
         if port := ports.get(listener, 0):
             log.info("node %d: its log dir is empty, port %d of its registration is kept", node_id, port)
             try:
-                remember_port(files, directory, port, name)
+                store_port(files, directory, port, name)
             except KafkaStorageError as error:
                 log.warning("node %d: port %d cannot be written down: %s", node_id, port, error)
 
@@ -64,7 +64,7 @@ def _ports_to_keep(config: NodeConfig) -> dict[str, str]:
     advertised = parse_listeners("advertised.listeners", config.advertised_listeners)
     for listener in parse_listeners("listeners", config.listeners).values():
         if not listener.port and not (listener.name in advertised and advertised[listener.name].port):
-            files_by_listener[listener.name] = file_of_listener(listener.name)
+            files_by_listener[listener.name] = port_file_name(listener.name)
     return files_by_listener
 
 

@@ -108,10 +108,10 @@ class GatewayHost(Protocol):
     def connection_gone(self, session: int) -> None:
         """A connection of the gateway is closed."""
 
-    def remembered_port(self, name: str) -> int:
+    def stored_port(self, name: str) -> int:
         """The port of a listener in the node's last run, 0 without one."""
 
-    def remember_port(self, name: str, port: int) -> None:
+    def store_port(self, name: str, port: int) -> None:
         """Remember the port for the next run."""
 
     def fail(self, error: BaseException) -> None:

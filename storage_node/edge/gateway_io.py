@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.errors import KafkaError, KafkaStorageError
 from ...protocol.transport.listen_errors import listen_error
 from ...runtime.clock_io import monotonic_ms
+from ...runtime.listener_address import port_file_name, store_port, stored_port
 from ..effects import AskPeer
-from ..log.listener_memory import file_of_listener, remember_port, remembered_port
 from .charges_io import OwnCharges
 from .gateway import BothPlanes
 from .node_quotas import NodeQuotas
@@ -154,14 +154,14 @@ class GatewaySeat:
         self._node.connection_gone(session, monotonic_ms())
         self._perform()
 
-    def remembered_port(self, name: str) -> int:
+    def stored_port(self, name: str) -> int:
         """Part of GatewayHost."""
-        return remembered_port(self._files, self._directory, file_of_listener(name))
+        return stored_port(self._files, self._directory, port_file_name(name))
 
-    def remember_port(self, name: str, port: int) -> None:
+    def store_port(self, name: str, port: int) -> None:
         """Part of GatewayHost."""
         with contextlib.suppress(KafkaStorageError):  # the log manager reports disk failures
-            remember_port(self._files, self._directory, port, file_of_listener(name))
+            store_port(self._files, self._directory, port, port_file_name(name))
 
     def fail(self, error: BaseException) -> None:
         """Part of GatewayHost."""

@@ -10,7 +10,7 @@ from ...protocol.errors import KafkaStorageError
 from ...protocol.transport.listen_errors import listen_error
 from ...protocol.transport.router_io import RouterLimits
 from ...runtime.files.files_io import raise_descriptor_limit
-from ..log.listener_memory import remember_port, remembered_port
+from ...runtime.listener_address import store_port, stored_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ def bind(config: NodeConfig, files: Files, new_router: Callable[[int], Router]) 
     """A started router and its port: the configured one, or with port 0 that of the last run if it is free.
     Errors: OSError, which names node and address."""
     first_dir = config.log_dirs[0]
-    port = config.listener_port or remembered_port(files, first_dir)
+    port = config.listener_port or stored_port(files, first_dir)
     router = new_router(port)
     try:
         bound = router.start()
@@ -61,7 +61,7 @@ def bind(config: NodeConfig, files: Files, new_router: Callable[[int], Router]) 
         bound = router.start()
     if not config.listener_port:
         with contextlib.suppress(KafkaStorageError):  # the log manager reports disk failures
-            remember_port(files, first_dir, bound)
+            store_port(files, first_dir, bound)
     return router, bound
 
 

@@ -98,7 +98,7 @@ class CoordinatorHost(Protocol):
     def is_handed_over(self, key: PartitionKey, now_ms: int) -> bool:
         """Whether no previous leader of the partition may still act as its leader. Becomes true with time."""
 
-    def soon(self) -> None:
+    def schedule_end_turn(self) -> None:
         """Request one call of `end_turn`, after the requests that have arrived by now."""
 
     def check_append(self, key: PartitionKey, leader_epoch: int) -> None:
@@ -126,7 +126,7 @@ class CoordinatorHost(Protocol):
     def read(self, piece: LogPiece) -> None:
         """Read on a thread, then call `piece.done`, unless the leadership has ended meanwhile.
 
-        A failed disk takes the partition offline: `left` is called.
+        A failed disk takes the partition offline: `resigned` is called.
         """
 
     def ask(
@@ -151,19 +151,20 @@ class EmbeddedCoordinators(Protocol):
         """One request of COORDINATOR_APIS, answered now or later. Errors: KafkaError, as its response."""
 
     def end_turn(self, now: Now) -> None:
-        """All requests of this turn have arrived; called if `soon` was."""
+        """All requests of this turn have arrived; called if `schedule_end_turn` was."""
 
-    def led(self, key: PartitionKey, name: TopicPartition, leader_epoch: int, now: Now) -> None:
-        """This node leads a partition of COORDINATOR_TOPICS; `left` of an earlier epoch came before."""
+    def elected(self, key: PartitionKey, name: TopicPartition, leader_epoch: int, now: Now) -> None:
+        """This node leads a partition of COORDINATOR_TOPICS; `resigned` of an earlier epoch came before."""
 
-    def left(self, key: PartitionKey) -> None:
+    def resigned(self, key: PartitionKey) -> None:
         """This node no longer leads the partition in that leader epoch."""
 
     def committed(self, key: PartitionKey, now: Now) -> None:
         """The high watermark of a led partition may have advanced."""
 
-    def followed(self, image: MetadataImage, delta: MetadataDelta | None, now: Now) -> None:
-        """The image has changed; `led` and `left` came before. No delta: any part of it may have changed."""
+    def metadata_changed(self, image: MetadataImage, delta: MetadataDelta | None, now: Now) -> None:
+        """The image has changed; `elected` and `resigned` came before. Without a delta any part of it may
+        have changed."""
 
     def ended_transaction(
         self, key: PartitionKey, producer_id: int, producer_epoch: int, *, is_commit: bool, offset: int

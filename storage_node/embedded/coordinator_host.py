@@ -3,7 +3,7 @@
 Leadership is compared for each changed partition when the node settles an event, whatever has changed it:
 metadata, a failed disk or the end of a flush.
 
-Invariant: `led` was called for exactly the partitions of COORDINATOR_TOPICS that this node leads, in
+Invariant: `elected` was called for exactly the partitions of COORDINATOR_TOPICS that this node leads, in
 their present leader epochs, whenever the node has settled.
 """
 
@@ -80,7 +80,7 @@ class NodeCoordinatorHost:
         self._led: dict[PartitionKey, _Led] = {}
         self.lease = Lease()  # replaced by the one of the node's membership
         self._wall_shift_ms = 0
-        self._was_called = self._is_soon = False
+        self._was_called = self._is_turn_scheduled = False
         self._coordinators = None if coordinators is None else coordinators(self, now_ms)
 
     # --- what the node core calls ----------------------------------------------------------------------
@@ -112,7 +112,7 @@ class NodeCoordinatorHost:
     def end_turn(self, now_ms: int, wall_ms: int) -> None:
         """An EndTurn effect is due."""
         self.note_time(now_ms, wall_ms)
-        self._is_soon = False
+        self._is_turn_scheduled = False
         if self._coordinators is not None:
             self._was_called = True
             self._coordinators.end_turn(Now(now_ms, wall_ms))
@@ -125,12 +125,12 @@ class NodeCoordinatorHost:
                 topics[name].topic_id for name in COORDINATOR_TOPICS if name in topics
             )
 
-    def followed(self, delta: MetadataDelta | None, now_ms: int) -> None:
+    def metadata_changed(self, delta: MetadataDelta | None, now_ms: int) -> None:
         """The node has settled the event of the new image."""
         self.lease.applied(self._table.image.offset)
         if self._coordinators is not None and self.is_caught_up:
             self._was_called = True
-            self._coordinators.followed(self._table.image, delta, self._at(now_ms))
+            self._coordinators.metadata_changed(self._table.image, delta, self._at(now_ms))
 
     def changed(self, key: PartitionKey, now_ms: int) -> None:
         """Leadership, high watermark or log end of a partition may have changed."""
@@ -141,7 +141,7 @@ class NodeCoordinatorHost:
         led = before = self._led.get(key)
         if led is not None and not _is_led(led, partition):
             del self._led[key]
-            self._coordinators.left(key)
+            self._coordinators.resigned(key)
             led = None
         if partition is None or not partition.is_leader:
             return
@@ -151,7 +151,9 @@ class NodeCoordinatorHost:
             else:
                 handover = Handover(partition, now_ms)
             self._led[key] = _Led(partition, partition.leader_epoch, handover)
-            self._coordinators.led(key, partition.topic_partition, partition.leader_epoch, self._at(now_ms))
+            self._coordinators.elected(
+                key, partition.topic_partition, partition.leader_epoch, self._at(now_ms)
+            )
         else:
             self._coordinators.committed(key, self._at(now_ms))
 
@@ -247,9 +249,9 @@ class NodeCoordinatorHost:
     def max_batch_bytes(self, key: PartitionKey) -> int:
         return self._log_of(key).config.max_message_bytes
 
-    def soon(self) -> None:
-        if not self._is_soon:
-            self._is_soon = True
+    def schedule_end_turn(self) -> None:
+        if not self._is_turn_scheduled:
+            self._is_turn_scheduled = True
             self._output.effects.append(EndTurn())
 
     def check_append(self, key: PartitionKey, leader_epoch: int) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...protocol.errors import KafkaStorageError
 from ...runtime.files.file_layer import DiskFullError
-from ..effects import EndNode, TellController
+from ..effects import EndNode, SendHeartbeat
 from .partition import PartitionState
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class DiskFailures:
                 logging.ERROR, f"log dirs offline: {paths}; partitions lost: {len(lost)}; {error}"
             )
             self._output.effects.append(
-                TellController() if self._manager.dirs.online else EndNode(KafkaStorageError(str(error)))
+                SendHeartbeat() if self._manager.dirs.online else EndNode(KafkaStorageError(str(error)))
             )
 
     def look_at_dirs(self, error: Exception) -> None:
@@ -137,7 +137,7 @@ class DiskFailures:
                 self._known_full.add(log_dir.path)
                 text = f"{log_dir.room.full}; no records are appended there until there is free space"
                 self._output.note(logging.ERROR, text)
-                self._output.effects.append(TellController())
+                self._output.effects.append(SendHeartbeat())
 
     def flush_refused(self, partition: Partition) -> None:
         """A flush failed on a full disk: the next tick requests it again."""
@@ -160,7 +160,7 @@ class DiskFailures:
             if log_dir.look_for_room():
                 self._known_full.discard(log_dir.path)
                 self._output.note(logging.WARNING, f"{log_dir.path} has free space again")
-                self._output.effects.append(TellController())
+                self._output.effects.append(SendHeartbeat())
                 reopened += self._without_log_now()
         return reopened
 

@@ -12,7 +12,7 @@ from ...protocol.errors import KafkaStorageError
 from ...protocol.metadata.image import TOPIC_RESOURCE
 from ...protocol.model import TopicPartition
 from ...runtime.files.file_layer import DiskFullError
-from ..effects import TellController
+from ..effects import SendHeartbeat
 from ..log.checkpoints import NO_TOPIC_ID
 from ..log.log_defaults import effective_log_config
 from ..log.log_tasks import NewLog, log_fault
@@ -148,4 +148,4 @@ class PartitionLogs:
     def _cordon(self, config: NodeConfig) -> None:
         """Place no new replicas in the cordoned log dirs, and report them: the controller counts them."""
         self._manager.placement.cordoned = frozenset(config.cordoned_log_dirs)
-        self._output.effects.append(TellController())
+        self._output.effects.append(SendHeartbeat())

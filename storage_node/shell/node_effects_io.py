@@ -66,7 +66,7 @@ class NodeEffects:
             on(e.ProposeIsr, self.replication.propose_isr),
             on(e.AskPeer, self.replication.ask_peer),
             on(e.EndTurn, lambda _: self.replication.end_turn_soon()),
-            on(e.TellController, lambda _: link.heartbeat_now()),
+            on(e.SendHeartbeat, lambda _: link.heartbeat_now()),
             on(e.WakeAt, lambda effect: self._set_timer(effect.deadline_ms)),
             on(e.Note, log),
             on(e.EndNode, lambda effect: tasks.fail(effect.error)),

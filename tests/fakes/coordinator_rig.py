@@ -156,7 +156,7 @@ class Host:
     def high_watermark(self, key: Any) -> int:
         return self.logs[key[1]].high_watermark
 
-    def soon(self) -> None:
+    def schedule_end_turn(self) -> None:
         """`ask` and `ask_together` end turns."""
 
     def check_append(self, key: Any, leader_epoch: int) -> None:
@@ -359,11 +359,11 @@ class CoordinatorRig:
     def lead(self, index: int = 0, epoch: int = 0) -> None:
         """This node leads; the load has begun."""
         self.host.logs[index].leader_epoch = epoch
-        self.all.led((TOPIC_ID, index), TopicPartition(CONSUMER_OFFSETS, index), epoch, self.host.at())
+        self.all.elected((TOPIC_ID, index), TopicPartition(CONSUMER_OFFSETS, index), epoch, self.host.at())
 
     def leave(self, index: int = 0) -> None:
         """It does not any more."""
-        self.all.left((TOPIC_ID, index))
+        self.all.resigned((TOPIC_ID, index))
 
     def load(self) -> None:
         """Let all reads through."""

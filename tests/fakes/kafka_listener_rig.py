@@ -83,10 +83,10 @@ class FakeHost:
     def connection_gone(self, session: int) -> None:
         self.gone.append(session)
 
-    def remembered_port(self, name: str) -> int:
+    def stored_port(self, name: str) -> int:
         return self.ports.get(name, 0)
 
-    def remember_port(self, name: str, port: int) -> None:
+    def store_port(self, name: str, port: int) -> None:
         self.ports[name] = port
 
     def fail(self, error: BaseException) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from headrace import ARROW_SCHEMA, LocalCluster, NewTopic, TopicPartition
-from headrace.clients.admin.asking_io import Asking
+from headrace.clients.admin.requester_io import AdminRequester
 from headrace.clients.pipeline import (
     Filters,
     Limits,
@@ -295,7 +295,7 @@ def test_a_topic_that_a_node_has_not_heard_of(cluster: LocalCluster, monkeypatch
 def answers_of(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A node that says again what it said of topics before, when it is told to play."""
 
-    class Stale(Asking):
+    class Stale(AdminRequester):
         told: Any = None
         is_playing = False
         played = 0
@@ -313,7 +313,7 @@ def answers_of(monkeypatch: pytest.MonkeyPatch) -> Any:
         def play(cls) -> None:
             cls.is_playing = True
 
-    monkeypatch.setattr(planner_io, "Asking", Stale)
+    monkeypatch.setattr(planner_io, "AdminRequester", Stale)
     return Stale
 
 

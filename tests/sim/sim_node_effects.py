@@ -45,7 +45,7 @@ class NodeEffects:
             on(e.ProposeIsr, lambda effect: self._propose(effect.request)),
             on(e.AskPeer, self._ask_peer),
             on(e.EndTurn, lambda _: self.later(0, "end of turn", self._end_turn)),
-            on(e.TellController, lambda _: self._submit(m.ReportChanged())),
+            on(e.SendHeartbeat, lambda _: self._submit(m.ReportChanged())),
             on(e.WakeAt, lambda effect: self._set_timer("core", effect.deadline_ms, self._expire)),
             on(e.Note, lambda effect: self.notes.append(effect.text)),
             on(e.EndNode, lambda _: self.die(power=True)),

@@ -137,8 +137,8 @@ async def test_lines_that_the_collector_ends_are_counted_all_the_same() -> None:
     )
     loop = SimpleNamespace(is_closed=lambda: True)
     hub: Any = SimpleNamespace(loop=loop, tasks=SimpleNamespace(spawn=begun.append), now_ms=lambda: 0)
-    outgoing: Any = None
-    lines = Lines(engine, hub, ProducerConfig(), outgoing)
+    preparer: Any = None
+    lines = Lines(engine, hub, ProducerConfig(), preparer)
     for _ in range(3):
         lines.add("t", (None, b"x", (), 0), None)
     (serving,) = begun

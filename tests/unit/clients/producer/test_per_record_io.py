@@ -63,5 +63,5 @@ def test_callback_that_refers_to_its_future_is_freed_when_done() -> None:
 
 
 def test_sizes_of_a_whole_list() -> None:
-    """The active twin; both are compared in test_outgoing_io.py."""
+    """The active twin; both are compared in test_record_preparer_io.py."""
     assert list(plain_sizes([b"a", b"bc"], 0, 5)) == [1, 2]

@@ -40,7 +40,7 @@ def test_counters_stay_when_a_shard_is_dropped() -> None:
     rig.lead()
     rig.set(1)
     rig.set(2)
-    rig.all.left((TOPIC_ID, 0))
+    rig.all.resigned((TOPIC_ID, 0))
     assert (metrics_of(rig).get("NumGroups", 0), metrics_of(rig)["commits"]) == (0, 2)
     rig.lead(epoch=1)
     rig.load()
@@ -55,7 +55,7 @@ def test_load_time_ends_when_the_shard_serves() -> None:
     rig.host.put(1, batch_of(("g", 1)))
     rig.lead(0)
     rig.lead(1)
-    rig.all.left((TOPIC_ID, 1))
+    rig.all.resigned((TOPIC_ID, 1))
     rig.host.now_ms += 250
     rig.load()
     assert (metrics_of(rig)["partition-load-time-max"], metrics_of(rig)["partition-load-time-avg"]) == (

@@ -131,7 +131,7 @@ def test_corrupt_log_fails_only_its_shard() -> None:
         "coordinator unavailable until the next leader epoch: loading __consumer_offsets-0 failed: the"
         " batch at offset 0: a wrong CRC"
     ]
-    rig.all.followed(rig.host.image, None, rig.host.at())
+    rig.all.metadata_changed(rig.host.image, None, rig.host.at())
     assert rig.shard.seen == []
     rig.leave()
     rig.lead(epoch=1)
@@ -495,7 +495,7 @@ def test_waiting_requests_are_bounded() -> None:
 
 
 def test_metadata_changes_reach_loaded_shards(rig: CoordinatorRig) -> None:
-    rig.all.followed(rig.host.image, None, rig.host.at())
+    rig.all.metadata_changed(rig.host.image, None, rig.host.at())
     assert rig.shard.seen == [None]
 
 

@@ -7,22 +7,22 @@ from fake_controller import FakeController
 from fake_files import FakeFiles
 from headrace.protocol.metadata.records import RegisterBrokerRecord
 from headrace.protocol.model import ListenerEndpoint
+from headrace.runtime.listener_address import store_port, stored_port
 from headrace.storage_node.configs.node_config import NodeConfig
 from headrace.storage_node.edge.earlier_ports_io import adopt_registered_ports
-from headrace.storage_node.log.listener_memory import remember_port, remembered_port
 from node_rig import run
 
 LISTENERS = (ListenerEndpoint("PLAINTEXT", "127.0.0.1", 2001), ListenerEndpoint("B", "public", 2002))
 
 
-def ports_of(node_id: int = 1, remembered: int = 0, **config: object) -> list[int]:
-    """The remembered ports of the node's own listener and of two others."""
+def ports_of(node_id: int = 1, stored: int = 0, **config: object) -> list[int]:
+    """The stored ports of the node's own listener and of two others."""
     pairs = {"listeners": "PLAINTEXT://127.0.0.1:0,B://127.0.0.1:0", "log.dirs": "/d", **config}
     config_ = NodeConfig.of({name.replace("_", "."): value for name, value in pairs.items()})
     files = FakeFiles()
     files.mkdir("/d")
-    if remembered:
-        remember_port(files, "/d", remembered)
+    if stored:
+        store_port(files, "/d", stored)
 
     async def scenario() -> None:
         controller = FakeController()
@@ -37,7 +37,7 @@ def ports_of(node_id: int = 1, remembered: int = 0, **config: object) -> list[in
 
     run(scenario)
     names = ("listener.port", "listener.PLAINTEXT.port", "listener.B.port")
-    return [remembered_port(files, "/d", name) for name in names]
+    return [stored_port(files, "/d", name) for name in names]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def ports_of(node_id: int = 1, remembered: int = 0, **config: object) -> list[in
         ({}, [2000, 2001, 2002]),
         ({"node_id": 2}, [0, 0, 0]),
         ({"node_id": -1}, [0, 0, 0]),
-        ({"remembered": 1999}, [1999, 0, 0]),
+        ({"stored": 1999}, [1999, 0, 0]),
         ({"listener_port": 1}, [0, 2001, 2002]),
         ({"advertised_port": 1}, [0, 2001, 2002]),
         ({"listeners": "PLAINTEXT://127.0.0.1:5"}, [2000, 0, 0]),

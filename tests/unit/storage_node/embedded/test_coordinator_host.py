@@ -45,17 +45,17 @@ class RecordingCoordinators:
     def end_turn(self, now: Now) -> None:
         self.calls.append(("turn", now.ms))
 
-    def led(self, key: PartitionKey, name: TopicPartition, leader_epoch: int, now: Now) -> None:
-        self.calls.append(("led", str(name), leader_epoch))
+    def elected(self, key: PartitionKey, name: TopicPartition, leader_epoch: int, now: Now) -> None:
+        self.calls.append(("elected", str(name), leader_epoch))
 
-    def left(self, key: PartitionKey) -> None:
-        self.calls.append(("left", key[1]))
+    def resigned(self, key: PartitionKey) -> None:
+        self.calls.append(("resigned", key[1]))
 
     def committed(self, key: PartitionKey, now: Now) -> None:
         self.calls.append(("committed", self.host.high_watermark(key)))
 
-    def followed(self, image: Any, delta: Any, now: Now) -> None:
-        self.calls.append(("followed", image.offset))
+    def metadata_changed(self, image: Any, delta: Any, now: Now) -> None:
+        self.calls.append(("metadata", image.offset))
 
     def ended_transaction(self, key: PartitionKey, *who: int, is_commit: bool, offset: int) -> None:
         self.calls.append(("ended", *who, is_commit, offset))
@@ -122,15 +122,15 @@ class Rig(CoreRig):
 
 
 def test_coordinators_learn_of_their_own_topics_only() -> None:
-    """`led` of their partitions comes before `followed` of the image."""
+    """`elected` of their partitions comes before `metadata_changed` of the image."""
     rig = Rig(partitions=2)
-    assert rig.coordinators.take("led", "left", "committed", "followed")[-3:] == [
-        ("led", "__consumer_offsets-0", 0),
-        ("led", "__consumer_offsets-1", 0),
-        ("followed", rig.image.offset),
+    assert rig.coordinators.take("elected", "resigned", "committed", "metadata")[-3:] == [
+        ("elected", "__consumer_offsets-0", 0),
+        ("elected", "__consumer_offsets-1", 0),
+        ("metadata", rig.image.offset),
     ]
     rig.topic("other")
-    assert rig.coordinators.take("led", "left", "committed") == []
+    assert rig.coordinators.take("elected", "resigned", "committed") == []
 
 
 def test_coordinators_learn_of_lost_and_gained_leadership() -> None:
@@ -138,24 +138,27 @@ def test_coordinators_learn_of_lost_and_gained_leadership() -> None:
     rig = Rig()
     rig.coordinators.take()
     rig.set_leader(rig.topic_id, NO_NODE)
-    assert rig.coordinators.take("led", "left") == [("left", 0)]
+    assert rig.coordinators.take("elected", "resigned") == [("resigned", 0)]
     rig.set_leader(rig.topic_id, NODE)
-    assert rig.coordinators.take("led", "left") == [("led", "__consumer_offsets-0", 2)]
+    assert rig.coordinators.take("elected", "resigned") == [("elected", "__consumer_offsets-0", 2)]
     both = [PartitionChangeRecord(rig.topic_id, 0, leader=leader) for leader in (NO_NODE, NODE)]
     rig.metadata(*both)
-    assert rig.coordinators.take("led", "left") == [("left", 0), ("led", "__consumer_offsets-0", 4)]
+    assert rig.coordinators.take("elected", "resigned") == [
+        ("resigned", 0),
+        ("elected", "__consumer_offsets-0", 4),
+    ]
     rig.remove(rig.topic_id)
-    assert rig.coordinators.take("led", "left") == [("left", 0)]
+    assert rig.coordinators.take("elected", "resigned") == [("resigned", 0)]
 
 
 def test_failed_disk_ends_leadership() -> None:
-    """`left` is called: nothing can be appended there."""
+    """`resigned` is called: nothing can be appended there."""
     rig = Rig(config={"dirs": "/d,/e"})
     rig.coordinators.take()
     error = KafkaStorageError("gone")
     rig.core.answered(lambda: rig.core.replicas.disks.failed(rig.partition(), error, rig.now_ms), rig.now_ms)
     rig.check()
-    assert rig.coordinators.take("left") == [("left", 0)]
+    assert rig.coordinators.take("resigned") == [("resigned", 0)]
 
 
 def test_append_follows_acks_all() -> None:
@@ -462,7 +465,7 @@ def test_end_turn_is_called_once() -> None:
     rig = Rig()
     rig.coordinators.take()
     for _ in range(2):
-        rig.coordinators.host.soon()
-        rig.coordinators.host.soon()
+        rig.coordinators.host.schedule_end_turn()
+        rig.coordinators.host.schedule_end_turn()
         rig.check()
         assert rig.coordinators.take("turn") == [("turn", rig.now_ms)]

@@ -7,7 +7,7 @@ import errno
 import pytest
 from core_rig import CoreRig
 from headrace.protocol.errors import KafkaStorageError
-from headrace.storage_node.effects import TellController
+from headrace.storage_node.effects import SendHeartbeat
 from headrace.storage_node.replica.disk_failures import DiskReport
 from node_rig import WALL_MS, batch, values_of
 from replica_rig import Replicas
@@ -41,10 +41,10 @@ def test_full_disk_refuses_appends_and_serves_fetches() -> None:
     assert rig.values(topic_id) == [b"a"]
     news = rig.core.replicas.disks.report()
     assert (news.offline, news.full) == ((), ((topic_id, 0),))
-    assert len(rig.pop(TellController)) == 1
+    assert len(rig.pop(SendHeartbeat)) == 1
     assert rig.notes().count("no records are appended there until there is free space") == 1
     make_room(rig)
-    assert len(rig.pop(TellController)) == 1
+    assert len(rig.pop(SendHeartbeat)) == 1
     assert rig.core.replicas.disks.report().full == ()
     assert rig.produce(topic_id, batch(b"b")).first.base_offset == 1
     assert rig.values(topic_id) == [b"a", b"b"]
@@ -183,7 +183,7 @@ def test_later_errors_of_a_failed_disk_are_ignored() -> None:
     codes = sorted(request.first.error_code for request in requests)
     assert codes == [0, KafkaStorageError.code]
     bad = next(n for n, request in enumerate(requests) if request.first.error_code)
-    assert len(rig.pop(TellController)) == 1
+    assert len(rig.pop(SendHeartbeat)) == 1
     assert rig.core.replicas.disks.report().offline == ((topic_id, bad),)
     done = list(rig.files.operations)
     assert rig.produce(topic_id, partition=bad).first.error_code == KafkaStorageError.code

@@ -9,23 +9,23 @@ import pytest
 from headrace.clients import serdes
 from headrace.clients.config import ProducerConfig
 from headrace.clients.producer.delivery_io import Delivery, RecordFuture
-from headrace.clients.producer.outgoing_io import MAX_ITERATED_RUN, MAX_RUN, Outgoing
 from headrace.clients.producer.partitioner import murmur2_sticky
 from headrace.clients.producer.per_record_io import plain_sizes, python_plain_sizes
+from headrace.clients.producer.record_preparer_io import MAX_ITERATED_RUN, MAX_RUN, RecordPreparer
 from headrace.clients.records import ProducerRecord, RecordMetadata
 from headrace.protocol.errors import MessageTooLargeError, SerializationError
 
 
-def outgoing(
+def preparer(
     *, key: Any = serdes.bytes_, value: Any = serdes.bytes_, interceptors: Any = (), **config: Any
-) -> Outgoing:
-    return Outgoing(ProducerConfig.of(config), key, value, murmur2_sticky, interceptors, lambda: 1234)
+) -> RecordPreparer:
+    return RecordPreparer(ProducerConfig.of(config), key, value, murmur2_sticky, interceptors, lambda: 1234)
 
 
 def test_plain_bytes_are_not_copied() -> None:
     """The same objects, and the time of the clock."""
     key, value = b"k", b"v"
-    prepared = outgoing().prepare("t", key, value, (), None)
+    prepared = preparer().prepare("t", key, value, (), None)
     assert prepared == (b"k", b"v", (), 1234)
     assert prepared[0] is key
     assert prepared[1] is value
@@ -33,7 +33,7 @@ def test_plain_bytes_are_not_copied() -> None:
 
 def test_values_are_serialised_and_null_stays_null() -> None:
     """JSON value, text key, headers as a mapping, a timestamp of the user."""
-    made = outgoing(key=serdes.utf8, value=serdes.json)
+    made = preparer(key=serdes.utf8, value=serdes.json)
     assert made.prepare("t", "k", {"a": 1}, {"h": "x"}, 5) == (b"k", b'{"a":1}', (("h", b"x"),), 5)
     assert made.prepare("t", None, None, (), 5)[:2] == (None, None)
 
@@ -41,13 +41,13 @@ def test_values_are_serialised_and_null_stays_null() -> None:
 def test_bytearrays_are_copied() -> None:
     """The user may modify a bytearray after `send`."""
     buffer = bytearray(b"v")
-    prepared = outgoing().prepare("t", None, buffer, (), None)
+    prepared = preparer().prepare("t", None, buffer, (), None)
     assert type(prepared[1]) is bytes
 
 
 def test_too_large_records_are_errors() -> None:
     """Value, key and headers count together."""
-    made = outgoing(max_request_size=1000)
+    made = preparer(max_request_size=1000)
     made.prepare("t", None, b"x" * 900, (), None)
     for key, value, headers in [
         (None, b"x" * 1000, ()),
@@ -61,7 +61,7 @@ def test_too_large_records_are_errors() -> None:
 def test_text_without_a_serde_is_an_error_with_advice() -> None:
     """The most common first mistake."""
     with pytest.raises(SerializationError, match="utf8"):
-        outgoing().prepare("t", None, "text", (), None)
+        preparer().prepare("t", None, "text", (), None)
 
 
 def shape(groups: Iterable[tuple[Any, list[Any]]]) -> list[tuple[list[int] | None, int]]:
@@ -73,7 +73,7 @@ def test_groups_collect_plain_values(kind: Any) -> None:
     """Runs of plain bytes with their sizes, up to MAX_RUN, every other item alone, in order."""
     record = ProducerRecord(b"r", key=b"k")
     items: list[Any] = [b"a", b"b", record, b"c", None, *[b"x"] * (MAX_RUN + 1)]
-    groups = list(outgoing().groups(kind(items)))
+    groups = list(preparer().groups(kind(items)))
     assert [item for _, group in groups for item in group] == items
     sizes = [size for sizes, _ in groups for size in (sizes or [None])]
     assert sizes == [1, 1, None, 1, None, *[1] * (MAX_RUN + 1)]
@@ -84,15 +84,15 @@ def test_groups_collect_plain_values(kind: Any) -> None:
 
 def test_only_plain_values_are_grouped() -> None:
     """Items that need serialisation or interceptors, or are invalid, are single."""
-    assert shape(outgoing(value=serdes.utf8).groups(["a", "b"])) == [(None, 1), (None, 1)]
-    assert shape(outgoing(interceptors=[Spy()]).groups([b"a"])) == [(None, 1)]
-    assert shape(outgoing(max_request_size=1000).groups([b"x" * 1000, b"x"])) == [(None, 1), ([1], 1)]
+    assert shape(preparer(value=serdes.utf8).groups(["a", "b"])) == [(None, 1), (None, 1)]
+    assert shape(preparer(interceptors=[Spy()]).groups([b"a"])) == [(None, 1)]
+    assert shape(preparer(max_request_size=1000).groups([b"x" * 1000, b"x"])) == [(None, 1), ([1], 1)]
 
 
 def test_groups_are_copies_of_the_list() -> None:
     """The user modifies the list meanwhile."""
     values = [b"a", b"bb", b"ccc"]
-    for _, group in outgoing().groups(values):
+    for _, group in preparer().groups(values):
         values.clear()
         assert group == [b"a", b"bb", b"ccc"]
 
@@ -139,7 +139,7 @@ class Broken:
 def test_interceptors_change_records_and_get_outcomes() -> None:
     """Two in a row; one between them that raises is logged and skipped."""
     spy = Spy()
-    made = outgoing(interceptors=[spy, Broken(), spy])
+    made = preparer(interceptors=[spy, Broken(), spy])
     record = made.intercept(ProducerRecord(b"v"))
     assert record.headers == [("spy", b"1"), ("spy", b"1")]
     delivery = Delivery("t", 0, None)
@@ -155,15 +155,15 @@ def test_interceptor_with_one_method() -> None:
         def on_send(self, record: Any) -> None:
             assert record.value == b"v"
 
-    made = outgoing(interceptors=[Watching()])
+    made = preparer(interceptors=[Watching()])
     record = ProducerRecord(b"v")
     assert made.intercept(record) is record
     made.acknowledge(RecordMetadata("t", 0, 1, 1, 1, 1), None)
     with pytest.raises(TypeError, match="on_send or on_acknowledgement"):
-        outgoing(interceptors=[object()])
+        preparer(interceptors=[object()])
 
 
 def test_a_partitioner_must_be_callable() -> None:
     """The constructor raises."""
     with pytest.raises(TypeError, match="partitioner="):
-        Outgoing(ProducerConfig(), serdes.bytes_, serdes.bytes_, "murmur2", (), lambda: 0)  # type: ignore[arg-type]
+        RecordPreparer(ProducerConfig(), serdes.bytes_, serdes.bytes_, "murmur2", (), lambda: 0)  # type: ignore[arg-type]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...protocol.errors import ConfigError, KafkaStorageError
-from ...runtime.files.file_layer import read_file, write_file_atomically
+from ..protocol.errors import ConfigError, KafkaStorageError
+from .files.file_layer import read_file, write_file_atomically
 
 if TYPE_CHECKING:
-    from ...runtime.files.file_layer import Files
+    from .files.file_layer import Files
 
 FILE_NAME = "listener.port"
 MAX_PORT = 65_535
@@ -37,12 +37,12 @@ def reachable_host(listener_host: str, advertised_host: str) -> str:
     return host
 
 
-def file_of_listener(name: str) -> str:
+def port_file_name(name: str) -> str:
     """The file with the port of a listener for Kafka's clients."""
     return f"listener.{name}.port"
 
 
-def remembered_port(files: Files, directory: str, name: str = FILE_NAME) -> int:
+def stored_port(files: Files, directory: str, name: str = FILE_NAME) -> int:
     """The port of the previous run; 0 if there is none or the file is damaged."""
     try:
         if not files.exists(f"{directory}/{name}"):
@@ -54,7 +54,7 @@ def remembered_port(files: Files, directory: str, name: str = FILE_NAME) -> int:
     return port if port <= MAX_PORT else 0
 
 
-def remember_port(files: Files, directory: str, port: int, name: str = FILE_NAME) -> None:
+def store_port(files: Files, directory: str, port: int, name: str = FILE_NAME) -> None:
     """Store `port` for the next start, atomically. Errors: KafkaStorageError."""
-    if remembered_port(files, directory, name) != port:
+    if stored_port(files, directory, name) != port:
         write_file_atomically(files, directory, name, b"%d\n" % port)

@@ -32,7 +32,7 @@ MAX_ITERATED_RUN = 256
 
 Dumps = Callable[[str, Any, Headers], "bytes | None"]
 # key, value, headers, timestamp in ms
-Prepared = tuple["bytes | None", "bytes | None", Headers, int]
+PreparedRecord = tuple["bytes | None", "bytes | None", Headers, int]
 
 
 class OnSend(Protocol):
@@ -59,7 +59,7 @@ class ProducerInterceptor(OnSend, OnAcknowledgement, Protocol):
 SomeProducerInterceptor: TypeAlias = OnSend | OnAcknowledgement
 
 
-class Outgoing:
+class RecordPreparer:
     """The user's settings of one producer, applied to each record."""
 
     def __init__(
@@ -104,7 +104,7 @@ class Outgoing:
         value: Any,
         headers: HeadersLike,
         timestamp: TimestampLike | None,
-    ) -> Prepared:
+    ) -> PreparedRecord:
         """Serialise a record. Errors: SerializationError, MessageTooLargeError, TypeError, ValueError."""
         pairs = normalize_headers(headers) if headers else ()
         if key is not None and not (self._is_plain_key and type(key) is bytes):

@@ -14,14 +14,14 @@ from ...protocol.errors import (
 )
 from ...protocol.model import NO_NODE
 from ..group.coordinator_io import CoordinatorLink, is_moved
-from .asking_io import error_of
+from .requester_io import error_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from ...protocol.messages.envelope import Api
     from .admin_types import Results
-    from .asking_io import Asking, Call
+    from .requester_io import AdminRequester, Call
 
 V = TypeVar("V")
 
@@ -33,15 +33,15 @@ class Coordinator:
     """The coordinator of one id, during one call. `may_have_run` is set after an attempt without a
     response."""
 
-    def __init__(self, asking: Asking, key: str, key_type: int, call: Call) -> None:
+    def __init__(self, requester: AdminRequester, key: str, key_type: int, call: Call) -> None:
         self.key = key
         self.may_have_run = False
         self._deadline_ms = call.deadline_ms
         self._link = CoordinatorLink(
-            asking.hub,
+            requester.hub,
             key,
-            asking.backoff,
-            request_timeout_ms=asking.config.request_timeout_ms,
+            requester.backoff,
+            request_timeout_ms=requester.config.request_timeout_ms,
             key_type=key_type,
         )
 
@@ -64,18 +64,18 @@ class Coordinator:
             self._link.forget()
 
 
-class Coordinating:
+class CoordinatorRequester:
     """Runs on the loop of the client; `key_type` is that of groups or of transactional ids."""
 
-    def __init__(self, asking: Asking, key_type: int) -> None:
-        self._asking = asking
+    def __init__(self, requester: AdminRequester, key_type: int) -> None:
+        self._requester = requester
         self._key_type = key_type
 
     async def each(
         self, keys: Sequence[str], ask: Callable[[Coordinator], Awaitable[V | KafkaError]], call: Call
     ) -> Results[str, V]:
         """The result of `ask` for each id, with retries after retriable errors."""
-        known = {key: Coordinator(self._asking, key, self._key_type, call) for key in keys}
+        known = {key: Coordinator(self._requester, key, self._key_type, call) for key in keys}
         room = asyncio.Semaphore(MAX_AT_ONCE)
 
         async def one(key: str) -> V | HeadraceError:
@@ -91,7 +91,7 @@ class Coordinating:
         async def all_of(left: list[str]) -> dict[str, V | HeadraceError]:
             return dict(zip(left, await asyncio.gather(*map(one, left)), strict=True))
 
-        return await self._asking.retried(list(keys), all_of, call)
+        return await self._requester.retried(list(keys), all_of, call)
 
     async def one(self, key: str, ask: Callable[[Coordinator], Awaitable[V | KafkaError]], call: Call) -> V:
         """`each` for one id; its error is raised."""
@@ -103,7 +103,7 @@ class Coordinating:
 
         async def one(node_id: int) -> Any:
             try:
-                answer = await self._asking.ask_node(node_id, api, body, call)
+                answer = await self._requester.ask_node(node_id, api, body, call)
             except BrokerIdNotRegisteredError as error:  # it was fenced just now: refresh
                 return NetworkError(str(error))
             except KafkaError as error:
@@ -111,9 +111,9 @@ class Coordinating:
             return error_of(answer) or answer
 
         async def ask() -> dict[int, Any] | KafkaError:
-            nodes = sorted(await self._asking.nodes(call))
+            nodes = sorted(await self._requester.nodes(call))
             answers = dict(zip(nodes, await asyncio.gather(*map(one, nodes)), strict=True))
             failed = [answer for answer in answers.values() if isinstance(answer, KafkaError)]
             return min(failed, key=lambda error: error.retriable) if failed else answers
 
-        return await self._asking.one(api.name, ask, call)
+        return await self._requester.one(api.name, ask, call)

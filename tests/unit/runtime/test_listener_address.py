@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from fake_files import FakeFiles
-from headrace.storage_node.log.listener_memory import FILE_NAME, remember_port, remembered_port
+from headrace.runtime.listener_address import FILE_NAME, store_port, stored_port
 
 
 def files() -> FakeFiles:
@@ -18,12 +18,12 @@ def files() -> FakeFiles:
 def test_port_round_trip() -> None:
     """Unknown at first, then the newest; an unchanged port is not written again."""
     disk = files()
-    assert remembered_port(disk, "/m") == 0
-    remember_port(disk, "/m", 1234)
-    remember_port(disk, "/m", 5678)
+    assert stored_port(disk, "/m") == 0
+    store_port(disk, "/m", 1234)
+    store_port(disk, "/m", 5678)
     count = len(disk.operations)
-    remember_port(disk, "/m", 5678)
-    assert remembered_port(disk.power_loss("none"), "/m") == 5678
+    store_port(disk, "/m", 5678)
+    assert stored_port(disk.power_loss("none"), "/m") == 5678
     assert len(disk.operations) == count
 
 
@@ -32,7 +32,7 @@ def test_damaged_file_is_no_port(content) -> None:
     """Then any free port is used."""
     disk = files()
     disk.put(f"/m/{FILE_NAME}", content)
-    assert remembered_port(disk, "/m") == 0
+    assert stored_port(disk, "/m") == 0
 
 
 def test_unreadable_file_is_no_port() -> None:
@@ -40,9 +40,9 @@ def test_unreadable_file_is_no_port() -> None:
     disk = files()
     disk.put(f"/m/{FILE_NAME}", b"1234")
     disk.fail("pread", FILE_NAME)
-    assert remembered_port(disk, "/m") == 0
+    assert stored_port(disk, "/m") == 0
 
 
 def test_missing_directory_is_no_port() -> None:
     """At the first start, or if the disk is not mounted."""
-    assert remembered_port(FakeFiles(), "/away") == 0
+    assert stored_port(FakeFiles(), "/away") == 0

@@ -58,7 +58,7 @@ class Call:
         self.may_have_run = True
 
 
-class Asking:
+class AdminRequester:
     """Runs on the loop of `hub`. Timeouts are in seconds; None takes default.api.timeout.ms."""
 
     def __init__(self, hub: Hub, config: AdminConfig) -> None:
