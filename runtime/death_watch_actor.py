@@ -31,7 +31,7 @@ ASK_TIMEOUT_S = 10.0
 # subscription is repeated, which an unchanged GCS ignores.
 POLL_TIMEOUT_S = 10.0
 RETRY_S = 1.0
-MAX_PAST = 10_000  # Bound: ended workers, and machines, per query
+MAX_PAST = 10_000  # Bound: workers, and ended machines, per query
 _CHANNELS = (pubsub_pb2.GCS_WORKER_DELTA_CHANNEL, pubsub_pb2.GCS_NODE_INFO_CHANNEL)
 
 
@@ -64,13 +64,16 @@ class DeathWatch:
             try:
                 subscription.begin()
                 # Order: processes that end from here on are reported; those that ended before are queried.
-                if not knows_past and (past := _past(channel)):
-                    self._on_deaths(past)
+                if not knows_past:
+                    if past := _past(channel):
+                        self._on_deaths(past)
+                    log.info("subscribed to notifications of Ray's GCS about ended processes")
                 knows_past = True
                 while deaths := deaths_in(subscription.poll()):
                     self._on_deaths(deaths)
             except grpc.RpcError as error:
-                log.debug("no notifications of ended processes from Ray's GCS: %r", error)
+                level = logging.WARNING if knows_past else logging.DEBUG  # once per outage
+                log.log(level, "no notifications of Ray's GCS about ended processes: %r", error)
                 knows_past = False
                 self._is_over.wait(RETRY_S)
             except Exception:
@@ -117,9 +120,8 @@ class _Subscription:
 
 def _past(channel: Any) -> Deaths:
     """Ended processes and machines that the GCS remembers. Errors: grpc.RpcError."""
-    # the field is optional: False differs from unset
-    are_dead = gcs_service_pb2.GetAllWorkerInfoRequest.Filters(is_alive=False)
-    of_workers = gcs_service_pb2.GetAllWorkerInfoRequest(limit=MAX_PAST, filters=are_dead)
+    # Order: filtered here. The GCS knows no filter for ended workers: it reads `is_alive=False` as no filter.
+    of_workers = gcs_service_pb2.GetAllWorkerInfoRequest(limit=MAX_PAST)
     of_machines = gcs_service_pb2.GetAllNodeInfoRequest(limit=MAX_PAST, state_filter=gcs_pb2.GcsNodeInfo.DEAD)
     workers = gcs_service_pb2_grpc.WorkerInfoGcsServiceStub(channel)
     machines = gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel)
@@ -127,7 +129,7 @@ def _past(channel: Any) -> Deaths:
     nodes = machines.GetAllNodeInfo(of_machines, timeout=ASK_TIMEOUT_S).node_info_list
     return Deaths.of(
         machines={each.node_id for each in nodes},
-        processes={each.worker_address.worker_id for each in processes},
+        processes={each.worker_address.worker_id for each in processes if not each.is_alive},
     )
 
 

@@ -174,6 +174,12 @@ class RayMachines:
         """As the node has it that knows most."""
         return max(self._pictures(topic), key=lambda each: each.metadata_offset).topics[0].partitions[number]
 
+    def leader(self, topic: str) -> int:
+        """The leader of partition 0. Fails with the fencings if it has none."""
+        leader = int(self.partition(topic).leader)
+        assert leader >= 0, f"{topic}-0 has no leader\n" + "\n".join(self.log_lines("fencing node"))
+        return leader
+
     def until_in_sync(self, topic: str) -> None:
         """Every node says that every partition has a leader and all its replicas in sync."""
 
@@ -229,9 +235,18 @@ class RayMachines:
         wait_for(is_so, what, evidence=self.evidence)
 
     def evidence(self) -> str:
-        """The end of each log of a server that Ray keeps."""
-        logs = sorted(self._temp.glob("ray/session_2*/logs/worker-*.err"), key=os.path.getmtime)
-        return "\n".join(f"--- {log.name}\n{log.read_text(errors='replace')[-2_000:]}" for log in logs)
+        """The fencings, and the end of each log of a server that Ray keeps."""
+        ends = (f"--- {log.name}\n{log.read_text(errors='replace')[-2_000:]}" for log in self._logs())
+        return "\n".join((*self.log_lines("fencing node"), *ends))
+
+    def log_lines(self, text: str) -> list[str]:
+        """The lines with this text in the logs of all servers, in the order of their times."""
+        lines = (line for log in self._logs() for line in log.read_text(errors="replace").splitlines())
+        return sorted(line for line in lines if text in line)
+
+    def _logs(self) -> list[Path]:
+        """The log of each server process, the one that wrote last at the end."""
+        return sorted(self._temp.glob("ray/session_2*/logs/worker-*.err"), key=os.path.getmtime)
 
 
 def kill_process(pid: int) -> None:

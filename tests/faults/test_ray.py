@@ -18,6 +18,7 @@ from ray_machines import RayMachines, kill_process
 pytestmark = pytest.mark.ray
 
 NEVER_MS = 600_000
+SUBSCRIBED = "subscribed to notifications of Ray's GCS"
 # Ray's own settings; with its defaults a machine counts as dead some 15 s after its raylet. One that refuses
 # is asked again at once, so it is dead in 2.5 s; one that is only slow has 10 s.
 QUICK = {
@@ -41,7 +42,7 @@ def test_a_killed_node_is_fenced_by_rays_notice_alone(machines: RayMachines) -> 
     again, and it registers under a new broker epoch although the session of the old one would still run."""
     machines.create_topic("killed", 3, min_insync_replicas=2)
     work = Workload(machines, "killed").start()
-    leader = machines.partition("killed").leader
+    leader = machines.leader("killed")
     before = machines.servers()[f"node-{leader}"]
     kill_process(before["pid"])
     machines.until_led_by_another("killed", leader)
@@ -77,25 +78,35 @@ def test_a_node_waits_for_the_machine_of_its_disk(machines: RayMachines) -> None
 
 
 def test_the_data_plane_goes_on_without_the_gcs(machines: RayMachines) -> None:
-    """Ray's head service is gone for a while: records are written and read, topics are made. When it is back,
-    Ray is asked again, and its notices come again."""
+    """Ray's GCS is down for a while: records are written and read, topics are created. Neither its end nor
+    its restart fences a node. Then Ray finds its actors again, and reports the end of a process again."""
     machines.create_topic("headless", 3, min_insync_replicas=2)
     work = Workload(machines, "headless").start()
+    fencings, subscriptions = machines.log_lines("fencing node"), machines.log_lines(SUBSCRIBED)
+    before = machines.partition("headless")
     machines.kill_gcs()
-    _, told = machines.command.run("status", code=1)
-    assert "start its head node again; -b asks the storage nodes" in told
+    _, errors = machines.command.run("status", code=1)
+    assert "start its head node again; -b asks the storage nodes" in errors
     machines.create_topic("made-meanwhile")
     work.more()
     machines.start_gcs()
-    everybody = {"node-1", "node-2", "node-3", "controller-1"}
-    machines.until(lambda: set(machines.servers()) == everybody, "Ray knows its actors again")
-    before = machines.servers()
-    leader = machines.partition("headless").leader
-    kill_process(before[f"node-{leader}"]["pid"])
+    names = {"node-1", "node-2", "node-3", "controller-1"}
+    machines.until(lambda: set(machines.servers()) == names, "Ray knows its actors again")
+    machines.until(
+        lambda: len(machines.log_lines(SUBSCRIBED)) > len(subscriptions), "the controller is subscribed again"
+    )
+    work.more()
+    assert machines.log_lines("fencing node") == fencings
+    leader = machines.leader("headless")
+    assert (leader, machines.partition("headless").leader_epoch) == (before.leader, before.leader_epoch)
+    kill_process(machines.servers()[f"node-{leader}"]["pid"])
     machines.until_led_by_another("headless", leader)
     machines.until_in_sync("headless")
     work.more()
     work.finish()
+    assert [line for line in machines.log_lines("fencing node") if f"fencing node {leader} " not in line] == [
+        line for line in fencings if f"fencing node {leader} " not in line
+    ]
 
 
 def test_up_again_makes_what_ray_gave_up(machines: RayMachines) -> None:
@@ -119,7 +130,7 @@ def test_nodes_are_killed_again_and_again(tmp_path: Any, measured: Any) -> None:
         work = Workload(machines, "t").start()
         begun_s = time.monotonic()
         for _ in range(5):
-            leader = machines.partition("t").leader
+            leader = machines.leader("t")
             kill_process(machines.servers()[f"node-{leader}"]["pid"])
             machines.until_led_by_another("t", leader)
             work.more()
@@ -155,7 +166,7 @@ def test_the_gcs_is_away_for_longer_than_ray_waits(tmp_path: Any, measured: Any)
         pids = {name: server["pid"] for name, server in machines.servers().items()}
         machines.kill_gcs()
         begun_s = time.monotonic()
-        leader = machines.partition("t").leader
+        leader = machines.leader("t")
         kill_process(pids[f"node-{leader}"])
         machines.until_led_by_another("t", leader)
         hold(75)

@@ -74,24 +74,27 @@ class Stub:
         return answer
 
 
-class Past:
-    """Which workers and machines have ended, at each question."""
+class Tables:
+    """The ended workers at each query, beside one that runs, and the ended machines."""
 
     def __init__(self, workers: list[list[bytes]], machines: list[bytes]) -> None:
         self.workers, self.machines = workers, machines
 
     def GetAllWorkerInfo(self, request: Any, timeout: float) -> Any:
         assert timeout > 0
-        assert request.filters.HasField("is_alive")
-        assert not request.filters.is_alive
-        told = [{"worker_address": {"worker_id": each}} for each in self.workers.pop(0)]
-        return gcs_service_pb2.GetAllWorkerInfoReply(worker_table_data=told)
+        ended = dict.fromkeys(self.workers.pop(0), False)
+        rows = [
+            {"worker_address": {"worker_id": each}, "is_alive": is_alive}
+            for each, is_alive in {**ended, b"runs": True}.items()
+            if is_alive or not request.filters.is_alive  # as Ray 2.60: False is no filter
+        ]
+        return gcs_service_pb2.GetAllWorkerInfoReply(worker_table_data=rows)
 
     def GetAllNodeInfo(self, request: Any, timeout: float) -> Any:
         assert timeout > 0
         assert request.state_filter == gcs_pb2.GcsNodeInfo.DEAD
-        told = [{"node_id": each} for each in self.machines]
-        return gcs_service_pb2.GetAllNodeInfoReply(node_info_list=told)
+        rows = [{"node_id": each} for each in self.machines]
+        return gcs_service_pb2.GetAllNodeInfoReply(node_info_list=rows)
 
 
 class Channel:
@@ -136,7 +139,7 @@ def test_subscription_is_renewed_after_silence_or_a_gcs_restart(
 ) -> None:
     """A restarted GCS does not know its subscribers, but knows the processes that ended meanwhile; an
     exception of the listener stops nothing."""
-    past = Past([[], [b"meanwhile"], [b"meanwhile"]], [])
+    past = Tables([[], [b"meanwhile"], [b"meanwhile"]], [])
     stub = Stub(reply(b"one", worker_gone(1, b"a")), SILENCE, AWAY, reply(b"two", worker_gone(1, b"b")))
     monkeypatch.setattr(death_watch_actor, "RETRY_S", 0.0)
     monkeypatch.setattr(death_watch_actor, "create_gcs_channel", lambda _: Channel())

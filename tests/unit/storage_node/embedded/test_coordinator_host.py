@@ -200,7 +200,7 @@ def test_append_inside_a_call_completes_waiting_fetches() -> None:
     """What a coordinator appends in `committed` wakes a parked fetch in the same event."""
     rig = Rig()
     waiting = rig.fetch(rig.topic_id, offset=0, max_wait_ms=10_000)
-    rig.coordinators.followed = lambda _image, _delta, now: rig.coordinators.host.append(
+    rig.coordinators.metadata_changed = lambda _image, _delta, now: rig.coordinators.host.append(
         rig.key, 0, batch(b"a"), now
     )  # type: ignore[method-assign]
     rig.topic("other")
