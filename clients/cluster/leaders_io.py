@@ -61,12 +61,12 @@ async def query_leaders(
     topics = sorted({tp.topic for tp in wanted})
     hub.metadata.watch(topics)
     try:
-        return await _Asking(hub, question, wanted, deadline_ms, request_timeout_ms, backoff).run()
+        return await _LeaderRequests(hub, question, wanted, deadline_ms, request_timeout_ms, backoff).run()
     finally:
         hub.metadata.unwatch(topics)
 
 
-class _Asking(Generic[V, R]):
+class _LeaderRequests(Generic[V, R]):
     def __init__(
         self,
         hub: Hub,

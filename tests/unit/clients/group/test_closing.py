@@ -140,8 +140,7 @@ async def test_a_callback_may_close_its_consumer(fake: Any, cluster: Any, kind: 
 
 @each_kind
 async def test_a_second_close_waits_for_the_first(fake: Any, cluster: Any, kind: str) -> None:
-    """After it the offsets are committed and the member has left, so that the loop may end. It waits no longer
-    than its own timeout."""
+    """After it the offsets are committed and the member has left. It waits no longer than its own timeout."""
     fake.create("t")
     fake.put("t", 0, b"x")
     may_end = asyncio.Event()
