@@ -177,7 +177,7 @@ class RayMachines:
     def leader(self, topic: str) -> int:
         """The leader of partition 0. Fails with the fencings if it has none."""
         leader = int(self.partition(topic).leader)
-        assert leader >= 0, f"{topic}-0 has no leader\n" + "\n".join(self.log_lines("fencing node"))
+        assert leader >= 0, f"{topic}-0 has no leader\n" + "\n".join(self.log_lines(" fencing node"))
         return leader
 
     def until_in_sync(self, topic: str) -> None:
@@ -237,7 +237,7 @@ class RayMachines:
     def evidence(self) -> str:
         """The fencings, and the end of each log of a server that Ray keeps."""
         ends = (f"--- {log.name}\n{log.read_text(errors='replace')[-2_000:]}" for log in self._logs())
-        return "\n".join((*self.log_lines("fencing node"), *ends))
+        return "\n".join((*self.log_lines(" fencing node"), *ends))
 
     def log_lines(self, text: str) -> list[str]:
         """The lines with this text in the logs of all servers, in the order of their times."""

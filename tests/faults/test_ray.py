@@ -82,7 +82,7 @@ def test_the_data_plane_goes_on_without_the_gcs(machines: RayMachines) -> None:
     its restart fences a node. Then Ray finds its actors again, and reports the end of a process again."""
     machines.create_topic("headless", 3, min_insync_replicas=2)
     work = Workload(machines, "headless").start()
-    fencings, subscriptions = machines.log_lines("fencing node"), machines.log_lines(SUBSCRIBED)
+    fencings, subscriptions = machines.log_lines(" fencing node"), machines.log_lines(SUBSCRIBED)
     before = machines.partition("headless")
     machines.kill_gcs()
     _, errors = machines.command.run("status", code=1)
@@ -96,7 +96,7 @@ def test_the_data_plane_goes_on_without_the_gcs(machines: RayMachines) -> None:
         lambda: len(machines.log_lines(SUBSCRIBED)) > len(subscriptions), "the controller is subscribed again"
     )
     work.more()
-    assert machines.log_lines("fencing node") == fencings
+    assert machines.log_lines(" fencing node") == fencings
     leader = machines.leader("headless")
     assert (leader, machines.partition("headless").leader_epoch) == (before.leader, before.leader_epoch)
     kill_process(machines.servers()[f"node-{leader}"]["pid"])
@@ -104,8 +104,8 @@ def test_the_data_plane_goes_on_without_the_gcs(machines: RayMachines) -> None:
     machines.until_in_sync("headless")
     work.more()
     work.finish()
-    assert [line for line in machines.log_lines("fencing node") if f"fencing node {leader} " not in line] == [
-        line for line in fencings if f"fencing node {leader} " not in line
+    assert [line for line in machines.log_lines(" fencing node") if f" fencing node {leader} " not in line] == [
+        line for line in fencings if f" fencing node {leader} " not in line
     ]
 
 
