@@ -104,9 +104,7 @@ def test_the_data_plane_goes_on_without_the_gcs(machines: RayMachines) -> None:
     machines.until_in_sync("headless")
     work.more()
     work.finish()
-    assert [line for line in machines.log_lines(" fencing node") if f" fencing node {leader} " not in line] == [
-        line for line in fencings if f" fencing node {leader} " not in line
-    ]
+    assert len(machines.log_lines(" fencing node")) == len(fencings) + 1
 
 
 def test_up_again_makes_what_ray_gave_up(machines: RayMachines) -> None:
