@@ -186,8 +186,10 @@ class Table(Protocol):
 class TimeWindowDefinition(Protocol):
     """Time windows of a fixed size. `grace_ms` counts from the end of a window."""
 
-    size_ms: int
-    grace_ms: int
+    @property
+    def size_ms(self) -> int: ...
+    @property
+    def grace_ms(self) -> int: ...
 
     def windows_for(self, timestamp: int) -> Sequence[Window]:
         """The windows that contain `timestamp`, by their start."""
@@ -196,21 +198,28 @@ class TimeWindowDefinition(Protocol):
 class SlidingWindowDefinition(Protocol):
     """Windows that are defined by the records: two records at most `time_difference_ms` apart share one."""
 
-    time_difference_ms: int
-    grace_ms: int
+    @property
+    def time_difference_ms(self) -> int: ...
+    @property
+    def grace_ms(self) -> int: ...
 
 
 class SessionWindowDefinition(Protocol):
     """Windows that end when `inactivity_gap_ms` passes without a record."""
 
-    inactivity_gap_ms: int
-    grace_ms: int
+    @property
+    def inactivity_gap_ms(self) -> int: ...
+    @property
+    def grace_ms(self) -> int: ...
 
 
 class JoinWindowDefinition(Protocol):
     """A record joins records of the other stream from `before_ms` earlier to `after_ms` later, both
     included."""
 
-    before_ms: int
-    after_ms: int
-    grace_ms: int
+    @property
+    def before_ms(self) -> int: ...
+    @property
+    def after_ms(self) -> int: ...
+    @property
+    def grace_ms(self) -> int: ...

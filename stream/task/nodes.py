@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...clients.producer.partitioner import murmur2_sticky
 from ...clients.serdes import Serde, serializer
 from ..errors import ProcessorFailedError, StreamsError
 from ..records import Record, RecordContext
 from ..topology.serdes import resolve
-from ..topology.specs import ProcessorSpec, SinkSpec
+from ..topology.specs import ProcessorSpec, SinkSpec, WindowedKeyPartitioner
 from .context import NodeContext, to_all
 from .handlers import Decision, LogAndFail
 
@@ -103,6 +104,8 @@ class Nodes:
             raise StreamsError(f"sink {name} cannot be part of the topology of a global store")
         serialize_key = self._serializer(spec.key, "key", name)
         serialize_value = self._serializer(spec.value, "value", name)
+        if isinstance(partitioner, WindowedKeyPartitioner):
+            partitioner = _by_key_of_window(self._serializer(partitioner.inner, "key", name))
         send = collector.send
         if isinstance(spec.topic, str):
             topic = spec.topic
@@ -201,3 +204,12 @@ def _is_call_of(process: Callable[..., None], values: dict[str, Any]) -> bool:
     cells = getattr(process, "__closure__", None) or ()
     names = process.__code__.co_freevars
     return all(values.get(name) is cell.cell_contents for name, cell in zip(names, cells, strict=True))
+
+
+def _by_key_of_window(serialize: Serialize) -> Callable[[str, Any, Any, int], int | None]:
+    """A partitioner of windowed keys: all windows of a key are in its partition."""
+
+    def choose(topic: str, windowed: Any, _value: Any, count: int) -> int | None:
+        return murmur2_sticky(topic, serialize(topic, windowed.key, ()), count)
+
+    return choose

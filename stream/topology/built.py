@@ -32,7 +32,7 @@ class BuiltTopology:
         caching: bool = True,
         matched: Collection[str] = (),
     ) -> None:
-        self.application_id = application_id
+        self.application_id = builder.application_id = application_id
         self._builder = builder
         self._caching = caching
         self._groups = builder.node_groups()
@@ -80,7 +80,7 @@ class BuiltTopology:
 
     def topic_name(self, topic: str) -> str:
         """The full name of a topic: internal ones begin with the application id."""
-        return f"{self.application_id}-{topic}" if topic in self._builder.internal_topics else topic
+        return self._builder.internal_name(topic) if topic in self._builder.internal_topics else topic
 
     def topics_of(self, number: int) -> TopicsInfo:
         """Topics of a sub-topology."""
@@ -122,8 +122,8 @@ class BuiltTopology:
     def copartition_groups(self) -> tuple[frozenset[str], ...]:
         """Groups of topics that need the same number of partitions. Groups with a common topic are one."""
         groups: list[set[str]] = []
-        for names in self._builder.copartition_groups:
-            topics = {topic for name in names for topic in self._topics_of_source(name)}
+        for required in self._builder.copartition_groups:
+            topics = {topic for name in required.sources for topic in self._topics_of_source(name)}
             touching = [group for group in groups if group & topics]
             groups = [group for group in groups if not group & topics]
             groups.append(topics.union(*touching))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +20,13 @@ class DerivedSerde:
     parts: tuple[tuple[str, Any], ...]
 
 
+class CombinedKeySerdes(NamedTuple):
+    """Serdes of the keys of a join by foreign key; None: the default for keys."""
+
+    foreign: Any
+    primary: Any
+
+
 def resolve(serde: Any, field: str, *, key: Any, value: Any) -> Any:
     """The serde to use for a field, "key" or "value". `key` and `value`: the defaults of the application."""
     if isinstance(serde, DerivedSerde):
@@ -27,3 +34,13 @@ def resolve(serde: Any, field: str, *, key: Any, value: Any) -> Any:
     if serde is None:
         return key if field == "key" else value
     return serde
+
+
+@dataclass(frozen=True, slots=True)
+class WindowedKeySerde(DerivedSerde):
+    """The serde of windowed keys over that of their keys, `inner`."""
+
+    @property
+    def inner(self) -> Any:
+        """The serde of the key alone."""
+        return self.parts[0][1]

@@ -24,6 +24,16 @@ OffsetReset = str | timedelta
 """Where a source without committed offset starts: "earliest", "latest", "none", or that long ago."""
 
 
+@dataclass(frozen=True, slots=True)
+class WindowedKeyPartitioner:
+    """Chooses the partition by the bytes of the key without its window, as the default partitioner would.
+
+    `inner`: the serde of the key alone. Source: WindowedStreamPartitioner.
+    """
+
+    inner: Any
+
+
 class TimestampExtractor(Protocol):
     """Gives records their timestamps. A task drops records with negative timestamps."""
 
@@ -93,7 +103,7 @@ class SinkSpec:
     origin: Origin
     key: Any = None
     value: Any = None
-    partitioner: Partitioner | None = None
+    partitioner: Partitioner | WindowedKeyPartitioner | None = None
 
 
 NodeSpec = SourceSpec | ProcessorSpec | SinkSpec
@@ -106,6 +116,14 @@ class StoreEntry:
     added: StoreBuilder
     builder: StoreBuilder
     processors: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class CopartitionGroup:
+    """Source nodes whose topics need equal numbers of partitions, and the line that requires it."""
+
+    sources: set[str]
+    origin: Origin
 
 
 @dataclass(frozen=True, slots=True)

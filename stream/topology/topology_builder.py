@@ -11,13 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import Origin, TopologyError, caller
 from .node_groups import NodeGroups
-from .specs import NodeSpec, ProcessorSpec, Reprocess, SinkSpec, SourceSpec, StoreEntry
+from .specs import CopartitionGroup, NodeSpec, ProcessorSpec, Reprocess, SinkSpec, SourceSpec, StoreEntry
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from ..processing import ProcessorSupplier
-    from .specs import OffsetReset, Partitioner, StoreBuilder, TimestampExtractor, TopicNameExtractor
+    from .specs import (
+        OffsetReset,
+        Partitioner,
+        StoreBuilder,
+        TimestampExtractor,
+        TopicNameExtractor,
+        WindowedKeyPartitioner,
+    )
 
 
 class TopologyBuilder:
@@ -30,9 +37,10 @@ class TopologyBuilder:
         self.reprocess: dict[str, Reprocess] = {}
         self.source_changelogs: dict[str, str] = {}  # store -> the source topic that is its changelog
         self.internal_topics: dict[str, int | None] = {}  # short name -> number of partitions if it is fixed
-        self.copartition_groups: list[set[str]] = []  # names of source nodes
+        self.copartition_groups: list[CopartitionGroup] = []
         self.global_topics: set[str] = set()
         self.store_sources: dict[str, tuple[SourceSpec, ...]] = {}  # store -> sources that it is filled from
+        self.application_id: str | None = None  # once it is built
         self.origin: Origin | None = None  # of the part that is being added; None: the calling line
         self._source_topics: set[str] = set()
         self._groups = NodeGroups()
@@ -82,7 +90,7 @@ class TopologyBuilder:
         *,
         key: Any = None,
         value: Any = None,
-        partitioner: Partitioner | None = None,
+        partitioner: Partitioner | WindowedKeyPartitioner | None = None,
     ) -> None:
         """Add a sink to a topic, or to the topic that a function names for each record."""
         self._check_name(name)
@@ -164,25 +172,31 @@ class TopologyBuilder:
         """Declare a repartition topic, by its name without the application id."""
         self.internal_topics[name] = partitions
 
+    def internal_name(self, topic: str) -> str:
+        """The full name of an internal topic, which begins with the application id."""
+        assert self.application_id is not None, "full names are known once the topology is built"
+        return f"{self.application_id}-{topic}"
+
     def copartition(self, sources: Collection[str]) -> None:
         """Require equal numbers of partitions of the topics of some source nodes."""
-        self.copartition_groups.append(set(sources))
+        self.copartition_groups.append(CopartitionGroup(set(sources), self._where()))
 
     def replace_copartitioned(self, old: str, new: str) -> None:
         """Put another source node in place of one that an optimization removes."""
         for group in self.copartition_groups:
-            if old in group:
-                group.remove(old)
-                group.add(new)
+            if old in group.sources:
+                group.sources.remove(old)
+                group.sources.add(new)
 
     def check_copartitioning(self) -> None:
         """Topics whose numbers of partitions are all fixed must have the same one."""
         for group in self.copartition_groups:
-            topics = {topic for name in group for topic in self.source_topics(name)}
+            topics = {topic for name in group.sources for topic in self.source_topics(name)}
             fixed = {topic: self.internal_topics.get(topic) for topic in sorted(topics)}
             if None not in fixed.values() and len(set(fixed.values())) > 1:
                 counts = ", ".join(f"{topic} has {count}" for topic, count in fixed.items())
-                raise self._error(f"joined topics need the same number of partitions: {counts}")
+                problem = f"joined topics need the same number of partitions: {counts}"
+                raise TopologyError(problem, group.origin)
 
     # what the rest of the package reads
 

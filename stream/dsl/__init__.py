@@ -1,0 +1,1 @@
+"""Streams and tables, in Java's names: builds a topology, runs nothing."""

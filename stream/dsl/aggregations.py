@@ -1,0 +1,275 @@
+"""Aggregations of grouped and cogrouped streams, with and without windows.
+
+Source: KGroupedStreamImpl, GroupedStreamAggregateBuilder, *WindowedKStreamImpl,
+CogroupedStreamAggregateBuilder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...clients.serdes import int64
+from ..processors.aggregates import KStreamAggregate, KStreamReduce
+from ..processors.session_aggregates import KStreamSessionWindowAggregate
+from ..processors.sliding_window_aggregates import KStreamSlidingWindowAggregate
+from ..processors.tables import KTablePassThrough
+from ..processors.window_aggregates import KStreamWindowAggregate
+from ..topology.errors import TopologyError
+from .graph import GraphNode, ProcessorNode
+from .handles import TableHandle
+from .repartition import RepartitionNode, repartition_node
+from .stores import Materialized, Store, StoreArgument
+from .windowed_serdes import session_windowed, time_windowed
+from .windows import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..state.builders import StoreBuilder
+    from ..topology.serdes import WindowedKeySerde
+    from .handles import StreamHandle
+    from .logical_graph import LogicalGraph
+
+Windows = TimeWindows | UnlimitedWindows | SlidingWindows | SessionWindows
+
+_AGGREGATE = "KSTREAM-AGGREGATE-"
+_REDUCE = "KSTREAM-REDUCE-"
+
+
+class Grouped:
+    """A stream that is grouped by its key. `name`: the base of the name of its repartition topic."""
+
+    def __init__(
+        self, stream: StreamHandle, key: Any, value: Any, name: str | None, needs_repartition: bool
+    ) -> None:
+        self.stream = stream
+        self.graph = stream.graph
+        self.key = key
+        self.value = value
+        self.name = name
+        self.needs_repartition = needs_repartition
+        self._repartition: RepartitionNode | None = None  # shared by aggregations if it is named
+
+    def repartitioned(self, store_name: str, *, is_named: bool) -> tuple[GraphNode, frozenset[str]]:
+        """The parent of an aggregation and its sources. Uses up numbers also where the topic is shared."""
+        if not self.needs_repartition:
+            return self.stream.node, self.stream.sources
+        node = repartition_node(
+            self.graph,
+            store_name if self.name is None else self.name,
+            key=self.key,
+            value=self.value,
+            is_named=is_named or self.name is not None,
+        )
+        if self._repartition is None or self.name is None:
+            self._repartition = node
+        self.graph.add(self._repartition, self.stream.node)
+        return self._repartition, frozenset([node.name])
+
+
+class Aggregation(NamedTuple):
+    """What an aggregation computes. `merge`: of two sessions. `reducer`: it is a reduce."""
+
+    initializer: Callable[[], Any]
+    aggregator: Callable[[Any, Any, Any], Any]
+    merge: Callable[[Any, Any, Any], Any] | None = None
+    reducer: Callable[[Any, Any], Any] | None = None
+    value: Any = None
+    """The serde of the results, unless the store has one."""
+    is_count: bool = False
+
+
+def counting() -> Aggregation:
+    """The number of records."""
+    return Aggregation(
+        lambda: 0,
+        lambda _key, _value, n: n + 1,
+        lambda _key, one, other: one + other,
+        value=int64,
+        is_count=True,
+    )
+
+
+def reducing(reducer: Callable[[Any, Any], Any], value: Any) -> Aggregation:
+    """The first value, and then what `reducer` makes of the result and the next value."""
+
+    def aggregator(_key: Any, value: Any, aggregate: Any) -> Any:
+        return value if aggregate is None else reducer(aggregate, value)
+
+    return Aggregation(
+        lambda: None, aggregator, lambda key, one, other: aggregator(key, other, one), reducer, value
+    )
+
+
+def aggregate(grouped: Grouped, what: Aggregation, store: StoreArgument, name: str | None) -> TableHandle:
+    """A table of results by key."""
+    graph = grouped.graph
+    prefix = _AGGREGATE if what.reducer is None else _REDUCE
+    materialized = _materialized(graph, what, store, prefix, skips=True)
+    materialized.default_serdes(grouped.key, what.value)
+    node_name = graph.names.given_or(name, prefix)
+    builder = materialized.key_value()
+    supplier: Any = (
+        KStreamAggregate(builder, what.initializer, what.aggregator)
+        if what.reducer is None
+        else KStreamReduce(builder, what.reducer)
+    )
+    node = ProcessorNode(node_name, supplier)
+    node.is_output_versioned = materialized.is_versioned
+    return _table(grouped, materialized, node, supplier, materialized.key)
+
+
+def aggregate_windows(
+    grouped: Grouped,
+    windows: Windows,
+    what: Aggregation,
+    store: StoreArgument,
+    name: str | None,
+    *,
+    emit_on_close: bool,
+) -> TableHandle:
+    """A table of results by windowed key."""
+    graph = grouped.graph
+    prefix = _AGGREGATE if what.reducer is None else _REDUCE
+    materialized = _materialized(graph, what, store, prefix, skips=not isinstance(windows, SlidingWindows))
+    materialized.default_serdes(grouped.key, what.value)
+    node_name = graph.names.given_or(name, prefix)
+    builder = window_store(materialized, windows, emit_on_close=emit_on_close)
+    supplier = windowed_supplier(windows, builder, what, emit_on_close=emit_on_close)
+    node = ProcessorNode(node_name, supplier)
+    node.grace_ms = _time_to_close_ms(windows)
+    node.is_output_versioned = False
+    return _table(grouped, materialized, node, supplier, windowed_serde(materialized.key, windows))
+
+
+def _materialized(
+    graph: LogicalGraph, what: Aggregation, store: StoreArgument, prefix: str, *, skips: bool
+) -> Materialized:
+    if skips and what.is_count and isinstance(store, Store) and store.name is None:
+        graph.names.store(prefix)  # Java's count(Materialized) uses up a number more
+    return Materialized(graph, store, prefix)
+
+
+def _table(
+    grouped: Grouped, materialized: Materialized, node: ProcessorNode, supplier: Any, key: Any
+) -> TableHandle:
+    parent, sources = grouped.repartitioned(materialized.name, is_named=materialized.is_queryable)
+    grouped.graph.add(node, parent)
+    return TableHandle(
+        grouped.graph, node.name, node, sources, key, materialized.value, supplier,
+        materialized.queryable_name,
+    )  # fmt: skip
+
+
+def window_store(materialized: Materialized, windows: Windows, *, emit_on_close: bool) -> StoreBuilder:
+    """The store of an aggregation by these windows."""
+    if isinstance(windows, SessionWindows):
+        return materialized.session(windows, emit_on_close=emit_on_close)
+    if isinstance(windows, SlidingWindows):
+        return materialized.sliding_window(windows, emit_on_close=emit_on_close)
+    return materialized.window(windows, emit_on_close=emit_on_close)
+
+
+def windowed_supplier(
+    windows: Windows, store: StoreBuilder, what: Aggregation, *, emit_on_close: bool
+) -> Any:
+    """The processors of an aggregation by these windows. Errors: TopologyError for unlimited ones."""
+    functions = (what.initializer, what.aggregator)
+    if isinstance(windows, SessionWindows):
+        assert what.merge is not None, "sessions are merged"
+        return KStreamSessionWindowAggregate(windows, store, emit_on_close, *functions, what.merge)
+    if isinstance(windows, SlidingWindows):
+        return KStreamSlidingWindowAggregate(windows, store, emit_on_close, *functions)
+    if emit_on_close and isinstance(windows, UnlimitedWindows):
+        raise TopologyError("unlimited windows never close: their results cannot be emitted on close")
+    return KStreamWindowAggregate(windows, store, emit_on_close, *functions)
+
+
+def windowed_serde(key: Any, windows: Windows) -> WindowedKeySerde | None:
+    """The serde of the windowed keys; None if that of the keys is not known."""
+    if key is None:
+        return None
+    if isinstance(windows, SessionWindows):
+        return session_windowed(key)
+    return time_windowed(
+        key, windows.time_difference_ms if isinstance(windows, SlidingWindows) else windows.size_ms
+    )
+
+
+def _time_to_close_ms(windows: Windows) -> int:
+    if isinstance(windows, SessionWindows):
+        return windows.grace_ms + windows.inactivity_gap_ms
+    return windows.grace_ms
+
+
+class Cogrouped:
+    """Grouped streams that are aggregated into one table, each by its own aggregator."""
+
+    def __init__(self, graph: LogicalGraph) -> None:
+        self.graph = graph
+        self.aggregators: dict[Grouped, Callable[[Any, Any, Any], Any]] = {}
+        self._parents: dict[Grouped, GraphNode] = {}
+
+    def aggregate(
+        self,
+        windows: Windows | None,
+        initializer: Callable[[], Any],
+        merge: Callable[[Any, Any, Any], Any] | None,
+        store: StoreArgument,
+        name: str | None,
+    ) -> TableHandle:
+        """A table of results by key, or by windowed key."""
+        names = self.graph.names
+        materialized = Materialized(self.graph, store, "COGROUPKSTREAM-AGGREGATE-")
+        materialized.default_serdes(next(iter(self.aggregators)).key)
+        builder = (
+            materialized.key_value()
+            if windows is None
+            else window_store(materialized, windows, emit_on_close=False)
+        )
+        self._repartition(materialized)
+        nodes: list[ProcessorNode] = []
+        suppliers: list[Any] = []
+        for number, (grouped, aggregator) in enumerate(self.aggregators.items()):
+            what = Aggregation(initializer, aggregator, merge)
+            supplier = (
+                KStreamAggregate(builder, initializer, aggregator)
+                if windows is None
+                else windowed_supplier(windows, builder, what, emit_on_close=False)
+            )
+            node_name = names.suffixed_or(name, f"-cogroup-agg-{number}", "COGROUPKSTREAM-AGGREGATE-")
+            node = ProcessorNode(node_name, supplier)
+            if windows is None:
+                node.is_output_versioned = materialized.is_versioned
+            else:
+                node.grace_ms = _time_to_close_ms(windows)
+            self.graph.add(node, self._parents[grouped])
+            nodes.append(node)
+            suppliers.append(supplier)
+        merge_name = names.suffixed_or(name, "-cogroup-merge", "COGROUPKSTREAM-MERGE-")
+        pass_through = KTablePassThrough(suppliers, builder.name)
+        merged = ProcessorNode(merge_name, pass_through)
+        self.graph.add(merged, *nodes)
+        key = materialized.key if windows is None else windowed_serde(materialized.key, windows)
+        return TableHandle(
+            self.graph, merge_name, merged, frozenset([merge_name]), key, materialized.value, pass_through,
+            materialized.queryable_name,
+        )  # fmt: skip
+
+    def _repartition(self, materialized: Materialized) -> None:
+        for grouped in self.aggregators:
+            if not grouped.needs_repartition:
+                self._parents[grouped] = grouped.stream.node
+                continue
+            node = repartition_node(
+                self.graph,
+                materialized.name if grouped.name is None else grouped.name,
+                key=grouped.key,
+                value=grouped.value,
+                is_named=grouped.name is not None or materialized.is_queryable,
+            )
+            if grouped not in self._parents:
+                self.graph.add(node, grouped.stream.node)
+                self._parents[grouped] = node
+        first, *others = (grouped.stream for grouped in self._parents)
+        first.copartition_with(*others)

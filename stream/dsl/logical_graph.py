@@ -1,0 +1,157 @@
+"""The graph that the operators build, and how it becomes a topology. Source: InternalStreamsBuilder."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from ..topology.errors import TopologyError
+from ..topology.topology_builder import TopologyBuilder
+from .graph import GraphNode, ProcessorNode, RootNode, SourceNode, SuppressNode, TableSourceNode
+from .names import Names
+from .repartition import RepartitionNode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from .handles import StreamHandle
+
+
+class LogicalGraph:
+    """Nodes and names of one application under construction."""
+
+    def __init__(self, make_stream: Callable[[StreamHandle], Any], *, persistent: bool = True) -> None:
+        """`make_stream`: the class of streams, for the tables that become streams."""
+        self.make_stream = make_stream
+        self.names = Names()
+        self.stores_are_persistent = persistent
+        self.topology = TopologyBuilder()
+        self.root = RootNode("root")
+        self.unnamed: list[str] = []  # internal topics and stores with generated names
+        self.repartitions: dict[
+            GraphNode, dict[RepartitionNode, None]
+        ] = {}  # by the node that changed the key
+        self.merges: dict[GraphNode, None] = {}
+        self.tables: dict[TableSourceNode, None] = {}
+        self._versioned: dict[ProcessorNode, None] = {}
+        self._suppressions: dict[SuppressNode, None] = {}
+        self._priorities = count()
+
+    def add(self, child: GraphNode, *parents: GraphNode) -> None:
+        """Add a node below `parents`, or below the root. It is written after them."""
+        for parent in parents or (self.root,):
+            parent.add_child(child)
+            child.priority = next(self._priorities)
+            if child.changes_key:
+                self.repartitions[child] = {}
+            elif isinstance(child, RepartitionNode) and child.is_optimizable:
+                changer = _key_changer_above(child)
+                if changer is not None:
+                    self.repartitions[changer][child] = None
+            elif child.is_merge:
+                self.merges[child] = None
+            elif isinstance(child, TableSourceNode):
+                self.tables[child] = None
+        if isinstance(child, ProcessorNode) and child.follows_versions:
+            self._versioned[child] = None
+        if isinstance(child, SuppressNode):
+            self._suppressions[child] = None
+
+    # writing
+
+    def write(self, optimize: Callable[[LogicalGraph], None]) -> TopologyBuilder:
+        """The topology. `optimize` changes the graph before it is written."""
+        self._merge_sources()
+        optimize(self)
+        self._enable_versions()
+        for node in self._in_order():
+            self.topology.origin = node.origin
+            node.write(self.topology)
+            node.is_written = True
+        self.topology.check_copartitioning()
+        self.topology.origin = None
+        return self.topology
+
+    def _in_order(self) -> Sequence[GraphNode]:
+        """All nodes by priority; a node waits for its parents."""
+        ordered: dict[GraphNode, None] = {}
+        tie = count()
+        waiting: list[tuple[int, int, GraphNode]] = [(self.root.priority, next(tie), self.root)]
+        while waiting:
+            _, _, node = heapq.heappop(waiting)
+            if node in ordered or not all(parent in ordered for parent in node.parents):
+                continue
+            ordered[node] = None
+            for child in node.children:
+                heapq.heappush(waiting, (child.priority, next(tie), child))
+        return list(ordered)
+
+    def _merge_sources(self) -> None:
+        """One source node where several streams have the same topics or the same pattern."""
+        by_topic: dict[object, SourceNode] = {}
+        for node in list(self.root.children):
+            if not isinstance(node, SourceNode):
+                continue
+            is_pattern = isinstance(node.topics, re.Pattern)
+            for topic in [node.topics] if isinstance(node.topics, re.Pattern) else node.topics:
+                first = by_topic.setdefault((topic, is_pattern), node)
+                if first is node:
+                    continue
+                if set_of(first) != set_of(node):
+                    raise TopologyError(
+                        f"sources {first.name} and {node.name} have topic {topic} in common, but not all",
+                        node.origin,
+                    )
+                first.merge(node)
+                self.root.remove_child(node)
+
+    def _enable_versions(self) -> None:
+        for node in self._versioned:
+            for parent in node.parents:
+                if is_versioned(parent):
+                    node.use_versions(parent)
+        for suppression in self._suppressions:
+            if _has_versioned_parents(suppression):
+                raise TopologyError("a versioned table cannot be suppressed", suppression.origin)
+
+
+def set_of(node: SourceNode) -> object:
+    """What two sources must have in common to be one: the topics in any order, or the pattern."""
+    return node.topics if isinstance(node.topics, re.Pattern) else frozenset(node.topics)
+
+
+def is_versioned(node: GraphNode) -> bool:
+    """Whether the output of a node is a versioned table: its own store decides, or its parents."""
+    if node.is_output_versioned is not None:
+        return node.is_output_versioned
+    return _has_versioned_parents(node)
+
+
+def _has_versioned_parents(node: GraphNode) -> bool:
+    if isinstance(node, RootNode):
+        return False
+    return all(is_versioned(parent) for parent in node.parents)
+
+
+def first_above(node: GraphNode, matches: Callable[[GraphNode], bool]) -> GraphNode | None:
+    """The first match among `node` and the nodes above it, depth first."""
+    if matches(node):
+        return node
+    for parent in node.parents:
+        if matches(parent):
+            return parent
+        found = first_above(parent, matches)
+        if found is not None:
+            return found
+    return None
+
+
+def _key_changer_above(node: GraphNode) -> GraphNode | None:
+    """The node that changed the key, unless an operator below it changed the value: then a merged topic would
+    contain other values."""
+    changer = first_above(node, lambda each: each.changes_key)
+    return (
+        changer if first_above(node, lambda each: each.changes_key or each.changes_value) is changer else None
+    )

@@ -1,0 +1,139 @@
+"""Windows of aggregations and joins. Times in ms. Source: TimeWindows, SlidingWindows, SessionWindows,
+UnlimitedWindows, JoinWindows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..records import Window
+from .durations import Duration, to_ms
+
+MAX_TIME = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindows:
+    """Windows of one size that start every `advance_ms`; tumbling where that is their size."""
+
+    size_ms: int
+    advance_ms: int
+    grace_ms: int
+
+    def __post_init__(self) -> None:
+        if self.size_ms <= 0:
+            raise ValueError(f"the size of a window must be above zero, not {self.size_ms} ms")
+        if not 0 < self.advance_ms <= self.size_ms:
+            raise ValueError(
+                f"windows of {self.size_ms} ms must advance by 1 to {self.size_ms} ms, not {self.advance_ms}"
+            )
+
+    def windows_for(self, timestamp: int) -> list[Window]:
+        """The windows that contain `timestamp`, by their start."""
+        size, advance = self.size_ms, self.advance_ms
+        first = max(0, timestamp - size + advance) // advance * advance
+        return [Window(start, start + size) for start in range(first, timestamp + 1, advance)]
+
+
+@dataclass(frozen=True, slots=True)
+class UnlimitedWindows:
+    """One window from `start_ms` without end."""
+
+    start_ms: int = 0
+
+    @property
+    def size_ms(self) -> int:
+        """The largest timestamp."""
+        return MAX_TIME
+
+    @property
+    def grace_ms(self) -> int:
+        """None: the window does not end."""
+        return 0
+
+    def windows_for(self, timestamp: int) -> list[Window]:
+        """The one window, or none before its start."""
+        return [Window(self.start_ms, MAX_TIME)] if timestamp >= self.start_ms else []
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingWindows:
+    """A window for each distinct set of records at most `time_difference_ms` apart; both bounds included."""
+
+    time_difference_ms: int
+    grace_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindows:
+    """Sessions that end after `inactivity_gap_ms` without a record."""
+
+    inactivity_gap_ms: int
+    grace_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class JoinWindows:
+    """A record joins others that are at most `before_ms` older and `after_ms` newer."""
+
+    before_ms: int
+    after_ms: int
+    grace_ms: int
+
+    def __post_init__(self) -> None:
+        if self.before_ms + self.after_ms < 0:
+            raise ValueError("the interval of a join window must not be negative")
+
+    @property
+    def size_ms(self) -> int:
+        """The length of the interval."""
+        return self.before_ms + self.after_ms
+
+    def before(self, time_difference: Duration) -> JoinWindows:
+        """Another bound for older records of the other side."""
+        return replace(self, before_ms=to_ms(time_difference, "time_difference", signed=True))
+
+    def after(self, time_difference: Duration) -> JoinWindows:
+        """Another bound for newer records of the other side."""
+        return replace(self, after_ms=to_ms(time_difference, "time_difference", signed=True))
+
+
+def tumbling(size: Duration, *, grace: Duration = 0) -> TimeWindows:
+    """Windows of a fixed size, one after the other."""
+    ms = to_ms(size, "size")
+    return TimeWindows(ms, ms, to_ms(grace, "grace"))
+
+
+def hopping(size: Duration, *, advance: Duration, grace: Duration = 0) -> TimeWindows:
+    """Windows of a fixed size that overlap: a new one starts every `advance`."""
+    return TimeWindows(to_ms(size, "size"), to_ms(advance, "advance"), to_ms(grace, "grace"))
+
+
+def sliding(time_difference: Duration, *, grace: Duration = 0) -> SlidingWindows:
+    """Windows around records that are at most `time_difference` apart."""
+    return SlidingWindows(to_ms(time_difference, "time_difference"), to_ms(grace, "grace"))
+
+
+def session(inactivity_gap: Duration, *, grace: Duration = 0) -> SessionWindows:
+    """Sessions of a key, which end after a time without a record."""
+    return SessionWindows(to_ms(inactivity_gap, "inactivity_gap"), to_ms(grace, "grace"))
+
+
+def unlimited(*, start: Duration = 0) -> UnlimitedWindows:
+    """One window that never ends."""
+    return UnlimitedWindows(to_ms(start, "start"))
+
+
+def join_window(
+    time_difference: Duration,
+    *,
+    grace: Duration = 0,
+    before: Duration | None = None,
+    after: Duration | None = None,
+) -> JoinWindows:
+    """Records join if they are at most `time_difference` apart; `before`, `after`: other bounds."""
+    ms = to_ms(time_difference, "time_difference")
+    return JoinWindows(
+        ms if before is None else to_ms(before, "before", signed=True),
+        ms if after is None else to_ms(after, "after", signed=True),
+        to_ms(grace, "grace"),
+    )
