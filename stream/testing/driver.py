@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from ...clients.serdes import deserializer, serializer
 from ...protocol.model import TopicPartition
 from ..records import Record, RecordContext
+from ..state.memory_engine import MemoryEngine
 from ..state.thread_cache import ThreadCache
 from ..task.global_task import GlobalTask
 from ..task.handlers import LogAndContinue, ProducedRecord
@@ -117,8 +118,8 @@ class TestDriver:
         return task
 
     @staticmethod
-    def _open_engine(store_name: str) -> Engine:
-        raise NotImplementedError(store_name)
+    def _open_engine(_store_name: str) -> Engine:
+        return MemoryEngine()
 
     # topics
 

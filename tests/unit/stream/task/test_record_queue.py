@@ -68,9 +68,7 @@ def test_null_is_not_passed_to_serdes() -> None:
 def test_an_unreadable_record_is_skipped() -> None:
     """The next readable one is the head."""
     queue = Queue()
-    queue.queue.add(
-        [StoredRecord("t", 0, 0, 1, b"k", b"\xff"), StoredRecord("t", 0, 1, 2, b"k", b"fine")]
-    )
+    queue.queue.add([StoredRecord("t", 0, 0, 1, b"k", b"\xff"), StoredRecord("t", 0, 1, 2, b"k", b"fine")])
     assert queue.failed == [0]
     assert (queue.queue.value, queue.queue.is_skipped) == ("fine", False)
 
