@@ -35,9 +35,12 @@ from ..storage_node.links import membership
 from ..storage_node.log.config import LogConfig
 from ..storage_node.replica import followed
 from ..stream.config import StreamsConfig
+from ..stream.task.task import TRANSITIONS as TASK_TRANSITIONS
+from ..stream.task.task import TaskState
+from ..stream.worker.states import INSTANCE_TRANSITIONS, InstanceState
 
 if typing.TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from enum import Enum
 
 SECTIONS: tuple[tuple[str, str, type[Config]], ...] = (
@@ -195,21 +198,17 @@ def states_page() -> str:
     where = "(`clients/group/states.py`)"
     first = member_states.MemberState.UNJOINED.value
     parts.append(f"## Consumer group member, classic protocol {where}\n")
-    parts.append(_drawing(first, _events(member_states.CLASSIC_TRANSITIONS)))
+    parts.append(_drawing(first, _labelled(member_states.CLASSIC_TRANSITIONS)))
     parts.append(f"## Consumer group member, consumer protocol {where}\n")
-    parts.append(_drawing(first, _events(member_states.MODERN_TRANSITIONS)))
+    parts.append(_drawing(first, _labelled(member_states.MODERN_TRANSITIONS)))
+    parts.append("## Instance of a streams application (`stream/worker/states.py`)\n")
+    parts.append(_drawing(InstanceState.CREATED.value, _labelled(INSTANCE_TRANSITIONS)))
+    parts.append("## Task of a streams application (`stream/task/task.py`)\n")
+    parts.append(_drawing(TaskState.CREATED.value, _plain(TaskState, TASK_TRANSITIONS)))
     return "\n".join(parts)
 
 
-def _events(table: Mapping[Any, Mapping[Any, str]]) -> list[str]:
-    return [
-        f"{state.value} --> {target.value}: {label}"
-        for state, targets in table.items()
-        for target, label in targets.items()
-    ]
-
-
-def _plain(states: type[Enum], table: Mapping[Any, frozenset[Any]]) -> list[str]:
+def _plain(states: type[Enum], table: Mapping[Any, Collection[Any]]) -> list[str]:
     order = list(states)
     return [
         f"{state.value} --> {target.value}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ClosedError
@@ -83,7 +84,8 @@ class FetchBuffer:
         """End the current `wait`, or else the next one. Takes no lock: a signal handler may call it in a
         thread that holds the lock."""
         self._wakeups.append(None)
-        self._call_on_loop(self.notify)
+        with suppress(RuntimeError):  # the loop of a closed consumer has ended: no call waits
+            self._call_on_loop(self.notify)
 
     def take_wakeup(self) -> bool:
         """Whether `wakeup` was called since the last call of this method."""

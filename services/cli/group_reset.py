@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("group", "topic", "partition", "old", "new")
 
 
-def _rules(command: Callable[..., Any]) -> Callable[..., Any]:
+def reset_rules(command: Callable[..., Any]) -> Callable[..., Any]:
     """One option per rule, with the names of kafka-consumer-groups."""
     for option in (
         click.option("--from-file", metavar="CSV", type=click.Path(exists=True, dir_okay=False),
@@ -54,7 +54,7 @@ def _rules(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Repeatable.",
 )
 @click.option("--all-topics", is_flag=True, help="All partitions with a committed offset of the group.")
-@_rules
+@reset_rules
 @click.option("--new-group", is_flag=True, help="Allow a group that does not exist yet.")
 @click.option("--execute", is_flag=True, help="Commit the new offsets; otherwise they are only printed.")
 @click.option("--export", "is_csv", is_flag=True, help="Print CSV for --from-file.")
@@ -75,31 +75,26 @@ def reset(
     Without --execute the old and the new offsets are printed, and no offset is changed. Offsets outside of a
     partition's log are moved to its nearer end.
     """
-    rule, value = _rule(rules)
+    rule, value = rule_of(rules)
     _check_scope(rule, topics, all_topics)
     with open_admin(settings, settings.client_config()) as admin:
         _check_empty(admin, name, is_new=new_group)
-        given = _of_file(value, name) if rule is Rule.FILE else {}
-        places = list(given) or _places(admin, name, topics)
-        bounds = _bounds(admin, name, places, value if rule is Rule.TIME else None)
-        moves = [
-            group_reset.moved(rule, place, bounds[place], given.get(place, value or 0))
-            if rule in (Rule.OFFSET, Rule.SHIFT, Rule.FILE)
-            else group_reset.moved(rule, place, bounds[place])
-            for place in sorted(places)
-        ]
-        errors = _commit(admin, name, moves, is_new=new_group) if execute else {}
+        given = offsets_of_file(value, name) if rule is Rule.FILE else {}
+        places = list(given) or places_to_reset(admin, name, topics)
+        bounds = bounds_of(admin, name, places, value if rule is Rule.TIME else None)
+        moves = moves_of(rule, value, bounds, given)
+        errors = commit_moves(admin, name, moves, is_new=new_group) if execute else {}
     done = [move for move in moves if str(move.tp) not in errors]
     for move in done:
         if move.remark:
             note(f"{move.tp}: {move.remark}")
-    _print(settings, name, done, is_csv)
+    print_moves(settings, name, done, is_csv)
     if not execute:
         note("no offset was changed: --execute commits the new ones")
     raise_first(errors, len(moves), "partitions")
 
 
-def _rule(options: dict[str, Any]) -> tuple[Rule, Any]:
+def rule_of(options: dict[str, Any]) -> tuple[Rule, Any]:
     """The given rule and its value. Errors: click.UsageError, ConfigError."""
     given = {name: value for name, value in options.items() if value is not None and value is not False}
     if len(given) != 1:
@@ -113,6 +108,18 @@ def _rule(options: dict[str, Any]) -> tuple[Rule, Any]:
         return Rule.TIME, max(wall_ms() - duration_ms(value), 0)
     rule = Rule(name.replace("_", "-"))
     return rule, group_reset.time_of(value) if rule is Rule.TIME else value
+
+
+def moves_of(
+    rule: Rule, value: Any, bounds: dict[TopicPartition, Bounds], given: dict[TopicPartition, int]
+) -> list[Move]:
+    """The move of each partition of `bounds`; `given` are the offsets of Rule.FILE."""
+    return [
+        group_reset.moved(rule, place, bounds[place], given.get(place, value or 0))
+        if rule in (Rule.OFFSET, Rule.SHIFT, Rule.FILE)
+        else group_reset.moved(rule, place, bounds[place])
+        for place in sorted(bounds)
+    ]
 
 
 def _check_scope(rule: Rule, topics: tuple[str, ...], all_topics: bool) -> None:
@@ -140,7 +147,8 @@ def _check_empty(admin: Admin, name: str, *, is_new: bool) -> None:
         )
 
 
-def _of_file(path: str, name: str) -> dict[TopicPartition, int]:
+def offsets_of_file(path: str, name: str) -> dict[TopicPartition, int]:
+    """The offsets in a CSV file. Errors: ConfigError."""
     file = Path(path)
     if file.stat().st_size > group_reset.MAX_FILE_BYTES:
         raise ConfigError(f"{path} is too large")
@@ -150,8 +158,11 @@ def _of_file(path: str, name: str) -> dict[TopicPartition, int]:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def _places(admin: Admin, name: str, topics: tuple[str, ...]) -> list[TopicPartition]:
-    """Errors: ConfigError if the group has no committed offsets; those of missing topics."""
+def places_to_reset(admin: Admin, name: str, topics: tuple[str, ...]) -> list[TopicPartition]:
+    """The partitions of topics, or all with a committed offset.
+
+    Errors: ConfigError if the group has no committed offsets; those of missing topics.
+    """
     if not topics:
         committed = list(admin.list_group_offsets(name))
         if not committed:
@@ -161,10 +172,10 @@ def _places(admin: Admin, name: str, topics: tuple[str, ...]) -> list[TopicParti
     return list(dict.fromkeys(place for scope in scopes for place in places_of(admin, *scope)))
 
 
-def _bounds(
+def bounds_of(
     admin: Admin, name: str, places: list[TopicPartition], time_ms: int | None
 ) -> dict[TopicPartition, Bounds]:
-    """Errors: that of the first partition whose offsets cannot be listed."""
+    """The state of each partition. Errors: that of the first partition whose offsets cannot be listed."""
     from ...clients.admin.admin_types import EARLIEST, LATEST
 
     committed = admin.list_group_offsets(name, places)
@@ -179,12 +190,14 @@ def _bounds(
     return found
 
 
-def _commit(admin: Admin, name: str, moves: list[Move], *, is_new: bool) -> dict[str, BaseException]:
+def commit_moves(admin: Admin, name: str, moves: list[Move], *, is_new: bool) -> dict[str, BaseException]:
+    """Commit the new offsets; the errors by partition."""
     results = admin.alter_group_offsets(name, {move.tp: move.new for move in moves}, create=is_new)
     return {str(place): error for place, error in results.errors.items()}
 
 
-def _print(settings: Settings, name: str, moves: list[Move], is_csv: bool) -> None:
+def print_moves(settings: Settings, name: str, moves: list[Move], is_csv: bool) -> None:
+    """Old and new offsets, as a table or as CSV."""
     if is_csv:
         write_line(group_reset.csv_of(moves).removesuffix("\n"))
         return

@@ -47,6 +47,7 @@ from . import (
     quickstart,
     quorum,
     quota,
+    stream,
     topic,
     txn,
 )
@@ -161,6 +162,7 @@ for _command in (
     quota.quota,
     partition.partition,
     group.group,
+    stream.group,
     txn.txn,
     node.node,
     produce.produce,

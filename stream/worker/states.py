@@ -21,20 +21,23 @@ class InstanceState(Enum):
     ERROR = "ERROR"
 
 
-INSTANCE_TRANSITIONS: Mapping[InstanceState, tuple[InstanceState, ...]] = {
-    InstanceState.CREATED: (InstanceState.REBALANCING, InstanceState.PENDING_SHUTDOWN),
-    InstanceState.REBALANCING: (
-        InstanceState.RUNNING,
-        InstanceState.PENDING_SHUTDOWN,
-        InstanceState.PENDING_ERROR,
-    ),
-    InstanceState.RUNNING: (
-        InstanceState.REBALANCING,
-        InstanceState.PENDING_SHUTDOWN,
-        InstanceState.PENDING_ERROR,
-    ),
-    InstanceState.PENDING_SHUTDOWN: (InstanceState.NOT_RUNNING,),
-    InstanceState.PENDING_ERROR: (InstanceState.ERROR,),
-    InstanceState.NOT_RUNNING: (),
-    InstanceState.ERROR: (),
+INSTANCE_TRANSITIONS: Mapping[InstanceState, Mapping[InstanceState, str]] = {
+    InstanceState.CREATED: {
+        InstanceState.REBALANCING: "start",
+        InstanceState.PENDING_SHUTDOWN: "close",
+    },
+    InstanceState.REBALANCING: {
+        InstanceState.RUNNING: "all tasks are restored",
+        InstanceState.PENDING_SHUTDOWN: "close",
+        InstanceState.PENDING_ERROR: "a thread failed",
+    },
+    InstanceState.RUNNING: {
+        InstanceState.REBALANCING: "tasks were assigned",
+        InstanceState.PENDING_SHUTDOWN: "close",
+        InstanceState.PENDING_ERROR: "a thread failed",
+    },
+    InstanceState.PENDING_SHUTDOWN: {InstanceState.NOT_RUNNING: "all threads have ended"},
+    InstanceState.PENDING_ERROR: {InstanceState.ERROR: "all threads have ended"},
+    InstanceState.NOT_RUNNING: {},
+    InstanceState.ERROR: {},
 }

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from ...clients.sync.consumer_io import Consumer
-from ...protocol.errors import CommitFailedError, HeadraceError, WakeupError
+from ...protocol.errors import ClosedError, CommitFailedError, HeadraceError, WakeupError
 from ...protocol.model import TopicPartition
 from ..errors import TaskMigratedError
 from .assignor import TaskAssignor
@@ -81,7 +82,8 @@ class StreamThread:
         self._closing.set()
         consumer = self._consumer
         if consumer is not None:
-            consumer.wakeup()
+            with suppress(ClosedError):  # the thread has ended already
+                consumer.wakeup()
 
     def join(self, timeout_s: float | None) -> bool:
         """Wait for the end of the thread. False if it has not ended in time."""

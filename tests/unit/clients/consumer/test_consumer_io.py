@@ -131,6 +131,15 @@ def test_wakeup_takes_no_lock() -> None:
         assert consumer.poll(0) == []
 
 
+def test_wakeup_of_a_closed_consumer_does_nothing() -> None:
+    """A thread that ends the application may be later than the consumer's own."""
+    fake = FakeCluster(latency_ms=0)
+    fake.create("t")
+    with Cluster("node0:9000", make_hub=fake.make_hub) as cluster:
+        consumer = cluster.consumer("t")
+    consumer.wakeup()
+
+
 async def test_position_inside_an_iteration(fake: Any, cluster: Any) -> None:
     """It is the offset after the record that the application has."""
     fake.create("t")

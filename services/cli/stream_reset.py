@@ -1,0 +1,121 @@
+"""`headrace stream reset`: start an application again from its input topics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...protocol.errors import ConfigError, GroupIdNotFoundError, NonEmptyGroupError
+from ..group_reset import Rule
+from .admin import open_admin, raise_first
+from .common import Settings, bootstrap_option, changing_command, cluster_option, config_option, form_option
+from .completion import group_names, topic_names
+from .group_reset import (
+    bounds_of,
+    commit_moves,
+    moves_of,
+    offsets_of_file,
+    places_to_reset,
+    print_moves,
+    reset_rules,
+    rule_of,
+)
+from .output import note
+
+if TYPE_CHECKING:
+    from ...clients.sync.admin_io import Admin
+
+
+@click.command()
+@click.argument("application_id", metavar="ID", shell_complete=group_names)
+@click.option(
+    "-t",
+    "--input-topic",
+    "topics",
+    multiple=True,
+    metavar="T[:P,…]",
+    shell_complete=topic_names,
+    help="Input topic whose offsets are reset. Repeatable.",
+)
+@click.option(
+    "--internal-topic",
+    "internal",
+    multiple=True,
+    metavar="T",
+    shell_complete=topic_names,
+    help="Delete only these internal topics. Repeatable; otherwise all of the application.",
+)
+@reset_rules
+@click.option("--force", is_flag=True, help="Remove the members of the group that are left.")
+@click.option("--execute", is_flag=True, help="Reset; otherwise the plan is only printed.")
+@changing_command(bootstrap_option, cluster_option, config_option, form_option)
+def reset(
+    settings: Settings,
+    *,
+    application_id: str,
+    topics: tuple[str, ...],
+    internal: tuple[str, ...],
+    force: bool,
+    execute: bool,
+    **rules: Any,
+) -> None:
+    """Let application ID process its input topics again: reset its offsets, delete its internal topics.
+
+    Stop all instances before. The offsets of the input topics are reset to the beginning, or by the given
+    rule. The stores on disk are not deleted: call `App.clean_up()`, or delete the state.dir of each instance.
+    Without --execute the plan is printed, and nothing is changed.
+    """
+    if not any(value is not None and value is not False for value in rules.values()):
+        rules["to_earliest"] = True
+    rule, value = rule_of(rules)
+    with open_admin(settings, settings.client_config()) as admin:
+        _check_stopped(admin, application_id, is_forced=force, executes=execute)
+        doomed = _internal_topics(admin, application_id, internal)
+        given = offsets_of_file(value, application_id) if rule is Rule.FILE else {}
+        places = list(given) or (places_to_reset(admin, application_id, topics) if topics else [])
+        bounds = bounds_of(admin, application_id, places, value if rule is Rule.TIME else None)
+        moves = moves_of(rule, value, bounds, given)
+        print_moves(settings, application_id, moves, False)
+        for name in doomed:
+            note(f"internal topic {name} {'is' if execute else 'would be'} deleted")
+        if not execute:
+            note("nothing was changed: --execute resets the application")
+            return
+        # Order: an interruption between the two leaves old internal topics, which a second call deletes
+        errors = commit_moves(admin, application_id, moves, is_new=True) if moves else {}
+        raise_first(errors, len(moves), "partitions")
+        if doomed:
+            raise_first(admin.delete_topics(*doomed).errors, len(doomed), "topics")
+
+
+def _check_stopped(admin: Admin, application_id: str, *, is_forced: bool, executes: bool) -> None:
+    """Errors: NonEmptyGroupError while an instance runs."""
+    results = admin.describe_groups(application_id)
+    if isinstance(results.errors.get(application_id), GroupIdNotFoundError):
+        return
+    members = results[application_id].members
+    if not members:
+        return
+    if not is_forced:
+        raise NonEmptyGroupError(
+            f"application {application_id!r} has {len(members)} running threads: stop its instances, or"
+            " remove members that are dead with --force"
+        )
+    if executes:
+        admin.remove_members(application_id)
+
+
+def _internal_topics(admin: Admin, application_id: str, chosen: tuple[str, ...]) -> list[str]:
+    """The internal topics to delete. Errors: ConfigError for one that is none of the application."""
+    from ...stream.worker.application_topics import is_internal_topic
+
+    found = [
+        topic.name
+        for topic in admin.list_topics(internal=True)
+        if is_internal_topic(topic.name, application_id)
+    ]
+    unknown = sorted(set(chosen) - set(found))
+    if unknown:
+        raise ConfigError(f"{unknown[0]!r} is no internal topic of application {application_id!r}")
+    return sorted(set(chosen) or found)
