@@ -1,7 +1,5 @@
 """What contract tests share: each codec in turn."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.protocol.records.codec import RecordCodec, pick_codec
 

@@ -1,7 +1,5 @@
 """What compaction leaves of a batch: the rules of Kafka's cleaner, over both codecs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import batch_bytes as by_hand

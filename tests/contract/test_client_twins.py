@@ -4,8 +4,6 @@ The asyncio clients are driven through `Driver`, which awaits what has to be awa
 written once and both faces must behave alike.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import threading

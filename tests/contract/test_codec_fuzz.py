@@ -3,8 +3,6 @@
 HEADRACE_FUZZ_SCALE multiplies the rounds (default 1, a few seconds); HEADRACE_FUZZ_SEED picks other ones.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import struct

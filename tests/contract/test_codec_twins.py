@@ -1,7 +1,5 @@
 """The compiled codec is the readable one: same bytes out, same records, same error classes in."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any, NamedTuple
 

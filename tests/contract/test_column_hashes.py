@@ -1,7 +1,5 @@
 """Hashes of a column, and its rows by partition: both codecs alike."""
 
-from __future__ import annotations
-
 from array import array
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """By column as record by record: what both codecs gather into columns."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -1,7 +1,5 @@
 """By column as record by record: what both codecs append from columns."""
 
-from __future__ import annotations
-
 from array import array
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The fake file layer behaves like the real one."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from pathlib import Path

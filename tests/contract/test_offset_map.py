@@ -1,7 +1,5 @@
 """The map of keys to their last offsets: what goes in comes out, within bounds, never a batch by halves."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import suppress
 

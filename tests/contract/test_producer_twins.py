@@ -1,7 +1,5 @@
 """The tests of the producer on the other codec: both ways into a batch keep the same promises."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

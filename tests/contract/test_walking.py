@@ -1,7 +1,5 @@
 """Both codecs skip the same stored batches: all that are sound, and not one more."""
 
-from __future__ import annotations
-
 import hypothesis.strategies as st
 import pytest
 from headrace.protocol.records.codec import RecordCodec, pick_codec

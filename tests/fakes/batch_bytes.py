@@ -1,7 +1,5 @@
 """Record batches made by hand, right or wrong in any field: what no builder would write."""
 
-from __future__ import annotations
-
 import struct
 
 from crc32c import crc32c

@@ -1,7 +1,5 @@
 """A benchmark harness without servers and processes: cells run against reports that a test prepares."""
 
-from __future__ import annotations
-
 import contextlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Tasks for the worker processes of a benchmark, importable there too."""
 
-from __future__ import annotations
-
 import os
 import signal
 from dataclasses import dataclass

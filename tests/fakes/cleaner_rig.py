@@ -1,7 +1,5 @@
 """A log cleaned on the test's own thread, step by step, as a node's cleaner does it."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from headrace.protocol.records.codec import active_codec

@@ -4,8 +4,6 @@ Arguments: what ends (the router by "close" or "stop", or the "client"), rounds.
 where the break and the end of the socket meet wrongly; else it prints "alive".
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket as sockets

@@ -1,7 +1,5 @@
 """Columns made by hand from plain rows, sliced and with rubbish where nothing may look, and read back."""
 
-from __future__ import annotations
-
 import struct
 from array import array
 from collections.abc import Sequence

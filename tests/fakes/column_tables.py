@@ -1,7 +1,5 @@
 """Tables of any rows, for Hypothesis: (timestamp, key, value, headers)."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 nullable = st.none() | st.binary(max_size=200)

@@ -1,7 +1,5 @@
 """Takes records from a collector, without an engine and its lock."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from headrace.clients.consumer.fetch_collector import FetchCollector

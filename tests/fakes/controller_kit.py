@@ -1,8 +1,6 @@
 """The controller core without a shell: decide, apply and check, with the clock and random source of the
 test."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -4,8 +4,6 @@ Prints "ready PORT" once it serves; SIGTERM stops it cleanly; HEADRACE_LOG=INFO 
 it does.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 

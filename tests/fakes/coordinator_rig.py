@@ -1,8 +1,6 @@
 """Coordinators over a host that is all in memory: partitions are lists of batches, time stands still, reads
 and questions wait until the test lets them through."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 from collections.abc import Callable, Iterator

@@ -6,8 +6,6 @@ NAME is the transactional id and the client id. Record N of partition P goes to 
 OUT), in transactions of up to SIZE records. Prints "copied N" after each commit; SIGTERM ends it in order.
 """
 
-from __future__ import annotations
-
 import ast
 import signal
 import sys

@@ -4,8 +4,6 @@ Groups and transactional ids are spread over the nodes by `homes`; what is not n
 are as tests make them: nobody joins, and nothing moves by itself.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

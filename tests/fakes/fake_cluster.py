@@ -4,8 +4,6 @@ It keeps Kafka's rules as far as clients see them. Time is the running loop's, s
 delays cost nothing. Faults are scripted by `rules`: the first rule that matches a request decides.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

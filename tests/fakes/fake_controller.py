@@ -1,7 +1,5 @@
 """A scripted controller: real sockets, metadata records in a list, no decisions."""
 
-from __future__ import annotations
-
 import asyncio
 import uuid
 from collections.abc import Callable

@@ -4,8 +4,6 @@
 at the first is told so.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 from collections.abc import Callable, Hashable

@@ -1,7 +1,5 @@
 """Nodes, elections, reassignments and deletions of the fake cluster: Kafka's rules as clients see them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

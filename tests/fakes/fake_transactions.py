@@ -4,8 +4,6 @@ Kafka's rules as far as producers see them: each end raises the epoch, an end th
 the first time, and a leader asks whether the transaction that a batch belongs to is open.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

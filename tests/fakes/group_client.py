@@ -1,7 +1,5 @@
 """A client of coordinators over plain connections: it finds, asks, and asks again while it is told to."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import time

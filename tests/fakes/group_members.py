@@ -1,7 +1,5 @@
 """Consumers of one group on a fake cluster, under each protocol."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

@@ -1,8 +1,6 @@
 """A group shard with a log, a clock and timers around it: it decides, appends, replays, answers, and can be
 loaded anew from the bytes of its log at any moment."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from collections.abc import Callable, Hashable

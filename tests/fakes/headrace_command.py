@@ -1,7 +1,5 @@
 """The `headrace` command in processes of its own, and a way to find everything that it left running."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -6,8 +6,6 @@ The version order of a key is its non-empty offsets, numbered densely: gaps are 
 Source: RELIABILITY 1.1.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping

@@ -6,8 +6,6 @@ allow; one with a wr edge is G1c: someone has seen what was not committed yet.
 Source: RELIABILITY 1.1, anomaly 11; Adya; Tarjan, "Depth-first search and linear graph algorithms" (1972).
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Collection, Hashable, Iterator, Mapping
 from typing import Generic, TypeVar

@@ -1,7 +1,5 @@
 """Requests gone wrong: one valid request, and everything that can be done to one field or one byte of it."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Attacks on a running cluster: a well-behaved client checks it before and after, memory is bounded."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

@@ -1,7 +1,5 @@
 """Ctrl-C wherever Python may deliver it, one place after the other."""
 
-from __future__ import annotations
-
 import dis
 import sys
 from types import FrameType, TracebackType

@@ -1,7 +1,5 @@
 """Calls of Kafka clients without a connection: handlers alone, in front of a scripted node."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Kafka's clients as the tests of the listener use them."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Apache Kafka itself as the oracle: its dump tool and a single node, by the launcher of the benchmarks."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Kafka's messages on the client's side: requests encoded and responses decoded by kio. The oracle uses it
 with Apache Kafka, too."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import struct

@@ -1,7 +1,5 @@
 """What tests of the log share: batches with known records, small configs, and what a log is compared to."""
 
-from __future__ import annotations
-
 from itertools import count
 from typing import Any
 

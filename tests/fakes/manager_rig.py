@@ -1,7 +1,5 @@
 """Log managers over fake disks."""
 
-from __future__ import annotations
-
 from itertools import count
 
 from fake_files import FakeFiles

@@ -1,7 +1,5 @@
 """A commit is answered before its markers are in all partitions: who reads at once may come too soon."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from waiting import wait_for

@@ -1,7 +1,5 @@
 """Random but legal histories of metadata records: what a controller may have written, in any order it may."""
 
-from __future__ import annotations
-
 from headrace.protocol.metadata.image import TOPIC_RESOURCE, MetadataImage
 from headrace.protocol.metadata.records import (
     BrokerRegistrationChangeRecord,

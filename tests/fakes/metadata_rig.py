@@ -1,7 +1,5 @@
 """A metadata log with the image beside it, as the controller holds them, on any disk."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from headrace.controller.quorum.election_state import ElectionState

@@ -1,7 +1,5 @@
 """Both twins of the multipart messages, for the tests that run over each of them."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ The ports of several controllers are separated by commas. Prints "ready PORT" on
 it cleanly; HEADRACE_LOG=INFO makes it tell on stderr what it does.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 

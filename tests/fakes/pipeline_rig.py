@@ -1,7 +1,5 @@
 """What tests of pipelines share: a cluster for a file, and a driver's death."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """What the servers in processes of their own have in common: how they serve, and what they tell on stderr."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

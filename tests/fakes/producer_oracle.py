@@ -1,7 +1,5 @@
 """What a log must know of its producers, told from all of its batches by a plain dictionary."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An accumulator and a sender without a loop: time and answers are given by the test."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

@@ -4,8 +4,6 @@ OTHERS are host:port of all controllers. Prints "ready BLANK DESCRIPTION" once i
 told on standard input: "begin DESCRIPTIONS" begins the quorum. SIGTERM stops it cleanly.
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import sys

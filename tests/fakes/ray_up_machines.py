@@ -6,8 +6,6 @@ machine of every address of the configuration, runs `ray up` beside them, and ha
 with it, and `ray stop` reaches nothing else.
 """
 
-from __future__ import annotations
-
 import os
 import socketserver
 import subprocess

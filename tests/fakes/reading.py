@@ -1,7 +1,5 @@
 """Reading all that is there: to where the partitions end, not until nothing has come for a while."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

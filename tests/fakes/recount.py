@@ -1,7 +1,5 @@
 """What shards count as they go, counted again from the start."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Several node cores that replicate to each other: messages passed by hand, one clock, a small controller."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

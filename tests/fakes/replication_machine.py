@@ -6,8 +6,6 @@ transitions of the state tables, and KIP-966: no replica with every acknowledged
 Leaders propose with right and wrong epochs.
 """
 
-from __future__ import annotations
-
 from controller_kit import Driver
 from headrace.controller.state.broker_states import BrokerState, state_of
 from headrace.controller.state.laws import check_change

@@ -1,7 +1,5 @@
 """What the tests of Spark do with topics, without Spark."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ A thread looks every few milliseconds whether the loop has run; when it has not 
 stack of the loop's thread, and how long it took in the end.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import threading

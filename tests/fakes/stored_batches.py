@@ -1,7 +1,5 @@
 """Batches as they lie in a log, with the offsets that a test asks for; made by hand, not by a builder."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import batch_bytes as by_hand

@@ -1,7 +1,5 @@
 """The oracle of the timing wheel: a heap, slow to cancel and obviously right."""
 
-from __future__ import annotations
-
 import heapq
 
 

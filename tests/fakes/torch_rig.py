@@ -3,8 +3,6 @@
 torch is the one of this environment, or that of Debian (python3-torch), which is small and has no CUDA.
 """
 
-from __future__ import annotations
-
 import importlib.machinery
 import importlib.util
 import json

@@ -2,8 +2,6 @@
 DataLoader hands out, and `train BOOTSTRAP TOPIC FOLDER ROWS`, a training by Ray Train of two workers of which
 one is killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What the tests of the transport share: a real router, raw peers that misbehave, patience."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator

@@ -3,8 +3,6 @@
 Usage: transport_server.py [hold]   with `hold` it never answers anything but the handshake.
 """
 
-from __future__ import annotations
-
 import sys
 
 from transport_kit import run_for_ever, serving

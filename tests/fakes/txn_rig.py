@@ -5,8 +5,6 @@ until the test delivers them; they, and their answers, may be lost, come twice, 
 dropped. Records pass through their bytes.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """An event loop whose clock jumps to the next deadline when nothing is left to do: waiting costs no time."""
 
-from __future__ import annotations
-
 import asyncio
 import selectors
 from collections.abc import Coroutine

@@ -6,8 +6,6 @@ processes, the others at its back, where they compute: so both kinds run side by
 machine to itself. They meet among the small ones.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import PurePath
 

@@ -1,7 +1,5 @@
 """A thread whose failure is kept for whoever ends it."""
 
-from __future__ import annotations
-
 import threading
 from abc import ABC, abstractmethod
 

@@ -1,7 +1,5 @@
 """Fixtures of tests that run Apache Kafka or its tools."""
 
-from __future__ import annotations
-
 import gc
 import warnings
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Logs of headrace and Apache Kafka: each reads the other's files, and appends to them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

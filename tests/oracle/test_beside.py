@@ -1,7 +1,5 @@
 """The harness of `make oracle`: differences, normalized values, the tap, and the page."""
 
-from __future__ import annotations
-
 import os
 import struct
 import subprocess

@@ -1,7 +1,5 @@
 """Cleaned batches, read by Apache Kafka's dump tool."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Metrics that a Java client pushes, requested by Kafka's own tool; Kafka itself needs a plugin for them."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from typing import Any

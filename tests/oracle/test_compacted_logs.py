@@ -1,8 +1,6 @@
 """Compacted logs of headrace and Apache Kafka: its dump tool reads ours, and each cleaner continues where the
 other one stopped."""
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path

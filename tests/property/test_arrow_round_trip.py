@@ -3,8 +3,6 @@
 The oracle: each row lies where its future says; a partition holds its rows in the order of the table.
 """
 
-from __future__ import annotations
-
 import asyncio
 from random import Random
 from typing import Any

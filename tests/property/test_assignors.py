@@ -1,8 +1,6 @@
 """What every assignor promises: all partitions, once each, to members that want them, evenly; the sticky ones
 besides, that nothing moves without a reason."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,6 @@
 """Committed offsets equal those of a naive reader of the log, in any mix of plain and transactional commits,
 deletions and markers; and a compacted log says the same."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from group_rig import Entry, GroupRig

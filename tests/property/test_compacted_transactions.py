@@ -2,8 +2,6 @@
 and kills, a read_committed consumer finds the last committed value of each key, and only committed records,
 for any fetch sizes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import hypothesis.strategies as st

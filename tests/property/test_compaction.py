@@ -1,8 +1,6 @@
 """A compacted log against a dictionary: whatever is appended, cleaned with any map, cut, killed in
 any operation, left without power: the last value of each key is there, where it was written, in order."""
 
-from __future__ import annotations
-
 import hypothesis.strategies as st
 from cleaner_rig import Kept, clean, records
 from fake_files import Crash, FakeFiles

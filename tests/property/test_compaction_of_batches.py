@@ -2,8 +2,6 @@
 the same log and must leave the same bytes. The map is often too small for the keys, so that a log needs
 several passes; time advances, so that tombstones reach their horizons."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from headrace.protocol.records.codec import OffsetMap, RecordLike, pick_codec

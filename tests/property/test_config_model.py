@@ -1,8 +1,6 @@
 """Sequences of changes of configs against a model of dictionaries: what is taken, what is refused, what holds
 on every node, and what descriptions say of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from controller_kit import Driver

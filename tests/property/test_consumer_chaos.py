@@ -4,8 +4,6 @@ it was last sent to.
 The oracle is the history checker; the log itself is in the fake.
 """
 
-from __future__ import annotations
-
 import asyncio
 from random import Random
 from typing import Any

@@ -6,8 +6,6 @@ in the group is never fenced, however often its heartbeats are resent; when the 
 that is read is read by somebody.
 """
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any
 

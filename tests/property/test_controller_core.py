@@ -1,7 +1,5 @@
 """The core under random requests and times: invariants after every step, and the log gives the image."""
 
-from __future__ import annotations
-
 from controller_kit import Driver, incarnation
 from headrace.controller.state.broker_states import BrokerState, state_of
 from headrace.protocol.messages.control import (

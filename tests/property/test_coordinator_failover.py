@@ -4,8 +4,6 @@ What is claimed: what a client was told is in the state of every later leader, i
 leader that is cut off tells nobody that something was done; the state of a leader is what its log says.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from coordinator_rig import CODEC, Counter

@@ -5,8 +5,6 @@ something that was appended for it; exactly one for each request; the state is a
 so that a reload changes nothing; what is committed stays.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from coordinator_rig import CoordinatorRig, Request, batch_of

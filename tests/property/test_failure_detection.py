@@ -1,7 +1,5 @@
 """The failure detector compared with a naive one that keeps every heartbeat."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from headrace.controller.state.heartbeat_delays import FACTOR, WINDOW_MS, HeartbeatDelays

@@ -1,7 +1,5 @@
 """Whatever happens to a log while disks are slow, every answer is a right prefix below the high watermark."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import hypothesis.strategies as st

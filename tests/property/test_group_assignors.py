@@ -1,7 +1,5 @@
 """Assignors: nothing twice, nothing left out, even, and as sticky as can be."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from headrace.coordinators.group.assignors import ASSIGNORS

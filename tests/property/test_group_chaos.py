@@ -5,8 +5,6 @@ Whatever happens: no record is in the hands of two members that the group counts
 never go back, and every record is finished by somebody.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 """Random members of one classic group, on a coordinator that moves, fails to write, and forgets what was not
 committed: what is promised to them holds at every step, and in the end nobody waits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any

@@ -1,8 +1,6 @@
 """Members of both protocols in one group, in any order of coming and going: the group changes with them,
 nobody reads what another one reads, and in the end all is read."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 from headrace.protocol.errors import KafkaError

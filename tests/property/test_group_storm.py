@@ -5,8 +5,6 @@ its log says; and when all are silent nothing is left: no group, no request that
 that looks for old offsets.
 """
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

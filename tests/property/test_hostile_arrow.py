@@ -4,8 +4,6 @@ error and nothing sent.
 The oracle is pyarrow's own view of the rows, `to_pylist`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Names of topics never lead out of the log dirs: at every door by which one comes in."""
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Sequence
 

@@ -1,8 +1,6 @@
 """An idempotent producer with five batches under way, leaders that die and come back: each batch is there
 once, in order, whichever answers were lost (scenarios 38 and 39)."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -3,8 +3,6 @@ through two lives of a log manager: create, append, roll, flush, checkpoint, lea
 shutdown, restart. A journal has the acknowledged batches. After each fault the log must have exactly these
 (and at most the one batch in flight), byte for byte, and continue to work."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import Crash, FakeFiles
 from headrace.storage_node.log.log import Log

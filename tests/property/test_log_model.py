@@ -1,7 +1,5 @@
 """The log equals a list, and its indexes a linear scan, under any sequence of operations."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from typing import Any
 

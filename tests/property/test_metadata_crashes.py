@@ -1,7 +1,5 @@
 """A controller dies in every operation on its disk, in every way, and nothing that was answered is lost."""
 
-from __future__ import annotations
-
 import errno
 
 import pytest

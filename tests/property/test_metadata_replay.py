@@ -1,7 +1,5 @@
 """Replay against its laws: cuts do not matter, a snapshot is the image, deltas say exactly what changed."""
 
-from __future__ import annotations
-
 from headrace.protocol.metadata.difference import difference
 from headrace.protocol.metadata.image import MetadataDelta, MetadataImage
 from headrace.protocol.metadata.replay import image_of, image_records, replay

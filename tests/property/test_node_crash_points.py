@@ -6,8 +6,6 @@ learned of it may be anything up to its end. After each fault the next node must
 under the topic that it was written to, and go on.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -5,8 +5,6 @@ a clean end. A bad disk is offline, whatever the operation was, and nothing is a
 A full one refuses, and takes everything once it was looked at again; only a sync that fails is final.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import errno

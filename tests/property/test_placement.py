@@ -1,7 +1,5 @@
 """The invariants of placement over random clusters."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from headrace.controller.state.placement import UsableNode, place

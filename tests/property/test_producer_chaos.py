@@ -5,8 +5,6 @@ record lies where its future says; one that failed may be there or not. Without 
 timeouts may repeat records: then the first copies, and the last ones, are in order.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from random import Random

@@ -2,8 +2,6 @@
 compaction: after each step it knows of them exactly what its batches say, and it takes, repeats or refuses
 what comes next by the rules."""
 
-from __future__ import annotations
-
 from cleaner_rig import clean
 from fake_files import Crash, FakeFiles
 from headrace.protocol.errors import KafkaError

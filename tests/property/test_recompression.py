@@ -3,8 +3,6 @@
 The recompressions end in any order; some batches come in the topic's codec and wait behind others.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from core_rig import CoreRig, FakeRequest

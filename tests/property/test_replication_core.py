@@ -1,7 +1,5 @@
 """The controller core under random histories of nodes, leaders and operators; planted bugs must be found."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.controller.state import (
     cluster_state,

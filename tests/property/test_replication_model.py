@@ -1,7 +1,5 @@
 """Whatever breaks between nodes, whoever leads: what was acknowledged stays, and logs agree in the end."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import hypothesis.strategies as st

@@ -3,8 +3,6 @@ applies retention, restarts a log inside a leader's batch, and removes files, in
 start offsets that readers saw. After each fault the log starts no earlier than they saw and no later than
 requested, and nothing above is missing."""
 
-from __future__ import annotations
-
 import pytest
 from fake_files import Crash, FakeFiles
 from headrace.storage_node.log import names

@@ -1,7 +1,5 @@
 """The timing wheel gives exactly what a heap gives, for any history of adding, cancelling and waiting."""
 
-from __future__ import annotations
-
 from headrace.runtime.timing_wheel import TimingWheel
 from hypothesis import given
 from hypothesis import strategies as st

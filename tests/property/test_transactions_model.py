@@ -10,8 +10,6 @@ ever; what was answered to be prepared ends as its driver wants it and not befor
 get an epoch twice, nor an older one; once the faults end nothing is stuck.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Transactions of several producers on one partition, their coordinator played by the test, while leaders
 die: readers see what is committed, in order, and nothing else (scenarios 43, 46 and 48)."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field
 from typing import Any

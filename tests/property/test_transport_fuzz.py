@@ -1,7 +1,5 @@
 """Whatever frames a peer sends, the server answers or ends that connection, and goes on serving others."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.protocol.messages.envelope import ApiVersionsRequest, RequestHeader
 from headrace.protocol.transport import wire

@@ -4,8 +4,6 @@ The oracle: what a consumer has read is at the end the log itself, with a part r
 two really part; nothing that was acknowledged at acks=all is lost, unless an election was unclean.
 """
 
-from __future__ import annotations
-
 import asyncio
 from random import Random
 from typing import Any

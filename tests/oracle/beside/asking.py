@@ -1,7 +1,5 @@
 """Raw requests of a scenario, whose responses are noted."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 from headrace.protocol.records.codec import active_codec

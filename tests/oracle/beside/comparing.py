@@ -1,7 +1,5 @@
 """Compares the notes of both systems, and each difference with the known ones in differences.toml."""
 
-from __future__ import annotations
-
 import fnmatch
 import tomllib
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Kafka's Java tools, consecutively in one JVM."""
 
-from __future__ import annotations
-
 import base64
 import subprocess
 import threading

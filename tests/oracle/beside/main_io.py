@@ -1,7 +1,5 @@
 """The command of `make oracle`: start both systems, run the scenarios, compare, write the page."""
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import importlib

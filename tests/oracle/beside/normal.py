@@ -4,8 +4,6 @@ Ids are numbered by their first occurrence, so that equal and different ids can 
 have names are sorted by them.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """docs/COMPATIBILITY.md, written from one run: API versions, scenarios and differences."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby

@@ -1,7 +1,5 @@
 """Runs a scenario on both systems in parallel, and compares their notes."""
 
-from __future__ import annotations
-
 import threading
 import time
 import traceback

@@ -1,7 +1,5 @@
 """Both systems through one interface: addresses, log dirs, nodes that stop and restart."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys

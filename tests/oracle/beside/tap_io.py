@@ -1,7 +1,5 @@
 """A proxy in front of a node, which records the API keys and versions of the requests."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import struct

@@ -1,7 +1,5 @@
 """What scenarios of three nodes have in common: topics whose replicas they place, and nodes that they end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, Self
 

@@ -4,8 +4,6 @@ The schemas come from `kio`, which is generated from Kafka's message files. Fiel
 have are left out; missing fields have their default, zero or an empty value.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import enum

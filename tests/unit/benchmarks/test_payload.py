@@ -1,7 +1,5 @@
 """The values that are sent, and the checksum that a reader must find."""
 
-from __future__ import annotations
-
 import zlib
 
 import pytest

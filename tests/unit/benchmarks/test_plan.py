@@ -1,7 +1,5 @@
 """The registry of groups: every comparison has its cells and metrics, and modes choose groups."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

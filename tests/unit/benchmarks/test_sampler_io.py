@@ -1,7 +1,5 @@
 """The sampling profiler, with and without `perf`."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

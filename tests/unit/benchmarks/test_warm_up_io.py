@@ -1,7 +1,5 @@
 """When the windows of a JVM warm-up agree."""
 
-from __future__ import annotations
-
 from headrace.benchmarks.warm_up_io import agreed
 
 

@@ -1,7 +1,5 @@
 """A fake cluster with asyncio clients on it, in virtual time, or with sync ones on their own thread."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from collections.abc import Callable, Coroutine, Iterator

@@ -1,7 +1,5 @@
 """Where a client first knocks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """The clients' config schemas: where values come from, who wins, what is refused."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import re

@@ -1,7 +1,5 @@
 """ISO 8601 durations of auto.offset.reset=by_duration."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.clients.durations import duration_ms
 from headrace.protocol.errors import ConfigError

@@ -1,7 +1,5 @@
 """A node that hears and says nothing while its connections stand: clients go on with the newer leader."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

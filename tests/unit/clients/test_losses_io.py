@@ -1,7 +1,5 @@
 """Closing a producer reports what it loses: raised where nothing else is, logged behind another exception."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections import Counter

@@ -1,7 +1,5 @@
 """Rates and times over the last half to whole minute."""
 
-from __future__ import annotations
-
 from headrace.clients.measured import WINDOW_MS, Measured
 
 

@@ -1,7 +1,5 @@
 """What users meet first: the star import, illegal topic names, lists of partitions, errors of serdes."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Headers, timestamps and the outcome of a send."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest

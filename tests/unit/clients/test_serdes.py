@@ -1,7 +1,5 @@
 """Serdes in both directions and in every accepted form."""
 
-from __future__ import annotations
-
 import uuid
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Errors for topics and groups that do not exist name the nearest one that does."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Code of the user's that a client calls."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The embedded bytes of consumers are Kafka's, and hostile ones are refused."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.protocol.consumer_protocol import (
     MAX_VERSION,

@@ -1,7 +1,5 @@
 """protocol/errors.py: codes are Kafka's, unique, and errors survive a trip between processes."""
 
-from __future__ import annotations
-
 import pickle
 
 from headrace.protocol import coordinator_errors, errors

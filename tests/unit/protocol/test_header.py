@@ -1,7 +1,5 @@
 """protocol/records/header.py: the fixed 61 bytes."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -1,7 +1,5 @@
 """protocol/model.py: topic names that could leave the log dir or collide are refused."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.protocol.model import TopicPartition, effective_min_isr, topic_metric_name, topic_name_fault
 

@@ -1,7 +1,5 @@
 """What tests of commands share."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

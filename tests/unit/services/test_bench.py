@@ -1,7 +1,5 @@
 """`headrace bench`: wrong usage is told before anything is asked; the report as text."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Which cluster a command acts on when none is named, and the effect that every command declares."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The small files under HEADRACE_HOME."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """How a client without an address finds its cluster from the files on this machine."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import SimpleNamespace

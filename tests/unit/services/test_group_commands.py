@@ -1,7 +1,5 @@
 """`headrace group` and `headrace txn` over a fake cluster: output, exit codes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Where offsets of a group go: every rule, scopes, times, CSV."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.protocol.errors import ConfigError
 from headrace.protocol.model import TopicPartition

@@ -1,7 +1,5 @@
 """services/cli/interrupts.py: a signal ends the command wherever it meets it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """What `headrace up` tells owners of Kafka clients."""
 
-from __future__ import annotations
-
 from headrace.services.cli.cluster import kafka_addresses
 
 

@@ -1,7 +1,5 @@
 """Which field of a line becomes the key, for the shapes of text that real logs have."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.services.key_fields import MAX_KEY_BYTES, NO_KEY, KeyField, choose_key_field
 

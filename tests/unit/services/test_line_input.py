@@ -1,7 +1,5 @@
 """A stream of bytes cut into records, however its chunks fall."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.protocol.errors import MessageTooLargeError
 from headrace.services import line_input

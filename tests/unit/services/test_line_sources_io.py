@@ -1,7 +1,5 @@
 """Where the quickstart gets its lines from, odd files included."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The metadata of the package, and the README as package indexes show it."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The command line as a whole: options before and after the command, exit codes, one clear line per error."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What a cluster looks like to a client."""
 
-from __future__ import annotations
-
 from fake_cluster import FakeCluster
 from headrace.clients.sync.cluster_io import Cluster
 from headrace.services.network_status import TOPICS_PER_REQUEST, network_status

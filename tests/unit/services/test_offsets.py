@@ -1,7 +1,5 @@
 """kcat's offset notation: what each form means, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.services.cli.offsets import OffsetSpec, parse_offset, read_range, start_offset
 

@@ -1,7 +1,5 @@
 """What the commands print: tables, JSON, sizes and bytes for people."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

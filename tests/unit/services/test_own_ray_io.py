@@ -1,7 +1,5 @@
 """Which processes belong to a Ray of ours: those of its session, and nobody else's. No Ray involved."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

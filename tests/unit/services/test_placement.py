@@ -1,7 +1,5 @@
 """Which machine each server belongs to, and that it stays so whatever machines come and go."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.protocol.errors import ConfigError
 from headrace.services.placement import check_new, pins_of, without_machine

@@ -1,7 +1,5 @@
 """What the quickstart concludes from what its senders and readers saw."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from headrace.services.key_fields import KeyField

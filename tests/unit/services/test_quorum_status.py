@@ -1,7 +1,5 @@
 """What `headrace quorum status` makes of the leader's answer."""
 
-from __future__ import annotations
-
 import json
 
 from headrace.clients.admin.admin_types import QuorumDescription, QuorumReplicaInfo

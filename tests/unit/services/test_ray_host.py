@@ -1,7 +1,5 @@
 """What `up` makes of its options and of a cluster that is there; no Ray involved."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

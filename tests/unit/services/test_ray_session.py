@@ -1,7 +1,5 @@
 """Which Ray is meant, without any Ray."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from pathlib import Path

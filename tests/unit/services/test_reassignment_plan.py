@@ -1,7 +1,5 @@
 """Plans of reassignments: Kafka's JSON, and the generator."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

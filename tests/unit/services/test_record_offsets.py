@@ -1,7 +1,5 @@
 """The JSON of kafka-delete-records.sh."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.protocol.errors import ConfigError
 from headrace.protocol.model import TopicPartition

@@ -1,7 +1,5 @@
 """The sums that compare what went in with what came out."""
 
-from __future__ import annotations
-
 from headrace.services.record_sums import RecordSum
 
 RECORDS: list[tuple[bytes | None, bytes | None]] = [(b"k", b"v1"), (None, b"v2"), (b"", b""), (b"k", None)]

@@ -1,7 +1,5 @@
 """`headrace topic describe`, `partition` and `node` over a fake cluster: output, exit codes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

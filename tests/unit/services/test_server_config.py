@@ -1,7 +1,5 @@
 """One set of keys for a whole cluster, told apart for its servers."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.protocol.errors import ConfigError
 from headrace.services.server_config import of_node, replicated, scaled, split_config

@@ -1,7 +1,5 @@
 """The rules that make a synchronous client of an asyncio one."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """kcat's format tokens: each one, escapes, nulls, and what is refused."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

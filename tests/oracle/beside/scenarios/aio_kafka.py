@@ -1,7 +1,5 @@
 """aiokafka."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable

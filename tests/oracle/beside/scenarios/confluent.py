@@ -1,7 +1,5 @@
 """librdkafka, by confluent-kafka."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from typing import Any

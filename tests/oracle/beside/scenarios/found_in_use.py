@@ -1,7 +1,5 @@
 """Requests made by hand in which headrace once differed from Kafka, unseen by the other scenarios."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

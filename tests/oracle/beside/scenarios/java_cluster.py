@@ -1,7 +1,5 @@
 """Kafka's own command line tools against three nodes."""
 
-from __future__ import annotations
-
 import json
 
 from ..scene import Scene, scenario

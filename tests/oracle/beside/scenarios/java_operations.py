@@ -1,7 +1,5 @@
 """Kafka's own command line tools for operators: ways to reset a group, offsets, transactions, the quorum."""
 
-from __future__ import annotations
-
 from ..asking import Asking
 from ..scene import Scene, scenario
 from .java_tools import (

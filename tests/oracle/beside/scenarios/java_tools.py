@@ -3,8 +3,6 @@
 In arguments `{topic}` is the scenario's own name.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from functools import partial

@@ -1,7 +1,5 @@
 """kafka-python."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any

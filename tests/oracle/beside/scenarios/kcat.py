@@ -1,7 +1,5 @@
 """kcat, where it is installed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A leader is killed while each client produces: what was acknowledged is what all replicas hold."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

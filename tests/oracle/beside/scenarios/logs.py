@@ -1,7 +1,5 @@
 """What lies on the disks: Kafka's dump tool reads both systems' logs, and each goes on in the other's."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

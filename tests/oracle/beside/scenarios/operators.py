@@ -1,7 +1,5 @@
 """What operators set for clients: quotas, metrics to be pushed, levels of features; by hand and tools."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

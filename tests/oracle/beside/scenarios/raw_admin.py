@@ -1,7 +1,5 @@
 """What operators ask of groups, log dirs and the quorum, by hand, and what is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from headrace.runtime.waiting_io import until

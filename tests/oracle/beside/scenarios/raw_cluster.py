@@ -1,7 +1,5 @@
 """Raw requests to three nodes: who leads, who may be read, what nodes say when others are gone."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A node with two log dirs: replicas that move between them, one that is wiped, a dir that fails."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Requests made by hand at the edges: what is refused, and how."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from typing import Any

@@ -1,7 +1,5 @@
 """Groups and transactions, spoken by hand in every version."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

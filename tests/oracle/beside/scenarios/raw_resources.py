@@ -1,7 +1,5 @@
 """Requests made by hand: which resources have configs, and the cluster-wide min.insync.replicas."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..asking import Asking

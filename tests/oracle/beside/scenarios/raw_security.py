@@ -1,7 +1,5 @@
 """Requests made by hand about ACLs, delegation tokens, SCRAM credentials and SASL; neither system has any."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ..asking import NOT_SERVED, Asking

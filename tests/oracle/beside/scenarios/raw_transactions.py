@@ -1,7 +1,5 @@
 """Transactions of the second protocol (KIP-890), where leaders add partitions, and those who look at them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from headrace.runtime.waiting_io import until

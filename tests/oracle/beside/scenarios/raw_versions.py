@@ -1,7 +1,5 @@
 """Requests made by hand: every API that clients use, in every version."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from headrace.protocol.records.header import Compression

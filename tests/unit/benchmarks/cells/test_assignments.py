@@ -1,7 +1,5 @@
 """When the assignment of a group is complete."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.benchmarks.cells.assignments import Assignments
 

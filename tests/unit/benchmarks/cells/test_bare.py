@@ -1,7 +1,5 @@
 """Cells without a system under test."""
 
-from __future__ import annotations
-
 from bench_harness import FakeHarness, costs
 from headrace.benchmarks.cells.bare import BareCell, LocalCell
 

@@ -1,7 +1,5 @@
 """Compaction: the same log and map for both systems."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

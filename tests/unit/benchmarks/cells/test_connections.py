@@ -1,7 +1,5 @@
 """Memory of idle connections."""
 
-from __future__ import annotations
-
 from bench_harness import FakeHarness
 from headrace.benchmarks.cells.connections import WARM_CONNECTIONS, ConnectionMemoryCell
 

@@ -1,7 +1,5 @@
 """Transactions and commits: rates, and records that are lost or too many."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

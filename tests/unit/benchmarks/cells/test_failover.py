@@ -1,7 +1,5 @@
 """Fail-over: the order of its steps, the outage, and acknowledged records that are lost."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """From the reports of client processes to figures."""
 
-from __future__ import annotations
-
 import pytest
 from bench_harness import latencies
 from headrace.benchmarks.cells.figures import describe, in_sequence, total, with_rates, worst

@@ -1,7 +1,5 @@
 """Command lines of Kafka's performance tools, and what they print."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

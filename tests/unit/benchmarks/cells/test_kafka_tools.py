@@ -1,7 +1,5 @@
 """Cells of Kafka's performance tools: sums of runs, stalls, and missing records."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

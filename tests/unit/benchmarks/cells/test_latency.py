@@ -1,7 +1,5 @@
 """Open loops and pings: their load, what runs in parallel, and records that do not arrive."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

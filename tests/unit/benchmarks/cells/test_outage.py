@@ -1,7 +1,5 @@
 """Gaps between acknowledgements, and acknowledged records compared with those that were read."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.benchmarks.cells.outage import Checked, check, longest_gaps, outage_ms
 

@@ -1,7 +1,5 @@
 """Preloads: three ways to fill a topic, each verified."""
 
-from __future__ import annotations
-
 import pytest
 from bench_harness import FakeHarness, costs
 from headrace.benchmarks.cells.preload import Preload, ProducePreload, ToolPreload, TransactionPreload

@@ -1,7 +1,5 @@
 """Half load is half of what the slower system reached with such records and such a client."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from headrace.benchmarks.cells.rates import DEFAULT_RATES, Rates

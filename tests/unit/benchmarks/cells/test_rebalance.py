@@ -1,7 +1,5 @@
 """Rebalances: the time until the last member has its assignment, and members that fail."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from typing import Any

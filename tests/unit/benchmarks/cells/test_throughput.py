@@ -1,7 +1,5 @@
 """Produce and consume cells: what they order, what they report, and lost records."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

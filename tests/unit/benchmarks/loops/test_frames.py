@@ -1,7 +1,5 @@
 """Encoded requests on bare sockets, and visitors that check the size of each response."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

@@ -1,7 +1,5 @@
 """Producing while the client's queue is full: no record is lost, and the order stays."""
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Callable

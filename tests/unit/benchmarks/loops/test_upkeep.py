@@ -1,7 +1,5 @@
 """Cleaned and deleted segments are counted in a partition's folder of either system."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """From runs to results, the page and the README's table."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

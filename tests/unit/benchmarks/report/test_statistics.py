@@ -1,7 +1,5 @@
 """Ratios of pairs, their interval, and verdicts on goals."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.benchmarks.report.statistics import MET, MISSED, UNRESOLVED, Estimate, estimate, ratios, verdict
 

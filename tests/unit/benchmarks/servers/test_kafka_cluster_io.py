@@ -1,7 +1,5 @@
 """Settings of a cluster of Kafka nodes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from headrace.benchmarks.servers.kafka_cluster_io import node_settings

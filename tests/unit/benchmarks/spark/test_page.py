@@ -1,7 +1,5 @@
 """The page of `make bench-spark`: every goal has a row, with the figures of the runs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """CPU time and memory of a process and its children."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

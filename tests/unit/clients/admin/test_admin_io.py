@@ -1,7 +1,5 @@
 """The admin client on a fake cluster, in virtual time."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Results of plural calls, and the values of the admin client."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.clients.admin.admin_types import Resource, Results
 from headrace.protocol.errors import InvalidTopicError, TopicAlreadyExistsError

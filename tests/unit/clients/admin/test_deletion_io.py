@@ -1,7 +1,5 @@
 """DeleteRecords with the admin client, on a fake cluster in virtual time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

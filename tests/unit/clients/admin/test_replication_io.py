@@ -1,7 +1,5 @@
 """Elections, reassignments, drains and states of nodes, on a fake cluster in virtual time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

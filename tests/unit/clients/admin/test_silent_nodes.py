@@ -1,8 +1,6 @@
 """Admin operations while a node says nothing: the others answer, long before the deadline, and what is not
 idempotent by itself is safe although the silent node may execute it later."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Callable

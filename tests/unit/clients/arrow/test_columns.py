@@ -1,7 +1,5 @@
 """Arrow arrays in every layout become the codec's columns with the same values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

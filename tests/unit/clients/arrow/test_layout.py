@@ -1,7 +1,5 @@
 """The layout is one, and costs nothing to those who do not use it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """send_arrow over a fake cluster: where rows go, in which order, and what becomes of each."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What may be handed to send_arrow, and what is refused before anything is sent."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Exponential backoff with jitter."""
 
-from __future__ import annotations
-
 from random import Random
 
 from headrace.clients.cluster.backoff import Backoff

@@ -1,7 +1,5 @@
 """The IO thread of the synchronous clients: calls, callbacks, forks, the end of the process."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

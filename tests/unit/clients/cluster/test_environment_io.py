@@ -1,7 +1,5 @@
 """The process environment."""
 
-from __future__ import annotations
-
 from headrace.clients.cluster.environment_io import environment
 
 

@@ -1,7 +1,5 @@
 """Hedged requests: the first response of several nodes."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

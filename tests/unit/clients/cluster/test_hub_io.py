@@ -1,7 +1,5 @@
 """The hub that the clients of one cluster share, and its end."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

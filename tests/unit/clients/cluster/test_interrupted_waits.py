@@ -1,7 +1,5 @@
 """Waits that end early: by a close in another thread, or by their deadline during an outage."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading

@@ -1,7 +1,5 @@
 """How Metadata responses change the view of the cluster."""
 
-from __future__ import annotations
-
 from headrace.clients.cluster.metadata import ClusterView
 from headrace.clients.cluster.network import Address
 from headrace.protocol.messages.data import MetadataResponse, NodeEndpoint, PartitionMetadata, TopicMetadata

@@ -1,7 +1,5 @@
 """Refreshes of the view."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The interface between clients and sockets."""
 
-from __future__ import annotations
-
 from headrace.clients.cluster.network import Address, Reply
 
 

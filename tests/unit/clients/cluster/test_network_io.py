@@ -1,7 +1,5 @@
 """The ZeroMQ network against a router on this machine."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import socket

@@ -1,7 +1,5 @@
 """Overdue requests, and those that fail because leadership has moved."""
 
-from __future__ import annotations
-
 from headrace.clients.cluster.metadata import ClusterView
 from headrace.clients.cluster.network import Address
 from headrace.clients.cluster.silence import SILENT_TICKS, TICK_MS, ExpectedLeader, Pending, Silence

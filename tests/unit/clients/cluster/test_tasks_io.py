@@ -1,7 +1,5 @@
 """Background tasks with an owner."""
 
-from __future__ import annotations
-
 import asyncio
 
 from headrace.clients.cluster.tasks_io import Tasks

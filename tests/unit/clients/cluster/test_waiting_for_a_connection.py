@@ -1,7 +1,5 @@
 """Several requests wait for one connection: each has its own timeout, and a success resets the backoff."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from random import Random

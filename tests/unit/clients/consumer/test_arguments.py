@@ -1,7 +1,5 @@
 """Arguments of a consumer, checked and converted."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

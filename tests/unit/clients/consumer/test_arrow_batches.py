@@ -1,7 +1,5 @@
 """`arrow_batches` over a fake cluster: positions move with the rows that were returned."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

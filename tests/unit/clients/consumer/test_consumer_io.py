@@ -1,7 +1,5 @@
 """The consumer's engine over a fake cluster, in virtual time."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

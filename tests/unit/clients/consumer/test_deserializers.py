@@ -1,7 +1,5 @@
 """Deserializers that call their consumer: they run without its lock."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """From fetched batches to returned records."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

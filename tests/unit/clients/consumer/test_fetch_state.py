@@ -1,7 +1,5 @@
 """One partition's position, through batches and seeks."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 from headrace.clients.consumer.fetch_state import FetchedBatch, PartitionState

@@ -1,7 +1,5 @@
 """Interceptors of a consumer: what they see and change."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Ctrl-C and cancelled tasks: every record is returned once."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """ListOffsets through faults."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Records that were fetched before a fault are returned first."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

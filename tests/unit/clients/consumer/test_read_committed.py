@@ -1,7 +1,5 @@
 """read_committed: aborted transactions and control batches are skipped, in every way of reading."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

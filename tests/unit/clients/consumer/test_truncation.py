@@ -1,7 +1,5 @@
 """Consumers of a log that is truncated, and consumers that fetch from followers."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

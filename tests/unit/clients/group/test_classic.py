@@ -1,7 +1,5 @@
 """The classic member, event by event: its requests, and its reaction to each response."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

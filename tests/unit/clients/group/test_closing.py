@@ -1,7 +1,5 @@
 """`close` in a group and in a transaction ends within its timeout, and the coordinator removes the member."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 from typing import Any

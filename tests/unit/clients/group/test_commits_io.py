@@ -1,8 +1,6 @@
 """Offset commits: one request at a time, in order, under the current generation, never for lost
 partitions."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """The coordinator is found once, and again after a failure, until the deadline of the request."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Auto-commit and what is in the user's hands: a record is finished when the user comes back for more, in
 whatever way it reads. Until then nobody commits it, and whoever reads on after the user reads it again."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, suppress

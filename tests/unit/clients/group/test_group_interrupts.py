@@ -1,8 +1,6 @@
 """KeyboardInterrupt in a poll of a group member: no record is lost, none is committed that was not
 returned."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Consumers in groups on a fake cluster with the real coordinator, in virtual time."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from typing import Any

@@ -1,7 +1,5 @@
 """The metrics of a member: rebalances, commits and heartbeats."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

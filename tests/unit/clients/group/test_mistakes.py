@@ -1,7 +1,5 @@
 """Frequent mistakes of users: each raises an error at once, with the call or key that helps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The member of the new protocol, event by event: the fields of its heartbeats, and its way to the target."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

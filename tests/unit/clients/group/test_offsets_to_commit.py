@@ -1,7 +1,5 @@
 """The arguments of `commit` and `subscribe`."""
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Subscriptions of group members, by name and by pattern, on a fake cluster in virtual time."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

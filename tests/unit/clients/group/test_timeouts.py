@@ -1,8 +1,6 @@
 """Timeouts bound calls of consumers, in virtual time: while the cluster is away, behind an auto-commit that
 waits for it, and during a rebalance."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress

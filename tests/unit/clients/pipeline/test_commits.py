@@ -1,7 +1,5 @@
 """The decision about a batch: its record, names that cannot collide, and what counts as open."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

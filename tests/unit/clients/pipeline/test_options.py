@@ -1,7 +1,5 @@
 """Options by the names of Spark's connector: what is taken, what is refused, and what the refusal says."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from typing import Any

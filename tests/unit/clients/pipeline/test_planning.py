@@ -1,7 +1,5 @@
 """From options and answers to ranges: every kind of edge, new and lost partitions, offsets that are gone."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

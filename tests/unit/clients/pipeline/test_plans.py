@@ -1,7 +1,5 @@
 """What a stream has planned: which batch reads what, and the record that keeps it."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.clients.pipeline.offsets import Position
 from headrace.clients.pipeline.plans import KEPT, Planned, Plans, decoded, encoded, within

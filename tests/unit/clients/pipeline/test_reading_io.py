@@ -1,8 +1,6 @@
 """Ranges over random logs of a fake cluster, with gaps, markers, aborted rows and faults: against the records
 that it holds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from random import Random

@@ -1,7 +1,5 @@
 """How ranges and limits are divided, against brute force over many random plans."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """A transactional producer of a fake cluster."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

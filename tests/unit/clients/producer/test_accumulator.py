@@ -1,7 +1,5 @@
 """Batches under construction: full, ready, expired, and their memory."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Outcomes of batches, and the futures that read them."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

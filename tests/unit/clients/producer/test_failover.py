@@ -1,7 +1,5 @@
 """The delay of a producer after its leader has failed, in virtual time."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Yields of the GIL: the IO thread runs although another thread is busy, which waits for nothing else."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import sys

@@ -1,8 +1,6 @@
 """The lanes: which records are appended without the lock, and that they are encoded and charged like
 others."""
 
-from __future__ import annotations
-
 import inspect
 from random import Random
 from typing import Any

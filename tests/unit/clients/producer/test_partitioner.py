@@ -1,7 +1,5 @@
 """The default partitioner: murmur2 with keys, uniform sticky without."""
 
-from __future__ import annotations
-
 from collections import Counter
 from random import Random
 

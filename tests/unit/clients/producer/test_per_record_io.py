@@ -1,7 +1,5 @@
 """The future of a record: small, and freed with its last reference."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import weakref

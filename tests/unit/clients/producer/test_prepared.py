@@ -1,7 +1,5 @@
 """Prepared transactions: acknowledged and left open, for another client to end."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

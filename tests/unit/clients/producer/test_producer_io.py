@@ -1,7 +1,5 @@
 """The producer's engine on a fake cluster: faults must not lose, reorder or block records."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

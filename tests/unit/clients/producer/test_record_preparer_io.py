@@ -1,7 +1,5 @@
 """Records before they are buffered."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,8 +1,6 @@
 """A batch that the leader rejected because of some of its records (KIP-467): these fail, the others are
 retried."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Which batches are sent when, and how responses are handled."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

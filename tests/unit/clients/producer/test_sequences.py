@@ -1,7 +1,5 @@
 """The sequences of an idempotent producer: retries, missing sequences, renumbering."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Splitting a batch that was too large."""
 
-from __future__ import annotations
-
 from producer_rig import ProducerRig, values_of
 
 

@@ -1,7 +1,5 @@
 """Transactions on a fake cluster, in virtual time."""
 
-from __future__ import annotations
-
 import asyncio
 from random import Random
 from typing import Any

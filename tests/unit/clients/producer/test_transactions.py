@@ -1,7 +1,5 @@
 """The states of a transactional producer, and the effect of errors on them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Arguments as `ray.data.read_kafka` names them, and what the core is told."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What of a read goes where, which filters Ray's expressions are, and where a stream goes on."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum

@@ -1,7 +1,5 @@
 """Shards of a training: every row once per epoch, whenever it is stopped and however many go on."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Columns as arrays and tensors, and what is imported for them."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from types import ModuleType, SimpleNamespace

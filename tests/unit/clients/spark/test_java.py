@@ -1,7 +1,5 @@
 """Which Java it is, and the options that one from 17 on needs."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.clients.spark.java import JAVA_OPTIONS, major_version, with_options
 

@@ -1,8 +1,6 @@
 """Filters as Spark hands them over, against what they mean, row by row; classes of the same names stand in
 for those of Spark."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple

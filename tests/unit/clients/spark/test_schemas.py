@@ -1,7 +1,5 @@
 """Spark's types of the columns."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.clients.spark.schemas import schema_of
 

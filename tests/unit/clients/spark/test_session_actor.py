@@ -1,7 +1,5 @@
 """What a session says where it cannot start; Spark is in an environment of its own, see tests/spark35."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

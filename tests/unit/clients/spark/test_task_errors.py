@@ -1,7 +1,5 @@
 """Errors of tasks, out of what PySpark shows."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.clients.spark.task_errors import error_of
 from headrace.protocol import errors

@@ -1,7 +1,5 @@
 """Spark's archives on the path of its workers: gone where its packages are there without them."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 import zipfile

@@ -1,7 +1,5 @@
 """What Spark's workers have imported is looked at once, by no collection after that."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 """A consumer whose user polls, iterates, takes tables, seeks and pauses in any order, while the loop fetches
 ahead with thread switches everywhere, faults, moving leaders and wakeups: each record comes in its turn."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import threading

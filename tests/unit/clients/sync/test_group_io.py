@@ -1,7 +1,5 @@
 """The synchronous consumer in a group: callbacks in the caller's thread, commits, interrupts, close."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

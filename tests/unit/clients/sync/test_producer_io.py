@@ -1,7 +1,5 @@
 """The synchronous producer alone: waits in the user's thread, and many threads."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

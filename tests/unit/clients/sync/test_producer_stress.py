@@ -1,8 +1,6 @@
 """Many threads on the compiled way and the locked one at once, thread switches everywhere, and a cluster that
 refuses, loses and splits: each record's outcome is what the cluster stored."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Transactions of the synchronous producer, on its own threads."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The delta of a snapshot: what a reader must do when its image is replaced."""
 
-from __future__ import annotations
-
 from headrace.protocol.metadata.difference import difference
 from headrace.protocol.metadata.image import TOPIC_RESOURCE, MetadataDelta, MetadataImage
 from headrace.protocol.metadata.records import (

@@ -1,7 +1,5 @@
 """Replay refuses what no controller wrote, and says exactly what changed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import msgspec

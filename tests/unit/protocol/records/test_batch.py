@@ -1,7 +1,5 @@
 """Both codecs through one set of tests: what builders write, what decode and check accept and refuse."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 

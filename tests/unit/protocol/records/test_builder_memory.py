@@ -1,7 +1,5 @@
 """What builders of the compiled codec hold while they grow."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Which codec a process gets."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

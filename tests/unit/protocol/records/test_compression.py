@@ -1,7 +1,5 @@
 """Compression: framing as Kafka writes it, and readers that no input can make greedy."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 

@@ -1,7 +1,5 @@
 """Control records: what servers write between the records of users."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.protocol.errors import InvalidRecordError
 from headrace.protocol.records.control import (

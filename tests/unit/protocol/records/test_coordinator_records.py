@@ -1,7 +1,5 @@
 """Records of coordinators: round trips, and bytes that are none. Kafka's own are in tests/golden."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any, get_type_hints
 

@@ -1,7 +1,5 @@
 """murmur2 as Java and others have it."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

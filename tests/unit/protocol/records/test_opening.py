@@ -1,7 +1,5 @@
 """What is checked about a batch before its first record, and in which order."""
 
-from __future__ import annotations
-
 import zlib
 
 import batch_bytes as by_hand

@@ -1,7 +1,5 @@
 """Recompression of a batch: the same records in another codec, or the error that names the fault."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

@@ -1,7 +1,5 @@
 """The record object of both codecs: memory and the garbage collector."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from typing import Any

@@ -1,7 +1,5 @@
 """The settings of a new batch: ranges and contradictions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

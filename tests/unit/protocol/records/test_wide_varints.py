@@ -1,7 +1,5 @@
 """A varint wider than its field is refused even where its low bits alone would make sense."""
 
-from __future__ import annotations
-
 import batch_bytes as by_hand
 import pytest
 from headrace.protocol.errors import InvalidRecordError

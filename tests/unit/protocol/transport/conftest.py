@@ -1,7 +1,5 @@
 """Everything here runs over both twins of the multipart messages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 

@@ -1,7 +1,5 @@
 """Which requests are let in, and that their account is always right."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Requests wait in order and within bounds."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Ending single connections by their descriptors, and never anything else."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Iterator

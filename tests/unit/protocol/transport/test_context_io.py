@@ -1,7 +1,5 @@
 """One context per process."""
 
-from __future__ import annotations
-
 import os
 import threading
 

@@ -1,7 +1,5 @@
 """The client's end over real sockets: what is promised to callers when the other end misbehaves."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

@@ -1,7 +1,5 @@
 """No message type is worked out while threads run: two that come to it at once would crash the process."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """The end of a router: responses arrive, no peer delays it, the port is free, the process lives."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Why a server cannot listen."""
 
-from __future__ import annotations
-
 import errno
 import os
 

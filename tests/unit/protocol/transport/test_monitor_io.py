@@ -1,7 +1,5 @@
 """News of connections."""
 
-from __future__ import annotations
-
 import zmq
 from headrace.protocol.transport.context_io import shared_context
 from headrace.protocol.transport.monitor_io import SocketMonitor

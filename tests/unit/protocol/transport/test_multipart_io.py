@@ -2,8 +2,6 @@
 
 Both twins run all of it (conftest)."""
 
-from __future__ import annotations
-
 import errno
 import itertools
 import logging

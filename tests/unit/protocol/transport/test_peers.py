@@ -1,7 +1,5 @@
 """The table of peers."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.protocol.errors import ThrottlingQuotaExceededError
 from headrace.protocol.transport.peers import Peer, PeerTable, printable

@@ -1,7 +1,5 @@
 """Bytes in flight are counted until no buffer of them is left."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """Connections that the server ends: a lost response, silence, another protocol, too many."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """The server's end over real sockets: each ZeroMQ trap, each limit, and life after all of them."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import pickle

@@ -1,7 +1,5 @@
 """What a router counts."""
 
-from __future__ import annotations
-
 from headrace.protocol.transport.stats import RouterStats
 
 

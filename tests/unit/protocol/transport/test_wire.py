@@ -1,7 +1,5 @@
 """Headers and bodies: only our own MessagePack gets in, and nothing else breaks the decoder."""
 
-from __future__ import annotations
-
 import pickle
 
 import msgspec

@@ -1,7 +1,5 @@
 """The histogram against sorted lists."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import random

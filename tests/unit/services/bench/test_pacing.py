@@ -1,7 +1,5 @@
 """Intended send times, and how many records are due."""
 
-from __future__ import annotations
-
 import pytest
 from headrace.services.bench.pacing import MOST_PER_S, NS_PER_S, Schedule
 

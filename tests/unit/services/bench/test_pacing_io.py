@@ -1,7 +1,5 @@
 """Pacing by the real clock: order and completeness, not timing."""
 
-from __future__ import annotations
-
 from headrace.services.bench.pacing import Schedule
 from headrace.services.bench.pacing_io import due_ranges, now_ns, sharpen_timer, sleep_until
 

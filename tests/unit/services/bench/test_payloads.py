@@ -1,7 +1,5 @@
 """Values and keys: reproducible, with the right size and number."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

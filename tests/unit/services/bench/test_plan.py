@@ -1,7 +1,5 @@
 """Shares of workers, and when sending ends."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

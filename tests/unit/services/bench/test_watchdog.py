@@ -1,7 +1,5 @@
 """The watchdog detects that no node of a cluster responds."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import threading

@@ -1,7 +1,5 @@
 """Worker processes: they start together, their errors are raised, and none is left."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

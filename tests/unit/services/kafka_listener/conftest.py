@@ -1,7 +1,5 @@
 """A listener with its default configs."""
 
-from __future__ import annotations
-
 from contextlib import AbstractAsyncContextManager
 
 import pytest

@@ -1,7 +1,5 @@
 """Admin requests whose translation is more than renaming: paging, replaced configs, topic ids."""
 
-from __future__ import annotations
-
 import importlib
 import uuid
 from typing import Any

@@ -1,7 +1,5 @@
 """Connections of Kafka clients: order and pipelining of requests, memory, and what closes a connection."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """Groups and transactions: routing to coordinators, requests for several ids, older versions."""
 
-from __future__ import annotations
-
 import importlib
 import uuid
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Encoded responses: the same bytes for the same key, within a bound of memory."""
 
-from __future__ import annotations
-
 from headrace.services.kafka_listener.encoded import MAX_ANSWERS, EncodedResponses
 
 

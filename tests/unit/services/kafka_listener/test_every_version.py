@@ -1,7 +1,5 @@
 """Every served version of every api: requests are decoded and responses encoded as by kio."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Incremental fetch sessions: what responses contain, what requests may omit, and when a session ends."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Frames from bytes in any pieces, and frames that are refused before they take memory."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

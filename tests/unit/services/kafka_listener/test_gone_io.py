@@ -1,7 +1,5 @@
 """Clients that disconnect while their connection is not read: their memory is freed."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 

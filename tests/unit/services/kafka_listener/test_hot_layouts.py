@@ -1,7 +1,5 @@
 """The hand-written encoding of Produce and Fetch responses equals kio's, byte for byte."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

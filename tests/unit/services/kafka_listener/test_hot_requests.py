@@ -1,7 +1,5 @@
 """The hand-written decoding of Produce and Fetch equals kio's, or leaves the request to kio."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import uuid

@@ -1,7 +1,5 @@
 """The ports of listeners: remembered, bound, advertised."""
 
-from __future__ import annotations
-
 import socket
 
 import pytest

@@ -1,7 +1,5 @@
 """Which connections may be read, and which requests may start, at the limit of request memory."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from headrace.services.kafka_listener.memory import PEAK_ELEMENT_BYTES, HeldRequests, RequestMemory

@@ -1,7 +1,5 @@
 """The memory that clients can make a node hold: by many small elements, and by partial requests."""
 
-from __future__ import annotations
-
 import asyncio
 import struct
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The output of a connection: order, flow control, and runs of log files that are revoked."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import socket

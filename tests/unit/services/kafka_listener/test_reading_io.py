@@ -1,7 +1,5 @@
 """ReadControl: when a connection is read, muted and closed; on a clock that the test moves."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from typing import Any

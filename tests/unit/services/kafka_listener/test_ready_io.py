@@ -1,7 +1,5 @@
 """Ready responses: equal to the node's, authorized for each client, dropped when the metadata changes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

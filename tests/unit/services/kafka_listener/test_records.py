@@ -1,7 +1,5 @@
 """Produce, Fetch and ListOffsets: topic names and ids, errors before the node is asked, leader hints."""
 
-from __future__ import annotations
-
 import importlib
 import uuid
 from typing import Any

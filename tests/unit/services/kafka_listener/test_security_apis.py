@@ -3,8 +3,6 @@
 The expected responses are those of Apache Kafka 4.3.1 with a PLAINTEXT listener and no authorizer.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Requests whose lengths exceed their frame do not reach kio, which would allocate memory for them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

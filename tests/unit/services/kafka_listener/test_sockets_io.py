@@ -1,7 +1,5 @@
 """Sockets behind one descriptor of the loop: who is told of what, and when nobody can be let in."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

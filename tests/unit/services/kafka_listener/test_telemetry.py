@@ -1,7 +1,5 @@
 """Client metrics: subscriptions, push intervals, and bounds of the stored metrics."""
 
-from __future__ import annotations
-
 import contextlib
 from types import SimpleNamespace
 from typing import Any

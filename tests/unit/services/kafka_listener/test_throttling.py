@@ -1,7 +1,5 @@
 """Client quotas: the response names the throttle time at once, and the connection is muted meanwhile."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from typing import Any
