@@ -1,4 +1,4 @@
-"""`headrace bench`: wrong usage is told before anything is asked; the report as text."""
+"""`headrace bench`: usage errors before any request, and the report as text."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.mark.parametrize("command", ["", "produce", "consume", "latency", "mixed"])
 def test_help(command: str, command_line: CommandLine) -> None:
-    """Without a cluster."""
+    """Help needs no cluster."""
     code, out, _ = command_line("bench", *command.split(), "--help")
     assert (code, "Usage: headrace bench" in out) == (0, True)
 
@@ -63,8 +63,8 @@ def test_wrong_usage(arguments: str, text: str, command_line: CommandLine) -> No
     assert text in err.splitlines()[-1]
 
 
-def test_payload_file_without_lines(tmp_path: Path, command_line: CommandLine) -> None:
-    """An error before a topic is created."""
+def test_payload_file_without_lines_is_an_error(tmp_path: Path, command_line: CommandLine) -> None:
+    """Before a topic is created."""
     (tmp_path / "empty").touch()
     code, _, err = command_line.at("127.0.0.1:1")(
         "bench", "produce", "--payload-file", str(tmp_path / "empty")
@@ -73,7 +73,7 @@ def test_payload_file_without_lines(tmp_path: Path, command_line: CommandLine) -
 
 
 @pytest.mark.parametrize("command", ["produce", "consume", "latency", "mixed"])
-def test_no_cluster(command: str, command_line: CommandLine) -> None:
+def test_unreachable_cluster_is_an_error(command: str, command_line: CommandLine) -> None:
     """One line with a hint; no worker is started, no result printed."""
     code, out, err = command_line.at("127.0.0.1:1")("bench", command, "-X", "default.api.timeout.ms=200")
     assert (code, out) == (1, "")
@@ -87,8 +87,8 @@ def facts(**more: Any) -> dict[str, Any]:
     return {**found, "client_cpu_s": 0.25, "latency_ms": latency.summary_ms(), **more}
 
 
-def test_text_report() -> None:
-    """One figure per line, failures next to the records, two sections for `mixed`."""
+def test_report_has_one_figure_per_line() -> None:
+    """Failures are next to the records; `mixed` has two sections."""
     top = {"bench": "produce", "topic": "t", "partitions": 6, "temporary_topic": True}
     lines = text_report({**top, **facts(failed=3, unsent=4)})
     assert lines[0] == "produce: topic t, 6 partitions, temporary"
@@ -101,7 +101,7 @@ def test_text_report() -> None:
 
 
 def test_commands_of_the_page_exist(command_line: CommandLine) -> None:
-    """With the options that docs/BENCH.md shows."""
+    """With the options that docs/BENCH.md has."""
     page = (ROOT / "docs" / "BENCH.md").read_text()
     commands = [line.split() for line in page.splitlines() if line.startswith("headrace bench ")]
     assert {words[2] for words in commands} == {"produce", "consume", "latency", "mixed"}

@@ -124,7 +124,7 @@ def test_changing_command_never_falls_back(two: socket.socket, name: str, comman
 def test_reading_command_names_the_cluster_it_fell_back_to(
     two: socket.socket, name: str, command_line: CommandLine
 ) -> None:
-    """`default` is down and `two` is up: a command that reads takes `two` and says so on standard error."""
+    """`default` is down and `two` is up: a reading command uses `two` and names it on standard error."""
     code, _, err = command_line(*name.split(), *READING[name].split(), "-X", "default.api.timeout.ms=50")
     assert code == 1
     assert err.splitlines()[0] == (
@@ -141,10 +141,10 @@ def test_status_never_falls_back(two: socket.socket, command_line: CommandLine) 
 
 
 @pytest.mark.parametrize("effect", list(Effect))
-def test_named_and_default_clusters_are_taken_without_a_word(
+def test_named_and_default_clusters_cause_no_message(
     effect: Effect, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """--cluster, HEADRACE_CLUSTER and the default cluster are what was asked for."""
+    """--cluster, HEADRACE_CLUSTER, or the default cluster."""
     up("two", "h:2")
     up("three", "h:3")
     assert Settings(cluster="two", effect=effect).addresses() == "h:2"
@@ -160,7 +160,7 @@ def test_named_and_default_clusters_are_taken_without_a_word(
 def test_a_named_cluster_that_is_not_up_is_never_replaced(
     effect: Effect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither by the default one nor by the only one."""
+    """Neither by the default cluster nor by the only one."""
     up("two", "h:2")
     monkeypatch.setenv("HEADRACE_CLUSTER", "three")
     with pytest.raises(UnknownClusterError, match=r"'three'.*two"):
@@ -169,17 +169,17 @@ def test_a_named_cluster_that_is_not_up_is_never_replaced(
 
 @pytest.mark.parametrize("effect", list(Effect))
 def test_one_of_several_clusters_must_be_named(effect: Effect) -> None:
-    """No command guesses among several."""
+    """No command chooses one of several clusters."""
     up("two", "h:2")
     up("three", "h:3")
     with pytest.raises(UnknownClusterError, match="--cluster: three, two"):
         Settings(effect=effect).addresses()
 
 
-def test_addresses_that_were_given_win_over_the_clusters_of_this_machine(
+def test_explicit_addresses_override_local_clusters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """-b, then HEADRACE_BOOTSTRAP (which the clients read); --cluster wins over the variable."""
+    """-b, then HEADRACE_BOOTSTRAP (which the clients read); --cluster overrides the variable."""
     up("two", "h:2")
     monkeypatch.setenv("HEADRACE_BOOTSTRAP", "h:9")
     assert Settings().addresses() is None
@@ -189,8 +189,8 @@ def test_addresses_that_were_given_win_over_the_clusters_of_this_machine(
         Settings(bootstrap="h:8", cluster="two").addresses()
 
 
-def test_a_cluster_that_is_still_starting_is_not_found() -> None:
-    """The file is there before the nodes have addresses."""
+def test_starting_cluster_is_not_found() -> None:
+    """Its file exists before the nodes have addresses."""
     up("default")
     with pytest.raises(NotFoundError, match="still starting"):
         Settings().addresses()

@@ -1,4 +1,4 @@
-"""The small files under HEADRACE_HOME."""
+"""Cluster files under HEADRACE_HOME."""
 
 from pathlib import Path
 
@@ -26,8 +26,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def test_a_file_comes_back_as_it_was_written(home: Path) -> None:
-    """Written, listed, read, forgotten; no half-written file stays behind."""
+def test_cluster_file_round_trip(home: Path) -> None:
+    """Written, listed, read, removed; no partial file is left."""
     write_cluster_file(FACTS)
     assert read_cluster_file("a.b") == FACTS
     assert known_clusters() == ["a.b"]
@@ -37,16 +37,16 @@ def test_a_file_comes_back_as_it_was_written(home: Path) -> None:
     assert known_clusters() == []
 
 
-def test_an_unknown_cluster_names_those_that_are_known() -> None:
-    """The error helps with a typo."""
+def test_unknown_cluster_error_names_the_known_ones() -> None:
+    """For the case of a typo."""
     write_cluster_file(FACTS)
     with pytest.raises(UnknownClusterError, match=r"a\.b"):
         read_cluster_file("ab")
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"cluster": 5}'])
-def test_a_broken_file_is_named(home: Path, data: bytes) -> None:
-    """It is never taken for a cluster that does not exist."""
+def test_invalid_cluster_file_is_named(home: Path, data: bytes) -> None:
+    """The cluster is not reported as missing."""
     write_cluster_file(FACTS)
     (home / "clusters" / "a.b.json").write_bytes(data)
     with pytest.raises(ConfigError, match=r"a\.b\.json"):
@@ -54,14 +54,14 @@ def test_a_broken_file_is_named(home: Path, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "A", ".a", "a.", "a b", "x" * 64, "a\n"])
-def test_names_that_are_no_file_names(name: str) -> None:
+def test_invalid_cluster_names_are_errors(name: str) -> None:
     """A name becomes a path and a Ray namespace."""
     with pytest.raises(ConfigError):
         checked_name(name)
 
 
-def test_one_command_at_a_time(home: Path) -> None:
-    """A second `up` of the same cluster is refused, another cluster is free; no file stays."""
+def test_cluster_lock_is_exclusive(home: Path) -> None:
+    """A second `up` of the cluster is refused, another cluster is free; no file is left."""
     with cluster_lock("one"):
         with pytest.raises(HeadraceError, match="running"), cluster_lock("one"):
             pytest.fail("the lock was given twice")
@@ -72,8 +72,8 @@ def test_one_command_at_a_time(home: Path) -> None:
     assert not home.exists()
 
 
-def test_the_last_cluster_leaves_no_empty_folders(home: Path) -> None:
-    """With data, or another cluster, the folders stay."""
+def test_empty_folders_are_removed_with_the_last_cluster(home: Path) -> None:
+    """Folders with data, or of another cluster, stay."""
     write_cluster_file(FACTS)
     with cluster_lock("one"):
         pass
@@ -84,6 +84,6 @@ def test_the_last_cluster_leaves_no_empty_folders(home: Path) -> None:
     assert [path.name for path in home.iterdir()] == ["data"]
 
 
-def test_the_data_lies_under_the_home(home: Path) -> None:
+def test_default_data_dir_is_under_the_home(home: Path) -> None:
     """One folder per cluster."""
     assert default_data_dir("x") == str(home / "data" / "x")

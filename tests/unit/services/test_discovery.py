@@ -1,4 +1,4 @@
-"""How a client without an address finds its cluster from the files on this machine."""
+"""A client without an address finds its cluster by the cluster files of this machine."""
 
 import sys
 from pathlib import Path
@@ -21,13 +21,13 @@ def add(name: str, *bootstrap: str) -> None:
     write_cluster_file(ClusterFile(name, "h:1", bootstrap, 1, "/data"))
 
 
-def test_nothing_there() -> None:
-    """No file, no cluster: the caller says what to do."""
+def test_no_cluster_file_gives_none() -> None:
+    """The caller raises the error."""
     assert discover() is None
 
 
 @pytest.mark.parametrize("names", [["two"], ["one", "two"]])
-def test_without_a_name_no_other_cluster_than_the_default_one_is_taken(names: list[str]) -> None:
+def test_only_the_default_cluster_needs_no_name(names: list[str]) -> None:
     """`default` is down: no producer writes to another cluster, which the error names."""
     for name in names:
         add(name, "h:1")
@@ -37,23 +37,23 @@ def test_without_a_name_no_other_cluster_than_the_default_one_is_taken(names: li
         discover()
 
 
-def test_the_default_cluster_is_meant_among_several() -> None:
-    """`headrace up` without a name makes the default one."""
+def test_default_cluster_is_chosen_among_several() -> None:
+    """`headrace up` without a name creates it."""
     add("default", "h:1")
     add("other", "h:2")
     assert discover() == "h:1"
 
 
-def test_a_named_cluster_is_meant(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also beside the default one."""
+def test_named_cluster_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HEADRACE_CLUSTER overrides the default cluster."""
     add("default", "h:1")
     add("two", "h:2", "h:3")
     monkeypatch.setenv("HEADRACE_CLUSTER", "two")
     assert discover() == "h:2,h:3"
 
 
-def test_a_named_cluster_that_is_not_up_is_never_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither by the default one; nothing is found where no cluster is up."""
+def test_missing_named_cluster_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even by the default one; without any cluster the result is None."""
     monkeypatch.setenv("HEADRACE_CLUSTER", "two")
     assert discover() is None
     add("default", "h:1")
@@ -90,8 +90,8 @@ class FakeRay:
         return [*({"name": "node-1", "namespace": each} for each in self._namespaces), *others]
 
 
-def test_clusters_of_the_ray_of_this_process_obey_the_same_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They come before those of this machine, and none is taken that was not named."""
+def test_clusters_of_the_joined_ray_follow_the_same_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They precede those of this machine."""
     monkeypatch.setitem(sys.modules, "ray", FakeRay("team"))  # type: ignore[misc] -- a fake is no module
     with pytest.raises(NoClusterError, match=r"'default'.*: team"):
         discover()
@@ -103,7 +103,7 @@ def test_clusters_of_the_ray_of_this_process_obey_the_same_rule(monkeypatch: pyt
     assert discover() == "h:2"
 
 
-def test_a_cluster_that_is_still_starting_has_no_address() -> None:
-    """The file is there before the nodes are."""
+def test_starting_cluster_has_no_address() -> None:
+    """Its file exists before the nodes do."""
     add("default")
     assert discover() is None

@@ -29,8 +29,8 @@ def join(fake: FakeAdminCluster) -> None:
     fake.group("g").join("m-1", "one", encode_assignment(Assignment(3, (FIRST, SECOND))))
 
 
-def test_list(shell: CommandLine, fake: FakeAdminCluster) -> None:
-    """All, or some; a state that there is not is wrong usage."""
+def test_groups_are_listed_by_state_and_type(shell: CommandLine, fake: FakeAdminCluster) -> None:
+    """An unknown state is wrong usage."""
     fake.group("other").state = "Stable"
     assert [row["group"] for row in shell.json("group", "list")] == ["g", "other"]
     (row,) = shell.json("group", "list", "--state", "stable", "--type", "classic")
@@ -40,8 +40,8 @@ def test_list(shell: CommandLine, fake: FakeAdminCluster) -> None:
     assert (code, "'idle' is none of Empty" in err) == (2, True)
 
 
-def test_describe_shows_lag_and_who_reads(shell: CommandLine, fake: FakeAdminCluster) -> None:
-    """Also of partitions that a member has and where nothing is committed."""
+def test_describe_shows_lag_and_members(shell: CommandLine, fake: FakeAdminCluster) -> None:
+    """Also partitions that a member owns and that have no committed offset."""
     join(fake)
     (facts,) = shell.json("group", "describe", "g")
     member = {"member": "m-1", "instance": "one", "client": "client", "host": "host"}
@@ -66,8 +66,8 @@ def test_describe_shows_lag_and_who_reads(shell: CommandLine, fake: FakeAdminClu
     assert fake.requests("ListOffsets")[-1].isolation == 1
 
 
-def test_members(shell: CommandLine, fake: FakeAdminCluster) -> None:
-    """Who has what, as --topic takes it."""
+def test_members_are_listed_with_their_partitions(shell: CommandLine, fake: FakeAdminCluster) -> None:
+    """In the form that --topic accepts."""
     assert shell.json("group", "members", "g") == []
     assert shell("group", "members", "g")[2] == "no members\n"
     join(fake)
@@ -76,8 +76,8 @@ def test_members(shell: CommandLine, fake: FakeAdminCluster) -> None:
     assert "t:0,1" in shell("group", "members", "--all")[1]
 
 
-def test_what_goes_wrong_with_groups(shell: CommandLine, fake: FakeAdminCluster) -> None:
-    """What is not there is 3, some is 4, usage is 2; one line, and a hint."""
+def test_exit_codes_of_group_commands(shell: CommandLine, fake: FakeAdminCluster) -> None:
+    """Not found is 3, partial failure 4, usage 2; one line, and a hint."""
     code, out, err = shell("group", "describe", "nowhere")
     assert (code, out) == (3, "")
     assert "GroupIdNotFoundError" in err
@@ -108,7 +108,7 @@ def test_what_goes_wrong_with_groups(shell: CommandLine, fake: FakeAdminCluster)
 def test_reset_by_every_rule(
     shell: CommandLine, fake: FakeAdminCluster, rule: tuple[str, ...], new: int
 ) -> None:
-    """Shown first, done with --execute."""
+    """A dry run first, then with --execute."""
     row = {"group": "g", "topic": "t", "partition": 0, "old": 1, "new": new}
     place = ("--topic", "t:0")
     assert shell.json("group", "reset", "g", *place, *rule) == [row]
@@ -119,7 +119,7 @@ def test_reset_by_every_rule(
 
 
 def test_reset_scopes_and_files(shell: CommandLine, fake: FakeAdminCluster, tmp_path: Path) -> None:
-    """A whole topic, all topics that were read, and what was exported."""
+    """A whole topic, all topics with committed offsets, and an exported file."""
     rows = shell.json("group", "reset", "g", "--topic", "t", "--to-latest")
     assert [(row["partition"], row["old"], row["new"]) for row in rows] == [(0, 1, 3), (1, None, 0)]
     rows = shell.json("group", "reset", "g", "--all-topics", "--to-latest")
@@ -135,8 +135,8 @@ def test_reset_scopes_and_files(shell: CommandLine, fake: FakeAdminCluster, tmp_
     assert rows == [{"group": "new", "topic": "t", "partition": 1, "old": None, "new": 0}]
 
 
-def test_reset_refuses(shell: CommandLine, fake: FakeAdminCluster, tmp_path: Path) -> None:
-    """A group with members, no rule or two, no scope or two, topics and files that are not there."""
+def test_invalid_resets_are_errors(shell: CommandLine, fake: FakeAdminCluster, tmp_path: Path) -> None:
+    """A group with members, no rule or two, no scope or two, unknown topics and files."""
     some = ("--topic", "t")
     for usage in ((), some, ("--to-latest",), (*some, "--to-latest", "--to-earliest")):
         assert shell("group", "reset", "g", *usage)[0] == 2
@@ -157,7 +157,7 @@ def test_reset_refuses(shell: CommandLine, fake: FakeAdminCluster, tmp_path: Pat
     assert fake.group("g").offsets["t", 0].offset == 1
 
 
-def test_delete(shell: CommandLine, fake: FakeAdminCluster) -> None:
+def test_offsets_and_groups_are_deleted(shell: CommandLine, fake: FakeAdminCluster) -> None:
     """Offsets of a topic, then the group."""
     fake.commit("g", "t", 1, 0)
     rows = shell.json("group", "delete-offsets", "g", "--topic", "t:1")
@@ -169,8 +169,8 @@ def test_delete(shell: CommandLine, fake: FakeAdminCluster) -> None:
     assert shell("group", "delete-offsets", "g", "--topic", "t")[0] == 3
 
 
-def test_transactions_are_shown(shell: CommandLine, fake: FakeAdminCluster) -> None:
-    """List, describe, and who writes."""
+def test_transactions_and_producers_are_listed(shell: CommandLine, fake: FakeAdminCluster) -> None:
+    """List, describe, and producers of a topic."""
     fake.know("a", 7, FIRST, SECOND)
     fake.open_transaction(FIRST, 7, start=2, last_ms=5_000)
     (row,) = shell.json("txn", "list", "--state", "Ongoing", "--longer-than", "PT1S")
@@ -186,8 +186,8 @@ def test_transactions_are_shown(shell: CommandLine, fake: FakeAdminCluster) -> N
     assert (row["producer_id"], row["start_offset"], row["last_sequence"]) == (7, 2, 7)
 
 
-def test_prepared_transactions_are_shown_and_ended(shell: CommandLine, fake: FakeAdminCluster) -> None:
-    """Since when; not as hanging, nor in one of their partitions. Whoever ends one is asked first."""
+def test_prepared_transactions_are_listed_and_aborted(shell: CommandLine, fake: FakeAdminCluster) -> None:
+    """With their age; not as hanging. The abort asks for confirmation."""
     fake.know("a", 7, FIRST, SECOND, state="Prepared", prepared_ms=LONG_AGO_MS)
     fake.open_transaction(FIRST, 7, start=2, last_ms=LONG_AGO_MS)
     (row,) = shell.json("txn", "list", "--state", "Prepared")
@@ -204,8 +204,8 @@ def test_prepared_transactions_are_shown_and_ended(shell: CommandLine, fake: Fak
     assert shell("txn", "abort-prepared", "a", "--yes")[0] == 1
 
 
-def test_hanging_transactions_are_found_and_ended(shell: CommandLine, fake: FakeAdminCluster) -> None:
-    """Wherever it is looked; by offset or by ids; not what its coordinator knows."""
+def test_hanging_transactions_are_found_and_aborted(shell: CommandLine, fake: FakeAdminCluster) -> None:
+    """In every scope; by offset or by ids; not a transaction that its coordinator knows."""
     fake.know("a", 7, FIRST)
     fake.open_transaction(FIRST, 7, start=2, last_ms=LONG_AGO_MS)
     fake.open_transaction(SECOND, 8, start=5, last_ms=LONG_AGO_MS)

@@ -1,4 +1,4 @@
-"""Where offsets of a group go: every rule, scopes, times, CSV."""
+"""New offsets of a group: rules, scopes, times, CSV."""
 
 import pytest
 from headrace.protocol.errors import ConfigError
@@ -29,8 +29,8 @@ READ, FRESH = Bounds(10, 100, 40, 60), Bounds(10, 100, None)
         (Rule.FILE, READ, 99, 99),
     ],
 )
-def test_rules(rule: Rule, bounds: Bounds, number: int, new: int) -> None:
-    """The new offset always lies in the partition; whoever gets another one is told."""
+def test_reset_rules(rule: Rule, bounds: Bounds, number: int, new: int) -> None:
+    """The new offset lies in the partition; a remark names each offset that was moved there."""
     move = moved(rule, TP, bounds, number)
     assert (move.tp, move.old, move.new) == (TP, bounds.committed, new)
     asked = {Rule.OFFSET: number, Rule.FILE: number, Rule.SHIFT: number + (bounds.committed or 0)}
@@ -38,13 +38,13 @@ def test_rules(rule: Rule, bounds: Bounds, number: int, new: int) -> None:
     assert bool(move.remark) != is_as_asked
 
 
-def test_what_was_never_committed_cannot_be_shifted() -> None:
-    """Nobody could say from where."""
+def test_shift_needs_a_committed_offset() -> None:
+    """Without one there is no base."""
     with pytest.raises(ConfigError, match="t-0 cannot be shifted"):
         moved(Rule.SHIFT, TP, FRESH, 1)
 
 
-def test_scopes() -> None:
+def test_topic_scopes() -> None:
     """A topic, or some of its partitions."""
     assert scope_of("t") == ("t", ())
     assert scope_of("t:2,0,2") == ("t", (2, 0))
@@ -53,8 +53,8 @@ def test_scopes() -> None:
             scope_of(bad)
 
 
-def test_times() -> None:
-    """UTC without a zone, as Kafka has it."""
+def test_timestamps() -> None:
+    """UTC without a zone, as in Kafka."""
     assert time_of("1970-01-02T00:00:00.001") == 86_400_001
     assert time_of("1970-01-02T00:00:00+01:00") == 82_800_000
     for bad in ("yesterday", "1969-12-31T00:00:00Z", ""):
@@ -63,7 +63,7 @@ def test_times() -> None:
 
 
 def test_csv_round_trip() -> None:
-    """Odd names of topics are none, but those of groups are free: they come first in exports of several."""
+    """Exports of several groups have the group id first, which may hold any character."""
     moves = [Move(TP, None, 5), Move(TopicPartition("t", 1), 3, 6)]
     assert csv_of(moves) == "t,0,5\nt,1,6\n"
     assert offsets_of_csv(csv_of(moves), "g") == {TP: 5, TopicPartition("t", 1): 6}
@@ -82,7 +82,7 @@ def test_csv_round_trip() -> None:
         ("t,0,1\nt,0,2\n", "line 2 repeats t-0"),
     ],
 )
-def test_bad_csv(text: str, why: str) -> None:
-    """The line is named."""
+def test_invalid_csv_is_an_error(text: str, why: str) -> None:
+    """The error names the line."""
     with pytest.raises(ConfigError, match=why):
         offsets_of_csv(text, "g")

@@ -1,4 +1,4 @@
-"""services/cli/interrupts.py: a signal ends the command wherever it meets it."""
+"""Signals end a command at any place."""
 
 import os
 import signal
@@ -15,8 +15,8 @@ def meet(number: signal.Signals) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_is_a_keyboard_interrupt(number: signal.Signals) -> None:
-    """All three alike; afterwards the handlers are as before."""
+def test_signals_raise_keyboard_interrupt(number: signal.Signals) -> None:
+    """All three alike; the former handlers are restored."""
     found = signal.signal(number, signal.default_int_handler)  # the tests may run where it is ignored: nohup
     try:
         with pytest.raises(KeyboardInterrupt), interrupts():
@@ -26,7 +26,7 @@ def test_a_signal_is_a_keyboard_interrupt(number: signal.Signals) -> None:
         signal.signal(number, found)
 
 
-def test_what_is_ignored_stays_ignored() -> None:
+def test_ignored_signals_stay_ignored() -> None:
     """Under nohup a closed terminal ends nothing."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
@@ -38,7 +38,7 @@ def test_what_is_ignored_stays_ignored() -> None:
 
 
 class Kills:
-    """Meets the signal inside its destructor, where Python drops exceptions."""
+    """Sends the signal inside its destructor, where Python drops exceptions."""
 
     def __del__(self) -> None:
         meet(signal.SIGTERM)
@@ -50,14 +50,14 @@ def drop_it() -> None:
     threading.Event().wait(10)
 
 
-def test_a_signal_inside_a_destructor_is_not_lost() -> None:
-    """The exception that Python drops there is raised again, a moment later, outside."""
+def test_signal_inside_a_destructor_is_raised_later() -> None:
+    """Python drops the exception there; it is raised again outside."""
     with pytest.raises(KeyboardInterrupt), interrupts():
         drop_it()
 
 
-def test_other_dropped_exceptions_are_told_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bug in a destructor still reaches whoever listens."""
+def test_other_unraisable_exceptions_reach_the_hook(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug in a destructor is still reported."""
     told: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda news: told.append(news.exc_type))
 

@@ -1,10 +1,10 @@
-"""What `headrace up` tells owners of Kafka clients."""
+"""The addresses for Kafka clients that `headrace up` prints."""
 
 from headrace.services.cli.cluster import kafka_addresses
 
 
 def test_addresses_by_listener() -> None:
-    """Of the nodes that answer; one that is away, or has no listener, is left out."""
+    """Nodes that do not respond or have no listener are left out."""
     nodes = [
         {"kafka": {"listeners": {"PLAINTEXT": "a:9092", "INNER": "x:1"}}},
         {"state": "waiting"},

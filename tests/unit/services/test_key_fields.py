@@ -1,4 +1,4 @@
-"""Which field of a line becomes the key, for the shapes of text that real logs have."""
+"""The field of a line that becomes the key, for common log formats."""
 
 import pytest
 from headrace.services.key_fields import MAX_KEY_BYTES, NO_KEY, KeyField, choose_key_field
@@ -34,7 +34,7 @@ TABLE = [b'%d,"%s",3.5' % (n, b"alice" if n % 2 else b"bob") for n in range(100)
     ],
     ids=["access log", "syslog", "syslog with ISO times", "dpkg", "comma separated"],
 )
-def test_real_shapes(lines: list[bytes], keys: set[bytes]) -> None:
+def test_key_field_of_common_log_formats(lines: list[bytes], keys: set[bytes]) -> None:
     """Times, numbers and constants are passed over; process ids do not make a program a new key."""
     chosen = choose_key_field(lines)
     assert {chosen.key_of(line) for line in lines} == keys
@@ -46,11 +46,11 @@ def test_real_shapes(lines: list[bytes], keys: set[bytes]) -> None:
     ids=["nothing", "empty", "blank", "constant", "binary", "all different"],
 )
 def test_lines_without_a_good_field_use_the_first(lines: list[bytes]) -> None:
-    """There is always some field."""
+    """Every line has a key field."""
     assert choose_key_field(lines).index == 0
 
 
-def test_an_ipv6_client_is_a_name_and_a_time_is_not() -> None:
+def test_ipv6_addresses_are_no_times() -> None:
     """Both are hex digits and colons."""
     lines = [b"12:30:%02d 2001:db8::%d GET" % (n % 60, n % 3) for n in range(60)]
     assert choose_key_field(lines).index == 1
@@ -63,6 +63,6 @@ def test_a_line_without_the_field_has_no_key() -> None:
     assert KeyField(1, b",").key_of(b"a,,c") == NO_KEY
 
 
-def test_a_key_is_bounded() -> None:
-    """A line without any space is not its own key."""
+def test_key_size_is_bounded() -> None:
+    """A line without spaces is not its own key."""
     assert KeyField(0).key_of(b"x" * 10_000) == b"x" * MAX_KEY_BYTES

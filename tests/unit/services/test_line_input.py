@@ -1,4 +1,4 @@
-"""A stream of bytes cut into records, however its chunks fall."""
+"""Records from a stream of bytes, independent of its chunks."""
 
 import pytest
 from headrace.protocol.errors import MessageTooLargeError
@@ -10,8 +10,8 @@ LINES = LineShape(b"\n")
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
 @pytest.mark.parametrize("delimiter", [b"\n", b"||", b"|-|"])
-def test_chunks_do_not_matter(delimiter: bytes, size: int) -> None:
-    """The same records whether bytes come one by one or all at once, delimiters torn apart included."""
+def test_records_do_not_depend_on_chunks(delimiter: bytes, size: int) -> None:
+    """One byte at a time or all at once; delimiters may be split."""
     data = delimiter.join([b"one", b"", b"three|", b"-four"])
     chunks = [data[i : i + size] for i in range(0, len(data), size)]
     values = [value for _, value in split_records(chunks, LineShape(delimiter))]
@@ -33,26 +33,26 @@ def test_chunks_do_not_matter(delimiter: bytes, size: int) -> None:
         ([b"a\n", None, b"b"], [b"a", b"b"]),
     ],
 )
-def test_ends_of_lines_and_files(chunks: list[bytes | None], expected: list[bytes]) -> None:
-    """No last newline, CRLF, binary bytes; a file's end ends its last record."""
+def test_line_ends_and_end_of_file(chunks: list[bytes | None], expected: list[bytes]) -> None:
+    """No last newline, CRLF, binary bytes; the end of a file ends its last record."""
     assert [value for _, value in split_records(chunks, LINES)] == expected
 
 
-def test_a_carriage_return_stays_with_another_delimiter() -> None:
-    """Only the line feed takes it along."""
+def test_carriage_return_is_kept_with_another_delimiter() -> None:
+    """Only the line feed removes it."""
     assert list(split_records([b"a\r;b"], LineShape(b";"))) == [(None, b"a\r"), (None, b"b")]
 
 
-def test_keys() -> None:
-    """The first delimiter splits; a line without it is all value; a fixed key serves those."""
+def test_first_delimiter_splits_key_and_value() -> None:
+    """A line without it is all value; a fixed key applies to those."""
     shape = LineShape(b"\n", key_delimiter=b":")
     assert split_record(b"k:v:w", shape) == (b"k", b"v:w")
     assert split_record(b"plain", shape) == (None, b"plain")
     assert split_record(b"plain", LineShape(b"\n", b":", key=b"fixed")) == (b"fixed", b"plain")
 
 
-def test_empty_as_null() -> None:
-    """-Z: tombstones can be typed."""
+def test_empty_values_become_null() -> None:
+    """-Z produces tombstones."""
     shape = LineShape(b"\n", b":", is_empty_null=True)
     assert split_record(b"k:", shape) == (b"k", None)
     assert split_record(b":v", shape) == (None, b"v")
@@ -60,12 +60,12 @@ def test_empty_as_null() -> None:
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(None, 3), (0, 0), (2, 2), (9, 3)])
-def test_count_limit(limit: int | None, expected: int) -> None:
+def test_count_limits_the_records(limit: int | None, expected: int) -> None:
     """-c stops early."""
     assert len(list(split_records([b"a\nb\nc"], LineShape(b"\n", max_count=limit)))) == expected
 
 
-def test_a_record_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_above_the_size_limit_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """An endless line does not fill the memory."""
     monkeypatch.setattr(line_input, "MAX_RECORD_BYTES", 10)
     with pytest.raises(MessageTooLargeError):

@@ -1,4 +1,4 @@
-"""Where the quickstart gets its lines from, odd files included."""
+"""The input of the quickstart."""
 
 import os
 from pathlib import Path
@@ -40,8 +40,8 @@ def test_line_ends_and_bytes(tmp_path: Path, data: bytes, expected: list[bytes])
 
 
 @pytest.mark.parametrize("extra", [-1, 0, 1, 7])
-def test_a_very_long_line_comes_in_pieces(tmp_path: Path, extra: int) -> None:
-    """Every byte arrives, no piece is too long, and the end of the line makes no record of its own."""
+def test_long_line_is_split_into_records(tmp_path: Path, extra: int) -> None:
+    """No byte is lost, no record is above the limit, and the line end adds no record."""
     long = b"x" * (2 * MAX_LINE_BYTES + extra)
     pieces = lines_of(tmp_path / "f", long + b"\nshort\n")
     assert b"".join(pieces) == long + b"short"
@@ -49,8 +49,8 @@ def test_a_very_long_line_comes_in_pieces(tmp_path: Path, extra: int) -> None:
     assert b"" not in pieces
 
 
-def test_what_is_appended_meanwhile_is_left_out(tmp_path: Path) -> None:
-    """A log that grows while it is read does not make the read endless."""
+def test_lines_appended_while_reading_are_left_out(tmp_path: Path) -> None:
+    """The read of a growing log ends."""
     path = tmp_path / "f"
     path.write_bytes(b"a\nb\n")
     reader = read_lines(TextFile(path, 4))
@@ -62,17 +62,17 @@ def test_what_is_appended_meanwhile_is_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("skip", "expected"), [(2, [b"bb", b"cc"]), (3, [b"bb", b"cc"]), (4, [b"cc"]), (8, [])]
 )
-def test_a_file_cut_at_its_start_begins_with_a_whole_line(
+def test_tail_of_a_large_file_begins_with_a_whole_line(
     tmp_path: Path, skip: int, expected: list[bytes]
 ) -> None:
-    """Only the end of a large file is taken, and no half line with it."""
+    """Only the end of a large file is read."""
     path = tmp_path / "f"
     path.write_bytes(b"aa\nbb\ncc\n")
     assert list(read_lines(TextFile(path, 9 - skip, skip))) == expected
 
 
-def test_a_folder_gives_its_text_files_within_a_budget(tmp_path: Path) -> None:
-    """Binary, packed, empty and linked files are passed over; the largest come first."""
+def test_folder_gives_its_text_files_within_a_budget(tmp_path: Path) -> None:
+    """Binary, compressed, empty and linked files are left out; the largest come first."""
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "large.log").write_bytes(b"line\n" * 100)
     (tmp_path / "small.log").write_bytes(b"line\n" * 10)
@@ -88,8 +88,8 @@ def test_a_folder_gives_its_text_files_within_a_budget(tmp_path: Path) -> None:
     assert len(text_files(tmp_path, budget_bytes=100)) == 1
 
 
-def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
-    """Missing, a folder without text, a pipe."""
+def test_unreadable_inputs_are_errors(tmp_path: Path) -> None:
+    """A missing file, a folder without text, a pipe."""
     with pytest.raises(FileNotFoundError):
         input_files(str(tmp_path / "missing"))
     with pytest.raises(InputError, match="no readable text files"):
@@ -99,8 +99,8 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
         input_files(str(tmp_path / "pipe"))
 
 
-def test_one_file_is_taken_whole(tmp_path: Path) -> None:
-    """An input that was named is not cut, whatever it holds."""
+def test_named_file_is_read_whole(tmp_path: Path) -> None:
+    """Whatever its size and content."""
     path = tmp_path / "binary.gz"
     path.write_bytes(b"\0\n")
     assert input_files(str(path)) == [TextFile(path, 2)]
@@ -108,7 +108,7 @@ def test_one_file_is_taken_whole(tmp_path: Path) -> None:
 
 
 def test_process_metrics_name_this_process() -> None:
-    """Without any log there are still real facts: one line per process."""
+    """Without a log the input is one line per process."""
     lines = list(process_metrics(0.0))
     pids = {line.split()[2] for line in lines}
     assert str(os.getpid()).encode() in pids

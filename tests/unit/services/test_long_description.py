@@ -1,4 +1,4 @@
-"""The metadata of the package, and the README as package indexes show it."""
+"""The metadata of the package, and the README as package indexes render it."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def metadata() -> Any:
     ],
 )
 def test_relative_links_become_absolute(text: str, expected: str) -> None:
-    """Others stay."""
+    """Other links stay."""
     assert absolute_links(text) == expected
 
 

@@ -1,4 +1,4 @@
-"""The command line as a whole: options before and after the command, exit codes, one clear line per error."""
+"""The command line: options before and after the command, exit codes, one line per error."""
 
 import json
 import subprocess
@@ -32,14 +32,14 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ["--version"],
     ],
 )
-def test_what_always_works(arguments: list[str], command_line: CommandLine) -> None:
-    """Help and version need no cluster."""
+def test_help_and_version_need_no_cluster(arguments: list[str], command_line: CommandLine) -> None:
+    """The exit code is 0."""
     code, out, _ = command_line(*arguments)
     assert code == 0
     assert out
 
 
-def test_config_keys_can_be_read_by_programs(command_line: CommandLine) -> None:
+def test_config_keys_as_json(command_line: CommandLine) -> None:
     """`config keys -o` has each key once per part, with the same default as docs/CONFIG.md."""
     rows = command_line.json("config", "keys")
     by_key = {(row["part"], row["key"]): row for row in rows}
@@ -79,8 +79,8 @@ def test_config_keys_can_be_read_by_programs(command_line: CommandLine) -> None:
         ["-b", "h:1", "--cluster", "x", "topic", "list"],
     ],
 )
-def test_wrong_usage_is_2(arguments: list[str], command_line: CommandLine) -> None:
-    """A wrong command line is told on standard error, before anything is asked or started."""
+def test_usage_errors_exit_with_2(arguments: list[str], command_line: CommandLine) -> None:
+    """The error is on standard error, before any request and any process."""
     code, out, err = command_line(*arguments)
     assert (code, out) == (2, "")
     assert err
@@ -90,24 +90,24 @@ def test_wrong_usage_is_2(arguments: list[str], command_line: CommandLine) -> No
 @pytest.mark.parametrize(
     "arguments", [["status"], ["down"], ["status", "--cluster", "x"], ["down", "--cluster", "x"]]
 )
-def test_a_cluster_that_is_not_there_is_3(arguments: list[str], command_line: CommandLine) -> None:
-    """Not found, in one line."""
+def test_missing_cluster_exits_with_3(arguments: list[str], command_line: CommandLine) -> None:
+    """The error is one line."""
     code, _, err = command_line(*arguments)
     assert code == 3
     assert err.startswith("headrace: no cluster")
 
 
-def test_without_any_cluster_it_is_3(command_line: CommandLine) -> None:
-    """Nothing was named and nothing is there: not found rather than wrong usage. `down` offers no `up`."""
+def test_no_cluster_at_all_exits_with_3(command_line: CommandLine) -> None:
+    """Not found rather than wrong usage; `down` does not suggest `up`."""
     for command, has_hint in (("topic list", True), ("status", True), ("down", False)):
         code, _, err = command_line(*command.split())
         assert (code, "headrace up" in err) == (3, has_hint), command
 
 
-def test_headrace_cluster_names_the_cluster(
+def test_headrace_cluster_applies_to_status_and_down(
     command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The variable that clients heed holds for `status` and `down` as well; --cluster wins."""
+    """As to clients; --cluster overrides it."""
     monkeypatch.setenv("HEADRACE_CLUSTER", "other")
     for command, name in (("status", "other"), ("down", "other"), ("status --cluster third", "third")):
         code, _, err = command_line(*command.split())
@@ -115,7 +115,7 @@ def test_headrace_cluster_names_the_cluster(
 
 
 def test_quickstart_names_a_missing_input(command_line: CommandLine) -> None:
-    """A file that is not there is not found."""
+    """A missing file is not found."""
     code, _, err = command_line("quickstart", "--input", "/no/such/file")
     assert (code, "/no/such/file: No such file" in err) == (3, True)
 
@@ -140,22 +140,22 @@ def test_exit_codes(error: Exception, code: int) -> None:
     assert exit_code_of(error) == code
 
 
-def test_messages_are_one_line() -> None:
-    """Kafka's name helps to search for it; a path stands in front of what is wrong with it."""
+def test_error_messages_are_one_line() -> None:
+    """With Kafka's error name; a path precedes its error."""
     assert message_of(NetworkError("gone\n  away")) == "gone away [NetworkError]"
     assert message_of(OSError(13, "Permission denied", "/x")) == "/x: Permission denied"
     assert message_of(ValueError()) == "ValueError"
 
 
-def test_hints_where_there_is_something_to_do() -> None:
-    """What to do about the usual troubles."""
+def test_common_errors_have_a_hint() -> None:
+    """The hint is the next command."""
     assert "topic create" in (hint_of(UnknownTopicOrPartitionError("x")) or "")
     assert "headrace status" in (hint_of(NetworkError("x")) or "")
     assert hint_of(ValueError("x")) is None
 
 
-def test_options_after_the_command_win() -> None:
-    """Global options may stand before or after the command; -X adds up."""
+def test_options_after_the_command_override_global_ones() -> None:
+    """-X options add up."""
     settings = Settings()
     absorb(settings, {"bootstrap": "a:1", "config": {"x": "1", "y": "1"}, "form": "json"})
     rest = {"bootstrap": None, "config": {"y": "2"}, "form": None, "other": 5}
@@ -164,8 +164,8 @@ def test_options_after_the_command_win() -> None:
     assert rest == {"other": 5}
 
 
-def test_the_command_line_starts_without_heavy_imports() -> None:
-    """Ray takes a second to import, rich and the clients some: only commands that need them pay."""
+def test_command_line_does_not_import_ray_or_rich() -> None:
+    """Ray takes a second to import: only commands that need it do so."""
     heavy = "[m for m in ('ray', 'rich', 'zmq', 'uvloop') if m in sys.modules]"
     code = f"import sys, headrace.services.cli.main; print({heavy})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,12 +1,12 @@
-"""What a cluster looks like to a client."""
+"""The status of a cluster as a client sees it."""
 
 from fake_cluster import FakeCluster
 from headrace.clients.sync.cluster_io import Cluster
 from headrace.services.network_status import TOPICS_PER_REQUEST, network_status
 
 
-def test_many_topics_are_described_in_pieces() -> None:
-    """Each answer is bounded; what the nodes lead and hold adds up."""
+def test_many_topics_are_described_in_several_requests() -> None:
+    """Each response is bounded; leaders and replicas of the nodes add up."""
     fake = FakeCluster(2, latency_ms=0)
     for number in range(2 * TOPICS_PER_REQUEST + 1):
         fake.create(f"t{number}", 2)

@@ -1,4 +1,4 @@
-"""kcat's offset notation: what each form means, and what is refused."""
+"""kcat's offset notation."""
 
 import pytest
 from headrace.services.cli.offsets import OffsetSpec, parse_offset, read_range, start_offset
@@ -19,22 +19,22 @@ from headrace.services.cli.offsets import OffsetSpec, parse_offset, read_range, 
         (str(2**63 - 1), OffsetSpec("absolute", 2**63 - 1)),
     ],
 )
-def test_every_form_of_an_offset(text: str, expected: OffsetSpec) -> None:
-    """Each form that kcat takes is understood."""
+def test_offset_notation(text: str, expected: OffsetSpec) -> None:
+    """Every form that kcat accepts."""
     assert parse_offset(text) == expected
 
 
 @pytest.mark.parametrize(
     "text", ["", "x", "--1", "1.5", "s@", "s@-1", "@5", "e@x", "1 ", str(2**63), "-", "٣"]
 )
-def test_what_is_no_offset_is_refused(text: str) -> None:
-    """A typo is an error, never offset 0."""
+def test_invalid_offsets_are_errors(text: str) -> None:
+    """A typo is never offset 0."""
     with pytest.raises(ValueError, match="offset"):
         parse_offset(text)
 
 
-def test_stored_says_why_not() -> None:
-    """Without a group there is nothing stored."""
+def test_stored_offset_needs_a_group() -> None:
+    """Without a group there is no committed offset."""
     with pytest.raises(ValueError, match="group"):
         parse_offset("stored")
 
@@ -46,14 +46,14 @@ def test_range_of_start_and_end_time() -> None:
 
 
 def test_range_defaults_to_the_beginning() -> None:
-    """Nothing given, or only an end: from the beginning."""
+    """Without a start, with or without an end."""
     assert read_range(()).start == OffsetSpec("beginning")
     assert read_range(("e@9",)).start == OffsetSpec("beginning")
 
 
 @pytest.mark.parametrize("texts", [("1", "2"), ("e@1", "e@2")])
-def test_two_of_a_kind_are_refused(texts: tuple[str, ...]) -> None:
-    """Two starts or two ends contradict each other."""
+def test_two_starts_or_two_ends_are_errors(texts: tuple[str, ...]) -> None:
+    """They contradict each other."""
     with pytest.raises(ValueError, match="more than one"):
         read_range(texts)
 

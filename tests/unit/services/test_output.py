@@ -1,4 +1,4 @@
-"""What the commands print: tables, JSON, sizes and bytes for people."""
+"""The output of commands: tables, JSON, sizes and bytes."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from headrace.services.cli.output import plain_table, print_object, print_rows, 
 ROWS = [{"name": "a", "count": 5, "extra": 1}, {"name": "long name", "count": 12}]
 
 
-def test_a_table_is_aligned() -> None:
+def test_table_columns_are_aligned() -> None:
     """Text to the left, numbers to the right, two spaces between, none at the end."""
     assert plain_table(ROWS, ("name", "count")) == [
         "NAME       COUNT",
@@ -21,20 +21,20 @@ def test_a_table_is_aligned() -> None:
     ]
 
 
-def test_an_empty_table_still_has_its_head() -> None:
-    """No rows is an answer too."""
+def test_empty_table_has_its_header() -> None:
+    """No row is a result as well."""
     assert plain_table([], ("name", "log_dir")) == ["NAME  LOG-DIR"]
 
 
-def test_cells_of_every_kind() -> None:
-    """Nothing, yes and no, and lists."""
+def test_cells() -> None:
+    """None, booleans and lists."""
     row = {"a": None, "b": True, "c": [1, 2]}
     assert plain_table([row], ("a", "b", "c"))[1].split() == ["-", "yes", "1,2"]
 
 
 @pytest.mark.parametrize(("no_color", "is_plain"), [(None, False), ("", False), ("0", True), ("1", True)])
 def test_no_color_makes_a_plain_table_on_a_terminal(no_color: str | None, is_plain: bool) -> None:
-    """With NO_COLOR, of any value but the empty one, a terminal gets the table that a file gets."""
+    """With a non-empty NO_COLOR a terminal gets the same table as a file."""
     program = (
         "from headrace.services.cli.output import print_rows;"
         " print_rows([{'name': 'a', 'count': 5}], ('name', 'count'), 'text')"
@@ -52,16 +52,16 @@ def test_no_color_makes_a_plain_table_on_a_terminal(no_color: str | None, is_pla
     assert ("\x1b[" in text) is not is_plain
 
 
-def test_json_and_jsonl_hold_every_key(capsys: pytest.CaptureFixture[str]) -> None:
-    """Scripts get what the table leaves out."""
+def test_json_and_jsonl_have_every_key(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also those that the table leaves out."""
     print_rows(ROWS, ("name",), "json")
     assert json.loads(capsys.readouterr().out) == ROWS
     print_rows(ROWS, ("name",), "jsonl")
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == ROWS
 
 
-def test_an_object_as_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    """Names are padded so that the values stand in one column."""
+def test_object_is_printed_as_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    """Names are padded so that the values form a column."""
     print_object({"a": 1, "long": "x"}, "text")
     assert capsys.readouterr().out == "a:    1\nlong: x\n"
 
@@ -93,6 +93,6 @@ def test_sizes(size_bytes: int, expected: str) -> None:
         (b"x" * 100, "x" * 59 + "…"),
     ],
 )
-def test_bytes_cannot_play_with_the_terminal(data: bytes | None, expected: str) -> None:
-    """Control characters and broken UTF-8 are escaped, long values are cut."""
+def test_control_characters_are_escaped(data: bytes | None, expected: str) -> None:
+    """Broken UTF-8 too; long values are cut."""
     assert shown_bytes(data) == expected

@@ -1,4 +1,4 @@
-"""Which processes belong to a Ray of ours: those of its session, and nobody else's. No Ray involved."""
+"""The processes of a Ray that headrace started, found by their session; no Ray involved."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ signal.pause()
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[OwnRay]:
-    """A session of three processes that do not want to end."""
+    """A session of three processes that ignore SIGTERM."""
     leader = subprocess.Popen(
         [sys.executable, "-c", FAMILY], stdout=subprocess.PIPE, start_new_session=True, text=True
     )
@@ -39,8 +39,8 @@ def own(tmp_path: Path) -> Iterator[OwnRay]:
     leader.wait(60)
 
 
-def test_all_of_a_session_is_found_and_ended(own: OwnRay, tmp_path: Path) -> None:
-    """SIGTERM is ignored, so SIGKILL follows; groups of their own do not hide; the temp dir goes last."""
+def test_all_processes_of_a_session_are_killed(own: OwnRay, tmp_path: Path) -> None:
+    """SIGKILL follows SIGTERM, also for processes in their own groups; the temp dir is removed last."""
     assert len(processes_of(own)) == 3
     assert processes_of(own)[-1].pid == own.pid
     assert is_running(own)
@@ -51,7 +51,7 @@ def test_all_of_a_session_is_found_and_ended(own: OwnRay, tmp_path: Path) -> Non
     stop_own_ray(own)  # again: nothing to do
 
 
-def test_ray_gets_a_path_that_needs_no_quotes(tmp_path: Path) -> None:
+def test_python_path_for_ray_needs_no_quotes(tmp_path: Path) -> None:
     """A checkout under "my clone": Ray passes its Python's path through a shell unquoted."""
     plain = tmp_path / "plain"
     plain.mkdir()
@@ -66,8 +66,8 @@ def test_ray_gets_a_path_that_needs_no_quotes(tmp_path: Path) -> None:
         assert (temp_dir / "python" / "bin" / "python").read_text() == name
 
 
-def test_a_pid_that_another_process_has_now_is_left_alone(own: OwnRay) -> None:
-    """A cluster file of last week may name a pid that is somebody else's today."""
+def test_reused_pid_is_not_killed(own: OwnRay) -> None:
+    """The pid of an old cluster file may belong to another process."""
     stale = OwnRay(own.address, own.pid, own.created_s - 1000.0, own.temp_dir + "-stale")
     assert processes_of(stale) == []
     assert not is_running(stale)

@@ -1,4 +1,4 @@
-"""Which machine each server belongs to, and that it stays so whatever machines come and go."""
+"""The machine of each server stays the same while machines join and leave."""
 
 import pytest
 from headrace.protocol.errors import ConfigError
@@ -8,24 +8,24 @@ SERVERS = {"controller-1": 0, "node-1": 1, "node-2": 2, "node-3": 3, "node-4": 4
 THREE = ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
 
 
-def test_servers_are_tied_to_their_disks() -> None:
-    """One machine keeps its servers when another joins; several share; a resource of one's own wins."""
+def test_servers_are_pinned_to_the_machine_of_their_disk() -> None:
+    """A new machine moves none; several machines share; a resource of one's own has priority."""
     assert set(pins_of(SERVERS, {}, ["10.0.0.1"], None).values()) == {"node:10.0.0.1"}
     tied = pins_of(SERVERS, {}, THREE, None)
     assert list(tied.values()) == [f"node:10.0.0.{n}" for n in (1, 1, 2, 3, 1)]
     assert list(pins_of(SERVERS, {}, THREE, "disk").values()) == [f"disk-{n}" for n in range(5)]
 
 
-def test_a_machine_that_is_away_shifts_nobody() -> None:
-    """node-3 must not be started on the machine of node-1, over no data, because node-2's is away."""
+def test_absent_machine_moves_no_server() -> None:
+    """node-3 must not start on the machine of node-1, without its data, because node-2's is absent."""
     before = pins_of({"node-1": 1, "node-2": 2, "node-3": 3}, {}, THREE, None)
     again = pins_of(SERVERS, before, [THREE[0], THREE[2]], None)
     assert {name: again[name] for name in before} == before
     assert again["node-4"] == "node:10.0.0.3"
 
 
-def test_a_server_that_was_waits_and_a_new_one_is_refused() -> None:
-    """The one has a disk somewhere, the other has none anywhere; the error says what to do."""
+def test_server_of_an_absent_machine_waits_and_a_new_one_is_refused() -> None:
+    """The first has a disk, the second has none anywhere; the error names the remedy."""
     pins = {"node-1": "disk-1", "node-2": "disk-2"}
     assert without_machine(pins, {"CPU", "disk-1"}) == {"node-2": "disk-2"}
     check_new(pins, {"node-1", "node-2"}, {"CPU", "disk-1"})

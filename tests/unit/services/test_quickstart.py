@@ -1,4 +1,4 @@
-"""What the quickstart concludes from what its senders and readers saw."""
+"""The verdict of the quickstart about the sums of its senders and readers."""
 
 from pathlib import Path
 
@@ -23,30 +23,30 @@ def outcome_of(*values: bytes) -> Outcome:
 
 
 def test_equal_sums_are_complete() -> None:
-    """Every partition alike, empty ones included."""
+    """All partitions are equal, empty ones included."""
     outcome = outcome_of(b"a", b"b")
     assert outcome.differences() == []
     assert outcome.total_sent == outcome.total_read
     assert outcome.total_sent.count == 2
 
 
-def test_records_in_the_wrong_partition_are_seen() -> None:
-    """The totals agree, the partitions do not."""
+def test_record_in_the_wrong_partition_is_a_difference() -> None:
+    """The totals are equal, the partitions are not."""
     outcome = outcome_of(b"a", b"b")
     outcome.sent[0], outcome.sent[1] = outcome.sent[1], outcome.sent[0]
     assert outcome.total_sent == outcome.total_read
     assert [text.partition(":")[0] for text in outcome.differences()] == ["partition 0", "partition 1"]
 
 
-def test_a_partition_that_was_not_read_is_a_difference() -> None:
-    """A reader that is missing is not an empty partition."""
+def test_unread_partition_is_a_difference() -> None:
+    """A missing reader is not an empty partition."""
     outcome = outcome_of(b"a")
     del outcome.read[5]
     assert outcome.differences() == [f"partition 5: {RecordSum()} in, {RecordSum()} out"]
 
 
 def test_top_keys_add_up_over_partitions() -> None:
-    """The readers' lists are merged."""
+    """The lists of the readers are merged."""
     outcome = Outcome()
     outcome.read = [
         PartitionRead(0, RecordSum(), [(b"a", 5), (b"b", 1)], 0.0, 1.0),
@@ -55,8 +55,8 @@ def test_top_keys_add_up_over_partitions() -> None:
     assert outcome.top_keys == [(b"c", 7), (b"a", 5), (b"b", 1)]
 
 
-def test_where_the_bytes_lie(tmp_path: Path) -> None:
-    """The folder with the partition's name under a node's, and the size of its segments."""
+def test_folder_of_a_partition_is_found(tmp_path: Path) -> None:
+    """Under the data dir of its node; only segments count as its size."""
     directory = tmp_path / "node-2" / "quickstart-3"
     directory.mkdir(parents=True)
     (directory / "00000000000000000000.log").write_bytes(b"12345")
@@ -66,7 +66,7 @@ def test_where_the_bytes_lie(tmp_path: Path) -> None:
     assert _place(tmp_path, 4).directory == ""
 
 
-def test_a_field_that_was_asked_for_wins() -> None:
+def test_key_field_option_overrides_the_guess() -> None:
     """--key-field counts from one, and keeps the separator that was found."""
     chosen = KeyField(0, b",")
     assert list(_with_keys(iter([b"a,b,c"]), chosen, None)) == [(b"a", b"a,b,c")]

@@ -1,4 +1,4 @@
-"""What `headrace quorum status` makes of the leader's answer."""
+"""`headrace quorum status` from the leader's response."""
 
 import json
 
@@ -13,8 +13,8 @@ def replica(number: int, end_offset: int, lag: int, ago_ms: int, port: int = 909
     )
 
 
-def test_who_leads_and_who_lags_can_be_seen() -> None:
-    """The leader, a follower that lags, one that was never heard, an observer; plain JSON."""
+def test_quorum_status_has_the_leader_and_the_lag() -> None:
+    """The leader, a lagging follower, one that never fetched, an observer; plain JSON."""
     voters = (replica(1, 50, 0, 0), replica(2, 40, 10, 30), replica(3, -1, -1, -1, port=0))
     facts = described(QuorumDescription(1, 7, 40, voters, (replica(4, 50, 0, 5),)))
     assert json.loads(json.dumps(facts)) == facts

@@ -1,4 +1,4 @@
-"""What `up` makes of its options and of a cluster that is there; no Ray involved."""
+"""`up`: its options merged with an existing cluster; no Ray involved."""
 
 import re
 from pathlib import Path
@@ -31,14 +31,14 @@ def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "ray:6379")
 
 
-def test_a_new_cluster_has_defaults(tmp_path: Path) -> None:
+def test_defaults_of_a_new_cluster(tmp_path: Path) -> None:
     """Three nodes, data under the home, the Ray of the environment."""
     facts = _merged(UpOptions("c"), None)
     assert (facts.nodes, facts.data_dir, facts.ray_address) == (3, str(tmp_path / "data" / "c"), "ray:6379")
     assert _merged(UpOptions("c", ray_address="local"), None).ray_address == ""
 
 
-def test_all_nodes_with_data_come_back(tmp_path: Path) -> None:
+def test_all_nodes_with_data_are_restarted(tmp_path: Path) -> None:
     """Grown to twelve, taken down, started again without a number: no partition is left out."""
     for index in (1, 2, 12):
         (tmp_path / "data" / "c" / f"node-{index}").mkdir(parents=True)
@@ -47,14 +47,14 @@ def test_all_nodes_with_data_come_back(tmp_path: Path) -> None:
     assert _merged(UpOptions("other"), None).nodes == 3
 
 
-def test_a_running_cluster_is_taken_as_it_is() -> None:
-    """What is not asked for stays; nodes may be added."""
+def test_running_cluster_keeps_its_settings() -> None:
+    """Nodes may be added."""
     assert _merged(UpOptions("c"), BEFORE) == BEFORE
     assert _merged(UpOptions("c", nodes=5, data_dir="/data"), BEFORE).nodes == 5
 
 
-def test_all_controllers_with_data_come_back(tmp_path: Path) -> None:
-    """Fewer than there were might have no majority."""
+def test_all_controllers_with_data_are_restarted(tmp_path: Path) -> None:
+    """Fewer might have no majority."""
     assert _merged(UpOptions("c"), None).controllers == 1
     assert _merged(UpOptions("c", controllers=3), None).controllers == 3
     for index in (1, 2, 3):
@@ -64,9 +64,9 @@ def test_all_controllers_with_data_come_back(tmp_path: Path) -> None:
     assert _merged(UpOptions("c", controllers=5), None).controllers == 5
 
 
-def test_controllers_of_a_running_cluster_stay_as_many() -> None:
-    """One that was alone would begin a second quorum if it lost its disk. Over the data of a cluster that
-    died, more are started."""
+def test_controller_count_of_a_running_cluster_is_fixed() -> None:
+    """A single controller without its disk would begin a second quorum. Over the data of a dead cluster,
+    more are started."""
     running = _with(BEFORE, controllers=3)
     assert _merged(UpOptions("c", controllers=3), running).controllers == 3
     for count in (1, 5):
@@ -80,24 +80,24 @@ def test_controllers_of_a_running_cluster_stay_as_many() -> None:
         _with_those_there(UpOptions("c", controllers=1), fresh, names)
 
 
-def test_the_newest_leader_is_the_controller() -> None:
-    """One that was cut off may still think that it leads; followers and silent ones are passed over."""
+def test_leader_of_the_highest_epoch_is_the_controller() -> None:
+    """An isolated controller may still claim to lead; followers and silent ones are left out."""
     old, new = ({"quorum": {"role": "leader", "epoch": epoch}} for epoch in (3, 4))
     follower = {"quorum": {"role": "follower", "epoch": 4}}
     assert _active([old, {"state": "silent"}, new, follower]) is new
     assert _active([follower, {"state": "silent"}]) is None
 
 
-def test_contradictions_are_refused() -> None:
-    """Fewer nodes, or other folders, than those that run."""
+def test_contradicting_options_are_errors() -> None:
+    """Fewer nodes, or other folders, than the running cluster has."""
     with pytest.raises(ConfigError, match="does not remove"):
         _merged(UpOptions("c", nodes=2), BEFORE)
     with pytest.raises(ConfigError, match="/data"):
         _merged(UpOptions("c", data_dir="/other"), BEFORE)
 
 
-def test_config_of_a_running_cluster_is_not_changed_in_silence() -> None:
-    """It would reach nobody, or only new nodes. Over the data of a cluster that died, it is taken."""
+def test_config_of_a_running_cluster_is_an_error() -> None:
+    """It would not reach the running nodes. Over the data of a dead cluster it applies."""
     running = _with(BEFORE, config={"num.partitions": "6"})
     assert _merged(UpOptions("c", config={"num.partitions": "6"}), running) == running
     with pytest.raises(ConfigError, match=r"num\.partitions"):
@@ -109,8 +109,8 @@ def test_config_of_a_running_cluster_is_not_changed_in_silence() -> None:
     assert _merged(UpOptions("c", config={"num.partitions": "7"}), None).config == {"num.partitions": "7"}
 
 
-def test_a_cluster_that_another_machine_started_is_taken_whole() -> None:
-    """No file here says how many nodes it has: the actors do."""
+def test_cluster_of_another_machine_keeps_its_nodes() -> None:
+    """No file here has the number of nodes: the actors do."""
     fresh = _with(BEFORE, bootstrap=(), nodes=3)
     names = ["controller-1", *(f"node-{index}" for index in range(1, 6))]
     assert _with_those_there(UpOptions("c"), fresh, names).nodes == 5
@@ -122,8 +122,8 @@ def test_a_cluster_that_another_machine_started_is_taken_whole() -> None:
         _with_those_there(UpOptions("c", config={"num.partitions": "7"}), fresh, names)
 
 
-def test_names() -> None:
-    """Ten comes after two; every cluster has its own namespace."""
+def test_servers_are_sorted_by_number() -> None:
+    """Each cluster has its own namespace."""
     assert sorted(["node-10", "node-2", "controller-1"], key=index_of) == [
         "controller-1",
         "node-2",
@@ -132,8 +132,8 @@ def test_names() -> None:
     assert namespace_of("c") == "headrace-c"
 
 
-def test_a_reason_is_one_line() -> None:
-    """The last line of what Ray tells, which is the error itself."""
+def test_error_of_ray_is_cut_to_its_last_line() -> None:
+    """That line is the error itself."""
     assert _reason(RuntimeError("Traceback\n  File\nValueError: bad\n")) == "ValueError: bad"
     assert _reason(RuntimeError()) == "RuntimeError"
 
@@ -148,10 +148,8 @@ def test_a_reason_is_one_line() -> None:
         ({"broker.rack": "a"}, "run `headrace down` before changing broker.rack"),
     ],
 )
-def test_config_of_a_running_cluster_names_the_command_that_changes_it(
-    given: dict[str, str], remedy: str
-) -> None:
-    """`up` changes no config of a cluster that runs, started from this machine or from another one."""
+def test_config_error_names_the_command_that_changes_the_key(given: dict[str, str], remedy: str) -> None:
+    """Whether the cluster was started from this machine or from another one."""
     with pytest.raises(ConfigError, match=re.escape(remedy)):
         _merged(UpOptions("c", config=given), BEFORE)
     with pytest.raises(ConfigError, match=re.escape(remedy)):
@@ -174,7 +172,7 @@ def test_ray_of_the_environment_keeps_its_auth_mode(monkeypatch: pytest.MonkeyPa
 
 
 class FakeRay:
-    """A Ray whose machines join one by one, each time it is asked."""
+    """A Ray with one more machine at each request."""
 
     def __init__(self, *joining: str) -> None:
         self.joining = joining
@@ -186,7 +184,7 @@ class FakeRay:
 
 
 def test_up_waits_for_machines() -> None:
-    """Servers are tied to machines once all of them are there."""
+    """Servers are placed once all machines have joined."""
     ray, notes = FakeRay("a", "b", "c"), list[str]()
     _wait_for_machines(ray, 3, 60.0, notes.append)
     assert ray.asked == 3
@@ -195,14 +193,14 @@ def test_up_waits_for_machines() -> None:
     assert len(notes) == 1
 
 
-def test_up_names_the_machines_that_came() -> None:
-    """After the timeout the machines that joined are named."""
+def test_up_names_the_machines_that_joined() -> None:
+    """The timeout error does."""
     with pytest.raises(StartError, match=r"Ray has 2 of 3 machines after 0 s: a, b"):
         _wait_for_machines(FakeRay("a", "b"), 3, 0.0, lambda _text: None)
 
 
 def test_down_removes_the_data_of_a_cluster_that_is_not_up(tmp_path: Path) -> None:
-    """`down --delete-data` after `down`, or after an `up` that failed: the default data dir goes."""
+    """`down --delete-data` after `down`, or after an `up` that failed: the default data dir is removed."""
     (tmp_path / "data" / "c" / "node-1").mkdir(parents=True)
     (tmp_path / "data" / "c" / "node-1" / ".lock").touch()
     with pytest.raises(UnknownClusterError):
@@ -216,7 +214,7 @@ def test_down_removes_the_data_of_a_cluster_that_is_not_up(tmp_path: Path) -> No
 
 
 def test_down_keeps_data_that_a_server_uses(tmp_path: Path) -> None:
-    """The cluster was started from another machine: its servers here hold the locks of their folders."""
+    """The servers of a cluster started from another machine hold the locks of their folders here."""
     folder = tmp_path / "data" / "c" / "node-1"
     folder.mkdir(parents=True)
     lock = OsFiles().lock(str(folder / ".lock"))

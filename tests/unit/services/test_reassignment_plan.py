@@ -1,4 +1,4 @@
-"""Plans of reassignments: Kafka's JSON, and the generator."""
+"""Reassignment plans: Kafka's JSON, and the generator."""
 
 import json
 from collections import Counter
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 PLAN = {TopicPartition("a", 0): (1, 2), TopicPartition("a", 1): (3,)}
 
 
-def test_a_plan_is_kafkas_json() -> None:
-    """Written and read back."""
+def test_plan_json_round_trip() -> None:
+    """As kafka-reassign-partitions.sh has it."""
     text = text_of_plan(PLAN)
     assert json.loads(text)["version"] == 1
     assert json.loads(text)["partitions"][0] == {"topic": "a", "partition": 0, "replicas": [1, 2]}
@@ -37,14 +37,14 @@ def test_a_plan_is_kafkas_json() -> None:
         ' {"topic": "a", "partition": 0, "replicas": [2]}]}',
     ],
 )
-def test_what_is_no_plan(text: str) -> None:
-    """One clear error."""
+def test_invalid_plans_are_errors(text: str) -> None:
+    """One line names the mistake."""
     with pytest.raises(ConfigError, match="plan"):
         plan_of(text)
 
 
-def test_what_may_stay_stays() -> None:
-    """A balanced topic is not moved; a node that goes loses its replicas, and only those move."""
+def test_plan_moves_as_few_replicas_as_possible() -> None:
+    """A balanced topic is not moved; only replicas of a removed node move."""
     current = {TopicPartition("t", n): ((1, 2, 3)[n], (2, 3, 1)[n]) for n in range(3)}
     assert generate(current, dict.fromkeys((1, 2, 3)), None) == current
     moved = generate(current, dict.fromkeys((1, 2, 4)), None)
@@ -53,8 +53,8 @@ def test_what_may_stay_stays() -> None:
         generate(current, dict.fromkeys((1, 2)), 3)
 
 
-def test_racks_are_used_before_loads() -> None:
-    """The second replica goes to another rack."""
+def test_racks_come_before_loads() -> None:
+    """The second replica is in another rack."""
     current = {TopicPartition("t", n): (1,) for n in range(4)}
     plan = generate(current, {1: "a", 2: "a", 3: "b"}, 2)
     racks = {1: "a", 2: "a", 3: "b"}
@@ -66,10 +66,8 @@ def test_racks_are_used_before_loads() -> None:
     st.sets(st.integers(1, 8), min_size=3),
     st.one_of(st.none(), st.integers(1, 3)),
 )
-def test_every_plan_is_possible_and_even(
-    replicas: list[list[int]], nodes: set[int], factor: int | None
-) -> None:
-    """As many replicas as asked for, each on another node of those given, and none far from its share."""
+def test_plans_are_valid_and_balanced(replicas: list[list[int]], nodes: set[int], factor: int | None) -> None:
+    """The requested number of replicas, each on another of the given nodes, none far from its share."""
     current = {TopicPartition("t", number): tuple(each) for number, each in enumerate(replicas)}
     plan = generate(current, dict.fromkeys(sorted(nodes)), factor)
     assert plan.keys() == current.keys()

@@ -34,7 +34,7 @@ def test_partitions_and_offsets() -> None:
         ' {"topic": "a", "partition": 0, "offset": 2}]}',
     ],
 )
-def test_anything_else_is_refused(text: str) -> None:
-    """With a word on what is wrong."""
+def test_invalid_json_is_an_error(text: str) -> None:
+    """The error names the mistake."""
     with pytest.raises(ConfigError):
         offsets_of(text)

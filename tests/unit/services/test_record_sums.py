@@ -1,4 +1,4 @@
-"""The sums that compare what went in with what came out."""
+"""Checksums that compare the records sent with those read."""
 
 from headrace.services.record_sums import RecordSum
 
@@ -12,24 +12,24 @@ def sum_of(records: list[tuple[bytes | None, bytes | None]]) -> RecordSum:
     return total
 
 
-def test_order_does_not_matter() -> None:
-    """Partitions are read in parallel; the sum is the same."""
+def test_sum_is_independent_of_order() -> None:
+    """Partitions are read in parallel."""
     assert sum_of(RECORDS) == sum_of(RECORDS[::-1])
 
 
-def test_parts_add_up() -> None:
-    """The total is the sum of the partitions."""
+def test_sums_of_partitions_add_up() -> None:
+    """To the sum of the topic."""
     assert sum_of(RECORDS[:1]) + sum_of(RECORDS[1:]) == sum_of(RECORDS)
 
 
-def test_a_lost_and_a_repeated_record_are_seen() -> None:
-    """Even with the right count: one lost, another twice. A pair of repeats does not cancel out."""
+def test_lost_and_repeated_records_change_the_sum() -> None:
+    """Even with an equal count; a pair of repeats does not cancel out."""
     assert sum_of([*RECORDS[:3], RECORDS[0]]) != sum_of(RECORDS)
     assert sum_of([*RECORDS, RECORDS[0], RECORDS[0]]).checksum != sum_of(RECORDS).checksum
 
 
-def test_key_and_value_are_told_apart() -> None:
-    """The border between key and value counts, and null is not empty."""
+def test_border_of_key_and_value_counts() -> None:
+    """And null is not empty."""
     sums = [sum_of([pair]).checksum for pair in [(b"ab", b"c"), (b"a", b"bc"), (None, b"abc"), (b"", b"abc")]]
     assert len(set(sums)) == 4
 

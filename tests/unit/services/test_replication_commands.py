@@ -20,8 +20,8 @@ def fake() -> FakeCluster:
     return fake
 
 
-def test_describe_shows_who_may_lead(shell: CommandLine, fake: FakeCluster) -> None:
-    """ISR, ELR and epochs always; what a reassignment changes where there is one."""
+def test_describe_shows_isr_elr_and_epochs(shell: CommandLine, fake: FakeCluster) -> None:
+    """Columns of a reassignment only during one."""
     part = fake.topics["t"].partitions[1]
     part.isr, part.elr = (1,), (2,)
     (facts,) = shell.json("topic", "describe", "t")
@@ -64,7 +64,7 @@ def test_describe_shows_who_may_lead(shell: CommandLine, fake: FakeCluster) -> N
 def test_describe_filters(
     shell: CommandLine, fake: FakeCluster, filters: tuple[str, ...], expected: list[int]
 ) -> None:
-    """Of all topics, unless some are named; topics where all is well are left out."""
+    """Of all topics or the named ones; topics without such a partition are left out."""
     fake.create("healthy", configs={"min.insync.replicas": "1"})
     fake.topics["healthy"].partitions[0].replicas = fake.topics["healthy"].partitions[0].isr = (0, 1)
     first, second = fake.topics["t"].partitions
@@ -75,8 +75,8 @@ def test_describe_filters(
     assert shell.json("topic", "describe", "healthy", *filters) == []
 
 
-def test_elections(shell: CommandLine, fake: FakeCluster) -> None:
-    """Not needed is no failure; some that failed is 4, all is 1, and a topic that is not there 3."""
+def test_exit_codes_of_elections(shell: CommandLine, fake: FakeCluster) -> None:
+    """Not needed is no failure; some failures are 4, all 1, an unknown topic 3."""
     part = fake.topics["t"].partitions[1]
     assert shell.json("partition", "elect", "--preferred", "--topic", "t") == [
         {"topic": "t", "partition": 0, "result": "not needed"},
@@ -93,7 +93,7 @@ def test_elections(shell: CommandLine, fake: FakeCluster) -> None:
     assert shell("partition", "elect", "--preferred", "-t", "typo")[0] == 3
 
 
-def test_unclean_elections_ask(shell: CommandLine, fake: FakeCluster) -> None:
+def test_unclean_elections_ask_for_confirmation(shell: CommandLine, fake: FakeCluster) -> None:
     """Records may be lost."""
     fake.topics["t"].partitions[0].leader = -1
     assert shell("partition", "elect", "--unclean", "--all")[0] == 130
@@ -102,8 +102,9 @@ def test_unclean_elections_ask(shell: CommandLine, fake: FakeCluster) -> None:
     ]
 
 
-def test_a_reassignment_from_plan_to_end(shell: CommandLine, fake: FakeCluster, tmp_path: Path) -> None:
-    """Generate, execute with a throttle, list, verify until it is done, which ends the throttle; and back."""
+def test_reassignment_from_plan_to_completion(shell: CommandLine, fake: FakeCluster, tmp_path: Path) -> None:
+    """Generate, execute with a throttle, list, verify until it is done, which removes the throttle;
+    revert."""
     code, out, _ = shell("partition", "reassign", "--generate", "-t", "t", "--nodes", "1,2", "-r", "2")
     assert code == 0
     plan = tmp_path / "plan.json"
@@ -128,8 +129,8 @@ def test_a_reassignment_from_plan_to_end(shell: CommandLine, fake: FakeCluster, 
     assert shell.json("partition", "reassign", "--verify", back, code=1)[0]["state"] == "differs"
 
 
-def test_a_reassignment_is_cancelled(shell: CommandLine, fake: FakeCluster) -> None:
-    """What was not under way is an error of its own."""
+def test_reassignment_is_cancelled(shell: CommandLine, fake: FakeCluster) -> None:
+    """A second cancellation is an error."""
     plan = '{"partitions": [{"topic": "t", "partition": 0, "replicas": [2, 1]}]}'
     assert shell("partition", "reassign", "--execute", plan)[0] == 0
     assert shell("partition", "reassign", "--cancel", plan)[0] == 0
@@ -147,8 +148,8 @@ def test_a_reassignment_is_cancelled(shell: CommandLine, fake: FakeCluster) -> N
         ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [77]}]}', 1),
     ],
 )
-def test_plans_that_cannot_be(shell: CommandLine, plan: str, code: int) -> None:
-    """One line that says why; nothing is printed as done."""
+def test_invalid_plans_are_errors(shell: CommandLine, plan: str, code: int) -> None:
+    """One line names the cause; no result is printed."""
     found, out, err = shell("partition", "reassign", "--execute", plan)
     assert (found, out) == (code, "")
     assert err.startswith("headrace: ")
@@ -175,15 +176,15 @@ def test_plans_that_cannot_be(shell: CommandLine, plan: str, code: int) -> None:
         ("node", "drain", "1", "--wait", "--cancel"),
     ],
 )
-def test_wrong_usage_is_2(shell: CommandLine, arguments: tuple[str, ...]) -> None:
-    """Told on standard error."""
+def test_usage_errors_of_replication_commands(shell: CommandLine, arguments: tuple[str, ...]) -> None:
+    """On standard error."""
     code, out, err = shell(*arguments)
     assert (code, out) == (2, "")
     assert err
 
 
-def test_nodes_are_listed_with_those_that_are_down(shell: CommandLine, fake: FakeCluster) -> None:
-    """State, rack, what they lead and hold."""
+def test_fenced_nodes_are_listed(shell: CommandLine, fake: FakeCluster) -> None:
+    """With state, rack, leaders and replicas."""
     fake.racks[0] = "r1"
     fake.drained.add(1)
     fake.stop_node(2)
@@ -218,8 +219,8 @@ def test_nodes_are_listed_with_those_that_are_down(shell: CommandLine, fake: Fak
     ]
 
 
-def test_a_node_is_drained(shell: CommandLine, fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it must keep is told, and waited for; then it may lead again."""
+def test_node_is_drained(shell: CommandLine, fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions that it must keep are reported and waited for; the drain is cancelled."""
     part = fake.topics["t"].partitions[1]
     part.isr = (1,)
     code, out, err = shell("node", "drain", "1", "-o", "json")
@@ -249,8 +250,8 @@ def test_a_node_is_drained(shell: CommandLine, fake: FakeCluster, monkeypatch: p
     assert shell("node", "drain", "9")[0] == 3
 
 
-def test_forgetting_a_node_asks(shell: CommandLine, fake: FakeCluster) -> None:
-    """Only one that is down is forgotten."""
+def test_unregister_asks_for_confirmation(shell: CommandLine, fake: FakeCluster) -> None:
+    """Only a node that is down can be unregistered."""
     assert shell("node", "unregister", "2")[0] == 130
     assert shell("node", "unregister", "2", "--yes")[0] == 1
     fake.stop_node(2)
@@ -259,7 +260,7 @@ def test_forgetting_a_node_asks(shell: CommandLine, fake: FakeCluster) -> None:
 
 
 def test_records_are_deleted(shell: CommandLine, fake: FakeCluster, tmp_path: Path) -> None:
-    """Of some partitions, of all, as a file says; where each starts then. It asks first."""
+    """Of some partitions, of all, by a file; the new start offsets are printed. It asks for confirmation."""
     for partition in (0, 1):
         fake.put("t", partition, b"1", b"2", b"3")
     assert shell("topic", "delete-records", "t", "--offset", "end")[0] == 130
@@ -290,10 +291,10 @@ def test_records_are_deleted(shell: CommandLine, fake: FakeCluster, tmp_path: Pa
         (("t", "-p", "0", "--offset", "9", "--yes"), 1, "it ends before"),
     ],
 )
-def test_deletions_that_are_refused(
+def test_invalid_deletions_are_errors(
     shell: CommandLine, tmp_path: Path, arguments: tuple[str, ...], code: int, word: str
 ) -> None:
-    """Wrong usage, files that are none, partitions and offsets that do not exist."""
+    """Wrong usage, invalid files, unknown partitions and offsets."""
     file, nonsense = tmp_path / "offsets.json", tmp_path / "nonsense.json"
     file.write_text('{"partitions": [{"topic": "t", "partition": 0, "offset": 0}]}')
     nonsense.write_bytes(b"\xff\x00")

@@ -1,12 +1,12 @@
-"""One set of keys for a whole cluster, told apart for its servers."""
+"""The keys of a cluster, assigned to its kinds of servers."""
 
 import pytest
 from headrace.protocol.errors import ConfigError
 from headrace.services.server_config import of_node, replicated, scaled, split_config
 
 
-def test_keys_go_where_they_are_declared() -> None:
-    """Dotted or underscored; a key that both declare goes to both."""
+def test_keys_are_assigned_to_the_servers_that_declare_them() -> None:
+    """Dotted or underscored; a key that both declare is set for both."""
     node, controller = split_config(
         {"num_partitions": 6, "log.segment.bytes": "1048576", "listener_host": "h"}
     )
@@ -14,7 +14,7 @@ def test_keys_go_where_they_are_declared() -> None:
     assert controller == {"num.partitions": 6, "listener.host": "h"}
 
 
-def test_a_typo_gets_a_suggestion() -> None:
+def test_unknown_key_gets_a_suggestion() -> None:
     """The nearest name of either, written as the typo was: a keyword argument has no dots."""
     with pytest.raises(ConfigError, match=r"did you mean 'num\.partitions'"):
         split_config({"num.partition": 6})
@@ -25,20 +25,20 @@ def test_a_typo_gets_a_suggestion() -> None:
 @pytest.mark.parametrize(
     "name", ["node.id", "log_dirs", "metadata.log.dir", "listener_port", "controller.id"]
 )
-def test_what_the_host_sets_is_not_for_users(name: str) -> None:
-    """Two nodes with one id or one folder would be refused much later."""
+def test_keys_that_the_host_sets_are_refused(name: str) -> None:
+    """Two nodes with one id or one folder would fail much later."""
     with pytest.raises(ConfigError, match="host"):
         split_config({name: "1"})
 
 
-def test_a_value_out_of_range_fails_before_anything_starts() -> None:
-    """Ranges are checked here, not in a process far away."""
+def test_value_out_of_range_fails_before_a_server_starts() -> None:
+    """Not in a process on another machine."""
     with pytest.raises(ConfigError, match=r"num\.partitions"):
         split_config({"num.partitions": 0})
 
 
-def test_internal_topics_have_as_many_replicas_as_there_can_be() -> None:
-    """Unless it is said how many."""
+def test_replicas_of_internal_topics_are_limited_by_the_nodes() -> None:
+    """Unless the key is set."""
     names = (
         "offsets.topic.replication.factor",
         "transaction.state.log.replication.factor",
@@ -50,8 +50,8 @@ def test_internal_topics_have_as_many_replicas_as_there_can_be() -> None:
     assert (asked[names[0]], asked[names[1]], asked["num.partitions"]) == ("3", 1, "4")
 
 
-def test_each_node_has_its_own_ports_for_kafkas_clients() -> None:
-    """From the named one on; 0 stays any free one."""
+def test_kafka_ports_count_up_per_node() -> None:
+    """From the configured one; 0 stays any free port."""
     node = {"listeners": "PLAINTEXT://:9092,OTHER://h:0", "advertised.listeners": ("PLAINTEXT://out:19092",)}
     found = of_node(node, 3, "/d")
     assert found["listeners"] == ("PLAINTEXT://:9094", "OTHER://h:0")
@@ -60,8 +60,8 @@ def test_each_node_has_its_own_ports_for_kafkas_clients() -> None:
     assert "listeners" not in of_node({}, 2, "/d")
 
 
-def test_topics_of_several_nodes_survive_one_of_them() -> None:
-    """`up` gives topics as many replicas as Kafka's operators do; what was given on the command line wins."""
+def test_default_replication_factor_of_several_nodes() -> None:
+    """As Kafka's operators set it; the command line overrides it."""
     names = ("default.replication.factor", "min.insync.replicas")
     found = {nodes: tuple(replicated({}, nodes)[name] for name in names) for nodes in (1, 2, 3, 9)}
     assert found == {1: (1, 1), 2: (2, 1), 3: (3, 2), 9: (3, 2)}

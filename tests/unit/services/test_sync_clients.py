@@ -1,4 +1,4 @@
-"""The rules that make a synchronous client of an asyncio one."""
+"""The rules that generate a synchronous client from an asyncio one."""
 
 import ast
 import re
@@ -45,7 +45,7 @@ class Thing:
 def test_words_are_replaced_and_marked_lines_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Keywords, class names, special methods, futures; behind a line that names the source."""
+    """Keywords, class names, special methods, futures; the first line names the source."""
     monkeypatch.setattr(sync_clients, "CLIENTS", tmp_path)
     for folder in ("aio", "sync"):
         (tmp_path / folder).mkdir()
@@ -55,15 +55,15 @@ def test_words_are_replaced_and_marked_lines_left_out(
     assert text == SYNC
 
 
-def test_no_rule_is_idle() -> None:
-    """Each replacement is needed by a source: a rule without use is a sentence that was reworded."""
+def test_every_rule_is_used() -> None:
+    """A rule without use belongs to a sentence that was reworded."""
 
     text = "".join((sync_clients.CLIENTS / "aio" / f"{name}.py").read_text() for name in sync_clients.MODULES)
     assert [pattern for pattern, _ in sync_clients.REPLACEMENTS if not re.search(pattern, text)] == []
 
 
-def test_no_trace_of_asyncio_is_left() -> None:
-    """No coroutine, and no name of the other side, docstrings included."""
+def test_generated_clients_do_not_mention_asyncio() -> None:
+    """No coroutine and no asyncio name, docstrings included."""
     for name in sync_clients.MODULES:
         text = sync_clients.sync_source(name).split("\n", 1)[1]
         kinds = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)

@@ -1,4 +1,4 @@
-"""kcat's format tokens: each one, escapes, nulls, and what is refused."""
+"""kcat's format tokens."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -37,21 +37,21 @@ def record(**changes: Any) -> Any:
         ("", b""),
     ],
 )
-def test_every_token(text: str, expected: bytes) -> None:
-    """Bytes come out as they are: nothing is decoded, nothing is added."""
+def test_format_tokens(text: str, expected: bytes) -> None:
+    """Bytes are written unchanged."""
     assert RecordFormat(text).render(record()) == expected
 
 
 def test_nulls_have_length_minus_one() -> None:
-    """A null key and value, with the text that stands for them."""
+    """A null key and value, with the text that replaces them."""
     nulls = record(key=None, value=None, headers=())
     assert RecordFormat("%k|%s|%K|%S|%h", null=b"NULL").render(nulls) == b"NULL|NULL|-1|-1|"
     assert RecordFormat("%R").render(nulls) == b"\xff\xff\xff\xff"
 
 
 @pytest.mark.parametrize("text", ["%x", "%", "abc%", "\\", r"\q", r"\x4", "%é"])
-def test_unknown_tokens_are_refused(text: str) -> None:
-    """The error names the token before a single record is read."""
+def test_unknown_tokens_are_errors(text: str) -> None:
+    """Before a record is read; the error names the token."""
     with pytest.raises(ValueError, match="unknown format token"):
         RecordFormat(text)
 
@@ -66,6 +66,6 @@ def test_default_format_takes_any_delimiter_literally() -> None:
     ("text", "expected"),
     [(r"\t", b"\t"), (r"\x7c\n", b"|\n"), ("é", "é".encode()), (r"\\n", b"\\n"), (r"\q", rb"\q"), ("", b"")],
 )
-def test_a_delimiter_as_typed(text: str, expected: bytes) -> None:
-    """Escapes stand for their bytes, everything else for itself."""
+def test_escapes_in_delimiters(text: str, expected: bytes) -> None:
+    """Escapes become their bytes, all else stays."""
     assert unescaped(text) == expected

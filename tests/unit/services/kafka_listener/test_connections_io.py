@@ -34,12 +34,12 @@ PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
 
 
 def answer_produce(request: OwnRequest, offset: int = 0) -> None:
-    """All went well."""
+    """Without an error."""
     request.answered(ProduceResponse((ProducePartitionResponse(0, offset),)), ())
 
 
 def answer_fetch(request: OwnRequest, *batches: bytes) -> None:
-    """With some batches."""
+    """With these batches."""
     partition = FetchPartitionResponse(0, 9, 9, 0, len(batches))
     request.answered(FetchResponse((partition,)), [memoryview(batch) for batch in batches])
 

@@ -31,7 +31,7 @@ class Client:
         forgotten: tuple[int, ...] = (),
         name: str = TOPIC,
     ) -> Any:
-        """The answer, and in `asked` what the node was asked for: partitions and offsets."""
+        """The response; `asked` has the partitions and offsets that the node was asked for."""
         partitions = tuple(
             m.FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=9)
             for number, offset in offsets.items()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 
 def feed(reader: FrameReader, data: bytes, pieces: list[int]) -> list[bytes]:
-    """What comes out when `data` comes in `pieces`, over and over."""
+    """The frames read when `data` arrives in `pieces`, repeatedly."""
     found, at, turn = [], 0, 0
     while at < len(data):
         room = reader.room()

@@ -76,7 +76,7 @@ class Rig:
         return b"".join(parts)
 
     async def ask(self) -> None:
-        """As a client does that has read what it got: what it sends says so."""
+        """A client that has read its response sends the next request."""
         self.far.send(b"?")
         assert await asyncio.get_running_loop().sock_recv(self.near, 1) == b"?"
         self.output.note_request()

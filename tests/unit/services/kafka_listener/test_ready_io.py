@@ -26,7 +26,7 @@ def described(offset: int = 5, code: int = 0) -> MetadataResponse:
 
 
 async def ask_metadata(rig: ListenerRig, number: int, *, asks_node: bool, **answer: int) -> Any:
-    """What a new client hears of the topic."""
+    """The Metadata request of a new client for the topic."""
     client = await rig.client()
     before = len(rig.host.requests)
     client.send(METADATA, 9, number, name=TOPIC, allow_auto_topic_creation=False)

@@ -1,4 +1,4 @@
-"""Sockets behind one descriptor of the loop: who is told of what, and when nobody can be let in."""
+"""Sockets behind one epoll descriptor: readiness callbacks, accepting, and running out of descriptors."""
 
 import asyncio
 import errno

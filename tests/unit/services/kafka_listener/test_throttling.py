@@ -39,7 +39,7 @@ def plane(entity: Any = ALL, **quotas: float) -> FakePlane:
 
 
 def produced(made: FakePlane, size: int, **values: Any) -> int:
-    """What a Produce of so many bytes is response to wait, in ms."""
+    """The throttle time of a Produce of so many bytes, in ms."""
     made.sent.clear()
     call = made.start(PRODUCE, 9, name=TOPIC, index=0, records=bytes(size), **values)
     made.answer(ProduceResponse((ProducePartitionResponse(0, 5),)))
