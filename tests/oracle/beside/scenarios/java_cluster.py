@@ -4,7 +4,20 @@ import json
 
 from ..scene import Scene, scenario
 from ..three import Nodes
-from .java_tools import CLIENT, CONSUMER, GROUPS, PRODUCER, READ, TOOLS, TOPICS, Call, call, lines, play
+from .java_tools import (
+    CLIENT,
+    CONSUMER,
+    GROUPS,
+    PRODUCER,
+    READ,
+    TOOLS,
+    TOPICS,
+    WRITE,
+    call,
+    note_printed,
+    play,
+    run,
+)
 
 QUORUM, DIRS = f"{TOOLS}.MetadataQuorumCommand", f"{TOOLS}.LogDirsCommand"
 ELECT, MOVE = f"{TOOLS}.LeaderElectionCommand", f"{TOOLS}.reassign.ReassignPartitionsCommand"
@@ -12,9 +25,7 @@ ELECT, MOVE = f"{TOOLS}.LeaderElectionCommand", f"{TOOLS}.reassign.ReassignParti
 MAKE = call(
     "made", TOPICS, "--create --topic {topic} --replica-assignment 1:2,2:3 --config min.insync.replicas=2"
 )
-FILL = call(
-    "filled", PRODUCER, "--topic {topic} --sync --timeout 0 --property parse.key=true", "a\tone\nb\ttwo\n"
-)
+FILL = call("filled", PRODUCER, f"{WRITE} --property parse.key=true", "a\tone\nb\ttwo\n")
 ALL_UP = [
     call("described", TOPICS, "--describe --topic {topic}"),
     call("three replicas", TOPICS, "--create --topic {topic}-3 --partitions 2 --replication-factor 3"),
@@ -26,15 +37,10 @@ ALL_UP = [
     call("elect unclean", ELECT, "--election-type unclean --topic {topic} --partition 1"),
     call("elect nothing", ELECT, "--election-type preferred --topic {topic} --partition 7"),
     call("moving", MOVE, "--list"),
-    Call(
+    call(
         "read near",
         CONSUMER,
-        (
-            *("--topic", "{topic}", "--consumer-property", "client.rack=rack-2"),
-            *("--consumer-property", "group.protocol=consumer", "--group", "{topic}"),
-            *READ,
-            "2",
-        ),
+        f"--consumer-property client.rack=rack-2 --consumer-property group.protocol=consumer {READ} 2",
     ),
     call("group", GROUPS, "--describe --group {topic}"),
     call("leave", f"{TOOLS}.ClusterTool", "unregister --id 99"),
@@ -75,9 +81,8 @@ def moved(scene: Scene) -> None:
         def tool(label: str, replicas: list[int], *arguments: str) -> None:
             part = {"topic": scene.topic, "partition": 0, "replicas": replicas}
             with scene.file(json.dumps({"partitions": [part], "version": 1})) as wanted:
-                where = ("--bootstrap-server", scene.bootstrap, "--reassignment-json-file", wanted)
-                done = scene.tool(MOVE, *where, *arguments)
-            scene.note(label, {"status": done.status, "out": lines(done.out), "err": lines(done.err)})
+                done = run(scene, MOVE, "--reassignment-json-file", wanted, *arguments)
+            note_printed(scene, label, done)
 
         throttle = ("--throttle", "10000000", "--replica-alter-log-dirs-throttle", "5000000")
         tool("moved", [3, 1], "--execute", *throttle)

@@ -12,10 +12,12 @@ from .java_tools import (
     READ,
     TOOLS,
     TOPICS,
+    WAIT,
     Call,
     add_script,
     call,
     play,
+    run,
 )
 from .raw_transactions import Txn
 
@@ -27,7 +29,7 @@ SCRIPTS: dict[str, list[Call]] = {
     "every way to reset a group": [
         MAKE,
         FILL,
-        Call("read", CONSUMER, ("--topic", "{topic}", "--group", "{topic}", *READ, "7")),
+        call("read", CONSUMER, f"{READ} 7"),
         *(
             call(way, GROUPS, f"{RESET_GROUP} {way} --execute")
             for way in (
@@ -86,7 +88,7 @@ SCRIPTS: dict[str, list[Call]] = {
     "a Streams application is reset": [
         MAKE,
         FILL,
-        Call("read", CONSUMER, ("--topic", "{topic}", "--group", "{topic}-app", *READ, "7")),
+        call("read", CONSUMER, f"--topic {{topic}} --group {{topic}}-app --from-beginning {WAIT} 7"),
         call("changelog", TOPICS, "--create --topic {topic}-app-store-changelog --partitions 1"),
         call("dry run", RESET, "--application-id {topic}-app --input-topics {topic} --dry-run"),
         call("reset", RESET, "--application-id {topic}-app --input-topics {topic} --force"),
@@ -109,12 +111,11 @@ def hanging(scene: Scene) -> None:
         txn = Txn(asking, scene.topic)
         txn.init("", 5)
         txn.produce("", 0)
-        tool = (TRANSACTIONS, "--bootstrap-server", scene.bootstrap)
-        told = {
-            "listed": scene.tool(*tool, "list"),
-            "described": scene.tool(*tool, "describe", "--transactional-id", scene.topic),
+        printed = {
+            "listed": run(scene, TRANSACTIONS, "list"),
+            "described": run(scene, TRANSACTIONS, "describe", "--transactional-id", scene.topic),
         }
-        for label, done in told.items():  # without times and ids
+        for label, done in printed.items():  # without times and ids
             rows = [line.split() for line in done.out.splitlines()]
             scene.note(label, [done.status, done.err, [row[-1] for row in rows if scene.topic in row]])
         play(
@@ -136,6 +137,6 @@ def hanging(scene: Scene) -> None:
 def quorum(scene: Scene) -> None:
     """What stays the same of what kafka-metadata-quorum prints."""
     for label, more in (("status", "--status"), ("replicas", "--replication")):
-        done = scene.tool(QUORUM, "--bootstrap-server", scene.bootstrap, "describe", more)
+        done = run(scene, QUORUM, "describe", more)
         words = [line.split()[0] for line in done.out.splitlines() if line.strip()]
         scene.note(label, [done.status, words, done.err])

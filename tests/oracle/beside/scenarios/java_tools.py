@@ -6,10 +6,11 @@ In arguments `{topic}` is the scenario's own name.
 import json
 import re
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headrace.benchmarks.servers.kafka_io import run_tool
 
+from ..java_io import Printed
 from ..scene import Scene, scenario
 
 CLIENT = "java tools"
@@ -17,12 +18,10 @@ TOOLS = "org.apache.kafka.tools"
 TOPICS, CONFIGS = f"{TOOLS}.TopicCommand", "kafka.admin.ConfigCommand"
 PRODUCER, CONSUMER = f"{TOOLS}.ConsoleProducer", f"{TOOLS}.consumer.ConsoleConsumer"
 GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
-READ = ("--from-beginning", "--timeout-ms", "15000", "--max-messages")
-PRINT = tuple(
-    part
-    for name in ("key", "offset", "partition", "headers")
-    for part in ("--property", f"print.{name}=true")
-)
+WAIT = "--timeout-ms 15000 --max-messages"
+READ = f"--topic {{topic}} --group {{topic}} --from-beginning {WAIT}"
+PRINT = tuple(f"--property print.{name}=true" for name in ("key", "offset", "partition", "headers"))
+WRITE = "--topic {topic} --sync --timeout 0"
 
 
 class Call(NamedTuple):
@@ -40,12 +39,7 @@ def call(label: str, tool: str, arguments: str, given: str = "", awaits: str = "
 
 
 MAKE = call("made", TOPICS, "--create --topic {topic} --partitions 1 --replication-factor 1")
-FILL = call(
-    "filled",
-    PRODUCER,
-    "--topic {topic} --sync --timeout 0",
-    "".join(f"line {number}\n" for number in range(10)),
-)
+FILL = call("filled", PRODUCER, WRITE, "".join(f"line {number}\n" for number in range(10)))
 
 SCRIPTS: dict[str, list[Call]] = {
     "kafka-topics": [
@@ -72,46 +66,28 @@ SCRIPTS: dict[str, list[Call]] = {
         call(
             "keys",
             PRODUCER,
-            "--topic {topic} --sync --timeout 0 --property parse.key=true --property parse.headers=true",
+            f"{WRITE} --property parse.key=true --property parse.headers=true",
             "".join(f"h:{number}\tk{number}\tv{number}\n" for number in range(6)),
         ),
         *(
-            call(
-                codec,
-                PRODUCER,
-                f"--topic {{topic}} --sync --timeout 0 --compression-codec {codec}",
-                "one\ntwo\n",
-            )
+            call(codec, PRODUCER, f"{WRITE} --compression-codec {codec}", "one\ntwo\n")
             for codec in ("none", "gzip", "snappy", "lz4", "zstd")
         ),
-        Call(
+        call(
             "read 0",
             CONSUMER,
-            ("--topic", "{topic}", "--partition", "0", "--offset", "earliest", *READ[1:], "5", *PRINT),
+            f"--topic {{topic}} --partition 0 --offset earliest {WAIT} 5 {' '.join(PRINT)}",
         ),
-        Call("read", CONSUMER, ("--topic", "{topic}", "--group", "{topic}", *READ, "16")),
-        call("more", PRODUCER, "--topic {topic} --sync --timeout 0", "later\n"),
-        Call("goes on", CONSUMER, ("--topic", "{topic}", "--group", "{topic}", *READ, "1")),
-        call("new protocol", PRODUCER, "--topic {topic} --sync --timeout 0", "by the new protocol\n"),
-        Call(
-            "goes on anew",
-            CONSUMER,
-            (
-                "--topic",
-                "{topic}",
-                "--group",
-                "{topic}",
-                "--consumer-property",
-                "group.protocol=consumer",
-                *READ,
-                "1",
-            ),
-        ),
+        call("read", CONSUMER, f"{READ} 16"),
+        call("more", PRODUCER, WRITE, "later\n"),
+        call("goes on", CONSUMER, f"{READ} 1"),
+        call("new protocol", PRODUCER, WRITE, "by the new protocol\n"),
+        call("goes on anew", CONSUMER, f"--consumer-property group.protocol=consumer {READ} 1"),
     ],
     "kafka-consumer-groups": [
         MAKE,
         FILL,
-        Call("read", CONSUMER, ("--topic", "{topic}", "--group", "{topic}", *READ, "10")),
+        call("read", CONSUMER, f"{READ} 10"),
         call("describe", GROUPS, "--describe --group {topic}"),
         call("members", GROUPS, "--describe --group {topic} --members --verbose"),
         call("state", GROUPS, "--describe --group {topic} --state"),
@@ -205,7 +181,16 @@ def play(scene: Scene, script: list[Call]) -> None:
         # these take the kind of call first
         whole = [*arguments, *where] if each.tool.endswith("ClusterTool") else [*where, *arguments]
         done = scene.until(partial(scene.tool, each.tool, *whole, given=each.given), each.awaits)
-        scene.note(each.label, {"status": done.status, "out": lines(done.out), "err": lines(done.err)})
+        note_printed(scene, each.label, done)
+
+
+def note_printed(scene: Scene, label: str, done: Printed) -> None:
+    scene.note(label, {"status": done.status, "out": lines(done.out), "err": lines(done.err)})
+
+
+def run(scene: Scene, tool: str, *arguments: str, **more: Any) -> Printed:
+    """Run a tool with the address of the system."""
+    return scene.tool(tool, "--bootstrap-server", scene.bootstrap, *arguments, **more)
 
 
 def lines(text: str) -> list[str]:
@@ -230,8 +215,7 @@ def files(scene: Scene) -> None:
     part = {"topic": scene.topic, "partition": 0}
 
     def tool(label: str, name: str, *arguments: str) -> None:
-        done = scene.tool(f"{TOOLS}.{name}", "--bootstrap-server", scene.bootstrap, *arguments)
-        scene.note(label, {"status": done.status, "out": lines(done.out), "err": lines(done.err)})
+        note_printed(scene, label, run(scene, f"{TOOLS}.{name}", *arguments))
 
     with scene.file(json.dumps({"partitions": [{**part, "offset": 1}], "version": 1})) as wanted:
         tool("deleted", "DeleteRecordsCommand", "--offset-json-file", wanted)
@@ -289,13 +273,10 @@ def loads(scene: Scene) -> None:
 
 @scenario(CLIENT, "Kafka's own check of what a broker can do")
 def compatibility(scene: Scene) -> None:
-    names = (
+    supported = (
         "offsets-for-times",
         "cluster-id",
-        "expect-record-too-large-exception",
-        "num-cluster-nodes",
         "create-topics",
-        "describe-acls",
         "describe-configs",
         "idempotent-producer",
     )
@@ -303,16 +284,11 @@ def compatibility(scene: Scene) -> None:
     where = ("--bootstrap-server", scene.bootstrap, "--topic", scene.topic)
     passes = {}
     for has_acls in ("True", "False"):
-        values = {
-            "num-cluster-nodes": "1",
-            "expect-record-too-large-exception": "False",
-            "describe-acls": has_acls,
-        }
-        flags: list[str] = []
-        for name in names:
-            flag = f"--{name}" if name.startswith(("expect", "num")) else f"--{name}-supported"
-            flags += [flag, values.get(name, "True")]
-        scene.tool(TOPICS, *where[:2], "--delete", "--if-exists", "--topic", "newtopic")  # the check makes it
+        flags = ["--num-cluster-nodes", "1", "--expect-record-too-large-exception", "False"]
+        flags += ["--describe-acls-supported", has_acls]
+        for name in supported:
+            flags += [f"--{name}-supported", "True"]
+        run(scene, TOPICS, "--delete", "--if-exists", "--topic", "newtopic")  # the check makes it
         done = scene.tool(f"{TOOLS}.ClientCompatibilityTest", *where, *flags)
         passes[has_acls] = done.status == 0 and "SUCCESS." in done.out
     scene.note("passes", any(passes.values()))
@@ -325,28 +301,17 @@ def word_count(scene: Scene) -> None:
     for guarantee in ("at_least_once", "exactly_once_v2"):
         name = f"{scene.topic}-{guarantee.replace('_', '-')}"
         for topic in (f"{name}-in", f"{name}-out"):
-            scene.tool(
-                TOPICS,
-                "--bootstrap-server",
-                scene.bootstrap,
-                "--create",
-                "--topic",
-                topic,
-                "--partitions",
-                "1",
-            )
-        scene.tool(
-            PRODUCER, "--bootstrap-server", scene.bootstrap, "--topic", f"{name}-in", "--sync", given=text
-        )
+            run(scene, TOPICS, "--create", "--topic", topic, "--partitions", "1")
+        run(scene, PRODUCER, "--topic", f"{name}-in", "--sync", given=text)
         with scene.folder() as state:
             arguments = (scene.bootstrap, name, guarantee, f"{name}-in", f"{name}-out", state, "60")
             done = scene.tool("CountWords", *arguments, timeout_s=90)
         scene.note(f"{guarantee} ended", [done.status, done.out, done.err])
-        reading = ("--topic", f"{name}-out", "--isolation-level", "read_committed", *READ, "60", *PRINT[:2])
-        found = scene.tool(CONSUMER, "--bootstrap-server", scene.bootstrap, *reading)
+        reading = f"--topic {name}-out --isolation-level read_committed --from-beginning {WAIT} 60 {PRINT[0]}"
+        found = run(scene, CONSUMER, *reading.split())
         scene.note(f"{guarantee} counted", found.out.splitlines())
-        listed = scene.tool(TOPICS, "--bootstrap-server", scene.bootstrap, "--list", "--topic", f"{name}.*")
+        listed = run(scene, TOPICS, "--list", "--topic", f"{name}.*")
         scene.note(f"{guarantee} topics", listed.out.splitlines())
-        described = scene.tool(GROUPS, "--bootstrap-server", scene.bootstrap, "--describe", "--group", name)
+        described = run(scene, GROUPS, "--describe", "--group", name)
         # how many transactions end in the other topic is a matter of time
         scene.note(f"{guarantee} group", [line for line in lines(described.out) if f"{name}-in " in line])
