@@ -36,9 +36,9 @@ REPLACEMENTS: tuple[tuple[str, str], ...] = (
 )
 
 
-def sync_source(module: str) -> str:
+def sync_source(module: str, clients: Path = CLIENTS) -> str:
     """The source of clients/sync/`module`.py."""
-    lines = (CLIENTS / "aio" / f"{module}.py").read_text().splitlines(keepends=True)
+    lines = (clients / "aio" / f"{module}.py").read_text().splitlines(keepends=True)
     text = "".join(line for line in lines if "# async only" not in line)
     for pattern, replacement in REPLACEMENTS:
         text = re.sub(pattern, replacement, text)

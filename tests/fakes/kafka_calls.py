@@ -39,7 +39,7 @@ class FakePlane:
         numbers = itertools.count(1)
         self.fetch_sessions = FetchSessions(lambda: 2, lambda: next(numbers))
         self.telemetry = ClientTelemetry()
-        self.busy_s = 0.0
+        self.busy_s, self.handler_s = 0.0, 0.0  # so far, and of each request of a handler
         self.throttle = Throttle(self, self.now_ms, lambda: self.busy_s)  # type: ignore[arg-type]
         self.asked: list[Any] = []  # OwnRequest, or a request to another node
         self.sent: list[bytes] = []
@@ -47,6 +47,7 @@ class FakePlane:
         self.clock_ms = 0
 
     def handle(self, request: Any) -> None:
+        self.busy_s += self.handler_s
         self.asked.append(request)
 
     def ask(self, *asked: Any) -> None:

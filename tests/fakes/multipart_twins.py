@@ -4,8 +4,7 @@ import contextlib
 from collections.abc import Iterator
 
 import pytest
-from headrace.protocol.transport import multipart_io
-from headrace.protocol.transport.multipart_io import PythonMultipart, pick_multipart
+from headrace.protocol.transport.multipart_io import PythonMultipart, active_multipart
 
 TWINS = ("compiled", "python")
 
@@ -13,9 +12,10 @@ TWINS = ("compiled", "python")
 @contextlib.contextmanager
 def sockets_use(name: str) -> Iterator[None]:
     """Sockets made meanwhile in this process, and in processes that it starts, use this twin."""
-    picked = pick_multipart(name)
-    assert (picked is PythonMultipart) == (name == "python"), "the compiled twin must be there"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(multipart_io, "active_multipart", lambda: picked)
         patch.setenv("HEADRACE_CODEC", name)
+        active_multipart.cache_clear()
+        is_python = active_multipart() is PythonMultipart
+        assert is_python == (name == "python"), "the compiled module must be there"
         yield
+    active_multipart.cache_clear()

@@ -2,8 +2,7 @@
 
 import pytest
 from headrace.protocol.errors import MessageTooLargeError
-from headrace.services import line_input
-from headrace.services.line_input import LineShape, split_record, split_records
+from headrace.services.line_input import MAX_RECORD_BYTES, LineShape, split_record, split_records
 
 LINES = LineShape(b"\n")
 
@@ -65,8 +64,7 @@ def test_count_limits_the_records(limit: int | None, expected: int) -> None:
     assert len(list(split_records([b"a\nb\nc"], LineShape(b"\n", max_count=limit)))) == expected
 
 
-def test_record_above_the_size_limit_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_above_the_size_limit_is_an_error() -> None:
     """An endless line does not fill the memory."""
-    monkeypatch.setattr(line_input, "MAX_RECORD_BYTES", 10)
     with pytest.raises(MessageTooLargeError):
-        list(split_records([b"123456", b"789012"], LINES))
+        list(split_records([bytes(MAX_RECORD_BYTES // 2)] * 2 + [b"x"], LINES))

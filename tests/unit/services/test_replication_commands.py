@@ -1,13 +1,11 @@
 """`headrace topic describe`, `partition` and `node` over a fake cluster: output, exit codes."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from command_line import CommandLine
-from fake_cluster import FakeCluster
-from headrace.services.cli import node as node_commands
+from fake_cluster import Ask, FakeCluster
 
 
 @pytest.fixture
@@ -219,7 +217,7 @@ def test_fenced_nodes_are_listed(shell: CommandLine, fake: FakeCluster) -> None:
     ]
 
 
-def test_node_is_drained(shell: CommandLine, fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_is_drained(shell: CommandLine, fake: FakeCluster) -> None:
     """Partitions that it must keep are reported and waited for; the drain is cancelled."""
     part = fake.topics["t"].partitions[1]
     part.isr = (1,)
@@ -228,19 +226,23 @@ def test_node_is_drained(shell: CommandLine, fake: FakeCluster, monkeypatch: pyt
     assert (code, "1 partitions" in err) == (0, True)
     assert shell("node", "drain", "1", "--wait", "--timeout", "0")[0] == 1
 
-    def wait(holds: Callable[[], bool], *_: float) -> bool:
-        assert not holds()
-        part.isr = (1, 2)
-        return holds()
+    drains: list[Ask] = []
 
-    monkeypatch.setattr(node_commands, "until", wait)
+    def rejoin(ask: Ask) -> None:
+        """Another replica is in sync at the third request."""
+        if ask.api == "DrainNode":
+            drains.append(ask)
+            part.isr = (1, 2) if len(drains) > 2 else (1,)
+
+    fake.rules.append(rejoin)
     assert shell.json("node", "drain", "1", "--wait") == {
         "node_id": 1,
         "state": "drained",
         "leaders_left": 0,
         "below_min_isr": 0,
     }
-    assert part.leader == 2
+    assert (part.leader, len(drains)) == (2, 3)
+    fake.rules.clear()
     fake.below_min_isr = ("orders", "t")
     code, _, err = shell("node", "drain", "1")
     assert code == 0

@@ -4,7 +4,6 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
 from headrace.services import sync_clients
 
 SOURCE = '''"""The asyncio thing."""
@@ -42,15 +41,11 @@ class Thing:
 '''
 
 
-def test_words_are_replaced_and_marked_lines_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_words_are_replaced_and_marked_lines_left_out(tmp_path: Path) -> None:
     """Keywords, class names, special methods, futures; the first line names the source."""
-    monkeypatch.setattr(sync_clients, "CLIENTS", tmp_path)
-    for folder in ("aio", "sync"):
-        (tmp_path / folder).mkdir()
+    (tmp_path / "aio").mkdir()
     (tmp_path / "aio" / "thing_io.py").write_text(SOURCE)
-    header, text = sync_clients.sync_source("thing_io").split("\n", 1)
+    header, text = sync_clients.sync_source("thing_io", tmp_path).split("\n", 1)
     assert "clients/aio/thing_io.py" in header
     assert text == SYNC
 
